@@ -1,0 +1,123 @@
+# Everything runs in $(VENV), which this file builds from the hash-pinned lists in requirements/.
+# It needs Python 3.11 or newer, make, and a package index.
+
+PYTHON ?= python3
+VENV ?= .venv
+
+BIN := $(VENV)/bin
+export VIRTUAL_ENV := $(abspath $(VENV))
+
+# The installer reads pip's index variables under names of its own.
+ifdef PIP_INDEX_URL
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+ifdef PIP_EXTRA_INDEX_URL
+export UV_INDEX ?= $(PIP_EXTRA_INDEX_URL)
+endif
+
+# Stamps carry the interpreter's version: with another PYTHON the environment is built anew.
+PYTHON_TAG := $(shell $(PYTHON) -ISc 'import sys; print("%d.%d" % sys.version_info[:2])')
+RUNTIME = $(VENV)/.stamp-runtime-$(PYTHON_TAG)
+DEV = $(VENV)/.stamp-dev-$(PYTHON_TAG)
+PACKAGE = $(VENV)/.stamp-package-$(PYTHON_TAG)
+
+# Hashes are checked on either way in. pip is the way for an index that only pip is configured for.
+INSTALL = $(BIN)/uv pip install --quiet --require-hashes --requirements
+INSTALL_BY_PIP = $(BIN)/python -m pip install --quiet --require-hashes --requirement
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: venv
+venv: ## build the virtual environment (the other targets do it when needed)
+venv: $(DEV) $(PACKAGE)
+
+.PHONY: demo
+demo: ## play the pick-a-card tool, served over MCP, in this terminal
+demo: $(PACKAGE)
+	@$(BIN)/anabranch demo
+
+.PHONY: test
+test: ## run all tests and show their coverage (ARGS="tests/call -k replay" for a part)
+test: $(DEV) $(PACKAGE)
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(ARGS)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report --fail-under=0
+
+.PHONY: check
+check: ## the full gate: format, lint, import layers, types, tests, coverage
+check: lint types test
+	$(BIN)/coverage report --format=total
+	$(BIN)/coverage report --include='src/anabranch/call/*' --fail-under=100
+
+.PHONY: lint
+lint: ## check format, style and import layers
+lint: $(DEV) $(PACKAGE)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
+
+# pyright asks the first python on PATH where packages are; --verifytypes ignores --pythonpath.
+PYRIGHT = PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright
+
+.PHONY: types
+types: ## check types with pyright and mypy, and the completeness of the public ones
+types: $(DEV) $(PACKAGE)
+	$(PYRIGHT)
+	$(PYRIGHT) --verifytypes anabranch --ignoreexternal
+	$(BIN)/mypy
+
+.PHONY: format
+format: ## format the code and apply the safe fixes
+format: $(DEV)
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+.PHONY: docs-test
+docs-test: ## run the examples in the documentation
+docs-test: $(DEV) $(PACKAGE)
+	$(BIN)/python -m pytest docs
+
+.PHONY: bench
+bench: ## measure
+bench: $(DEV) $(PACKAGE)
+	$(BIN)/python -m bench
+
+# Pins that still fit are kept; UPGRADE=--upgrade renews them all. Releases younger than a week are
+# left out: a compromised one is usually found and withdrawn within days.
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--exclude-newer "1 week" --no-emit-index-url --no-emit-find-links --no-annotate --no-header $(UPGRADE)
+
+.PHONY: lock
+lock: ## write the pinned lists in requirements/ anew (UPGRADE=--upgrade for newer versions)
+lock: $(RUNTIME)
+	$(LOCK) --group bootstrap --output-file requirements/bootstrap.txt
+	$(LOCK) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
+	$(LOCK) pyproject.toml --constraints requirements/dev.txt --output-file requirements/runtime.txt
+
+.PHONY: clean
+clean: ## remove the virtual environment and everything generated
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis \
+		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Three steps, each with a stamp: the runtime (enough for the demo), the tools, the package itself.
+$(RUNTIME): requirements/bootstrap.txt requirements/runtime.txt requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "anabranch needs Python 3.11 or newer, not " + sys.version)'
+	@echo "building $(VENV) with Python $(PYTHON_TAG)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(INSTALL_BY_PIP) requirements/bootstrap.txt
+	@$(INSTALL) requirements/runtime.txt || $(INSTALL_BY_PIP) requirements/runtime.txt
+	@touch $@
+
+$(DEV): $(RUNTIME)
+	@$(INSTALL) requirements/dev.txt || $(INSTALL_BY_PIP) requirements/dev.txt
+	@touch $@
+
+$(PACKAGE): pyproject.toml $(RUNTIME)
+	@$(BIN)/uv pip install --quiet --offline --no-deps --no-build-isolation --editable .
+	@touch $@

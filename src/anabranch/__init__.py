@@ -1,0 +1,79 @@
+"""Tools that talk back.
+
+Write one straight ``async`` function; inside it ask the model, ask the person, open isolated
+sub-conversations, and return one value. The same function runs over every way of calling it.
+
+    anabranch            what a tool author touches
+    anabranch.mcp        serve tools over the Model Context Protocol, in both of its eras
+    anabranch.models     models for servers, chats and tests
+    anabranch.testing    a client for tests that answers as told
+"""
+
+from anabranch.context import BranchContext
+from anabranch.edges.direct import AnswerError, Client, run_tool
+from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
+from anabranch.errors import (
+    AnabranchError,
+    BranchDepthError,
+    BranchLimitError,
+    BranchTimeoutError,
+    BranchTokenError,
+    CapabilityError,
+    ConcurrentElicitError,
+    ElicitInBranchError,
+    ElicitValidationError,
+    InvalidArgumentsError,
+    InvalidTokenError,
+    NonDeterminismError,
+    SampleValidationError,
+    SerializationError,
+    StepFailed,
+    SuspensionError,
+    ToolError,
+)
+from anabranch.host import Capabilities
+from anabranch.limits import Limits
+from anabranch.messages import Message, ToolSpec, Usage, assistant, user
+from anabranch.sampling import Sampler, SampleResult
+from anabranch.tool import HandoffTool, Tool, tool
+
+__all__ = [
+    "Accepted",
+    "AnabranchError",
+    "AnswerError",
+    "BranchContext",
+    "BranchDepthError",
+    "BranchLimitError",
+    "BranchTimeoutError",
+    "BranchTokenError",
+    "Cancelled",
+    "Capabilities",
+    "CapabilityError",
+    "Client",
+    "ConcurrentElicitError",
+    "Declined",
+    "ElicitInBranchError",
+    "ElicitResult",
+    "ElicitValidationError",
+    "Elicitation",
+    "HandoffTool",
+    "InvalidArgumentsError",
+    "InvalidTokenError",
+    "Limits",
+    "Message",
+    "NonDeterminismError",
+    "SampleResult",
+    "SampleValidationError",
+    "Sampler",
+    "SerializationError",
+    "StepFailed",
+    "SuspensionError",
+    "Tool",
+    "ToolError",
+    "ToolSpec",
+    "Usage",
+    "assistant",
+    "run_tool",
+    "tool",
+    "user",
+]

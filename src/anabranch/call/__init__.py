@@ -1,0 +1,45 @@
+"""One call as a machine: asks out, answers in.
+
+Owns the journal, step identity, suspension, run-once effects, limits and their accounting. It
+runs a body and knows neither tools nor contexts nor who answers; it opens no socket, reads no
+clock and draws no randomness but through what it is given.
+
+    journal.py      what has happened: entries, and their compact form between rounds
+    strands.py      which task is where in the call, hence what its next step is called
+    codec.py        how values become entries: pydantic, by annotation, or plain JSON
+    quiescence.py   when every strand is blocked on an ask, and so the round is over
+    branch.py       a timeline with limits; sub-branches, deadlines, folding
+    effects.py      steps, and the undos that are still owed
+    combine.py      gather and race
+    machine.py      the call: rounds for cold edges, a stream of asks for hot ones
+"""
+
+from anabranch.call.branch import Branch
+from anabranch.call.codec import Codec, codec_of
+from anabranch.call.combine import all_of
+from anabranch.call.effects import Effect, current_idempotency_key
+from anabranch.call.journal import Answer, Ask, Entry, Journal, Notice, fingerprint
+from anabranch.call.machine import Call, Finished, Sink, Waiting, step_fingerprint
+from anabranch.call.strands import Scope, current_scope
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "Branch",
+    "Call",
+    "Codec",
+    "Effect",
+    "Entry",
+    "Finished",
+    "Journal",
+    "Notice",
+    "Scope",
+    "Sink",
+    "Waiting",
+    "all_of",
+    "codec_of",
+    "current_idempotency_key",
+    "current_scope",
+    "fingerprint",
+    "step_fingerprint",
+]

@@ -1,0 +1,237 @@
+"""A timeline inside a call: where it stands in the tree of branches, and what it may still use.
+
+Owns depth, budget, deadline, and folding: replacing a finished branch by its one value. Messages
+are the author's view and live in ``context.py``.
+
+Accounting is by path and is loaded before the body runs: what earlier rounds have spent counts
+from the first moment, in whatever order a replay passes the recorded steps. So a replay refuses
+nothing that was once allowed, and allows nothing that was once refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from anabranch.call.codec import Codec
+from anabranch.call.journal import Entry
+from anabranch.call.strands import Scope, current_scope
+from anabranch.errors import (
+    BranchDepthError,
+    BranchTimeoutError,
+    BranchTokenError,
+    SerializationError,
+    error_from_json,
+    error_to_json,
+)
+from anabranch.limits import Limits
+
+if TYPE_CHECKING:
+    from anabranch.call.machine import Call
+
+__all__ = ["Branch"]
+
+T = TypeVar("T")
+
+
+class Branch:
+    """One branch of a running call. ``limits`` is the tightest of all that enclose it."""
+
+    __slots__ = (
+        "_fire", "call", "depth", "expired", "ids", "limits", "max_tokens", "noticed", "parent",
+        "path", "spent", "timeout",
+    )  # fmt: skip
+
+    def __init__(self, call: Call, parent: Branch | None, path: str, own: Limits) -> None:
+        self.call = call
+        self.parent = parent
+        self.path = path
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.limits = own if parent is None else parent.limits.narrowed(own)
+        self.max_tokens = own.max_tokens
+        self.timeout = own.timeout
+        self.spent: int = call.ledger.get(path, 0)
+        self.expired = False
+        self.ids: list[str] = []
+        self.noticed: list[str] = []
+        self._fire: Callable[[], None] | None = None
+
+    # -- tokens ------------------------------------------------------------------------------
+
+    def check_tokens(self, wanted: int) -> None:
+        """Refuse to spend ``wanted`` tokens where any enclosing budget does not hold them.
+
+        Raises:
+            BranchTokenError: naming the innermost branch whose budget it is.
+        """
+        branch: Branch | None = self
+        while branch is not None:
+            budget = branch.max_tokens
+            if budget is not None and branch.spent + wanted > budget:
+                raise BranchTokenError(branch.path, branch.spent + wanted, budget)
+            branch = branch.parent
+
+    def remaining_tokens(self) -> int | None:
+        """Return the least that any enclosing budget has left, ``None`` without a budget."""
+        least: int | None = None
+        branch: Branch | None = self
+        while branch is not None:
+            if branch.max_tokens is not None:
+                left = max(0, branch.max_tokens - branch.spent)
+                least = left if least is None else min(least, left)
+            branch = branch.parent
+        return least
+
+    def settle(self, entry: Entry, tokens: int) -> None:
+        """Charge what ``entry`` has cost to this branch and every ancestor, once.
+
+        Raises:
+            BranchTokenError: a budget is exceeded. The tokens stay charged and the error is the
+                entry's outcome from now on, so that every replay ends the same way.
+        """
+        if entry.tokens is not None:
+            return
+        entry.tokens = tokens
+        branch: Branch | None = self
+        while branch is not None:
+            branch.spent += tokens
+            branch = branch.parent
+        try:
+            self.check_tokens(0)
+        except BranchTokenError as error:
+            entry.error = error_to_json(error)
+            raise
+
+    # -- running -----------------------------------------------------------------------------
+
+    async def run_child(
+        self,
+        path: str,
+        own: Limits,
+        body: Callable[[Branch], Awaitable[T]],
+        codec: Codec,
+    ) -> T:
+        """Run ``body`` in a sub-branch at ``path``, or return what it was folded to.
+
+        Raises:
+            BranchDepthError, BranchTimeoutError: before or while the body runs.
+            Exception: whatever the body raises.
+        """
+        call = self.call
+        folded = call.recall(path, "branch", "")
+        if folded is not None:
+            self.ids.append(path)
+            if folded.error is not None:
+                raise error_from_json(folded.error)
+            return codec.decode(path, folded.value)  # type: ignore[no-any-return]
+        call.unentered.discard(path)
+        branch = Branch(call, self, path, own)
+        max_depth = branch.limits.max_depth
+        if max_depth is not None and branch.depth > max_depth:
+            raise BranchDepthError(branch.depth, max_depth)
+        try:
+            value = await branch.run(body)
+        except asyncio.CancelledError:
+            if not call.closing:
+                call.cancelled.add(path)
+            self._keep(branch)
+            raise
+        except Exception as error:
+            known = error_to_json(error)
+            if known is None or not branch._fold(Entry("branch", "", error=known)):
+                self._keep(branch)
+            raise
+        try:
+            encoded = codec.encode(path, value)
+            again = codec.decode(path, encoded)
+            crosses = type(again) is type(value) and bool(again == value)
+        except SerializationError:
+            crosses = False
+        if not crosses or not branch._fold(Entry("branch", "", encoded)):
+            self._keep(branch)
+        return value
+
+    async def run(self, body: Callable[[Branch], Awaitable[T]]) -> T:
+        """Run ``body`` as this branch, in the current strand, until its deadline."""
+        scope = current_scope()
+        strand = scope.strand
+        if scope.branch is not self:
+            strand.scope = Scope(strand, self, self.path, scope.memory)
+        try:
+            if self.timeout is None:
+                return await body(self)
+            return await self._run_until_deadline(body, self.timeout)
+        finally:
+            strand.scope = scope
+
+    async def _run_until_deadline(
+        self, body: Callable[[Branch], Awaitable[T]], timeout: float
+    ) -> T:
+        call = self.call
+        deadlines = call.journal.deadlines
+        deadline = deadlines.setdefault(self.path, call.clock.now() + timeout)
+        if deadline is None:  # done in time in an earlier round; only replayed now
+            return await body(self)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._fire = lambda: limit.reschedule(loop.time())
+                if call.clock.now() >= deadline:
+                    self.expired = True
+                    return await body(self)
+                timer = call.clock.call_at(deadline, self._on_deadline)
+                try:
+                    return await body(self)
+                finally:
+                    timer.cancel()
+        except TimeoutError:
+            if limit.expired():
+                raise BranchTimeoutError(self.path, timeout) from None
+            raise
+        finally:
+            self._fire = None
+
+    def _on_deadline(self) -> None:
+        """Stop the body; but let a replay first pass what is recorded, so that undos are bound."""
+        self.expired = True
+        if not self.call.is_replaying(self.path):
+            self.stop_if_expired()
+
+    def stop_if_expired(self) -> bool:
+        """End the body if its deadline has passed; true if it is being ended."""
+        if self.expired and self._fire is not None:
+            self._fire()
+            return True
+        return False
+
+    # -- folding -----------------------------------------------------------------------------
+
+    def _fold(self, entry: Entry) -> bool:
+        """Replace all that was recorded inside by ``entry``; false if that would lose an undo."""
+        call, journal = self.call, self.call.journal
+        if call.closing:  # the round has ended: what a body does now is not part of the call
+            return False
+        inner = set(self.ids)
+        if journal.owed and inner:
+            if not call.undos.can_fold(inner):
+                return False
+            call.undos.fold(inner)
+        for step_id in self.ids:
+            journal.entries.pop(step_id, None)
+        for path in (self.path, *self.noticed):
+            journal.delivered.pop(path, None)
+            journal.deadlines.pop(path, None)
+        entry.tokens = self.spent
+        assert self.parent is not None
+        call.record(self.path, entry, self.parent)
+        return True
+
+    def _keep(self, branch: Branch) -> None:
+        """The entries of ``branch`` stay; they are part of this branch now."""
+        if self.call.closing:
+            return
+        self.ids += branch.ids
+        self.noticed += (branch.path, *branch.noticed)
+        if branch.path in self.call.journal.deadlines:
+            self.call.journal.deadlines[branch.path] = None

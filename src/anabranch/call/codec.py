@@ -1,0 +1,163 @@
+"""How values become journal entries and come back.
+
+Owns the rule of what can cross: a value that round-trips through its function's return
+annotation (pydantic), or plain JSON. Every value takes the round trip, also in the round that
+made it, so that a tool sees the same thing in its first run and in each replay.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import math
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, cast, get_type_hints
+
+from pydantic import JsonValue, PydanticUserError, TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError
+from pydantic_core import PydanticSerializationError
+
+from anabranch.errors import SerializationError
+
+__all__ = ["PLAIN", "Codec", "codec_of", "reference_to", "resolve"]
+
+_SCALARS = (str, int, float, bool, type(None))
+
+
+class Codec:
+    """Writes and reads the values of one function.
+
+    ``adapter`` is the pydantic view of the return annotation; without one, values must be plain
+    JSON.
+    """
+
+    __slots__ = ("_adapter",)
+
+    def __init__(self, adapter: TypeAdapter[Any] | None) -> None:
+        self._adapter = adapter
+
+    def encode(self, step_id: str, value: object) -> JsonValue:
+        """Return the JSON of ``value``; shares nothing mutable with it.
+
+        Raises:
+            SerializationError: naming ``step_id`` and the type that cannot cross.
+        """
+        if self._adapter is not None:
+            try:
+                value = self._adapter.dump_python(value, mode="json", warnings="error")
+            except (PydanticSerializationError, ValueError, TypeError) as problem:
+                raise SerializationError(
+                    step_id, type(value).__name__, _first_line(problem)
+                ) from problem
+        return plain(step_id, value)
+
+    def decode(self, step_id: str, value: JsonValue) -> Any:
+        """Return the value that ``value`` is the JSON of, made anew each time.
+
+        Raises:
+            SerializationError: the annotation does not accept its own JSON.
+        """
+        if self._adapter is None:
+            return value if isinstance(value, _SCALARS) else json.loads(json.dumps(value))
+        try:
+            return self._adapter.validate_python(value)
+        except ValidationError as problem:
+            raise SerializationError(
+                step_id, str(self._adapter), "its JSON does not fit its own annotation"
+            ) from problem
+
+
+PLAIN = Codec(None)
+
+
+def plain(step_id: str, value: object) -> JsonValue:
+    """Return a copy of ``value`` made of JSON's own types; tuples become lists.
+
+    Raises:
+        SerializationError: something in it is not JSON: another type, a key that is no text, a
+            number that is not finite, or a nesting too deep to be written.
+    """
+    try:
+        return _plain(step_id, value)
+    except RecursionError:
+        raise SerializationError(step_id, type(value).__name__, "it is nested too deep") from None
+
+
+def _plain(step_id: str, value: object) -> JsonValue:
+    kind = type(value)
+    if kind is float and not math.isfinite(cast(float, value)):
+        raise SerializationError(step_id, "float", f"{value} is not a JSON number")
+    if kind in _SCALARS:
+        return cast(JsonValue, value)
+    if kind in (list, tuple):
+        return [_plain(step_id, item) for item in cast("list[object]", value)]
+    if kind is dict:
+        made: dict[str, JsonValue] = {}
+        for key, item in cast("dict[object, object]", value).items():
+            if type(key) is not str:
+                raise SerializationError(step_id, "dict", f"its key {key!r} is not a text")
+            made[key] = _plain(step_id, item)
+        return made
+    raise SerializationError(step_id, kind.__name__)
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).partition("\n")[0].rstrip(".:")
+
+
+def codec_of(function: Callable[..., Any]) -> Codec:
+    """Return the codec for what ``function`` returns, by its annotation."""
+    unbound = getattr(function, "__func__", function)
+    try:
+        return _codec_of(unbound)
+    except TypeError:  # unhashable callable
+        return _codec_of.__wrapped__(unbound)
+
+
+@lru_cache(maxsize=4096)
+def _codec_of(function: Callable[..., Any]) -> Codec:
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        function = type(function).__call__
+    try:
+        annotation = get_type_hints(function, include_extras=True).get("return", Any)
+    except (NameError, TypeError, AttributeError):  # a forward reference that cannot be resolved
+        annotation = Any
+    if annotation in (Any, object):
+        return PLAIN
+    try:
+        return Codec(TypeAdapter(annotation))
+    except (PydanticSchemaGenerationError, PydanticUserError):
+        return PLAIN
+
+
+def reference_to(function: Callable[..., Any]) -> str | None:
+    """Return ``module:qualname`` if the very same function is found there, else ``None``."""
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", None)
+    if module is None or name is None or "<" in name:
+        return None
+    reference = f"{module}:{name}"
+    try:
+        return reference if resolve(reference) is function else None
+    except LookupError:
+        return None
+
+
+def resolve(reference: str) -> Callable[..., Any]:
+    """Find the function of a reference, among the modules that are loaded: none is imported.
+
+    Raises:
+        LookupError: it is not there.
+    """
+    module, _, name = reference.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise LookupError(reference)
+    return cast("Callable[..., Any]", found)

@@ -1,0 +1,74 @@
+"""Several operations at once: all of them, or the first.
+
+Owns the two combinators and nothing of what they run. They are ordinary code on strands; only
+the winner of a race is recorded, because time decides it and a replay has other times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+__all__ = ["all_of", "first_of", "let_go"]
+
+T = TypeVar("T")
+
+
+async def all_of(operations: Iterable[Awaitable[Any]]) -> tuple[Any, ...]:
+    """Run all at once; return their values in order.
+
+    All of them end before this does, also when one fails; then the error of the first one *in
+    order* is raised. Raising at the first one in time would make the error, and how far the
+    others got, depend on who answers fastest, and that differs between edges.
+    """
+    tasks = [asyncio.ensure_future(operation) for operation in operations]
+    if tasks:
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:
+            await let_go(tasks)
+            raise
+    for task in tasks:
+        if task.cancelled() or task.exception() is not None:
+            for other in tasks:  # looked at, so that asyncio does not report them as forgotten
+                other.cancelled() or other.exception()
+            return (task.result(),)  # raises
+    return tuple(task.result() for task in tasks)
+
+
+async def first_of(operations: Sequence[Awaitable[T]]) -> tuple[int, asyncio.Future[T]]:
+    """Run all at once until one has ended; cancel the others and wait for their end.
+
+    Returns the winner's position and its future. If several end at the same time, the first in
+    order wins.
+    """
+    tasks = [asyncio.ensure_future(operation) for operation in operations]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        await let_go(tasks)
+        raise
+    winner = next(index for index, task in enumerate(tasks) if task in done)
+    await let_go([task for task in tasks if task is not tasks[winner]])
+    return winner, tasks[winner]
+
+
+async def let_go(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    """Cancel ``tasks`` and return when all have ended, cancelled again or not meanwhile."""
+    for task in tasks:
+        task.cancel()
+    live = [task for task in tasks if not task.done()]
+    if live:
+        await asyncio.wait(live)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()
+
+
+def discard(operation: object) -> None:
+    """End an operation that will not be run, so that Python does not call it forgotten."""
+    if isinstance(operation, Coroutine):
+        operation.close()
+    elif isinstance(operation, asyncio.Future):
+        operation.cancel()

@@ -1,0 +1,530 @@
+"""The author's view of a branch: everything a tool's body may do.
+
+Owns the conversation of a branch and the translation of an author's wishes into steps of the
+call. Identity is taken when a method is *called*, in the order of the program; the work is done
+when its result is awaited. So operations may be made first and awaited together, in any order.
+
+Each task that the author starts has its own view of the conversation: what its parent had when
+it started, and what it said itself. Two tasks that talk at once cannot share one line of
+messages; sub-branches are the means to bring results together.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar, TypeVarTuple, overload
+
+from pydantic import BaseModel, JsonValue
+
+from anabranch.asking import ElicitJob, run_elicit, run_elicit_url
+from anabranch.call import (
+    Branch,
+    Call,
+    Effect,
+    Notice,
+    Scope,
+    all_of,
+    codec_of,
+    current_idempotency_key,
+    current_scope,
+    step_fingerprint,
+)
+from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
+from anabranch.errors import NonDeterminismError, ToolError
+from anabranch.host import Host, Runnable
+from anabranch.limits import Limits
+from anabranch.messages import (
+    LogLevel,
+    Message,
+    MessageLike,
+    ToolChoice,
+    ToolSpec,
+    to_messages,
+    user,
+)
+from anabranch.sampling import SampleJob, SampleResult, as_history, run_sample
+
+__all__ = ["BranchContext", "Op"]
+
+T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+T5 = TypeVar("T5")
+T6 = TypeVar("T6")
+V = TypeVar("V")
+M = TypeVar("M", bound=BaseModel)
+Ts = TypeVarTuple("Ts")
+
+Op = Coroutine[Any, Any, T]
+"""What the methods return: await it, pass it to ``gather`` or ``race``, or start a task of it."""
+
+
+class BranchContext:
+    """One branch of a call, as its author sees it.
+
+    Made by the library; passed to the tool's body and to each branch function.
+
+    Attributes:
+        parent_messages: the conversation that this branch left, as it was then.
+        parent_system_prompt: the system prompt there.
+        system_prompt: the one used here unless a sample brings its own.
+        tools: the tools bound to this branch, by name; see :meth:`call_tool`.
+    """
+
+    def __init__(
+        self,
+        branch: Branch,
+        host: Host,
+        *,
+        elicits: Iterable[Elicitation[Any]] = (),
+        messages: tuple[Message, ...] = (),
+        parent_messages: tuple[Message, ...] = (),
+        parent_system_prompt: str | None = None,
+        system_prompt: str | None = None,
+        tools: Iterable[Runnable] = (),
+    ) -> None:
+        self._branch = branch
+        self._host = host
+        self._elicits = {elicitation.key: elicitation for elicitation in elicits}
+        self._inherited = messages
+        self.parent_messages = parent_messages
+        self.parent_system_prompt = parent_system_prompt
+        self.system_prompt = system_prompt
+        self.tools: dict[str, Runnable] = {tool.name: tool for tool in tools}
+
+    # -- where we are --------------------------------------------------------------------------
+
+    @property
+    def depth(self) -> int:
+        """0 for the tool itself, one more for each enclosing branch."""
+        return self._branch.depth
+
+    @property
+    def path(self) -> str:
+        """The branch's name within the call, e.g. ``book_flight/analyze#1``."""
+        return self._branch.path
+
+    @property
+    def call_id(self) -> str:
+        """The call's name: the same in all its rounds, different in every other call."""
+        return self._call.journal.call_id
+
+    @property
+    def idempotency_key(self) -> str:
+        """A name for the next step made here; inside a step's function, for that step.
+
+        Hand it to a service that accepts one: if the process dies between an effect and its
+        record, the effect is tried again under the same name.
+        """
+        running = current_idempotency_key.get()
+        if running is not None:
+            return running
+        scope = self._scope()
+        return self._key_of_step(scope, scope.counters.get("step", 0) + 1)
+
+    def _key_of_step(self, scope: Scope, number: int) -> str:
+        return f"{self.call_id}:{scope.path}/step.{number}"
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far, as the next prompt will continue it."""
+        return self._conversation(self._scope())
+
+    @property
+    def random(self) -> random.Random:
+        """Randomness that is the same in every replay."""
+        return self._scope().random
+
+    @property
+    def _call(self) -> Call[Any]:
+        return self._branch.call
+
+    def _scope(self) -> Scope:
+        scope = current_scope()
+        if scope.strand.call is not self._branch.call:
+            raise NonDeterminismError("ctx", f"use in call {self.call_id!r}", "use in another call")
+        return scope
+
+    def _conversation(self, scope: Scope) -> tuple[Message, ...]:
+        said: tuple[tuple[int, tuple[Message, ...]], ...] = scope.memory.get(self, ())
+        return self._inherited + tuple(message for _, group in said for message in group)
+
+    def _append(self, scope: Scope, place: int, messages: tuple[Message, ...]) -> None:
+        """Add what was said by the sample made at ``place``: the order is that of the program,
+        whoever was answered first."""
+        said = (*scope.memory.get(self, ()), (place, messages))
+        scope.memory[self] = tuple(sorted(said, key=lambda group: group[0]))
+
+    # -- asking the model ----------------------------------------------------------------------
+
+    @overload
+    def sample(
+        self, prompt: str | None = None, *, schema: type[M],
+        messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
+        max_tokens: int | None = None, model_preferences: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Op[SampleResult[M]]: ...  # fmt: skip
+    @overload
+    def sample(
+        self, prompt: str | None = None, *,
+        messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
+        max_tokens: int | None = None, tools: Iterable[Runnable | ToolSpec] | None = None,
+        tool_choice: ToolChoice | None = None, model_preferences: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Op[SampleResult[None]]: ...  # fmt: skip
+
+    def sample(  # noqa: PLR0913 - the options of a model request, all by keyword
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Iterable[MessageLike] | None = None,
+        system_prompt: str | None = None,
+        max_tokens: int | None = None,
+        schema: type[BaseModel] | None = None,
+        tools: Iterable[Runnable | ToolSpec] | None = None,
+        tool_choice: ToolChoice | None = None,
+        model_preferences: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Op[SampleResult[Any]]:
+        """Ask the model.
+
+        With a ``prompt`` the conversation so far goes along, and prompt and reply are appended
+        to it on success. With ``messages`` exactly those are sent and the conversation stays as
+        it is. With ``schema`` the reply is parsed, with ``tool_choice="required"`` a tool call is
+        insisted on; an unfitting reply is retried twice with the reason fed back.
+
+        Raises:
+            ValueError: neither or both of ``prompt`` and ``messages``; ``schema`` together with
+                ``tools``; a ``key`` that was used before.
+            CapabilityError, BranchTokenError, SampleValidationError, StepFailed: on ``await``.
+        """
+        if (prompt is None) == (messages is None):
+            raise ValueError("sample() takes either a prompt or messages=")
+        if schema is not None and (tools is not None or tool_choice is not None):
+            raise ValueError("sample() takes either schema= or tools=, not both")
+        if max_tokens is not None and max_tokens <= 0:
+            raise ValueError(f"max_tokens must be positive, got {max_tokens}")
+        scope = self._scope()
+        if prompt is not None:
+            place, sent = scope.count("said"), (*self._conversation(scope), user(prompt))
+        else:
+            place, sent = 0, to_messages(messages or ())
+        job = SampleJob(
+            scope=scope,
+            step_id=self._call.new_id(scope, "sample", key),
+            messages=sent,
+            max_tokens=max_tokens,
+            system_prompt=system_prompt if system_prompt is not None else self.system_prompt,
+            schema=schema,
+            tools=tuple(map(_spec, tools or ())),
+            tool_choice=tool_choice,
+            model_preferences=dict(model_preferences) if model_preferences else None,
+            schema_as_tool=self._host.offers("sampling.tools"),
+            responder=self._host.respond if self._host.sampler is not None else None,
+        )
+        return self._sample(job, place)
+
+    async def _sample(self, job: SampleJob, place: int) -> SampleResult[Any]:
+        self._host.require("sampling", *(["sampling.tools"] if job.tools else []))
+        result = await run_sample(job)
+        if place:
+            self._append(job.scope, place, as_history(result, job.messages[-1]))
+        return result
+
+    # -- asking the person ---------------------------------------------------------------------
+
+    @overload
+    def elicit(
+        self, question: Elicitation[M] | type[M], message: str, *,
+        context: JsonValue = None, key: str | None = None,
+    ) -> Op[ElicitResult[M]]: ...  # fmt: skip
+    @overload
+    def elicit(
+        self, question: str, message: str, *, context: JsonValue = None, key: str | None = None
+    ) -> Op[ElicitResult[Any]]: ...
+
+    def elicit(
+        self,
+        question: Elicitation[Any] | type[BaseModel] | str,
+        message: str,
+        *,
+        context: JsonValue = None,
+        key: str | None = None,
+    ) -> Op[ElicitResult[Any]]:
+        """Ask the person: a declared elicitation, its key, or any flat model.
+
+        ``context`` is data for whoever draws the form. An answer that does not fit is asked for
+        again, with the reason, three times at the most.
+
+        Raises:
+            ValueError: ``question`` is a key that the tool does not declare.
+            TypeError: a form cannot show the model.
+            CapabilityError, ElicitValidationError, StepFailed: on ``await``.
+        """
+        declared = self._declared(question) if isinstance(question, str) else question
+        named = isinstance(declared, Elicitation)
+        scope = self._scope()
+        name = declared.key if named else None
+        job = ElicitJob(
+            scope=scope,
+            step_id=self._call.new_id(scope, name or "elicit", key),
+            model=declared.model if named else declared,
+            message=message,
+            name=name,
+            context=context,
+            one_at_a_time=not self._host.capabilities.concurrent_elicits,
+            root_only=not self._host.capabilities.elicits_in_branches,
+        )
+        return self._elicit(job)
+
+    def _declared(self, key: str) -> Elicitation[Any]:
+        if key not in self._elicits:
+            known = ", ".join(sorted(self._elicits)) or "none"
+            raise ValueError(f"The tool declares no elicitation {key!r} (declared: {known})")
+        return self._elicits[key]
+
+    async def _elicit(self, job: ElicitJob) -> ElicitResult[Any]:
+        self._host.require("elicitation")
+        return await run_elicit(job)
+
+    def elicit_url(
+        self, message: str, url: str, *, key: str | None = None
+    ) -> Op[Accepted[None] | Declined | Cancelled]:
+        """Send the person to ``url``; ``Accepted`` means consent, not that they are done there.
+
+        Raises:
+            CapabilityError, StepFailed: on ``await``.
+        """
+        scope = self._scope()
+        return self._elicit_url(scope, self._call.new_id(scope, "url", key), message, url)
+
+    async def _elicit_url(
+        self, scope: Scope, step_id: str, message: str, url: str
+    ) -> Accepted[None] | Declined | Cancelled:
+        self._host.require("elicitation.url")
+        return await run_elicit_url(scope, step_id, message, url)
+
+    # -- sub-branches --------------------------------------------------------------------------
+
+    def branch(  # noqa: PLR0913 - the options of a branch, all by keyword
+        self,
+        fn: Callable[[BranchContext, *Ts], Awaitable[T]],
+        *args: *Ts,
+        name: str | None = None,
+        inherit_messages: bool = True,
+        inherit_system_prompt: bool = True,
+        messages: Iterable[MessageLike] = (),
+        system_prompt: str | None = None,
+        tools: Iterable[Runnable] = (),
+        max_depth: int | None = None,
+        max_tokens: int | None = None,
+        timeout: float | None = None,
+    ) -> Op[T]:
+        """Run ``fn(branch_ctx, *args)`` in a conversation of its own and return its value.
+
+        What is said inside never reaches this conversation. ``messages`` are appended to what is
+        inherited, ``system_prompt`` replaces it; limits narrow those that enclose this branch.
+
+        Raises:
+            ValueError: a negative limit, or a ``name`` containing ``/``, ``~`` or ``#``.
+            BranchDepthError, BranchTokenError, BranchTimeoutError: on ``await``.
+            Exception: whatever ``fn`` raises, on ``await``.
+        """
+        scope = self._scope()
+        inherited = self._conversation(scope)
+        seeds = (inherited if inherit_messages else ()) + to_messages(messages)
+        outer = self.system_prompt if inherit_system_prompt else None
+        system = outer if system_prompt is None else system_prompt
+        bound = tuple(tools)
+
+        async def body(branch: Branch) -> T:
+            ctx = BranchContext(
+                branch,
+                self._host,
+                elicits=self._elicits.values(),
+                messages=seeds,
+                parent_messages=inherited,
+                parent_system_prompt=self.system_prompt,
+                system_prompt=system,
+                tools=bound or self.tools.values(),
+            )
+            return await fn(ctx, *args)
+
+        path = self._call.new_path(scope, _branch_name(name or getattr(fn, "__name__", "branch")))
+        limits = Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
+        return self._enter(path, limits, body, fn)
+
+    async def _enter(
+        self,
+        path: str,
+        limits: Limits,
+        body: Callable[[Branch], Awaitable[T]],
+        fn: Callable[..., Any],
+    ) -> T:
+        # The enclosing branch is the one we are awaited in: its limits hold, whoever made us.
+        return await self._scope().branch.run_child(path, limits, body, codec_of(fn))
+
+    def call_tool(self, tool: Runnable | str, **arguments: Any) -> Op[Any]:
+        """Run another tool in a sub-branch, with a fresh conversation, and return its value.
+
+        ``tool`` may be the name of one bound to this branch (``branch(tools=[…])``). Its own
+        limits hold inside the limits of this branch.
+
+        Raises:
+            ToolError: no tool of that name is bound here.
+            InvalidArgumentsError: the arguments do not fit; nothing has run.
+            Exception: whatever the tool raises, on ``await``.
+        """
+        chosen = self._bound(tool) if isinstance(tool, str) else tool
+        values = chosen.validate(arguments)
+        scope = self._scope()
+
+        async def body(branch: Branch) -> Any:
+            self._host.require(*sorted(chosen.requires))
+            ctx = BranchContext(
+                branch,
+                self._host,
+                elicits=chosen.elicits,
+                parent_messages=self._conversation(scope),
+                parent_system_prompt=self.system_prompt,
+            )
+            return await chosen.run(ctx, values)
+
+        path = self._call.new_path(scope, _branch_name(chosen.name))
+        return self._enter(path, chosen.limits, body, chosen.run)
+
+    def _bound(self, name: str) -> Runnable:
+        if name not in self.tools:
+            known = ", ".join(sorted(self.tools)) or "none"
+            raise ToolError(f"No tool {name!r} is bound to this branch (bound: {known}).")
+        return self.tools[name]
+
+    # -- at once -------------------------------------------------------------------------------
+
+    @overload
+    def gather(self, op1: Awaitable[T1], /) -> Op[tuple[T1]]: ...
+    @overload
+    def gather(self, op1: Awaitable[T1], op2: Awaitable[T2], /) -> Op[tuple[T1, T2]]: ...
+    @overload
+    def gather(
+        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], /
+    ) -> Op[tuple[T1, T2, T3]]: ...
+    @overload
+    def gather(
+        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], op4: Awaitable[T4], /
+    ) -> Op[tuple[T1, T2, T3, T4]]: ...
+    @overload
+    def gather(
+        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], op4: Awaitable[T4],
+        op5: Awaitable[T5], /,
+    ) -> Op[tuple[T1, T2, T3, T4, T5]]: ...  # fmt: skip
+    @overload
+    def gather(
+        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], op4: Awaitable[T4],
+        op5: Awaitable[T5], op6: Awaitable[T6], /,
+    ) -> Op[tuple[T1, T2, T3, T4, T5, T6]]: ...  # fmt: skip
+    @overload
+    def gather(self, *operations: Awaitable[T]) -> Op[tuple[T, ...]]: ...
+
+    def gather(self, *operations: Awaitable[Any]) -> Op[tuple[Any, ...]]:
+        """Run all at once and return their values in order.
+
+        All of them end, also when one fails; then the first error in order is raised.
+        """
+        return all_of(operations)
+
+    @overload
+    def race(self, op1: Awaitable[T1], op2: Awaitable[T2], /) -> Op[T1 | T2]: ...
+    @overload
+    def race(
+        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], /
+    ) -> Op[T1 | T2 | T3]: ...
+    @overload
+    def race(self, *operations: Awaitable[T]) -> Op[T]: ...
+
+    def race(self, *operations: Awaitable[Any]) -> Op[Any]:
+        """Run all at once, return the value (or raise the error) of the one that ends first, and
+        cancel the others. The winner is recorded: a replay does not race again.
+
+        Raises:
+            ValueError: nothing was given to race.
+        """
+        if not operations:
+            raise ValueError("race() needs at least one operation")
+        scope = self._scope()
+        return self._call.race(scope, self._call.new_id(scope, "race"), operations)
+
+    # -- effects -------------------------------------------------------------------------------
+
+    @overload
+    def step(
+        self, fn: Callable[[*Ts], Coroutine[Any, Any, V]], *args: *Ts, name: str | None = None,
+        undo: Callable[[V], Any] | None = None,
+    ) -> Op[V]: ...  # fmt: skip
+    @overload
+    def step(
+        self, fn: Callable[[*Ts], V], *args: *Ts, name: str | None = None,
+        undo: Callable[[V], Any] | None = None,
+    ) -> Op[V]: ...  # fmt: skip
+
+    def step(
+        self,
+        fn: Callable[..., Any],
+        *args: Any,
+        name: str | None = None,
+        undo: Callable[[Any], Any] | None = None,
+    ) -> Op[Any]:
+        """Run ``fn(*args)`` once per call, record its value, and return that in every replay.
+
+        A plain function runs in a thread, an ``async`` one on the loop. If the call fails or is
+        cancelled later, ``undo(value)`` is run, in reverse order of the steps.
+
+        Raises:
+            StepFailed: ``fn`` raised; an ``AnabranchError`` that it raised comes as it is.
+            SerializationError: the value cannot be recorded; the call fails.
+        """
+        scope = self._scope()
+        called = _branch_name(name or getattr(fn, "__name__", "step"))
+        step_id = self._call.new_id(scope, called)
+        effect = Effect(fn, args, self._key_of_step(scope, scope.count("step")), undo)
+        return self._call.step(scope, step_id, step_fingerprint(fn, args), effect)
+
+    # -- telling -------------------------------------------------------------------------------
+
+    def log(self, level: LogLevel, message: str) -> Op[None]:
+        """Send a log line to the client, once."""
+        return self._call.notify(self._scope(), Notice(message, level=level))
+
+    def notify(
+        self, message: str, progress: float | None = None, total: float | None = None
+    ) -> Op[None]:
+        """Tell the client how far the call is, once. Without ``progress``, messages are counted."""
+        return self._call.notify(self._scope(), Notice(message, progress=progress, total=total))
+
+    # -- time and chance -----------------------------------------------------------------------
+
+    def now(self) -> datetime:
+        """Return the time of the first run at this place (UTC), also in every replay."""
+        return datetime.fromtimestamp(self._call.now(self._scope()), UTC)
+
+    def uuid(self) -> uuid.UUID:
+        """Return a UUID of this place of this call, the same in every replay."""
+        return self._call.unique(self._scope(), "uuid")
+
+
+def _spec(tool: Runnable | ToolSpec) -> ToolSpec:
+    if isinstance(tool, ToolSpec):
+        return tool
+    return ToolSpec(name=tool.name, description=tool.description, input_schema=tool.input_schema)
+
+
+def _branch_name(name: str) -> str:
+    name = "branch" if name == "<lambda>" else name
+    if not name or any(mark in name for mark in "/~#"):
+        raise ValueError(f"A name must not be empty or contain '/', '~' or '#', got {name!r}")
+    return name

@@ -1,0 +1,159 @@
+"""Typed questions to the person: their declaration, and the three ways they can end.
+
+Owns the check of what an MCP form can show (a flat object of strings, numbers, booleans, enums
+and multi-selects), made when the question is defined and not when it is asked. Asking is done by
+``context.py``; drawing the form is the client's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from anabranch.messages import Message
+
+__all__ = ["Accepted", "Cancelled", "Declined", "Elicitation", "ElicitResult", "form_schema"]
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted(Generic[T]):
+    """The person answered. ``exchange`` is the question and the answer as messages."""
+
+    content: T
+    exchange: tuple[Message, ...] = field(default=(), compare=False, repr=False)
+    action: Literal["accept"] = field(default="accept", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """The person said no."""
+
+    action: Literal["decline"] = field(default="decline", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The person turned away without an answer."""
+
+    action: Literal["cancel"] = field(default="cancel", init=False)
+
+
+ElicitResult: TypeAlias = Accepted[T] | Declined | Cancelled
+
+
+class Elicitation(Generic[M]):
+    """A question that a tool may ask: a ``key`` and the model that its answer must fit.
+
+    Raises:
+        TypeError: ``model`` is no pydantic model, or has a field that an MCP form cannot show;
+            the message names the field.
+        ValueError: ``key`` is empty or contains ``/``, ``~`` or ``#``.
+    """
+
+    def __init__(self, key: str, model: type[M]) -> None:
+        if not key or any(mark in key for mark in "/~#"):
+            raise ValueError(f"An elicitation's key must be a plain name, got {key!r}")
+        self.key = key
+        self.model = model
+        self.schema = form_schema(model)
+
+    def __repr__(self) -> str:
+        return f"Elicitation({self.key!r}, {self.model.__name__})"
+
+
+class _FormSchema(GenerateJsonSchema):
+    """JSON Schema as MCP forms want it: no null type (an optional field is one left out of
+    ``required``), and a title only where the author gave one."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        rendered = super().default_schema(schema)
+        if rendered.get("default") is None:
+            rendered.pop("default", None)
+        return rendered
+
+
+@lru_cache(maxsize=512)
+def form_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON Schema of the form for ``model``.
+
+    Source: MCP 2026-07-28, ``ElicitRequestFormParams.requestedSchema``.
+
+    Raises:
+        TypeError: see :class:`Elicitation`.
+    """
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        raise TypeError(f"An elicitation needs a pydantic model class, got {model!r}")
+    schema = model.model_json_schema(schema_generator=_FormSchema)
+    definitions = schema.pop("$defs", {})
+    properties = {
+        name: _inlined(field_schema, definitions)
+        for name, field_schema in schema.get("properties", {}).items()
+    }
+    for name, field_schema in properties.items():
+        problem = _problem(field_schema)
+        if problem:
+            raise TypeError(
+                f"Field {name!r} of {model.__name__} {problem}. A form can show strings, numbers,"
+                " integers, booleans, enums and lists of enum values; make it one of those, or"
+                " ask in several questions."
+            )
+    form: dict[str, Any] = {"type": "object", "properties": properties}
+    if required := schema.get("required"):
+        form["required"] = required
+    return form
+
+
+def _inlined(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    reference = schema.get("$ref", "").removeprefix("#/$defs/")
+    if reference in definitions:
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = {**definitions[reference], **rest}
+    items = schema.get("items")
+    if isinstance(items, dict):
+        schema = {**schema, "items": _inlined(items, definitions)}
+    return schema
+
+
+_FORMATS = ("email", "uri", "date", "date-time")
+_SCALARS = ("string", "number", "integer", "boolean")
+
+
+def _problem(schema: dict[str, Any]) -> str | None:
+    """Say what an MCP form could not show in this field, or return ``None``."""
+    kind = schema.get("type")
+    if kind == "array":
+        items = schema.get("items") or {}
+        if items.get("type") == "string" and ("enum" in items or "anyOf" in items):
+            return None
+        return "is a list of something other than enum values"
+    if "const" in schema and isinstance(schema["const"], str):
+        schema["enum"] = [schema.pop("const")]  # a form knows enums, and one choice is one
+    if kind not in _SCALARS:
+        return f"renders as {kind or ' or '.join(schema) or 'anything'}"
+    if "enum" in schema and kind != "string":
+        return "is an enum of values that are not strings"
+    if kind == "string" and schema.get("format") not in (None, *_FORMATS):
+        return f"has the string format {schema['format']!r}"
+    return None
+
+
+def describe(error: ValidationError) -> str:
+    """Return one line that names each field and what is wrong with it, without the input."""
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {problem['msg']}"
+        for problem in error.errors(include_url=False, include_input=False, include_context=False)
+    )

@@ -1,0 +1,306 @@
+"""Every error an author or a caller can meet.
+
+    AnabranchError
+    ├── ToolError               the tool's own refusal, in words meant for the caller
+    ├── InvalidArgumentsError   the caller's arguments do not fit the tool's parameters
+    ├── CapabilityError         the client (or server) cannot do what the tool asks for
+    ├── BranchLimitError        a limit that encloses the branch was reached
+    │   ├── BranchDepthError
+    │   ├── BranchTokenError
+    │   └── BranchTimeoutError
+    ├── StepFailed              an effect, or an ask, ended in an error
+    ├── SampleValidationError   the model's reply never fitted what was asked for
+    ├── ElicitValidationError   the person's answer never fitted what was asked for
+    ├── ConcurrentElicitError   this host shows one question at a time
+    ├── ElicitInBranchError     this host does not let a sub-branch ask the person
+    ├── SerializationError      a value cannot be written to the journal
+    ├── NonDeterminismError     a replay asked for something else than was recorded
+    ├── SuspensionError         the body would not let go when its round had ended
+    └── InvalidTokenError       a token is not (or no longer) valid
+
+Constructors take facts and build the message: what happened, then what to do about it. The
+facts are plain JSON, so that an error can be journalled and raised again, with the same type and
+the same words, in a later round or in another process (:func:`error_to_json`).
+
+The message of any error in this module may be shown to the caller. It therefore never contains
+the text of a foreign exception, which may hold secrets: that goes to ``StepFailed.detail``, for
+the author's code and the server's log alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+__all__ = [
+    "AnabranchError",
+    "BranchDepthError",
+    "BranchLimitError",
+    "BranchTimeoutError",
+    "BranchTokenError",
+    "CapabilityError",
+    "ConcurrentElicitError",
+    "ElicitInBranchError",
+    "ElicitValidationError",
+    "InvalidArgumentsError",
+    "InvalidTokenError",
+    "NonDeterminismError",
+    "SampleValidationError",
+    "SerializationError",
+    "StepFailed",
+    "SuspensionError",
+    "ToolError",
+    "error_from_json",
+    "error_to_json",
+]
+
+
+class AnabranchError(Exception):
+    """The root of all errors here; ``facts`` holds what it was built from, as plain JSON."""
+
+    _by_name: ClassVar[dict[str, type[AnabranchError]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__ == __name__:  # an author's subclass cannot be rebuilt by name alone
+            AnabranchError._by_name[cls.__name__] = cls
+
+    def __init__(self, message: str, /, **facts: Any) -> None:
+        super().__init__(message)
+        self.facts: dict[str, Any] = facts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.facts))
+
+
+def _rebuild(cls: type[AnabranchError], facts: dict[str, Any]) -> AnabranchError:
+    return cls(**facts)
+
+
+def error_to_json(error: BaseException) -> dict[str, Any] | None:
+    """Return what :func:`error_from_json` needs, or ``None`` for an error that cannot be rebuilt."""
+    name = type(error).__name__
+    if isinstance(error, AnabranchError) and AnabranchError._by_name.get(name) is type(error):
+        return {"type": name, **error.facts}
+    return None
+
+
+def error_from_json(data: Mapping[str, Any]) -> AnabranchError:
+    """Build the error again that :func:`error_to_json` wrote down.
+
+    Raises:
+        KeyError: the type is not one of this module's.
+    """
+    facts = dict(data)
+    return AnabranchError._by_name[facts.pop("type")](**facts)
+
+
+class ToolError(AnabranchError):
+    """Raise it from a tool to refuse a call: the message is shown to the caller as it is."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, message=message)
+
+
+class InvalidArgumentsError(AnabranchError):
+    """The arguments do not fit; ``problems`` maps each field to what is wrong with it."""
+
+    def __init__(self, tool: str, problems: Mapping[str, str]) -> None:
+        self.tool = tool
+        self.problems = dict(problems)
+        listed = "; ".join(f"{field}: {problem}" for field, problem in self.problems.items())
+        super().__init__(
+            f"Invalid arguments for tool {tool!r}: {listed}. Correct them and call it again.",
+            tool=tool,
+            problems=self.problems,
+        )
+
+
+class CapabilityError(AnabranchError):
+    """Neither the client nor the server offers ``capability`` (``sampling``, ``elicitation``, …)."""
+
+    def __init__(self, capability: str) -> None:
+        self.capability = capability
+        super().__init__(
+            f"This tool needs {capability!r}, which the client did not declare. Call it from a"
+            f" client that supports it{_OWN_SAMPLER if capability.startswith('sampling') else ''}.",
+            capability=capability,
+        )
+
+
+_OWN_SAMPLER = ", or give the server a sampler of its own"
+
+
+class BranchLimitError(AnabranchError):
+    """A limit that encloses a branch was reached; nothing further is spent on its behalf."""
+
+
+class BranchDepthError(BranchLimitError):
+    """A branch would lie deeper than allowed (the root is at depth 0)."""
+
+    def __init__(self, depth: int, max_depth: int) -> None:
+        self.depth, self.max_depth = depth, max_depth
+        super().__init__(
+            f"A branch at depth {depth} would exceed max_depth={max_depth}."
+            " Nest fewer branches, or raise max_depth in every limit that encloses this one.",
+            depth=depth,
+            max_depth=max_depth,
+        )
+
+
+class BranchTokenError(BranchLimitError):
+    """``used`` tokens are, or would be, more than the ``budget`` of the branch at ``path``."""
+
+    def __init__(self, path: str, used: int, budget: int) -> None:
+        self.path, self.used, self.budget = path, used, budget
+        super().__init__(
+            f"Branch {path!r} needs {used} tokens but may use {budget}."
+            " Shorten what is sent, or raise max_tokens in every limit that encloses it.",
+            path=path,
+            used=used,
+            budget=budget,
+        )
+
+
+class BranchTimeoutError(BranchLimitError):
+    """The branch at ``path`` was not done ``timeout`` seconds after it had begun."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        self.path, self.timeout = path, timeout
+        super().__init__(
+            f"Branch {path!r} was stopped after its timeout of {timeout:g} s."
+            " Answer sooner, or raise timeout in every limit that encloses it.",
+            path=path,
+            timeout=timeout,
+        )
+
+
+class StepFailed(AnabranchError):
+    """A step's function raised, or the other side answered an ask with an error.
+
+    ``step_id`` names it, ``error`` is the name of the original exception's type (or the code of
+    the client's error), ``detail`` its text. The text is not part of the message. Catch this to
+    go on without the step; it is the same type in the round that ran the step (there with the
+    original as ``__cause__``) and in every later one.
+    """
+
+    def __init__(self, step_id: str, error: str, detail: str = "") -> None:
+        self.step_id, self.error, self.detail = step_id, error, detail
+        super().__init__(
+            f"Step {step_id!r} failed with {error}. Catch StepFailed to handle it; its detail"
+            " is in the server's log.",
+            step_id=step_id,
+            error=error,
+            detail=detail,
+        )
+
+
+class SampleValidationError(AnabranchError):
+    """After ``attempts`` tries the model's reply still did not fit; ``last_text`` is the last."""
+
+    def __init__(self, step_id: str, attempts: int, reason: str, last_text: str = "") -> None:
+        self.step_id, self.attempts, self.reason = step_id, attempts, reason
+        self.last_text = last_text
+        super().__init__(
+            f"The model's reply to {step_id!r} did not fit after {attempts} attempts: {reason}."
+            " Simplify the schema, or describe the wanted form in the prompt.",
+            step_id=step_id,
+            attempts=attempts,
+            reason=reason,
+            last_text=last_text,
+        )
+
+
+class ElicitValidationError(AnabranchError):
+    """After ``attempts`` tries the answer still did not fit the schema that was asked."""
+
+    def __init__(self, step_id: str, attempts: int, reason: str) -> None:
+        self.step_id, self.attempts, self.reason = step_id, attempts, reason
+        super().__init__(
+            f"The answer to {step_id!r} did not fit after {attempts} attempts: {reason}."
+            " Call the tool again and answer in the form that is asked for.",
+            step_id=step_id,
+            attempts=attempts,
+            reason=reason,
+        )
+
+
+class ConcurrentElicitError(AnabranchError):
+    """A second question while one is open, on a host that shows one at a time."""
+
+    def __init__(self, step_id: str, pending: str) -> None:
+        self.step_id, self.pending = step_id, pending
+        super().__init__(
+            f"Question {step_id!r} was asked while {pending!r} is still open, and this host shows"
+            " one question at a time. Await the first answer before you ask again.",
+            step_id=step_id,
+            pending=pending,
+        )
+
+
+class ElicitInBranchError(AnabranchError):
+    """A sub-branch asked the person, on a host that allows it at depth 0 only."""
+
+    def __init__(self, step_id: str, depth: int) -> None:
+        self.step_id, self.depth = step_id, depth
+        super().__init__(
+            f"Question {step_id!r} was asked at depth {depth}, and this host lets only the tool"
+            " itself (depth 0) ask the person. Return from the branch and ask there.",
+            step_id=step_id,
+            depth=depth,
+        )
+
+
+class SerializationError(AnabranchError):
+    """The value of ``step_id`` is of a type that cannot cross to another round."""
+
+    def __init__(self, step_id: str, type_name: str, reason: str = "") -> None:
+        self.step_id, self.type_name, self.reason = step_id, type_name, reason
+        super().__init__(
+            f"The value of {step_id!r} is of type {type_name}, which cannot be written to the"
+            f" journal{': ' + reason if reason else ''}. Return plain JSON or a pydantic model,"
+            " annotate the function's return type, and keep connections and files inside the step.",
+            step_id=step_id,
+            type_name=type_name,
+            reason=reason,
+        )
+
+
+class NonDeterminismError(AnabranchError):
+    """A replay took another way than the recorded run.
+
+    ``expected`` and ``found`` name what was recorded at ``step_id`` and what the body did there.
+    The call has ended; no effect was run after the difference was seen.
+    """
+
+    def __init__(self, step_id: str, expected: str, found: str) -> None:
+        self.step_id, self.expected, self.found = step_id, expected, found
+        super().__init__(
+            f"Replay differs at {step_id!r}: recorded {expected}, now {found}. Take time, randomness"
+            " and I/O from ctx (ctx.now, ctx.uuid, ctx.random, ctx.step); if the tool was changed"
+            " while this call was open, start the call anew.",
+            step_id=step_id,
+            expected=expected,
+            found=found,
+        )
+
+
+class SuspensionError(AnabranchError):
+    """The body went on although its round had ended (it swallowed the cancellation)."""
+
+    def __init__(self, step_ids: Sequence[str], found: str) -> None:
+        self.step_ids, self.found = list(step_ids), found
+        super().__init__(
+            f"The tool would not be suspended at {', '.join(map(repr, self.step_ids))}: {found}."
+            " Do not catch BaseException or asyncio.CancelledError around an ask without raising"
+            " it again.",
+            step_ids=self.step_ids,
+            found=found,
+        )
+
+
+class InvalidTokenError(AnabranchError):
+    """A token was refused. The reason is in the server's log and nowhere else."""
+
+    def __init__(self) -> None:
+        super().__init__("Invalid or expired token. Start the call anew.")

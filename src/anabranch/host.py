@@ -1,0 +1,101 @@
+"""What an edge offers to a tool besides answers.
+
+Owns the names of capabilities and the choice between the client's model and the server's own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from anabranch.call import Answer
+from anabranch.elicitation import Elicitation
+from anabranch.errors import CapabilityError, StepFailed, error_to_json
+from anabranch.limits import Limits
+from anabranch.messages import SampleRequest
+from anabranch.sampling import Sampler
+
+__all__ = ["Capabilities", "Host", "Runnable"]
+
+logger = logging.getLogger("anabranch.host")
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the other side can answer, and how this host shows questions.
+
+    ``requires=`` of a tool and :class:`CapabilityError` use the names in :meth:`names`.
+    """
+
+    sampling: bool = True
+    sampling_tools: bool = True
+    elicitation: bool = True
+    elicitation_url: bool = True
+    concurrent_elicits: bool = True
+    elicits_in_branches: bool = True
+
+    def names(self) -> frozenset[str]:
+        """Return ``sampling``, ``sampling.tools``, ``elicitation``, ``elicitation.url``, as far
+        as they are there."""
+        offered = {
+            "sampling": self.sampling,
+            "sampling.tools": self.sampling_tools,
+            "elicitation": self.elicitation,
+            "elicitation.url": self.elicitation_url,
+        }
+        return frozenset(name for name, there in offered.items() if there)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What an edge gives to a tool besides answers: capabilities, and the server's own model."""
+
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    sampler: Sampler | None = None
+
+    def offers(self, name: str) -> bool:
+        """Whether the client, or the server itself, can do ``name``."""
+        own = self.sampler is not None and name in {"sampling", "sampling.tools"}
+        return own or name in self.capabilities.names()
+
+    def require(self, *names: str) -> None:
+        """Check that all of ``names`` are offered by the client, or by the server itself.
+
+        Raises:
+            CapabilityError: naming the first that is not.
+        """
+        for name in names:
+            if not self.offers(name):
+                raise CapabilityError(name)
+
+    async def respond(self, request: SampleRequest) -> Answer:
+        """Answer ``request`` with the server's own model; its errors become the answer's."""
+        assert self.sampler is not None
+        try:
+            reply = await self.sampler.sample(request)
+        except Exception as error:  # the provider's own; it must not decide how a call ends
+            logger.warning("the sampler failed with %s: %s", type(error).__name__, error)
+            failed = StepFailed("sample", type(error).__name__, str(error))
+            return Answer(error=error_to_json(error) or error_to_json(failed))
+        return Answer(reply.model_dump(mode="json", exclude_none=True))
+
+
+class Runnable(Protocol):
+    """What ``call_tool`` needs of a tool; every ``Tool`` is one."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    limits: Limits
+    requires: frozenset[str]
+    elicits: tuple[Elicitation[Any], ...]
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the body wants them, or raise ``InvalidArgumentsError``."""
+        ...
+
+    async def run(self, ctx: Any, arguments: Mapping[str, Any]) -> Any:
+        """Run the body in the branch of ``ctx`` (a ``BranchContext``)."""
+        ...

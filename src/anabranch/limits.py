@@ -1,0 +1,58 @@
+"""Limits on a branch, and the one rule for combining them: they only narrow.
+
+Owns the three numbers and nothing else. What counts as a token is ``tokens.py``'s business; who
+is charged, and when, is ``call/``'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+__all__ = ["Limits"]
+
+_N = TypeVar("_N", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a branch and everything inside it may use. ``None`` means: not limited here.
+
+    Attributes:
+        max_depth: the deepest allowed branch; the root of a call is at depth 0, so that
+            ``max_depth=1`` allows one level of sub-branches and ``max_depth=0`` none.
+        max_tokens: tokens of all samples together, prompts and completions.
+        timeout: seconds from the start of the branch, waiting for answers included.
+
+    Raises:
+        ValueError: a value is negative (or not a number).
+    """
+
+    max_depth: int | None = None
+    max_tokens: int | None = None
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not value >= 0:
+                raise ValueError(f"Limits.{field.name} must not be negative, got {value!r}")
+
+    def narrowed(self, inner: Limits | None) -> Limits:
+        """Return the tightest of both, field by field."""
+        if inner is None or inner == _UNLIMITED:
+            return self
+        return Limits(
+            max_depth=_tightest(self.max_depth, inner.max_depth),
+            max_tokens=_tightest(self.max_tokens, inner.max_tokens),
+            timeout=_tightest(self.timeout, inner.timeout),
+        )
+
+
+def _tightest(outer: _N | None, inner: _N | None) -> _N | None:
+    if outer is None or inner is None:
+        return inner if outer is None else outer
+    return min(outer, inner)
+
+
+_UNLIMITED = Limits()

@@ -1,0 +1,251 @@
+"""The words that cross: messages, what is asked of a model or a person, and what comes back.
+
+Owns the shapes and their JSON. ``model_dump()`` is this library's own form (``tool_use_id``),
+``model_dump(by_alias=True)`` the form of the Model Context Protocol (``toolUseId``); both are
+accepted on the way in. Everything here is frozen: a message can be shared by any number of
+branches. Asking, waiting and validating answers against a schema are not done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, field_validator
+from pydantic.alias_generators import to_camel
+
+__all__ = [
+    "AudioBlock",
+    "Block",
+    "ElicitReply",
+    "ElicitRequest",
+    "ImageBlock",
+    "LogLevel",
+    "Message",
+    "MessageLike",
+    "SampleReply",
+    "SampleRequest",
+    "TextBlock",
+    "ToolCall",
+    "ToolChoice",
+    "ToolResultBlock",
+    "ToolSpec",
+    "ToolUseBlock",
+    "UrlRequest",
+    "Usage",
+    "assistant",
+    "text_of",
+    "to_messages",
+    "user",
+]
+
+LogLevel: TypeAlias = Literal[
+    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
+]
+ToolChoice: TypeAlias = Literal["auto", "required", "none"]
+
+
+class Shape(BaseModel):
+    """A frozen value with two spellings, snake_case here and camelCase on the wire."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    def wire(self) -> dict[str, Any]:
+        """Return the protocol's JSON, absent fields left out."""
+        return self.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+
+class TextBlock(Shape):
+    """Text."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class ImageBlock(Shape):
+    """An image; ``data`` is base64."""
+
+    type: Literal["image"] = "image"
+    data: str
+    mime_type: str
+
+
+class AudioBlock(Shape):
+    """Sound; ``data`` is base64."""
+
+    type: Literal["audio"] = "audio"
+    data: str
+    mime_type: str
+
+
+class ToolUseBlock(Shape):
+    """The model's wish to call a tool."""
+
+    type: Literal["tool_use"] = "tool_use"
+    id: str
+    name: str
+    input: dict[str, JsonValue]
+
+
+class ToolResultBlock(Shape):
+    """What a tool returned; belongs to the ``tool_use`` block of the same id."""
+
+    type: Literal["tool_result"] = "tool_result"
+    tool_use_id: str
+    content: tuple[TextBlock | ImageBlock | AudioBlock, ...] = ()
+    is_error: bool = False
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _text_is_a_block(cls, value: object) -> object:
+        return ({"type": "text", "text": value},) if isinstance(value, str) else value
+
+
+Block: TypeAlias = Annotated[
+    TextBlock | ImageBlock | AudioBlock | ToolUseBlock | ToolResultBlock,
+    Field(discriminator="type"),
+]
+
+
+def _as_blocks(value: object) -> object:
+    """A text, or one block, where a list of blocks is due: providers and MCP allow all three."""
+    if isinstance(value, str):
+        return (TextBlock(text=value),)
+    if isinstance(value, Mapping | Shape):
+        return (value,)
+    return value
+
+
+class Message(Shape):
+    """One turn of a conversation. ``content`` may be given as a text."""
+
+    role: Literal["user", "assistant"]
+    content: tuple[Block, ...]
+
+    _blocks = field_validator("content", mode="before")(_as_blocks)
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined."""
+        return text_of(self.content)
+
+
+MessageLike: TypeAlias = Message | Mapping[str, Any]
+_MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
+
+
+def user(content: str | Iterable[Block]) -> Message:
+    """Return a message of the user's."""
+    return Message(role="user", content=_as_blocks(content))  # type: ignore[arg-type]
+
+
+def assistant(content: str | Iterable[Block]) -> Message:
+    """Return a message of the model's."""
+    return Message(role="assistant", content=_as_blocks(content))  # type: ignore[arg-type]
+
+
+def to_messages(messages: Iterable[MessageLike]) -> tuple[Message, ...]:
+    """Return messages for messages or their JSON.
+
+    Raises:
+        pydantic.ValidationError: one of them is not a message.
+    """
+    return _MESSAGES.validate_python(tuple(messages))
+
+
+def text_of(blocks: Iterable[Block]) -> str:
+    """Return the text of all text blocks, joined."""
+    return "".join(block.text for block in blocks if isinstance(block, TextBlock))
+
+
+class Usage(Shape):
+    """Tokens of one model request, as its provider reported them."""
+
+    input_tokens: int = Field(default=0, ge=0)
+    output_tokens: int = Field(default=0, ge=0)
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+
+class ToolSpec(Shape):
+    """A tool as a model is told of it."""
+
+    name: str
+    description: str = ""
+    input_schema: dict[str, JsonValue]
+
+
+class ToolCall(Shape):
+    """The model's wish to call a tool, as an author meets it."""
+
+    id: str
+    name: str
+    arguments: dict[str, JsonValue]
+
+
+class SampleRequest(Shape):
+    """What a model is asked (MCP ``sampling/createMessage``)."""
+
+    messages: tuple[Message, ...]
+    max_tokens: int
+    system_prompt: str | None = None
+    tools: tuple[ToolSpec, ...] | None = None
+    tool_choice: ToolChoice | None = None
+    model_preferences: dict[str, JsonValue] | None = None
+
+
+class SampleReply(Shape):
+    """What a model answered (MCP ``CreateMessageResult``). ``usage`` is absent over MCP."""
+
+    role: Literal["user", "assistant"] = "assistant"
+    content: tuple[Block, ...]
+    model: str = ""
+    stop_reason: str | None = None
+    usage: Usage | None = None
+
+    _blocks = field_validator("content", mode="before")(_as_blocks)
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined."""
+        return text_of(self.content)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tools that the model wants called, in its order."""
+        return tuple(
+            ToolCall(id=block.id, name=block.name, arguments=block.input)
+            for block in self.content
+            if isinstance(block, ToolUseBlock)
+        )
+
+
+class ElicitRequest(Shape):
+    """What a person is asked in a form (MCP ``elicitation/create``, mode ``form``).
+
+    ``context`` is data for whoever draws the form, ``key`` the declared elicitation's; neither
+    is part of the protocol's own parameters.
+    """
+
+    message: str
+    requested_schema: dict[str, JsonValue]
+    context: JsonValue = None
+    key: str | None = None
+
+
+class UrlRequest(Shape):
+    """What a person is asked to do at ``url`` (MCP ``elicitation/create``, mode ``url``)."""
+
+    message: str
+    url: str
+    elicitation_id: str
+
+
+class ElicitReply(Shape):
+    """What a person did with a question. Accepting a URL is consent, not completion."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, JsonValue] | None = None

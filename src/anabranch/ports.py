@@ -1,0 +1,62 @@
+"""Time and identity, as a call is given them. Nothing below an edge reads either elsewhere.
+
+Owns the two ports and their everyday implementations. ``anabranch.testing`` has the hand-driven
+ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+__all__ = ["Clock", "Ids", "SystemClock", "SystemIds", "Timer"]
+
+
+class Timer(Protocol):
+    """What :meth:`Clock.call_at` returns."""
+
+    def cancel(self) -> None:
+        """Make sure that the callback is not called; harmless when it already was."""
+
+
+class Clock(Protocol):
+    """Wall-clock time: it must mean the same in the next round and on another machine."""
+
+    def now(self) -> float:
+        """Return the seconds since the epoch."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Call ``callback`` on the running loop once ``now()`` has reached ``when``."""
+        ...
+
+
+class Ids(Protocol):
+    """A source of names for calls."""
+
+    def call_id(self) -> str:
+        """Return a name that no other call has, hard to guess."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> float:
+        """Return ``time.time()``."""
+        return time.time()
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Use the running asyncio loop's timer."""
+        return asyncio.get_running_loop().call_later(max(0.0, when - time.time()), callback)
+
+
+class SystemIds:
+    """Random names, 72 bits each."""
+
+    def call_id(self) -> str:
+        """Return ``call_`` and twelve URL-safe characters."""
+        return f"call_{secrets.token_urlsafe(9)}"

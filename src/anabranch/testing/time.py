@@ -1,0 +1,62 @@
+"""Time and identity driven by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+
+__all__ = ["ManualClock", "SequentialIds"]
+
+
+@dataclass(order=True)
+class _Alarm:
+    when: float
+    order: int
+    callback: Callable[[], None] = field(compare=False)
+    cancelled: bool = field(default=False, compare=False)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class ManualClock:
+    """A clock that stands until it is moved. ``start`` is in seconds since the epoch."""
+
+    def __init__(self, start: float = 1_000_000_000.0) -> None:
+        self._now = start
+        self._alarms: list[_Alarm] = []
+        self._order = count()
+
+    def now(self) -> float:
+        """Return the seconds since the epoch."""
+        return self._now
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> _Alarm:
+        """Call ``callback`` when the clock is moved to ``when`` or beyond; at once if it is."""
+        alarm = _Alarm(when, next(self._order), callback)
+        self._alarms.append(alarm)
+        self.advance(0)
+        return alarm
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock and call, in order, whatever has come due on the way."""
+        target = self._now + seconds
+        while due := sorted(a for a in self._alarms if a.when <= target and not a.cancelled):
+            alarm = due[0]
+            self._alarms.remove(alarm)
+            self._now = max(self._now, alarm.when)
+            alarm.callback()
+        self._alarms = [alarm for alarm in self._alarms if not alarm.cancelled]
+        self._now = target
+
+
+class SequentialIds:
+    """Names ``call_1``, ``call_2``, …"""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def call_id(self) -> str:
+        """Return the next name."""
+        return f"call_{next(self._numbers)}"

@@ -1,0 +1,295 @@
+"""What a tool is: a name, parameters, declared questions, limits, and a body.
+
+Owns reading all that from a function or a class, and the check of arguments. Running a tool is an
+edge's business (``run_tool``, ``create_server``); ``Tool.run`` is the body as one coroutine in a
+branch that somebody else has opened.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints, overload
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from anabranch.call import Effect, codec_of, current_scope, step_fingerprint
+from anabranch.context import BranchContext
+from anabranch.elicitation import Elicitation
+from anabranch.errors import InvalidArgumentsError
+from anabranch.limits import Limits
+
+__all__ = ["FunctionTool", "HandoffTool", "Tool", "tool"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CAPABILITIES = frozenset({"sampling", "sampling.tools", "elicitation", "elicitation.url"})
+
+
+class Tool(ABC, Generic[T]):
+    """Something a model can call, which can talk back.
+
+    Attributes:
+        name: what callers call it.
+        description: what a model is told about it.
+        parameters: its parameters, as Python has them; without context.
+        input_schema: the JSON Schema of its arguments.
+        elicits: the questions that it declares.
+        requires: capabilities without which its body is not even started.
+        limits: enclose every call of it.
+        returns: the annotation of its value, ``inspect.Signature.empty`` without one.
+    """
+
+    name: str
+    description: str
+    parameters: tuple[inspect.Parameter, ...]
+    input_schema: dict[str, Any]
+    elicits: tuple[Elicitation[Any], ...]
+    requires: frozenset[str]
+    limits: Limits
+    returns: Any
+    _model: type[BaseModel]
+
+    def _describe(
+        self,
+        name: str,
+        description: str,
+        reads: Callable[..., Any],
+        skip: Iterable[str],
+        returns: Any,
+    ) -> None:
+        """Read the parameters of ``reads``; ``skip`` names those that callers do not give."""
+        self.name = name
+        self.description = description
+        self.returns = returns
+        self.parameters = tuple(_parameters(name, reads, frozenset(skip)))
+        fields: dict[str, Any] = {
+            parameter.name: (
+                parameter.annotation,
+                ... if parameter.default is inspect.Parameter.empty else parameter.default,
+            )
+            for parameter in self.parameters
+        }
+        config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+        self._model = create_model(f"{name}_arguments", __config__=config, **fields)
+        self.input_schema = self._model.model_json_schema()
+        self.input_schema.pop("additionalProperties", None)
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the body wants them, defaults filled in.
+
+        Raises:
+            InvalidArgumentsError: naming every field that is wrong, missing or unknown.
+        """
+        try:
+            model = self._model.model_validate(dict(arguments))
+        except ValidationError as error:
+            problems = {
+                ".".join(map(str, problem["loc"])) or "arguments": problem["msg"]
+                for problem in error.errors(include_url=False, include_input=False)
+            }
+            raise InvalidArgumentsError(self.name, problems) from error
+        return {name: getattr(model, name) for name in type(model).model_fields}
+
+    @abstractmethod
+    async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
+        """Run the body in the branch of ``ctx``, with arguments that :meth:`validate` returned."""
+
+
+def _parameters(
+    tool_name: str, reads: Callable[..., Any], skip: frozenset[str]
+) -> Iterable[inspect.Parameter]:
+    hints = get_type_hints(reads, include_extras=True)
+    for parameter in inspect.signature(reads).parameters.values():
+        if parameter.name in skip:
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise TypeError(
+                f"Tool {tool_name!r}: parameter {parameter} has no name of its own;"
+                " declare each parameter, so that callers can be told of it."
+            )
+        yield parameter.replace(
+            annotation=hints.get(parameter.name, Any), kind=parameter.KEYWORD_ONLY
+        )
+
+
+def _checked_requires(name: str, requires: Iterable[str]) -> frozenset[str]:
+    wanted = frozenset([requires] if isinstance(requires, str) else requires)
+    if unknown := wanted - CAPABILITIES:
+        raise ValueError(
+            f"Tool {name!r} requires {sorted(unknown)}; known capabilities are"
+            f" {sorted(CAPABILITIES)}"
+        )
+    return wanted
+
+
+def _checked_elicits(name: str, elicits: Iterable[Elicitation[Any]]) -> tuple[Any, ...]:
+    declared = tuple(elicits)
+    keys = [elicitation.key for elicitation in declared]
+    if repeated := {key for key in keys if keys.count(key) > 1}:
+        raise ValueError(f"Tool {name!r} declares the elicitations {sorted(repeated)} twice")
+    return declared
+
+
+class FunctionTool(Tool[T], Generic[P, T]):
+    """A tool made of one ``async`` function. Calling it calls the function."""
+
+    def __init__(
+        self,
+        fn: Callable[Concatenate[BranchContext, P], Awaitable[T]],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        elicits: Iterable[Elicitation[Any]] = (),
+        requires: Iterable[str] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        if not inspect.iscoroutinefunction(fn):
+            raise TypeError(f"A tool is an async function; {fn!r} is not. Write `async def`.")
+        first = next(iter(inspect.signature(fn).parameters.values()), None)
+        if first is None or first.kind is first.KEYWORD_ONLY:
+            raise TypeError(f"Tool {fn.__name__!r} must take a BranchContext as first parameter.")
+        hints = get_type_hints(fn, include_extras=True)
+        if hints.get(first.name, BranchContext) is not BranchContext:
+            raise TypeError(
+                f"Tool {fn.__name__!r} must take a BranchContext as first parameter,"
+                f" not {first.name}: {first.annotation}."
+            )
+        self.fn = fn
+        self._describe(
+            name or fn.__name__,
+            inspect.cleandoc(fn.__doc__ or "") if description is None else description,
+            fn,
+            [first.name],
+            hints.get("return", inspect.Signature.empty),
+        )
+        self.elicits = _checked_elicits(self.name, elicits)
+        self.requires = _checked_requires(self.name, requires)
+        self.limits = limits or Limits()
+        self.__doc__ = fn.__doc__
+        self.__wrapped__ = fn
+
+    def __call__(self, ctx: BranchContext, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        """Call the function itself, e.g. from another tool's body: no branch of its own."""
+        return self.fn(ctx, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name}>"
+
+    async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
+        """Run the function."""
+        return await self.fn(ctx, **arguments)  # type: ignore[arg-type]
+
+
+@overload
+def tool(fn: Callable[Concatenate[BranchContext, P], Awaitable[T]], /) -> FunctionTool[P, T]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    elicits: Iterable[Elicitation[Any]] = (),
+    requires: Iterable[str] = (),
+    limits: Limits | None = None,
+) -> Callable[[Callable[Concatenate[BranchContext, P], Awaitable[T]]], FunctionTool[P, T]]: ...
+def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool of an ``async`` function, whose first parameter is the ``BranchContext``.
+
+    Name, description and parameters are the function's own unless given.
+
+    Args:
+        name: the tool's name.
+        description: what a model is told; the docstring by default.
+        elicits: the questions that it may ask by key.
+        requires: capabilities (``sampling``, ``elicitation``, …) that the client must have.
+        limits: enclose every call.
+
+    Raises:
+        TypeError: ``fn`` is no such function, or has a parameter without a name of its own.
+        ValueError: an unknown capability, or an elicitation declared twice.
+    """
+    if fn is not None:
+        return FunctionTool(fn)
+    return partial(FunctionTool, **options)
+
+
+class HandoffTool(Tool[Any]):
+    """A tool in three phases: ``before`` and ``after`` on the server, ``client`` in between.
+
+    ``before(**parameters)`` and ``after(handoff, picked)`` are steps: they run once per call and
+    may use what lies on ``self``, such as a database. ``client(handoff, ctx)`` talks; only
+    serialisable data reaches it. Either of the two steps may take a parameter ``ctx``, for its
+    ``call_id`` and ``idempotency_key``; they cannot ask. Source: seed 000, "handoff".
+
+    Subclasses define the three methods and may set ``name`` (default: the class name in
+    snake_case), ``description`` (default: the class's docstring), ``requires`` and ``limits``.
+    Elicitations in the class body are declared.
+
+    Raises:
+        TypeError: when the class is defined, if a phase is missing.
+    """
+
+    requires = frozenset()
+    limits = Limits()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        missing = [phase for phase in ("before", "client", "after") if not hasattr(cls, phase)]
+        if missing:
+            raise TypeError(f"HandoffTool {cls.__name__} lacks {', '.join(missing)}")
+
+    def __new__(cls, *_args: Any, **_options: Any) -> HandoffTool:
+        # Here and not in __init__: subclasses have an __init__ of their own and need not call ours.
+        made = super().__new__(cls)
+        before: Any = made._phase("before")
+        after: Any = made._phase("after")
+        name = cls.__dict__.get("name") or _snake_case(cls.__name__)
+        made._describe(
+            name,
+            cls.__dict__.get("description") or inspect.cleandoc(cls.__doc__ or ""),
+            before,
+            ["ctx"],
+            get_type_hints(after, include_extras=True).get("return", inspect.Signature.empty),
+        )
+        declared = (getattr(cls, attribute) for attribute in dir(cls))
+        found = {id(value): value for value in declared if isinstance(value, Elicitation)}
+        made.elicits = _checked_elicits(name, found.values())
+        made.requires = _checked_requires(name, cls.requires)
+        return made
+
+    def _phase(self, name: str) -> Callable[..., Any]:
+        return getattr(self, name)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name}>"
+
+    async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> Any:
+        """Run the three phases."""
+        client = self._phase("client")
+        handoff = await self._step(ctx, "before", {}, arguments)
+        picked = await client(handoff, ctx)
+        picked = codec_of(client).decode("client", codec_of(client).encode("client", picked))
+        return await self._step(ctx, "after", {"handoff": handoff, "picked": picked}, {})
+
+    def _step(
+        self, ctx: BranchContext, phase: str, given: Mapping[str, Any], named: Mapping[str, Any]
+    ) -> Coroutine[Any, Any, Any]:
+        function = self._phase(phase)
+        if "ctx" in inspect.signature(function).parameters:
+            named = {**named, "ctx": ctx}
+        scope = current_scope()
+        call = scope.strand.call
+        values = tuple(given.values())
+        effect = Effect(
+            partial(function, **named), values, f"{ctx.call_id}:{scope.path}/{phase}"
+        )
+        pinned = step_fingerprint(function, values)
+        return call.step(scope, call.new_id(scope, phase), pinned, effect)
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

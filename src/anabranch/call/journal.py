@@ -104,6 +104,7 @@ class Journal:
         entries: step id to outcome.
         pending: step id to (kind, fingerprint) of the questions that are open.
         delivered: scope path to how many of its notices have been delivered.
+        progressed: how many progress messages have been delivered in all.
         deadlines: branch path to when the branch must be done; ``None`` once it was done in time
             but could not be folded.
         owed: undos, in the order in which their steps were done.
@@ -117,6 +118,7 @@ class Journal:
     delivered: dict[str, int] = field(default_factory=dict[str, int])
     deadlines: dict[str, float | None] = field(default_factory=dict[str, float | None])
     owed: list[Owed] = field(default_factory=list[Owed])
+    progressed: int = 0
 
     def answer(self, answers: Mapping[str, Answer]) -> None:
         """Record answers to open questions; anything else in ``answers`` is ignored.
@@ -154,7 +156,7 @@ class Journal:
         owed = [[o.step_id, o.undo, o.step, o.value, o.folded] for o in self.owed]
         head = [FORMAT, self.call_id, self.started, self.rounds, private, owed]
         tail = [[[key, *asked] for key, asked in self.pending.items()], public]
-        state = [*head, self.delivered, self.deadlines]
+        state = [*head, self.delivered, self.deadlines, self.progressed]
         packed = base64.b64encode(zlib.compress(_dumps(tail).encode(), 9, -15)).decode()
         return f"{packed} {_dumps(state)}"
 
@@ -169,9 +171,10 @@ class Journal:
         version, *fields = json.loads(state)
         if version != FORMAT:
             raise ValueError(f"journal format {version}, this release reads {FORMAT}")
-        call_id, started, rounds, private, owed, delivered, deadlines = fields
+        call_id, started, rounds, private, owed, delivered, deadlines, progressed = fields
         pending, public = json.loads(zlib.decompress(base64.b64decode(packed), -15))
         journal = cls(call_id, started, rounds, delivered=delivered, deadlines=deadlines)
+        journal.progressed = progressed
         journal.owed = [Owed(*row) for row in owed]
         journal.pending = {key: (kind, asked) for key, kind, asked in pending}
         for rows, is_public in ((private, False), (public, True)):

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 
+import anyio
 from pydantic import JsonValue
 
 from anabranch.call.branch import Branch
@@ -134,8 +135,10 @@ class Call(Generic[T]):
 
     async def __aexit__(self, *exc_info: object) -> None:
         if self._task is not None and not self._settled:
-            await self._let_go()
-            await self.undos.pay(this_round_only=self._cold)
+            # The caller may be cancelled for good (anyio cancels every further await).
+            with anyio.CancelScope(shield=True):
+                await self._let_go()
+                await self.undos.pay(this_round_only=self._cold)
 
     def _start(self, *, cold: bool) -> None:
         if self._task is not None:
@@ -261,8 +264,9 @@ class Call(Generic[T]):
 
     async def _fail(self, error: BaseException) -> None:
         self._settled = True
-        for problem in await self.undos.pay():
-            error.add_note(f"An undo failed as well: {problem!r}")
+        with anyio.CancelScope(shield=True):
+            for problem in await self.undos.pay():
+                error.add_note(f"An undo failed as well: {problem!r}")
         raise error
 
     async def _let_go(self) -> None:
@@ -543,6 +547,7 @@ class Call(Generic[T]):
         if scope.path not in delivered:
             scope.branch.noticed.append(scope.path)
         delivered[scope.path] = number
+        self.journal.progressed += notice.level is None
         scope.strand.effects += 1
         try:
             await self._sink(notice)

@@ -1,0 +1,61 @@
+"""MCP up to 2025-11-25: the body lives, and its asks are requests to the client.
+
+Owns the server-to-client requests of one ``tools/call``. Every one carries the id of the call it
+belongs to; without that it would leave on a stream that clients need not read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.session import ServerSession
+from mcp.shared.message import ServerMessageMetadata
+from pydantic import ValidationError
+
+from anabranch.call import Answer, Ask, Call
+from anabranch.edges.mcp.render import to_answer, to_request
+from anabranch.errors import StepFailed, ToolError, error_to_json
+
+__all__ = ["drive_by_requests"]
+
+T = TypeVar("T")
+
+
+async def drive_by_requests(call: Call[T], session: ServerSession, request_id: Any) -> T:
+    """Run ``call`` to its end; the client of ``session`` answers, several asks at once.
+
+    Raises:
+        ToolError: the tool asks, and this connection cannot carry requests to the client.
+        Exception: what the call raises.
+    """
+
+    async def answer(ask: Ask) -> Answer:
+        if not session.can_send_request:
+            raise ToolError(
+                "This tool asks questions, and this connection cannot carry them to the client"
+                " (a stateless or JSON-only HTTP session of the handshake era). Connect with"
+                " protocol 2026-07-28, or over a session with a stream."
+            )
+        return await _request(ask, session, request_id)
+
+    return await call.drive(answer)
+
+
+async def _request(ask: Ask, session: ServerSession, request_id: Any) -> Answer:
+    shape: type[types.Result] = types.ElicitResult
+    if ask.kind == "sample":
+        shape = types.CreateMessageResultWithTools
+    metadata = ServerMessageMetadata(related_request_id=request_id)
+    try:
+        result = await session.send_request(to_request(ask), shape, metadata=metadata)
+    except MCPError as error:
+        return _failed(ask, str(error.error.code), error.error.message)
+    except ValidationError:
+        return _failed(ask, "InvalidReply", "the client's result does not fit the protocol")
+    return to_answer(ask.kind, result) or _failed(ask, "InvalidReply", "it answers another kind")
+
+
+def _failed(ask: Ask, error: str, detail: str) -> Answer:
+    return Answer(error=error_to_json(StepFailed(ask.step_id, error, detail)))

@@ -1,0 +1,125 @@
+"""Asks as MCP requests, and what comes back as answers.
+
+Owns the wire shapes of ``elicitation/create`` and ``sampling/createMessage`` and the reading of
+capabilities. When a request is sent, and how, is decided by the era's module.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import mcp_types as types
+from pydantic import BaseModel, ValidationError
+
+from anabranch.call import Answer, Ask
+from anabranch.host import Capabilities
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    Message,
+    SampleReply,
+    SampleRequest,
+    UrlRequest,
+)
+
+__all__ = [
+    "CONTEXT_BOUNDARY",
+    "STEP_ID_META",
+    "capabilities_of",
+    "required_capabilities",
+    "to_answer",
+    "to_params",
+    "to_request",
+]
+
+STEP_ID_META = "anabranch/stepId"
+"""Request ``_meta`` key: in the handshake era nothing else names the step to the client."""
+
+CONTEXT_BOUNDARY = "--x-elicit-context: application/json"
+"""After this line in a message comes the question's context as JSON, for clients that do not
+show the schema's ``x-elicit-context``."""
+
+
+def to_params(ask: Ask) -> dict[str, Any]:
+    """Return the parameters of the request that asks ``ask``, as the protocol spells them."""
+    request = ask.request
+    if isinstance(request, SampleRequest):
+        return _sampling_params(request)
+    if isinstance(request, UrlRequest):
+        return {"mode": "url", **request.wire()}
+    assert isinstance(request, ElicitRequest)
+    return _form_params(request)
+
+
+def _form_params(request: ElicitRequest) -> dict[str, Any]:
+    message, schema = request.message, dict(request.requested_schema)
+    if request.context is not None:
+        schema["x-elicit-context"] = request.context
+        message = f"{message}\n\n{CONTEXT_BOUNDARY}\n{json.dumps(request.context)}"
+    return {"message": message, "requestedSchema": schema}
+
+
+def _sampling_params(request: SampleRequest) -> dict[str, Any]:
+    params = request.wire()
+    params["messages"] = [_message(message) for message in request.messages]
+    if request.tool_choice is not None:
+        params["toolChoice"] = {"mode": request.tool_choice}
+    return params
+
+
+def _message(message: Message) -> dict[str, Any]:
+    """One block alone, since clients older than 2025-11-25 know nothing else."""
+    wire = message.wire()
+    if len(message.content) == 1:
+        wire["content"] = wire["content"][0]
+    return wire
+
+
+def to_request(ask: Ask) -> types.ElicitRequest | types.CreateMessageRequest:
+    """Return the request that asks ``ask``, with the step's id in its ``_meta``."""
+    params = {**to_params(ask), "_meta": {STEP_ID_META: ask.step_id}}
+    if ask.kind == "sample":
+        return types.CreateMessageRequest.model_validate({"params": params})
+    return types.ElicitRequest.model_validate({"params": {"mode": "form", **params}})
+
+
+def to_answer(kind: str, result: BaseModel | Mapping[str, Any]) -> Answer | None:
+    """Return the answer in a client's result; ``None`` if it does not answer this kind of ask."""
+    if isinstance(result, BaseModel):
+        result = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+    shape = SampleReply if kind == "sample" else ElicitReply
+    try:
+        reply = shape.model_validate(dict(result))
+    except ValidationError:
+        return None
+    # Written in this library's spelling, without what the protocol adds and nobody reads.
+    return Answer(reply.model_dump(mode="json", exclude_none=True))
+
+
+def capabilities_of(declared: types.ClientCapabilities | None) -> Capabilities:
+    """Return what a client has declared. ``elicitation: {}`` means forms only."""
+    if declared is None:
+        return Capabilities(False, False, False, False)
+    sampling, elicitation = declared.sampling, declared.elicitation
+    url = elicitation is not None and elicitation.url is not None
+    return Capabilities(
+        sampling=sampling is not None,
+        sampling_tools=sampling is not None and sampling.tools is not None,
+        elicitation=elicitation is not None and (elicitation.form is not None or not url),
+        elicitation_url=url,
+    )
+
+
+_DECLARATIONS: dict[str, dict[str, Any]] = {
+    "sampling": {"sampling": {}},
+    "sampling.tools": {"sampling": {"tools": {}}},
+    "elicitation": {"elicitation": {"form": {}}},
+    "elicitation.url": {"elicitation": {"url": {}}},
+}
+
+
+def required_capabilities(name: str) -> dict[str, Any]:
+    """Return the ``data`` of error -32021 for the capability ``name``."""
+    return {"requiredCapabilities": _DECLARATIONS[name]}

@@ -1,0 +1,62 @@
+"""MCP 2026-07-28: stateless rounds. The result asks, and the client retries with its answers.
+
+Owns the translation between a round of a call and ``InputRequiredResult`` (SEP-2322). The journal
+travels as ``requestState``, which the server's boundary seals and opens; only plaintext that this
+server wrote arrives here. Answers are taken only for questions that the journal says are open,
+and only of the right kind; anything else is ignored, and asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import mcp_types as types
+from mcp.types import InputRequiredResult
+
+from anabranch.call import Answer, Call, Finished, Journal
+from anabranch.edges.mcp.render import to_answer, to_request
+from anabranch.edges.opening import warn_of_rounds
+
+__all__ = ["read_state", "run_round"]
+
+T = TypeVar("T")
+
+
+def read_state(
+    state: str | None, responses: Mapping[str, Any] | None, new: Callable[[], Journal]
+) -> Journal:
+    """Return the journal of this round: from ``state`` and the answers to it, or a ``new`` one.
+
+    Answers that come without a state answer nothing that was asked.
+
+    Raises:
+        ValueError: the state was written by another release.
+    """
+    if state is None:
+        return new()
+    journal = Journal.loads(state)
+    answers: dict[str, Answer] = {}
+    for step_id, result in (responses or {}).items():
+        if step_id in journal.pending:
+            answer = to_answer(journal.pending[step_id][0], result)
+            if answer is not None:
+                answers[step_id] = answer
+    journal.answer(answers)
+    return journal
+
+
+async def run_round(call: Call[T], tool: str) -> T | InputRequiredResult:
+    """Run one round and return the tool's value, or what the client must answer first.
+
+    Raises:
+        Exception: what the call raises.
+    """
+    outcome = await call.round()
+    if isinstance(outcome, Finished):
+        return outcome.value
+    warn_of_rounds(tool, call.journal)
+    requests: dict[str, types.InputRequest] = {
+        ask.step_id: to_request(ask) for ask in outcome.asks
+    }
+    return InputRequiredResult(input_requests=requests, request_state=call.journal.dumps())

@@ -11,12 +11,18 @@ from typing import Any
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from anabranch.call import Scope, fingerprint
+from anabranch.call import AskKind, Entry, Scope, fingerprint
 from anabranch.elicitation import Accepted, Cancelled, Declined, ElicitResult, describe, form_schema
-from anabranch.errors import ConcurrentElicitError, ElicitInBranchError, ElicitValidationError
+from anabranch.errors import (
+    ConcurrentElicitError,
+    ElicitInBranchError,
+    ElicitValidationError,
+    error_to_json,
+)
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
+    Exchange,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -24,11 +30,34 @@ from anabranch.messages import (
     assistant,
     user,
 )
-from anabranch.sampling import Exchange
 
-__all__ = ["ElicitJob", "run_elicit", "run_elicit_url"]
+__all__ = ["ElicitJob", "Policy", "run_elicit", "run_elicit_url"]
 
 ASKED_AGAIN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How this host shows questions: one at a time, only those of the tool itself."""
+
+    one_at_a_time: bool = False
+    root_only: bool = False
+
+    def check(self, scope: Scope, step_id: str, kind: AskKind, asked: str) -> None:
+        """Pass if the question may be asked now.
+
+        Raises:
+            ElicitInBranchError, ConcurrentElicitError: it may not.
+        """
+        branch, call = scope.branch, scope.strand.call
+        if self.root_only and branch.depth > 0:
+            raise ElicitInBranchError(step_id, branch.depth)
+        if self.one_at_a_time and (others := call.open_asks("elicit", "url")):
+            refusal = ConcurrentElicitError(step_id, others[0])
+            # Recorded: by the next round the other question is answered, and this one, which was
+            # refused in the tool's eyes, would be asked after all.
+            call.record(step_id, Entry(kind, asked, error=error_to_json(refusal)), branch)
+            raise refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +70,7 @@ class ElicitJob:
     message: str
     name: str | None = None
     context: JsonValue = None
-    one_at_a_time: bool = False
-    root_only: bool = False
+    policy: Policy = Policy()
 
 
 async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
@@ -54,20 +82,9 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
         StepFailed: the client answered with an error.
     """
     call = job.scope.strand.call
-    schema = form_schema(job.model)
-    message = job.message
+    message, reason = job.message, ""
     for attempt in range(1, ASKED_AGAIN + 2):
-        step_id = call.new_attempt(job.step_id, attempt)
-        request = ElicitRequest(
-            message=message, requested_schema=schema, context=job.context, key=job.name
-        )
-
-        def admitted(step_id: str = step_id, request: ElicitRequest = request) -> ElicitRequest:
-            _check_allowed(job, step_id)
-            return request
-
-        asked = fingerprint(message, schema, job.context)
-        entry = await call.ask(job.scope, step_id, "elicit", asked, admitted)
+        entry = await _ask(job, call.new_attempt(job.step_id, attempt), message)
         try:
             reply = ElicitReply.model_validate(entry.value)
             if reply.action != "accept":
@@ -81,30 +98,38 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
     raise ElicitValidationError(job.step_id, ASKED_AGAIN + 1, reason)
 
 
-def _check_allowed(job: ElicitJob, step_id: str) -> None:
-    if job.root_only and job.scope.branch.depth > 0:
-        raise ElicitInBranchError(step_id, job.scope.branch.depth)
-    if job.one_at_a_time:
-        others = job.scope.strand.call.open_asks("elicit")
-        if others:
-            raise ConcurrentElicitError(step_id, others[0])
+async def _ask(job: ElicitJob, step_id: str, message: str) -> Entry:
+    schema = form_schema(job.model)
+    asked = fingerprint(message, schema, job.context)
+
+    def admitted() -> ElicitRequest:
+        job.policy.check(job.scope, step_id, "elicit", asked)
+        return ElicitRequest(
+            message=message, requested_schema=schema, context=job.context, key=job.name
+        )
+
+    return await job.scope.strand.call.ask(job.scope, step_id, "elicit", asked, admitted)
 
 
 async def run_elicit_url(
-    scope: Scope, step_id: str, message: str, url: str
+    scope: Scope, step_id: str, message: str, url: str, policy: Policy
 ) -> Accepted[None] | Declined | Cancelled:
     """Send the person to ``url``.
 
     Raises:
+        ElicitInBranchError, ConcurrentElicitError: this host does not allow the question now.
         StepFailed: the client answered with an error.
     """
     call = scope.strand.call
 
-    def request() -> UrlRequest:
+    asked = fingerprint(message, url)
+
+    def admitted() -> UrlRequest:
+        policy.check(scope, step_id, "url", asked)
         elicitation_id = f"{call.journal.call_id}:{step_id}"
         return UrlRequest(message=message, url=url, elicitation_id=elicitation_id)
 
-    entry = await call.ask(scope, step_id, "url", fingerprint(message, url), request)
+    entry = await call.ask(scope, step_id, "url", asked, admitted)
     try:
         action = ElicitReply.model_validate(entry.value).action
     except ValidationError:

@@ -14,12 +14,13 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar, TypeVarTuple, overload
+from typing import Any, NamedTuple, TypeVar, TypeVarTuple, overload
 
 from pydantic import BaseModel, JsonValue
 
-from anabranch.asking import ElicitJob, run_elicit, run_elicit_url
+from anabranch.asking import ElicitJob, Policy, run_elicit, run_elicit_url
 from anabranch.call import (
     Branch,
     Call,
@@ -60,8 +61,23 @@ V = TypeVar("V")
 M = TypeVar("M", bound=BaseModel)
 Ts = TypeVarTuple("Ts")
 
+_MARKS = frozenset("/~#<>")
+"""What the ids of steps are built with, and what Python calls nameless functions with."""
+_STEPS = "#step"
+"""The counter of a scope's steps; no step or branch can have such a name."""
+
 Op = Coroutine[Any, Any, T]
 """What the methods return: await it, pass it to ``gather`` or ``race``, or start a task of it."""
+
+
+class _Said(NamedTuple):
+    """What a branch has said, as one task sees it: how many prompts, and those with an answer."""
+
+    places: int = 0
+    groups: tuple[tuple[int, tuple[Message, ...]], ...] = ()
+
+
+_NOTHING_SAID = _Said()
 
 
 class BranchContext:
@@ -86,7 +102,7 @@ class BranchContext:
         parent_messages: tuple[Message, ...] = (),
         parent_system_prompt: str | None = None,
         system_prompt: str | None = None,
-        tools: Iterable[Runnable] = (),
+        tools: Iterable[Runnable[Any]] = (),
     ) -> None:
         self._branch = branch
         self._host = host
@@ -95,7 +111,7 @@ class BranchContext:
         self.parent_messages = parent_messages
         self.parent_system_prompt = parent_system_prompt
         self.system_prompt = system_prompt
-        self.tools: dict[str, Runnable] = {tool.name: tool for tool in tools}
+        self.tools: dict[str, Runnable[Any]] = {tool.name: tool for tool in tools}
 
     # -- where we are --------------------------------------------------------------------------
 
@@ -125,7 +141,7 @@ class BranchContext:
         if running is not None:
             return running
         scope = self._scope()
-        return self._key_of_step(scope, scope.counters.get("step", 0) + 1)
+        return self._key_of_step(scope, scope.counters.get(_STEPS, 0) + 1)
 
     def _key_of_step(self, scope: Scope, number: int) -> str:
         return f"{self.call_id}:{scope.path}/step.{number}"
@@ -151,14 +167,23 @@ class BranchContext:
         return scope
 
     def _conversation(self, scope: Scope) -> tuple[Message, ...]:
-        said: tuple[tuple[int, tuple[Message, ...]], ...] = scope.memory.get(self, ())
-        return self._inherited + tuple(message for _, group in said for message in group)
+        said: _Said = scope.memory.get(self, _NOTHING_SAID)
+        return self._inherited + tuple(message for _, group in said.groups for message in group)
+
+    def _take_place(self, scope: Scope) -> int:
+        """Return where in the conversation the prompt goes that is made now."""
+        said: _Said = scope.memory.get(self, _NOTHING_SAID)
+        scope.memory[self] = said._replace(places=said.places + 1)
+        return said.places + 1
 
     def _append(self, scope: Scope, place: int, messages: tuple[Message, ...]) -> None:
-        """Add what was said by the sample made at ``place``: the order is that of the program,
-        whoever was answered first."""
-        said = (*scope.memory.get(self, ()), (place, messages))
-        scope.memory[self] = tuple(sorted(said, key=lambda group: group[0]))
+        """Add what was said at ``place``.
+
+        The order is that of the program, whoever was answered first.
+        """
+        said: _Said = scope.memory.get(self, _NOTHING_SAID)
+        groups = sorted((*said.groups, (place, messages)), key=lambda group: group[0])
+        scope.memory[self] = said._replace(groups=tuple(groups))
 
     # -- asking the model ----------------------------------------------------------------------
 
@@ -173,7 +198,7 @@ class BranchContext:
     def sample(
         self, prompt: str | None = None, *,
         messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
-        max_tokens: int | None = None, tools: Iterable[Runnable | ToolSpec] | None = None,
+        max_tokens: int | None = None, tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
         tool_choice: ToolChoice | None = None, model_preferences: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Op[SampleResult[None]]: ...  # fmt: skip
@@ -186,7 +211,7 @@ class BranchContext:
         system_prompt: str | None = None,
         max_tokens: int | None = None,
         schema: type[BaseModel] | None = None,
-        tools: Iterable[Runnable | ToolSpec] | None = None,
+        tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
         tool_choice: ToolChoice | None = None,
         model_preferences: Mapping[str, Any] | None = None,
         key: str | None = None,
@@ -200,20 +225,25 @@ class BranchContext:
 
         Raises:
             ValueError: neither or both of ``prompt`` and ``messages``; ``schema`` together with
-                ``tools``; a ``key`` that was used before.
+                ``tools``; ``tool_choice`` without; a ``key`` that was used before.
             CapabilityError, BranchTokenError, SampleValidationError, StepFailed: on ``await``.
         """
         if (prompt is None) == (messages is None):
             raise ValueError("sample() takes either a prompt or messages=")
         if schema is not None and (tools is not None or tool_choice is not None):
             raise ValueError("sample() takes either schema= or tools=, not both")
+        bound = tuple(map(_spec, tools or ()))
+        if tool_choice is not None and not bound:
+            raise ValueError("sample(tool_choice=…) needs tools= to choose from")
         if max_tokens is not None and max_tokens <= 0:
             raise ValueError(f"max_tokens must be positive, got {max_tokens}")
         scope = self._scope()
         if prompt is not None:
-            place, sent = scope.count("said"), (*self._conversation(scope), user(prompt))
+            place, sent = self._take_place(scope), (*self._conversation(scope), user(prompt))
         else:
             place, sent = 0, to_messages(messages or ())
+            if not sent:
+                raise ValueError("sample(messages=…) needs at least one message")
         job = SampleJob(
             scope=scope,
             step_id=self._call.new_id(scope, "sample", key),
@@ -221,13 +251,13 @@ class BranchContext:
             max_tokens=max_tokens,
             system_prompt=system_prompt if system_prompt is not None else self.system_prompt,
             schema=schema,
-            tools=tuple(map(_spec, tools or ())),
+            tools=bound,
             tool_choice=tool_choice,
             model_preferences=dict(model_preferences) if model_preferences else None,
             schema_as_tool=self._host.offers("sampling.tools"),
             responder=self._host.respond if self._host.sampler is not None else None,
         )
-        return self._sample(job, place)
+        return self._call.made(self._sample(job, place))
 
     async def _sample(self, job: SampleJob, place: int) -> SampleResult[Any]:
         self._host.require("sampling", *(["sampling.tools"] if job.tools else []))
@@ -266,27 +296,40 @@ class BranchContext:
             TypeError: a form cannot show the model.
             CapabilityError, ElicitValidationError, StepFailed: on ``await``.
         """
-        declared = self._declared(question) if isinstance(question, str) else question
-        named = isinstance(declared, Elicitation)
+        name, model = self._asked(question)
         scope = self._scope()
-        name = declared.key if named else None
         job = ElicitJob(
             scope=scope,
             step_id=self._call.new_id(scope, name or "elicit", key),
-            model=declared.model if named else declared,
+            model=model,
             message=message,
             name=name,
             context=context,
-            one_at_a_time=not self._host.capabilities.concurrent_elicits,
-            root_only=not self._host.capabilities.elicits_in_branches,
+            policy=self._policy(),
         )
-        return self._elicit(job)
+        return self._call.made(self._elicit(job))
 
-    def _declared(self, key: str) -> Elicitation[Any]:
-        if key not in self._elicits:
-            known = ", ".join(sorted(self._elicits)) or "none"
-            raise ValueError(f"The tool declares no elicitation {key!r} (declared: {known})")
-        return self._elicits[key]
+    def _asked(
+        self, question: Elicitation[Any] | type[BaseModel] | str
+    ) -> tuple[str | None, type[BaseModel]]:
+        """Return the key, if the question has one, and the model of its answer."""
+        if isinstance(question, str):
+            if question not in self._elicits:
+                known = ", ".join(sorted(self._elicits)) or "none"
+                raise ValueError(
+                    f"The tool declares no elicitation {question!r} (declared: {known})"
+                )
+            question = self._elicits[question]
+        if isinstance(question, Elicitation):
+            return question.key, question.model
+        return None, question
+
+    def _policy(self) -> Policy:
+        capabilities = self._host.capabilities
+        return Policy(
+            one_at_a_time=not capabilities.concurrent_elicits,
+            root_only=not capabilities.elicits_in_branches,
+        )
 
     async def _elicit(self, job: ElicitJob) -> ElicitResult[Any]:
         self._host.require("elicitation")
@@ -301,13 +344,14 @@ class BranchContext:
             CapabilityError, StepFailed: on ``await``.
         """
         scope = self._scope()
-        return self._elicit_url(scope, self._call.new_id(scope, "url", key), message, url)
+        step_id = self._call.new_id(scope, "url", key)
+        return self._call.made(self._elicit_url(scope, step_id, message, url))
 
     async def _elicit_url(
         self, scope: Scope, step_id: str, message: str, url: str
     ) -> Accepted[None] | Declined | Cancelled:
         self._host.require("elicitation.url")
-        return await run_elicit_url(scope, step_id, message, url)
+        return await run_elicit_url(scope, step_id, message, url, self._policy())
 
     # -- sub-branches --------------------------------------------------------------------------
 
@@ -320,7 +364,7 @@ class BranchContext:
         inherit_system_prompt: bool = True,
         messages: Iterable[MessageLike] = (),
         system_prompt: str | None = None,
-        tools: Iterable[Runnable] = (),
+        tools: Iterable[Runnable[Any]] = (),
         max_depth: int | None = None,
         max_tokens: int | None = None,
         timeout: float | None = None,
@@ -331,7 +375,7 @@ class BranchContext:
         inherited, ``system_prompt`` replaces it; limits narrow those that enclose this branch.
 
         Raises:
-            ValueError: a negative limit, or a ``name`` containing ``/``, ``~`` or ``#``.
+            ValueError: a negative limit, or a ``name`` with one of ``/~#<>`` in it.
             BranchDepthError, BranchTokenError, BranchTimeoutError: on ``await``.
             Exception: whatever ``fn`` raises, on ``await``.
         """
@@ -353,11 +397,14 @@ class BranchContext:
                 system_prompt=system,
                 tools=bound or self.tools.values(),
             )
-            return await fn(ctx, *args)
+            try:
+                return await fn(ctx, *args)
+            finally:
+                ctx._forget()
 
-        path = self._call.new_path(scope, _branch_name(name or getattr(fn, "__name__", "branch")))
+        path = self._call.new_path(scope, _name_for(fn, name, "branch"))
         limits = Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
-        return self._enter(path, limits, body, fn)
+        return self._call.made(self._enter(path, limits, body, fn))
 
     async def _enter(
         self,
@@ -365,15 +412,29 @@ class BranchContext:
         limits: Limits,
         body: Callable[[Branch], Awaitable[T]],
         fn: Callable[..., Any],
+        *,
+        depth_from_here: bool = False,
     ) -> T:
         # The enclosing branch is the one we are awaited in: its limits hold, whoever made us.
-        return await self._scope().branch.run_child(path, limits, body, codec_of(fn))
+        enclosing = self._scope().branch
+        if depth_from_here and limits.max_depth is not None:
+            limits = replace(limits, max_depth=enclosing.depth + 1 + limits.max_depth)
+        return await enclosing.run_child(path, limits, body, codec_of(fn))
 
-    def call_tool(self, tool: Runnable | str, **arguments: Any) -> Op[Any]:
+    def _forget(self) -> None:
+        """The branch has ended: what was said in it is of no use to anybody any more."""
+        self._scope().memory.pop(self, None)
+
+    @overload
+    def call_tool(self, tool: Runnable[T], /, **arguments: object) -> Op[T]: ...
+    @overload
+    def call_tool(self, tool: str, /, **arguments: object) -> Op[Any]: ...
+
+    def call_tool(self, tool: Runnable[Any] | str, /, **arguments: object) -> Op[Any]:
         """Run another tool in a sub-branch, with a fresh conversation, and return its value.
 
         ``tool`` may be the name of one bound to this branch (``branch(tools=[…])``). Its own
-        limits hold inside the limits of this branch.
+        limits hold inside the limits of this branch; its ``max_depth`` counts from itself.
 
         Raises:
             ToolError: no tool of that name is bound here.
@@ -384,7 +445,7 @@ class BranchContext:
         values = chosen.validate(arguments)
         scope = self._scope()
 
-        async def body(branch: Branch) -> Any:
+        async def body(branch: Branch) -> object:
             self._host.require(*sorted(chosen.requires))
             ctx = BranchContext(
                 branch,
@@ -393,12 +454,17 @@ class BranchContext:
                 parent_messages=self._conversation(scope),
                 parent_system_prompt=self.system_prompt,
             )
-            return await chosen.run(ctx, values)
+            try:
+                return await chosen.run(ctx, values)
+            finally:
+                ctx._forget()
 
-        path = self._call.new_path(scope, _branch_name(chosen.name))
-        return self._enter(path, chosen.limits, body, chosen.run)
+        path = self._call.new_path(scope, _checked_name(chosen.name.replace("/", ".")))
+        return self._call.made(
+            self._enter(path, chosen.limits, body, chosen.returned_by, depth_from_here=True)
+        )
 
-    def _bound(self, name: str) -> Runnable:
+    def _bound(self, name: str) -> Runnable[Any]:
         if name not in self.tools:
             known = ", ".join(sorted(self.tools)) or "none"
             raise ToolError(f"No tool {name!r} is bound to this branch (bound: {known}).")
@@ -436,7 +502,7 @@ class BranchContext:
 
         All of them end, also when one fails; then the first error in order is raised.
         """
-        return all_of(operations)
+        return self._call.made(all_of(operations))
 
     @overload
     def race(self, op1: Awaitable[T1], op2: Awaitable[T2], /) -> Op[T1 | T2]: ...
@@ -448,8 +514,9 @@ class BranchContext:
     def race(self, *operations: Awaitable[T]) -> Op[T]: ...
 
     def race(self, *operations: Awaitable[Any]) -> Op[Any]:
-        """Run all at once, return the value (or raise the error) of the one that ends first, and
-        cancel the others. The winner is recorded: a replay does not race again.
+        """Run all at once; return the value (or raise the error) of the one that ends first.
+
+        The others are cancelled. The winner is recorded: a replay does not race again.
 
         Raises:
             ValueError: nothing was given to race.
@@ -457,7 +524,8 @@ class BranchContext:
         if not operations:
             raise ValueError("race() needs at least one operation")
         scope = self._scope()
-        return self._call.race(scope, self._call.new_id(scope, "race"), operations)
+        call = self._call
+        return call.made(call.race(scope, call.new_id(scope, "race"), operations))
 
     # -- effects -------------------------------------------------------------------------------
 
@@ -474,8 +542,8 @@ class BranchContext:
 
     def step(
         self,
-        fn: Callable[..., Any],
-        *args: Any,
+        fn: Callable[[*Ts], Any],
+        *args: *Ts,
         name: str | None = None,
         undo: Callable[[Any], Any] | None = None,
     ) -> Op[Any]:
@@ -489,22 +557,25 @@ class BranchContext:
             SerializationError: the value cannot be recorded; the call fails.
         """
         scope = self._scope()
-        called = _branch_name(name or getattr(fn, "__name__", "step"))
-        step_id = self._call.new_id(scope, called)
-        effect = Effect(fn, args, self._key_of_step(scope, scope.count("step")), undo)
-        return self._call.step(scope, step_id, step_fingerprint(fn, args), effect)
+        step_id = self._call.new_id(scope, _name_for(fn, name, "step"))
+        effect = Effect(fn, args, self._key_of_step(scope, scope.count(_STEPS)), undo)
+        call = self._call
+        return call.made(call.step(scope, step_id, step_fingerprint(fn, args), effect))
 
     # -- telling -------------------------------------------------------------------------------
 
     def log(self, level: LogLevel, message: str) -> Op[None]:
         """Send a log line to the client, once."""
-        return self._call.notify(self._scope(), Notice(message, level=level))
+        return self._notice(Notice(message, level=level))
 
     def notify(
         self, message: str, progress: float | None = None, total: float | None = None
     ) -> Op[None]:
         """Tell the client how far the call is, once. Without ``progress``, messages are counted."""
-        return self._call.notify(self._scope(), Notice(message, progress=progress, total=total))
+        return self._notice(Notice(message, progress=progress, total=total))
+
+    def _notice(self, notice: Notice) -> Op[None]:
+        return self._call.made(self._call.notify(self._scope(), notice))
 
     # -- time and chance -----------------------------------------------------------------------
 
@@ -517,14 +588,23 @@ class BranchContext:
         return self._call.unique(self._scope(), "uuid")
 
 
-def _spec(tool: Runnable | ToolSpec) -> ToolSpec:
+def _spec(tool: Runnable[Any] | ToolSpec) -> ToolSpec:
     if isinstance(tool, ToolSpec):
         return tool
     return ToolSpec(name=tool.name, description=tool.description, input_schema=tool.input_schema)
 
 
-def _branch_name(name: str) -> str:
-    name = "branch" if name == "<lambda>" else name
-    if not name or any(mark in name for mark in "/~#"):
-        raise ValueError(f"A name must not be empty or contain '/', '~' or '#', got {name!r}")
+def _name_for(fn: Callable[..., Any], given: str | None, default: str) -> str:
+    """Return the name of a branch or a step: as given, or the function's own if it has one."""
+    if given is not None:
+        return _checked_name(given)
+    own: object = getattr(fn, "__name__", None)
+    if not isinstance(own, str):
+        return default
+    return own if own.isidentifier() or (own and not _MARKS & set(own)) else default
+
+
+def _checked_name(name: str) -> str:
+    if not name or _MARKS & set(name):
+        raise ValueError(f"A name must not be empty or contain any of / ~ # < >, got {name!r}")
     return name

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from anabranch.messages import Message
+from anabranch.messages import Exchange
 
-__all__ = ["Accepted", "Cancelled", "Declined", "Elicitation", "ElicitResult", "form_schema"]
+__all__ = ["Accepted", "Cancelled", "Declined", "ElicitResult", "Elicitation", "form_schema"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -28,7 +28,7 @@ class Accepted(Generic[T]):
     """The person answered. ``exchange`` is the question and the answer as messages."""
 
     content: T
-    exchange: tuple[Message, ...] = field(default=(), compare=False, repr=False)
+    exchange: Exchange = field(default_factory=Exchange, compare=False, repr=False)
     action: Literal["accept"] = field(default="accept", init=False)
 
 
@@ -70,10 +70,13 @@ class Elicitation(Generic[M]):
 
 
 class _FormSchema(GenerateJsonSchema):
-    """JSON Schema as MCP forms want it: no null type (an optional field is one left out of
-    ``required``), and a title only where the author gave one."""
+    """JSON Schema as MCP forms want it.
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    No null type, since an optional field is one left out of ``required``; and a title only where
+    the author gave one.
+    """
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - overrides
         return False
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
@@ -95,9 +98,7 @@ def form_schema(model: type[BaseModel]) -> dict[str, Any]:
     Raises:
         TypeError: see :class:`Elicitation`.
     """
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        raise TypeError(f"An elicitation needs a pydantic model class, got {model!r}")
-    schema = model.model_json_schema(schema_generator=_FormSchema)
+    schema = _checked(model).model_json_schema(schema_generator=_FormSchema)
     definitions = schema.pop("$defs", {})
     properties = {
         name: _inlined(field_schema, definitions)
@@ -117,14 +118,23 @@ def form_schema(model: type[BaseModel]) -> dict[str, Any]:
     return form
 
 
+def _checked(model: object) -> type[BaseModel]:
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        raise TypeError(f"An elicitation needs a pydantic model class, got {model!r}")
+    return model
+
+
 def _inlined(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     reference = schema.get("$ref", "").removeprefix("#/$defs/")
     if reference in definitions:
         rest = {key: value for key, value in schema.items() if key != "$ref"}
         schema = {**definitions[reference], **rest}
-    items = schema.get("items")
-    if isinstance(items, dict):
-        schema = {**schema, "items": _inlined(items, definitions)}
+    if "items" in schema:
+        schema = {**schema, "items": _inlined(schema["items"], definitions)}
+    constant = schema.get("const")
+    if isinstance(constant, str):  # a form knows enums, and one choice is one
+        schema = {key: value for key, value in schema.items() if key != "const"}
+        schema["enum"] = [constant]
     return schema
 
 
@@ -136,12 +146,10 @@ def _problem(schema: dict[str, Any]) -> str | None:
     """Say what an MCP form could not show in this field, or return ``None``."""
     kind = schema.get("type")
     if kind == "array":
-        items = schema.get("items") or {}
+        items: dict[str, Any] = schema.get("items", {})
         if items.get("type") == "string" and ("enum" in items or "anyOf" in items):
             return None
         return "is a list of something other than enum values"
-    if "const" in schema and isinstance(schema["const"], str):
-        schema["enum"] = [schema.pop("const")]  # a form knows enums, and one choice is one
     if kind not in _SCALARS:
         return f"renders as {kind or ' or '.join(schema) or 'anything'}"
     if "enum" in schema and kind != "string":

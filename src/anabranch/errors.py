@@ -29,8 +29,8 @@ the author's code and the server's log alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 __all__ = [
     "AnabranchError",
@@ -55,32 +55,35 @@ __all__ = [
 ]
 
 
+_rebuilders: dict[str, Callable[..., AnabranchError]] = {}
+
+
 class AnabranchError(Exception):
     """The root of all errors here; ``facts`` holds what it was built from, as plain JSON."""
 
-    _by_name: ClassVar[dict[str, type[AnabranchError]]] = {}
-
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if cls.__module__ == __name__:  # an author's subclass cannot be rebuilt by name alone
-            AnabranchError._by_name[cls.__name__] = cls
+        # An author's subclass cannot be rebuilt by name alone, nor one whose facts are not named.
+        if cls.__module__ == __name__ and "__init__" in cls.__dict__:
+            _rebuilders[cls.__name__] = cls
 
-    def __init__(self, message: str, /, **facts: Any) -> None:
+    def __init__(self, message: str, /, **facts: object) -> None:
         super().__init__(message)
         self.facts: dict[str, Any] = facts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.facts))
+        # An author's subclass may have any constructor; the state is all that is needed.
+        return (_blank, (type(self), self.args), self.__dict__)
 
 
-def _rebuild(cls: type[AnabranchError], facts: dict[str, Any]) -> AnabranchError:
-    return cls(**facts)
+def _blank(cls: type[AnabranchError], args: tuple[Any, ...]) -> AnabranchError:
+    return cls.__new__(cls, *args)
 
 
 def error_to_json(error: BaseException) -> dict[str, Any] | None:
     """Return what :func:`error_from_json` needs, or ``None`` for an error that cannot be rebuilt."""
     name = type(error).__name__
-    if isinstance(error, AnabranchError) and AnabranchError._by_name.get(name) is type(error):
+    if isinstance(error, AnabranchError) and _rebuilders.get(name) is type(error):
         return {"type": name, **error.facts}
     return None
 
@@ -92,7 +95,7 @@ def error_from_json(data: Mapping[str, Any]) -> AnabranchError:
         KeyError: the type is not one of this module's.
     """
     facts = dict(data)
-    return AnabranchError._by_name[facts.pop("type")](**facts)
+    return _rebuilders[facts.pop("type")](**facts)
 
 
 class ToolError(AnabranchError):

@@ -6,9 +6,9 @@ Owns the names of capabilities and the choice between the client's model and the
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from anabranch.call import Answer
 from anabranch.elicitation import Elicitation
@@ -19,6 +19,7 @@ from anabranch.sampling import Sampler
 
 __all__ = ["Capabilities", "Host", "Runnable"]
 
+T_co = TypeVar("T_co", covariant=True)
 logger = logging.getLogger("anabranch.host")
 
 
@@ -37,8 +38,7 @@ class Capabilities:
     elicits_in_branches: bool = True
 
     def names(self) -> frozenset[str]:
-        """Return ``sampling``, ``sampling.tools``, ``elicitation``, ``elicitation.url``, as far
-        as they are there."""
+        """Return what is there of ``sampling[.tools]`` and ``elicitation[.url]``."""
         offered = {
             "sampling": self.sampling,
             "sampling.tools": self.sampling_tools,
@@ -72,18 +72,22 @@ class Host:
 
     async def respond(self, request: SampleRequest) -> Answer:
         """Answer ``request`` with the server's own model; its errors become the answer's."""
-        assert self.sampler is not None
+        if self.sampler is None:
+            raise CapabilityError("sampling")
         try:
             reply = await self.sampler.sample(request)
-        except Exception as error:  # the provider's own; it must not decide how a call ends
+        except Exception as error:  # noqa: BLE001 - a provider must not decide how a call ends
             logger.warning("the sampler failed with %s: %s", type(error).__name__, error)
             failed = StepFailed("sample", type(error).__name__, str(error))
             return Answer(error=error_to_json(error) or error_to_json(failed))
         return Answer(reply.model_dump(mode="json", exclude_none=True))
 
 
-class Runnable(Protocol):
-    """What ``call_tool`` needs of a tool; every ``Tool`` is one."""
+class Runnable(Protocol[T_co]):
+    """What ``call_tool`` needs of a tool; every ``Tool`` is one.
+
+    ``returned_by`` is the function whose return annotation says how the value is written down.
+    """
 
     name: str
     description: str
@@ -91,11 +95,16 @@ class Runnable(Protocol):
     limits: Limits
     requires: frozenset[str]
     elicits: tuple[Elicitation[Any], ...]
+    returned_by: Callable[..., Any]
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the body wants them, or raise ``InvalidArgumentsError``."""
         ...
 
-    async def run(self, ctx: Any, arguments: Mapping[str, Any]) -> Any:
-        """Run the body in the branch of ``ctx`` (a ``BranchContext``)."""
+    async def run(
+        self,
+        ctx: Any,  # noqa: ANN401 - a BranchContext, which lies above this module
+        arguments: Mapping[str, Any],
+    ) -> T_co:
+        """Run the body in the branch of ``ctx``."""
         ...

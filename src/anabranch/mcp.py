@@ -4,6 +4,8 @@
     server.run("stdio")                            # an ordinary mcp MCPServer
 
     install(existing_server, book_flight)          # or add to one you have
+
+Both serve clients of the handshake era and of the stateless one.
 """
 
 from anabranch.edges.mcp.server import create_server, install

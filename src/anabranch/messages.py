@@ -9,7 +9,7 @@ branches. Asking, waiting and validating answers against a schema are not done h
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, field_validator
 from pydantic.alias_generators import to_camel
@@ -19,6 +19,7 @@ __all__ = [
     "Block",
     "ElicitReply",
     "ElicitRequest",
+    "Exchange",
     "ImageBlock",
     "LogLevel",
     "Message",
@@ -112,7 +113,7 @@ def _as_blocks(value: object) -> object:
     if isinstance(value, str):
         return (TextBlock(text=value),)
     if isinstance(value, Mapping | Shape):
-        return (value,)
+        return (cast("object", value),)
     return value
 
 
@@ -136,12 +137,12 @@ _MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
 
 def user(content: str | Iterable[Block]) -> Message:
     """Return a message of the user's."""
-    return Message(role="user", content=_as_blocks(content))  # type: ignore[arg-type]
+    return Message.model_validate({"role": "user", "content": content})
 
 
 def assistant(content: str | Iterable[Block]) -> Message:
     """Return a message of the model's."""
-    return Message(role="assistant", content=_as_blocks(content))  # type: ignore[arg-type]
+    return Message.model_validate({"role": "assistant", "content": content})
 
 
 def to_messages(messages: Iterable[MessageLike]) -> tuple[Message, ...]:
@@ -156,6 +157,27 @@ def to_messages(messages: Iterable[MessageLike]) -> tuple[Message, ...]:
 def text_of(blocks: Iterable[Block]) -> str:
     """Return the text of all text blocks, joined."""
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))
+
+
+class Exchange(tuple[Message, ...]):
+    """A question and its answer as messages, ready to be appended to a conversation."""
+
+    def with_arguments(self, arguments: dict[str, Any]) -> Exchange:
+        """Return the exchange with ``arguments`` as the input of its tool use.
+
+        Without this the input is empty, so that nothing leaks into a conversation unasked.
+        """
+
+        def filled(message: Message) -> Message:
+            content = tuple(
+                block.model_copy(update={"input": arguments})
+                if isinstance(block, ToolUseBlock)
+                else block
+                for block in message.content
+            )
+            return message.model_copy(update={"content": content})
+
+        return Exchange(filled(message) for message in self)
 
 
 class Usage(Shape):

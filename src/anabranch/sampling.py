@@ -18,6 +18,7 @@ from anabranch.call import Answer, Entry, Scope, fingerprint
 from anabranch.elicitation import describe
 from anabranch.errors import SampleValidationError, StepFailed, error_to_json
 from anabranch.messages import (
+    Exchange,
     Message,
     SampleReply,
     SampleRequest,
@@ -33,7 +34,7 @@ from anabranch.messages import (
 )
 from anabranch.tokens import ADMISSION_MARGIN, estimate_tokens
 
-__all__ = ["Exchange", "SampleResult", "Sampler"]
+__all__ = ["SampleResult", "Sampler"]
 
 P = TypeVar("P")
 
@@ -48,25 +49,6 @@ class Sampler(Protocol):
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Answer ``request``. Whatever this raises reaches the author as ``StepFailed``."""
         ...
-
-
-class Exchange(tuple[Message, ...]):
-    """A question and its answer as messages, ready to be appended to a conversation."""
-
-    def with_arguments(self, arguments: dict[str, Any]) -> Exchange:
-        """Return the exchange with ``arguments`` as input of its tool use, which is empty so
-        that nothing leaks into a conversation unasked."""
-
-        def filled(message: Message) -> Message:
-            content = tuple(
-                block.model_copy(update={"input": arguments})
-                if isinstance(block, ToolUseBlock)
-                else block
-                for block in message.content
-            )
-            return message.model_copy(update={"content": content})
-
-        return Exchange(filled(message) for message in self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +193,7 @@ def _said(reply: SampleReply) -> str:
     return "\n".join([reply.text, *inputs] if reply.text else inputs) or "(empty)"
 
 
-def _check(job: SampleJob, reply: SampleReply) -> tuple[Any, str | None]:
+def _check(job: SampleJob, reply: SampleReply) -> tuple[BaseModel | None, str | None]:
     """Return what was parsed, and what is wrong with the reply, if anything is."""
     if job.schema is not None:
         given = [call.arguments for call in reply.tool_calls if call.name == SCHEMA_TOOL]
@@ -238,9 +220,11 @@ def _correction(job: SampleJob, problem: str) -> str:
     return f"That did not fit: {problem}. Reply again with {wanted}."
 
 
-def _result(job: SampleJob, reply: SampleReply, parsed: Any) -> SampleResult[Any]:
+def _result(
+    job: SampleJob, reply: SampleReply, parsed: BaseModel | None
+) -> SampleResult[BaseModel | None]:
     prompt = job.messages[-1]
-    if job.schema is None:
+    if parsed is None:
         exchange = Exchange((prompt, Message(role="assistant", content=reply.content)))
     else:
         use = ToolUseBlock(id=job.step_id, name=SCHEMA_TOOL, input={})

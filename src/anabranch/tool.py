@@ -12,9 +12,20 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints, overload
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeVar,
+    cast,
+    get_type_hints,
+    overload,
+)
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from anabranch.call import Effect, codec_of, current_scope, step_fingerprint
 from anabranch.context import BranchContext
@@ -42,6 +53,7 @@ class Tool(ABC, Generic[T]):
         requires: capabilities without which its body is not even started.
         limits: enclose every call of it.
         returns: the annotation of its value, ``inspect.Signature.empty`` without one.
+        returned_by: the function whose annotation that is.
     """
 
     name: str
@@ -52,6 +64,7 @@ class Tool(ABC, Generic[T]):
     requires: frozenset[str]
     limits: Limits
     returns: Any
+    returned_by: Callable[..., Any]
     _model: type[BaseModel]
 
     def _describe(
@@ -60,19 +73,17 @@ class Tool(ABC, Generic[T]):
         description: str,
         reads: Callable[..., Any],
         skip: Iterable[str],
-        returns: Any,
+        returned_by: Callable[..., Any],
     ) -> None:
         """Read the parameters of ``reads``; ``skip`` names those that callers do not give."""
+        hints = get_type_hints(returned_by, include_extras=True)
         self.name = name
         self.description = description
-        self.returns = returns
+        self.returned_by = returned_by
+        self.returns = hints.get("return", inspect.Signature.empty)
         self.parameters = tuple(_parameters(name, reads, frozenset(skip)))
         fields: dict[str, Any] = {
-            parameter.name: (
-                parameter.annotation,
-                ... if parameter.default is inspect.Parameter.empty else parameter.default,
-            )
-            for parameter in self.parameters
+            _field_name(parameter.name): _field(parameter) for parameter in self.parameters
         }
         config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
         self._model = create_model(f"{name}_arguments", __config__=config, **fields)
@@ -93,11 +104,27 @@ class Tool(ABC, Generic[T]):
                 for problem in error.errors(include_url=False, include_input=False)
             }
             raise InvalidArgumentsError(self.name, problems) from error
-        return {name: getattr(model, name) for name in type(model).model_fields}
+        return {
+            parameter.name: getattr(model, _field_name(parameter.name))
+            for parameter in self.parameters
+        }
 
     @abstractmethod
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
         """Run the body in the branch of ``ctx``, with arguments that :meth:`validate` returned."""
+
+
+def _field_name(parameter: str) -> str:
+    """Return the name of the model's field for ``parameter``: another one if pydantic took it."""
+    taken = hasattr(BaseModel, parameter) or parameter.startswith(("_", "model_"))
+    return f"parameter_{parameter}" if taken else parameter
+
+
+def _field(parameter: inspect.Parameter) -> tuple[Any, Any]:
+    annotation, default = parameter.annotation, parameter.default
+    if _field_name(parameter.name) != parameter.name:
+        annotation = Annotated[annotation, Field(alias=parameter.name)]
+    return annotation, ... if default is parameter.empty else default
 
 
 def _parameters(
@@ -107,9 +134,9 @@ def _parameters(
     for parameter in inspect.signature(reads).parameters.values():
         if parameter.name in skip:
             continue
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(
-                f"Tool {tool_name!r}: parameter {parameter} has no name of its own;"
+                f"Tool {tool_name!r}: parameter {parameter} cannot be given by name;"
                 " declare each parameter, so that callers can be told of it."
             )
         yield parameter.replace(
@@ -165,7 +192,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
             inspect.cleandoc(fn.__doc__ or "") if description is None else description,
             fn,
             [first.name],
-            hints.get("return", inspect.Signature.empty),
+            fn,
         )
         self.elicits = _checked_elicits(self.name, elicits)
         self.requires = _checked_requires(self.name, requires)
@@ -182,7 +209,8 @@ class FunctionTool(Tool[T], Generic[P, T]):
 
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
         """Run the function."""
-        return await self.fn(ctx, **arguments)  # type: ignore[arg-type]
+        fn = cast("Callable[..., Awaitable[T]]", self.fn)
+        return await fn(ctx, **arguments)
 
 
 @overload
@@ -196,17 +224,12 @@ def tool(
     requires: Iterable[str] = (),
     limits: Limits | None = None,
 ) -> Callable[[Callable[Concatenate[BranchContext, P], Awaitable[T]]], FunctionTool[P, T]]: ...
-def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
     """Make a tool of an ``async`` function, whose first parameter is the ``BranchContext``.
 
-    Name, description and parameters are the function's own unless given.
-
-    Args:
-        name: the tool's name.
-        description: what a model is told; the docstring by default.
-        elicits: the questions that it may ask by key.
-        requires: capabilities (``sampling``, ``elicitation``, …) that the client must have.
-        limits: enclose every call.
+    ``name`` is the function's own unless given, ``description`` (what a model is told) its
+    docstring. ``elicits`` are the questions that it may ask by key, ``requires`` the capabilities
+    (``sampling``, ``elicitation``, …) that the client must have; ``limits`` enclose every call.
 
     Raises:
         TypeError: ``fn`` is no such function, or has a parameter without a name of its own.
@@ -242,8 +265,8 @@ class HandoffTool(Tool[Any]):
         if missing:
             raise TypeError(f"HandoffTool {cls.__name__} lacks {', '.join(missing)}")
 
-    def __new__(cls, *_args: Any, **_options: Any) -> HandoffTool:
-        # Here and not in __init__: subclasses have an __init__ of their own and need not call ours.
+    def __new__(cls, *_args: object, **_options: object) -> Self:
+        """Read the phases: here, since subclasses have an ``__init__`` and need not call ours."""
         made = super().__new__(cls)
         before: Any = made._phase("before")
         after: Any = made._phase("after")
@@ -253,11 +276,9 @@ class HandoffTool(Tool[Any]):
             cls.__dict__.get("description") or inspect.cleandoc(cls.__doc__ or ""),
             before,
             ["ctx"],
-            get_type_hints(after, include_extras=True).get("return", inspect.Signature.empty),
+            after,
         )
-        declared = (getattr(cls, attribute) for attribute in dir(cls))
-        found = {id(value): value for value in declared if isinstance(value, Elicitation)}
-        made.elicits = _checked_elicits(name, found.values())
+        made.elicits = _checked_elicits(name, _declared(cls))
         made.requires = _checked_requires(name, cls.requires)
         return made
 
@@ -267,7 +288,7 @@ class HandoffTool(Tool[Any]):
     def __repr__(self) -> str:
         return f"<tool {self.name}>"
 
-    async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> Any:
+    async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> object:
         """Run the three phases."""
         client = self._phase("client")
         handoff = await self._step(ctx, "before", {}, arguments)
@@ -284,11 +305,19 @@ class HandoffTool(Tool[Any]):
         scope = current_scope()
         call = scope.strand.call
         values = tuple(given.values())
-        effect = Effect(
-            partial(function, **named), values, f"{ctx.call_id}:{scope.path}/{phase}"
-        )
+        effect = Effect(partial(function, **named), values, f"{ctx.call_id}:{scope.path}/{phase}")
         pinned = step_fingerprint(function, values)
         return call.step(scope, call.new_id(scope, phase), pinned, effect)
+
+
+def _declared(cls: type) -> list[Elicitation[Any]]:
+    """Return the elicitations in the bodies of ``cls`` and its bases, each once."""
+    found: list[Elicitation[Any]] = []
+    for attribute in dir(cls):
+        value = inspect.getattr_static(cls, attribute, None)
+        if isinstance(value, Elicitation) and value not in found:
+            found.append(value)  # pyright: ignore[reportUnknownArgumentType] - any model will do
+    return found
 
 
 def _snake_case(name: str) -> str:

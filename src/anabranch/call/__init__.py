@@ -7,6 +7,7 @@ clock and draws no randomness but through what it is given.
     journal.py      what has happened: entries, and their compact form between rounds
     strands.py      which task is where in the call, hence what its next step is called
     codec.py        how values become entries: pydantic, by annotation, or plain JSON
+    waits.py        what a task waits for, as far as asyncio shows it
     quiescence.py   when every strand is blocked on an ask, and so the round is over
     branch.py       a timeline with limits; sub-branches, deadlines, folding
     effects.py      steps, and the undos that are still owed
@@ -18,13 +19,14 @@ from anabranch.call.branch import Branch
 from anabranch.call.codec import Codec, codec_of
 from anabranch.call.combine import all_of
 from anabranch.call.effects import Effect, current_idempotency_key
-from anabranch.call.journal import Answer, Ask, Entry, Journal, Notice, fingerprint
+from anabranch.call.journal import Answer, Ask, AskKind, Entry, Journal, Notice, fingerprint
 from anabranch.call.machine import Call, Finished, Sink, Waiting, step_fingerprint
 from anabranch.call.strands import Scope, current_scope
 
 __all__ = [
     "Answer",
     "Ask",
+    "AskKind",
     "Branch",
     "Call",
     "Codec",

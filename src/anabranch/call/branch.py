@@ -179,18 +179,23 @@ class Branch:
                 self._fire = lambda: limit.reschedule(loop.time())
                 if call.clock.now() >= deadline:
                     self.expired = True
-                    return await body(self)
-                timer = call.clock.call_at(deadline, self._on_deadline)
-                try:
-                    return await body(self)
-                finally:
-                    timer.cancel()
-        except TimeoutError:
-            if limit.expired():
-                raise BranchTimeoutError(self.path, timeout) from None
+                    value = await body(self)
+                else:
+                    timer = call.clock.call_at(deadline, self._on_deadline)
+                    try:
+                        value = await body(self)
+                    finally:
+                        timer.cancel()
+        except Exception as error:
+            if self.expired:
+                cause = None if isinstance(error, TimeoutError) else error
+                raise BranchTimeoutError(self.path, timeout) from cause
             raise
         finally:
             self._fire = None
+        if self.expired:  # it came to its end, but by an answer that was too late
+            raise BranchTimeoutError(self.path, timeout)
+        return value
 
     def _on_deadline(self) -> None:
         """Stop the body; but let a replay first pass what is recorded, so that undos are bound."""
@@ -233,5 +238,5 @@ class Branch:
             return
         self.ids += branch.ids
         self.noticed += (branch.path, *branch.noticed)
-        if branch.path in self.call.journal.deadlines:
+        if branch.path in self.call.journal.deadlines and not branch.expired:
             self.call.journal.deadlines[branch.path] = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import math
 import sys
 from collections.abc import Callable
@@ -34,10 +33,12 @@ class Codec:
     JSON.
     """
 
-    __slots__ = ("_adapter",)
+    __slots__ = ("_adapter", "_read")
 
     def __init__(self, adapter: TypeAdapter[Any] | None) -> None:
         self._adapter = adapter
+        # The adapter's own method would look at each of its options again for every value.
+        self._read = None if adapter is None else adapter.validator.validate_python
 
     def encode(self, step_id: str, value: object) -> JsonValue:
         """Return the JSON of ``value``; shares nothing mutable with it.
@@ -60,10 +61,10 @@ class Codec:
         Raises:
             SerializationError: the annotation does not accept its own JSON.
         """
-        if self._adapter is None:
-            return value if isinstance(value, _SCALARS) else json.loads(json.dumps(value))
+        if self._read is None:
+            return copied(value)
         try:
-            return self._adapter.validate_python(value)
+            return self._read(value)
         except ValidationError as problem:
             raise SerializationError(
                 step_id, str(self._adapter), "its JSON does not fit its own annotation"
@@ -84,6 +85,19 @@ def plain(step_id: str, value: object) -> JsonValue:
         return _plain(step_id, value)
     except RecursionError:
         raise SerializationError(step_id, type(value).__name__, "it is nested too deep") from None
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of what is known to be JSON."""
+    kind = type(value)
+    if kind is dict:
+        made: dict[str, Any] = {}
+        for key, item in value.items():  # no deeper on the stack than what wrote it (_plain)
+            made[key] = copied(item)
+        return made
+    if kind is list:
+        return [copied(item) for item in value]
+    return value
 
 
 def _plain(step_id: str, value: object) -> JsonValue:

@@ -11,8 +11,7 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.call.codec import Codec, codec_of, reference_to, resolve
 from anabranch.call.journal import Entry, Journal, Owed
@@ -63,8 +62,7 @@ current_idempotency_key: ContextVar[str | None] = ContextVar("idempotency_key", 
 """While a step's function runs: the name of its effect for the services that it calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """What a step does: ``function(*args)``, under an idempotency ``key``, maybe with an undo."""
 
     function: Callable[..., Any]

@@ -14,6 +14,7 @@ strand waits (``quiescence.py``) the body is cancelled and thrown away.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import uuid
 from collections import deque
@@ -45,6 +46,7 @@ from anabranch.ports import Clock, SystemClock
 __all__ = ["Call", "Finished", "Sink", "Waiting", "step_fingerprint"]
 
 T = TypeVar("T")
+T_op = TypeVar("T_op")
 Sink = Callable[[Notice], Awaitable[None]]
 logger = logging.getLogger("anabranch.call")
 
@@ -121,6 +123,8 @@ class Call(Generic[T]):
         self._cold = False
         self._refused = 0
         self._settled = False
+        self._made: list[Coroutine[Any, Any, Any]] = []
+        self._sweep_at = 64
 
     # -- driving -----------------------------------------------------------------------------
 
@@ -171,6 +175,7 @@ class Call(Generic[T]):
             return Finished(await self._conclude())
         blocked = [strand.task for strand in self.strands.values()]
         asks = tuple(ask for ask, _ in self._open.values())
+        self._close_unstarted()
         await self._let_go()
         self._check_suspended(blocked, [ask.step_id for ask in asks])
         self._check_all_reached(None)
@@ -316,6 +321,13 @@ class Call(Generic[T]):
             path = path.rpartition("/")[0]
         return False
 
+    def _close_unstarted(self) -> None:
+        """The body would have come to these operations later; they were not forgotten."""
+        for operation in self._made:
+            if inspect.getcoroutinestate(operation) == inspect.CORO_CREATED:
+                operation.close()
+        self._made.clear()
+
     # -- what strands report -----------------------------------------------------------------
 
     def stir(self) -> None:
@@ -334,6 +346,19 @@ class Call(Generic[T]):
         self.stir()
 
     # -- what branches and contexts use ------------------------------------------------------
+
+    def made(self, operation: Coroutine[Any, Any, T_op]) -> Coroutine[Any, Any, T_op]:
+        """Return ``operation``; remember it, in case the round ends before the body awaits it."""
+        if self._cold:
+            self._made.append(operation)
+            if len(self._made) >= self._sweep_at:
+                self._made = [
+                    one
+                    for one in self._made
+                    if inspect.getcoroutinestate(one) == inspect.CORO_CREATED
+                ]
+                self._sweep_at = 2 * len(self._made) + 64
+        return operation
 
     def new_id(self, scope: Scope, name: str, key: str | None = None) -> str:
         """Name the next step here: ``key`` in the enclosing branch, or the next ``name``.
@@ -368,9 +393,9 @@ class Call(Generic[T]):
         self._reached.add(again)
         return again
 
-    def open_asks(self, kind: AskKind) -> list[str]:
-        """Return the ids of the asks of this kind that wait for an answer."""
-        return [step_id for step_id, (ask, _) in self._open.items() if ask.kind == kind]
+    def open_asks(self, *kinds: AskKind) -> list[str]:
+        """Return the ids of the asks of these kinds that wait for an answer."""
+        return [step_id for step_id, (ask, _) in self._open.items() if ask.kind in kinds]
 
     def new_path(self, scope: Scope, name: str) -> str:
         """Name the next sub-branch here."""

@@ -20,6 +20,7 @@ import random
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anabranch.errors import NonDeterminismError
@@ -28,7 +29,14 @@ if TYPE_CHECKING:
     from anabranch.call.branch import Branch
     from anabranch.call.machine import Call
 
-__all__ = ["Scope", "Strand", "current_scope", "install_task_factory", "strand_of"]
+__all__ = [
+    "Scope",
+    "Strand",
+    "current_scope",
+    "current_strand",
+    "install_task_factory",
+    "strand_of",
+]
 
 _Coro: TypeAlias = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 
@@ -37,10 +45,11 @@ class Scope:
     """A place in the call's program: a branch, the path that names it, and its counters.
 
     ``memory`` holds what the author's view of a branch keeps per scope; a new strand starts with
-    a copy of its parent's, as with context variables.
+    a copy of its parent's, as with context variables. ``unordered`` says that ``path`` is an
+    accident, because the task was started from a set: nothing can be named here.
     """
 
-    __slots__ = ("_random", "branch", "counters", "memory", "path", "strand")
+    __slots__ = ("_random", "branch", "counters", "memory", "path", "strand", "unordered")
 
     def __init__(
         self, strand: Strand, branch: Branch, path: str, memory: dict[object, Any] | None = None
@@ -50,14 +59,35 @@ class Scope:
         self.path = path
         self.counters: dict[str, int] = {}
         self.memory: dict[object, Any] = memory if memory is not None else {}
+        self.unordered = False
         self._random: random.Random | None = None
 
     @property
     def random(self) -> random.Random:
-        """Randomness that is the same in every replay: seeded by the call's id and this path."""
+        """Randomness that is the same in every replay: seeded by the call's id and this path.
+
+        Raises:
+            NonDeterminismError: the path is not the same in every replay.
+        """
         if self._random is None:
-            self._random = random.Random(f"{self.strand.call.journal.call_id}:{self.path}")
+            self.check_order("random")
+            seed = f"{self.strand.call.journal.call_id}:{self.path}"
+            self._random = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
         return self._random
+
+    def check_order(self, name: str) -> None:
+        """Refuse to name anything in a task whose own name differs from run to run.
+
+        Raises:
+            NonDeterminismError: the task was started from a set.
+        """
+        if self.unordered:
+            raise NonDeterminismError(
+                f"{self.path}/{name}",
+                "tasks started in an order of their own",
+                "asyncio.as_completed over coroutines, which starts them from a set: pass it"
+                " ctx operations or tasks, or give key=",
+            )
 
     def count(self, name: str) -> int:
         """Return how often ``name`` has been used here, this time included."""
@@ -71,20 +101,18 @@ class Strand:
 
     ``scope`` is where it is now, ``path`` where it started. ``effects`` counts the steps it is
     inside of: while one runs, the strand is busy whatever it waits for, and tasks started there
-    are not strands. ``racing`` says that it may be dropped in favour of a winner. ``unordered``
-    says that the task was started from a set, so that its name is an accident.
+    are not strands. ``racing`` says that it may be dropped in favour of a winner.
     """
 
-    __slots__ = ("call", "effects", "path", "racing", "scope", "task", "unordered")
+    __slots__ = ("call", "effects", "path", "racing", "scope", "task")
 
-    def __init__(self, call: Call, task: asyncio.Task[Any]) -> None:
+    def __init__(self, call: Call[Any], task: asyncio.Task[Any]) -> None:
         self.call = call
         self.task = task
         self.scope: Scope
         self.path = ""
         self.effects = 0
         self.racing = False
-        self.unordered = False
 
 
 _strands: dict[asyncio.Task[Any], Strand] = {}
@@ -92,11 +120,11 @@ _strands: dict[asyncio.Task[Any], Strand] = {}
 
 def strand_of(task: object) -> Strand | None:
     """Return the strand that ``task`` is, if it is one that has not ended."""
-    return _strands.get(task)  # type: ignore[call-overload, no-any-return]
+    return _strands.get(task)  # type: ignore[call-overload,no-any-return]  # pyright: ignore[reportArgumentType] - any object may be asked for
 
 
-def current_scope() -> Scope:
-    """Return where the running task is.
+def current_strand() -> Strand:
+    """Return the strand that is running.
 
     Raises:
         NonDeterminismError: the code does not run in a task of a call, so that nothing it does
@@ -106,22 +134,33 @@ def current_scope() -> Scope:
         task = asyncio.current_task()
     except RuntimeError:
         task = None
-    strand = _strands.get(task) if task is not None else None
+    strand = strand_of(task)
     if strand is None or strand.effects:
-        if task is None:
-            where = "outside any task (a thread or a loop callback)"
-        elif strand is not None:
-            where = "inside a step's function"
-        elif asyncio.get_running_loop().get_task_factory() is not None and _factory_replaced():
-            where = f"in task {task.get_name()!r}, after the loop's task factory was replaced"
-        else:
-            where = f"in task {task.get_name()!r}, which no task of the call has started"
-        raise NonDeterminismError("ctx", "use from the tool's own tasks", f"use {where}")
-    return strand.scope
+        raise NonDeterminismError("ctx", "use from the tool's own tasks", _misuse(task, strand))
+    return strand
+
+
+def current_scope() -> Scope:
+    """Return where the running strand is.
+
+    Raises:
+        NonDeterminismError: as :func:`current_strand`.
+    """
+    return current_strand().scope
+
+
+def _misuse(task: asyncio.Task[Any] | None, strand: Strand | None) -> str:
+    if task is None:
+        return "use outside any task (a thread or a loop callback)"
+    if strand is not None:
+        return "use inside a step's function"
+    if not isinstance(asyncio.get_running_loop().get_task_factory(), _Factory):
+        return f"use in task {task.get_name()!r}, after the loop's task factory was replaced"
+    return f"use in task {task.get_name()!r}, which no task of the call has started"
 
 
 def adopt(
-    call: Call, coroutine: Coroutine[Any, Any, Any], branch: Branch
+    call: Call[Any], coroutine: Coroutine[Any, Any, Any], branch: Branch
 ) -> asyncio.Task[Any]:
     """Start the root strand of ``call``."""
     loop = asyncio.get_running_loop()
@@ -148,7 +187,7 @@ def _unregister(task: asyncio.Task[Any]) -> None:
 class _Factory:
     """A task factory that registers what strands start and passes all else on."""
 
-    def __init__(self, previous: Callable[..., Any] | None) -> None:
+    def __init__(self, previous: Callable[..., asyncio.Future[Any]] | None) -> None:
         self.previous = previous
 
     def __call__(
@@ -157,21 +196,35 @@ class _Factory:
         coro: _Coro,
         *,
         context: Context | None = None,
-        **options: Any,
+        **options: Any,  # noqa: ANN401 - whatever this Python's tasks take
     ) -> asyncio.Future[Any]:
-        parent = _strands.get(asyncio.current_task(loop))  # type: ignore[arg-type]
-        tracked = parent is not None and not parent.effects
         if context is not None:
             options["context"] = context
-        if self.previous is not None and not (tracked and _is_eager(self.previous)):
-            made = self.previous(loop, coro, **options)
+        parent = strand_of(asyncio.current_task(loop))
+        if parent is None or parent.effects:
+            return self._make(loop, coro, options)
+        # A strand must be registered before its first step, so it never starts eagerly.
+        options.pop("eager_start", None)
+        if self.previous is not None and _is_eager(self.previous):
+            made = _plain_task(loop, coro, options)
         else:
-            # A strand must be registered before its first step, so it never starts eagerly.
-            options.pop("eager_start", None)
-            made = asyncio.Task(coro, loop=loop, **options)  # type: ignore[arg-type]
-        if parent is not None and tracked and isinstance(made, asyncio.Task):
+            made = self._make(loop, coro, options)
+        if isinstance(made, asyncio.Task):
             _branch_off(parent, made, coro)
-        return made  # type: ignore[no-any-return]
+        return made
+
+    def _make(
+        self, loop: asyncio.AbstractEventLoop, coro: _Coro, options: dict[str, Any]
+    ) -> asyncio.Future[Any]:
+        if self.previous is not None:
+            return self.previous(loop, coro, **options)
+        return _plain_task(loop, coro, options)
+
+
+def _plain_task(
+    loop: asyncio.AbstractEventLoop, coro: _Coro, options: dict[str, Any]
+) -> asyncio.Future[Any]:
+    return asyncio.Task(coro, loop=loop, **options)
 
 
 def _branch_off(parent: Strand, task: asyncio.Task[Any], coro: _Coro) -> None:
@@ -179,37 +232,28 @@ def _branch_off(parent: Strand, task: asyncio.Task[Any], coro: _Coro) -> None:
     name = getattr(coro, "__qualname__", type(coro).__name__).rpartition(".")[2]
     strand = Strand(parent.call, task)
     strand.racing = parent.racing
-    strand.unordered = parent.unordered or _started_from_a_set()
     path = f"{scope.path}/~{name}#{scope.count('~' + name)}"
     strand.path = path
     strand.scope = Scope(strand, scope.branch, path, dict(scope.memory) if scope.memory else None)
+    strand.scope.unordered = scope.unordered or _started_from_a_set()
     _register(strand)
 
 
 def _started_from_a_set() -> bool:
     """Whether ``asyncio.as_completed`` is starting this task: it iterates over a set."""
-    frame = sys._getframe(3)
-    for _ in range(6):
-        if frame.f_globals.get("__name__") not in {"asyncio.tasks", "asyncio.base_events"}:
-            return False
-        if frame.f_code.co_name == "as_completed" or "_AsCompletedIterator" in _qualname(frame):
+    frame: FrameType | None = sys._getframe(3)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - only the caller's frames tell
+    while frame is not None and frame.f_globals.get("__name__") in _STARTERS:
+        if "as_completed" in frame.f_code.co_name or "_AsCompleted" in frame.f_code.co_qualname:
             return True
-        if frame.f_back is None:
-            return False
         frame = frame.f_back
     return False
 
 
-def _qualname(frame: Any) -> str:
-    return frame.f_code.co_qualname  # type: ignore[no-any-return]
+_STARTERS = {"asyncio.tasks", "asyncio.base_events"}
 
 
 def _is_eager(factory: Callable[..., Any]) -> bool:
     return "eager" in getattr(factory, "__qualname__", "")
-
-
-def _factory_replaced() -> bool:
-    return not isinstance(asyncio.get_running_loop().get_task_factory(), _Factory)
 
 
 def install_task_factory() -> None:

@@ -7,8 +7,10 @@ so that a tool which is not safe to replay fails here and not in production.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
+
+import anyio
 
 from anabranch.call import Answer, Ask, Call, Finished, Journal, Notice
 from anabranch.edges.opening import Runtime, new_journal, open_call, warn_of_rounds
@@ -74,7 +76,7 @@ class Client(Protocol):
         ...
 
 
-async def run_tool(
+async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
     tool: Tool[T],
     params: Mapping[str, Any] | None = None,
     client: Client | None = None,
@@ -124,17 +126,37 @@ async def run_tool(
         return open_call(tool, arguments, journal, host=host, runtime=runtime, sink=sink)
 
     journal = new_journal(runtime)
-    if not replay:
-        async with opened(journal) as call:
-            return await call.drive(lambda ask: answer(answers, ask))
+    if replay:
+        return await _run_cold(tool.name, opened, journal, answers)
+    async with opened(journal) as call:
+        return await call.drive(lambda ask: answer(answers, ask))
+
+
+async def _run_cold(
+    name: str, opened: Callable[[Journal], Call[T]], journal: Journal, client: Client
+) -> T:
     while True:
         async with opened(journal) as call:
             outcome = await call.round()
         if isinstance(outcome, Finished):
             return outcome.value
-        warn_of_rounds(tool.name, journal)
+        warn_of_rounds(name, journal)
         journal = Journal.loads(journal.dumps())
-        journal.answer({ask.step_id: await answer(answers, ask) for ask in outcome.asks})
+        try:
+            given = {ask.step_id: await answer(client, ask) for ask in outcome.asks}
+        except BaseException as error:
+            await _abandon(opened(journal), error)
+            raise
+        journal.answer(given)
+
+
+async def _abandon(call: Call[Any], error: BaseException) -> None:
+    """Pay the undos of a call that nobody will answer any more; a replay tells which they are."""
+    with anyio.CancelScope(shield=True):
+        async with call:
+            await call.round()
+            for problem in await call.undos.pay():
+                error.add_note(f"An undo failed as well: {problem!r}")
 
 
 async def answer(client: Client, ask: Ask) -> Answer:
@@ -160,15 +182,17 @@ async def deliver(client: Client, notice: Notice) -> None:
 class Nobody:
     """A client without capabilities; notices are dropped."""
 
-    capabilities = Capabilities(False, False, False, False)
+    capabilities = Capabilities(
+        sampling=False, sampling_tools=False, elicitation=False, elicitation_url=False
+    )
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Never called: the capability is not there."""
-        raise AnswerError("nobody is there to answer")
+        raise AnswerError(f"nobody is there to answer a {type(request).__name__}")
 
     async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
         """Never called: the capability is not there."""
-        raise AnswerError("nobody is there to answer")
+        raise AnswerError(f"nobody is there to answer a {type(request).__name__}")
 
     async def log(self, level: LogLevel, message: str) -> None:
         """Drop it."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel
 
@@ -26,17 +26,21 @@ from anabranch.messages import (
 
 __all__ = ["LogCall", "MockClient", "MockExhausted", "NotifyCall"]
 
-R = TypeVar("R", bound=BaseModel)
-
-Sample: TypeAlias = "str | SampleReply | BaseModel | Mapping[str, Any] | Exception"
+Sample: TypeAlias = str | SampleReply | BaseModel | Mapping[str, Any] | Exception
 Elicit: TypeAlias = (
-    "Mapping[str, Any] | BaseModel | Accepted[Any] | Declined | Cancelled | Exception"
+    Mapping[str, Any] | BaseModel | Accepted[Any] | Declined | Cancelled | ElicitReply | Exception
 )
-Samples: TypeAlias = "Iterable[Sample | Callable[..., Any]] | Callable[..., Any]"
-Elicits: TypeAlias = "Iterable[Elicit | Callable[..., Any]] | Callable[..., Any]"
+SampleFunction: TypeAlias = Callable[[SampleRequest], Sample | Awaitable[Sample]]
+ElicitFunction: TypeAlias = (
+    Callable[[ElicitRequest | UrlRequest], Elicit | Awaitable[Elicit]]
+    | Callable[[ElicitRequest], Elicit | Awaitable[Elicit]]
+    | Callable[[UrlRequest], Elicit | Awaitable[Elicit]]
+)
+Samples: TypeAlias = Iterable[Sample | SampleFunction] | SampleFunction
+Elicits: TypeAlias = Iterable[Elicit | ElicitFunction] | ElicitFunction
 
 
-class MockExhausted(AssertionError):
+class MockExhausted(AssertionError):  # noqa: N818 - what the queue is
     """The tool asked more often than the test had answers for."""
 
 
@@ -83,8 +87,8 @@ class MockClient:
         *,
         capabilities: Capabilities | Iterable[str] | None = None,
     ) -> None:
-        self._samples = samples if callable(samples) else deque(samples)
-        self._elicits = elicits if callable(elicits) else deque(elicits)
+        self._samples = _Answers("samples", samples)
+        self._elicits = _Answers("elicits", elicits)
         self.capabilities = _capabilities(capabilities)
         self.reset()
 
@@ -98,11 +102,11 @@ class MockClient:
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Answer as the model."""
         self.sample_calls.append(request)
-        said = await _next(self._samples, "samples", len(self.sample_calls), request)
+        said = await self._samples.next(request)
         if isinstance(said, SampleReply):
             return said
         if isinstance(said, Mapping):
-            return SampleReply.model_validate(said)
+            return SampleReply.model_validate(dict(cast("Mapping[str, Any]", said)))
         text = said.model_dump_json() if isinstance(said, BaseModel) else said
         if not isinstance(text, str):
             raise TypeError(f"MockClient cannot make a model's reply of {said!r}")
@@ -113,17 +117,17 @@ class MockClient:
     async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
         """Answer as the person."""
         self.elicit_calls.append(request)
-        done = await _next(self._elicits, "elicits", len(self.elicit_calls), request)
+        done = await self._elicits.next(request)
         if isinstance(done, ElicitReply):
             return done
         if isinstance(done, Declined | Cancelled):
             return ElicitReply(action=done.action)
-        content = done.content if isinstance(done, Accepted) else done
+        content = cast("Accepted[object]", done).content if isinstance(done, Accepted) else done
         if isinstance(content, BaseModel):
             content = content.model_dump(mode="json")
         if content is not None and not isinstance(content, Mapping):
             raise TypeError(f"MockClient cannot make a person's answer of {done!r}")
-        return ElicitReply(action="accept", content=None if content is None else dict(content))
+        return ElicitReply.model_validate({"action": "accept", "content": content})
 
     async def log(self, level: LogLevel, message: str) -> None:
         """Remember a log line."""
@@ -134,31 +138,43 @@ class MockClient:
         self.notify_calls.append(NotifyCall(message, progress, total))
 
 
-async def _next(
-    source: deque[Any] | Callable[..., Any], queue: str, number: int, request: object
-) -> Any:
-    if isinstance(source, deque):
-        if not source:
+class _Answers:
+    """A queue of answers, or one function that always answers."""
+
+    def __init__(self, name: str, given: Iterable[object] | Callable[..., object]) -> None:
+        if isinstance(given, str | bytes | Mapping | BaseModel):
+            raise TypeError(f"MockClient({name}=…) takes a list of answers, or a function")
+        self._name = name
+        self._always = given if callable(given) else None
+        self._queue: deque[object] = deque(() if callable(given) else given)
+        self._taken = 0
+
+    async def next(self, request: object) -> object:
+        """Return the next answer; an exception among them is raised as ``AnswerError``."""
+        answer = self._always or self._take(request)
+        try:
+            if callable(answer):
+                answer = answer(request)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+        except AssertionError:
+            raise  # the test's own, not the client's answer
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            answer = error
+        if isinstance(answer, AnswerError):
+            raise answer
+        if isinstance(answer, Exception):
+            raise AnswerError(str(answer), type(answer).__name__) from answer
+        return answer
+
+    def _take(self, request: object) -> object:
+        if not self._queue:
             raise MockExhausted(
-                f"MockClient({queue}=…) has no answer number {number}; it was asked: {request!r}"
+                f"MockClient({self._name}=…) has only {self._taken} answers, and was asked once"
+                f" more: {request!r}"
             )
-        answer = source.popleft()
-    else:
-        answer = source
-    try:
-        if callable(answer):
-            answer = answer(request)
-            if inspect.isawaitable(answer):
-                answer = await answer
-    except AssertionError:
-        raise
-    except Exception as error:
-        answer = error
-    if isinstance(answer, AnswerError):
-        raise answer
-    if isinstance(answer, Exception):
-        raise AnswerError(str(answer), type(answer).__name__) from answer
-    return answer
+        self._taken += 1
+        return self._queue.popleft()
 
 
 def _capabilities(given: Capabilities | Iterable[str] | None) -> Capabilities:

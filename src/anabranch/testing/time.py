@@ -52,7 +52,7 @@ class ManualClock:
 
 
 class SequentialIds:
-    """Names ``call_1``, ``call_2``, …"""
+    """Names calls ``call_1``, ``call_2`` and so on."""
 
     def __init__(self) -> None:
         self._numbers = count(1)

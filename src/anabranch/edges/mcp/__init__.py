@@ -1,8 +1,9 @@
 """The Model Context Protocol edge, in both eras. ``anabranch.mcp`` is its public face.
 
-    render.py      asks as MCP requests, MCP results as answers
-    handshake.py   up to 2025-11-25: the client is asked over requests while the body waits
-    rounds.py      2026-07-28: the client is asked by the result, and retries with its answers
-    server.py      tools into an ``MCPServer``
-    client.py      the calling side
+render.py      asks as MCP requests, MCP results as answers
+arguments.py   the author's parameters as the SDK wants them
+handshake.py   up to 2025-11-25: the client is asked over requests while the body waits
+rounds.py      2026-07-28: the client is asked by the result, and retries with its answers
+server.py      tools into an ``MCPServer``
+client.py      the calling side
 """

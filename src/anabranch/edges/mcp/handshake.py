@@ -6,7 +6,7 @@ belongs to; without that it would leave on a stream that clients need not read.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import mcp_types as types
 from mcp import MCPError
@@ -23,11 +23,16 @@ __all__ = ["drive_by_requests"]
 T = TypeVar("T")
 
 
-async def drive_by_requests(call: Call[T], session: ServerSession, request_id: Any) -> T:
+TIMES_ASKED = 3
+"""How often a question is asked whose answer is of another kind, before that is an error."""
+
+
+async def drive_by_requests(call: Call[T], session: ServerSession, request_id: str) -> T:
     """Run ``call`` to its end; the client of ``session`` answers, several asks at once.
 
     Raises:
-        ToolError: the tool asks, and this connection cannot carry requests to the client.
+        ToolError: the tool asks, and the client cannot be reached: this connection does not carry
+            requests, or it was closed.
         Exception: what the call raises.
     """
 
@@ -43,18 +48,29 @@ async def drive_by_requests(call: Call[T], session: ServerSession, request_id: A
     return await call.drive(answer)
 
 
-async def _request(ask: Ask, session: ServerSession, request_id: Any) -> Answer:
+async def _request(ask: Ask, session: ServerSession, request_id: str) -> Answer:
     shape: type[types.Result] = types.ElicitResult
     if ask.kind == "sample":
         shape = types.CreateMessageResultWithTools
     metadata = ServerMessageMetadata(related_request_id=request_id)
-    try:
-        result = await session.send_request(to_request(ask), shape, metadata=metadata)
-    except MCPError as error:
-        return _failed(ask, str(error.error.code), error.error.message)
-    except ValidationError:
-        return _failed(ask, "InvalidReply", "the client's result does not fit the protocol")
-    return to_answer(ask.kind, result) or _failed(ask, "InvalidReply", "it answers another kind")
+    for _ in range(TIMES_ASKED):
+        try:
+            result = await session.send_request(to_request(ask), shape, metadata=metadata)
+        except MCPError as error:
+            if _is_disconnect(error.error):
+                # Not an answer: the tool must not go on as if the client had given one.
+                raise ToolError("The client was disconnected while it was being asked.") from error
+            return _failed(ask, str(error.error.code), error.error.message)
+        except ValidationError:
+            continue  # an answer of another kind is none
+        if (answer := to_answer(ask.kind, result)) is not None:
+            return answer
+    return _failed(ask, "InvalidReply", "the client's result does not answer this kind of question")
+
+
+def _is_disconnect(error: types.ErrorData) -> bool:
+    """Whether the SDK made this error itself; clients use the code for errors of their own."""
+    return error.code == types.CONNECTION_CLOSED and error.message == "Connection closed"
 
 
 def _failed(ask: Ask, error: str, detail: str) -> Answer:

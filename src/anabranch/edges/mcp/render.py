@@ -44,13 +44,12 @@ show the schema's ``x-elicit-context``."""
 
 def to_params(ask: Ask) -> dict[str, Any]:
     """Return the parameters of the request that asks ``ask``, as the protocol spells them."""
-    request = ask.request
+    request: SampleRequest | ElicitRequest | UrlRequest = ask.request
     if isinstance(request, SampleRequest):
         return _sampling_params(request)
-    if isinstance(request, UrlRequest):
-        return {"mode": "url", **request.wire()}
-    assert isinstance(request, ElicitRequest)
-    return _form_params(request)
+    if isinstance(request, ElicitRequest):
+        return _form_params(request)
+    return {"mode": "url", **request.wire()}
 
 
 def _form_params(request: ElicitRequest) -> dict[str, Any]:
@@ -101,7 +100,9 @@ def to_answer(kind: str, result: BaseModel | Mapping[str, Any]) -> Answer | None
 def capabilities_of(declared: types.ClientCapabilities | None) -> Capabilities:
     """Return what a client has declared. ``elicitation: {}`` means forms only."""
     if declared is None:
-        return Capabilities(False, False, False, False)
+        return Capabilities(
+            sampling=False, sampling_tools=False, elicitation=False, elicitation_url=False
+        )
     sampling, elicitation = declared.sampling, declared.elicitation
     url = elicitation is not None and elicitation.url is not None
     return Capabilities(

@@ -8,10 +8,13 @@ and only of the right kind; anything else is ignored, and asked again.
 
 from __future__ import annotations
 
+import logging
+import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import mcp_types as types
+from mcp import MCPError
 from mcp.types import InputRequiredResult
 
 from anabranch.call import Answer, Call, Finished, Journal
@@ -21,6 +24,10 @@ from anabranch.edges.opening import warn_of_rounds
 __all__ = ["read_state", "run_round"]
 
 T = TypeVar("T")
+logger = logging.getLogger("anabranch.edges.mcp")
+
+UNREADABLE = (ValueError, TypeError, KeyError, IndexError, zlib.error)
+"""What reading a journal may raise that this release, or this tool, did not write."""
 
 
 def read_state(
@@ -31,11 +38,14 @@ def read_state(
     Answers that come without a state answer nothing that was asked.
 
     Raises:
-        ValueError: the state was written by another release.
+        MCPError: the state cannot be read: another release wrote it, or another tool of this name.
     """
     if state is None:
         return new()
-    journal = Journal.loads(state)
+    try:
+        journal = Journal.loads(state)
+    except UNREADABLE as problem:
+        _refuse(problem)
     answers: dict[str, Answer] = {}
     for step_id, result in (responses or {}).items():
         if step_id in journal.pending:
@@ -44,6 +54,16 @@ def read_state(
                 answers[step_id] = answer
     journal.answer(answers)
     return journal
+
+
+def _refuse(problem: Exception) -> NoReturn:
+    """Refuse a state with the words that the SDK's boundary uses for every other reason."""
+    logger.warning("requestState rejected: unreadable journal: %s", problem)
+    raise MCPError(
+        types.INVALID_PARAMS,
+        "Invalid or expired requestState",
+        {"reason": "invalid_request_state"},
+    ) from problem
 
 
 async def run_round(call: Call[T], tool: str) -> T | InputRequiredResult:
@@ -56,7 +76,5 @@ async def run_round(call: Call[T], tool: str) -> T | InputRequiredResult:
     if isinstance(outcome, Finished):
         return outcome.value
     warn_of_rounds(tool, call.journal)
-    requests: dict[str, types.InputRequest] = {
-        ask.step_id: to_request(ask) for ask in outcome.asks
-    }
+    requests: dict[str, types.InputRequest] = {ask.step_id: to_request(ask) for ask in outcome.asks}
     return InputRequiredResult(input_requests=requests, request_state=call.journal.dumps())

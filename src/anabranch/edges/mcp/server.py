@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,11 +19,12 @@ from mcp.server.mcpserver.exceptions import ToolError as McpToolError
 from mcp_types.version import is_version_at_least
 
 from anabranch.call import Call, Journal, Notice, Sink
+from anabranch.edges.mcp.arguments import MISSING, open_parameters, validate
 from anabranch.edges.mcp.handshake import drive_by_requests
 from anabranch.edges.mcp.render import capabilities_of, required_capabilities
 from anabranch.edges.mcp.rounds import read_state, run_round
 from anabranch.edges.opening import Runtime, new_journal, open_call
-from anabranch.errors import AnabranchError, CapabilityError, InvalidArgumentsError
+from anabranch.errors import AnabranchError, CapabilityError
 from anabranch.host import Capabilities, Host
 from anabranch.limits import Limits
 from anabranch.sampling import Sampler
@@ -103,13 +104,15 @@ def install(
 
 
 def as_function(tool: Tool[Any], service: Service) -> Callable[..., Awaitable[Any]]:
-    """Return ``tool`` as the SDK wants it: a function with the author's parameters, from which
-    it makes the schemas and by which it validates arguments, and a ``Context``."""
+    """Return ``tool`` as the SDK wants it: a function with the author's parameters and a ``Context``.
 
-    async def call_tool(**arguments: Any) -> Any:
-        context: Context[Any, Any] = arguments.pop(CONTEXT_PARAMETER)
+    From these the SDK makes the schemas; arguments are checked by the tool.
+    """
+
+    async def call_tool(**parsed: Any) -> object:  # noqa: ANN401 - whatever the client sent
+        context: Context[Any, Any] = parsed.pop(CONTEXT_PARAMETER)
         try:
-            _refuse_unknown(tool, context)
+            arguments = validate(tool, _given(tool, parsed, context), parsed)
             return await _serve(tool, arguments, context, service)
         except CapabilityError as error:
             if _is_modern(context):
@@ -123,7 +126,7 @@ def as_function(tool: Tool[Any], service: Service) -> Callable[..., Awaitable[An
             raise McpToolError(str(error)) from error
 
     parameters = [
-        *tool.parameters,
+        *open_parameters(tool),
         inspect.Parameter(CONTEXT_PARAMETER, inspect.Parameter.KEYWORD_ONLY, annotation=Context),
     ]
     call_tool.__name__ = call_tool.__qualname__ = tool.name
@@ -136,13 +139,18 @@ def as_function(tool: Tool[Any], service: Service) -> Callable[..., Awaitable[An
     return call_tool
 
 
-def _refuse_unknown(tool: Tool[Any], context: Context[Any, Any]) -> None:
-    """The SDK drops arguments that it does not know; a caller who misspells one should hear it."""
-    given = (context.request_context.params or {}).get("arguments") or {}
-    known = tool.input_schema.get("properties", {})
-    unknown = {name: "there is no such parameter" for name in given if name not in known}
-    if unknown:
-        raise InvalidArgumentsError(tool.name, unknown)
+def _given(
+    tool: Tool[Any], parsed: Mapping[str, Any], context: Context[Any, Any]
+) -> Mapping[str, Any]:
+    """Return the arguments as they came, since the SDK drops those that it does not know.
+
+    Where the request is for another tool, which calls this one, what that one gave is all there is.
+    """
+    params = context.request_context.params or {}
+    if params.get("name") == tool.name:
+        arguments: Mapping[str, Any] = params.get("arguments") or {}
+        return arguments
+    return {name: value for name, value in parsed.items() if value is not MISSING}
 
 
 def _is_modern(context: Context[Any, Any]) -> bool:
@@ -152,7 +160,7 @@ def _is_modern(context: Context[Any, Any]) -> bool:
 
 async def _serve(
     tool: Tool[Any], arguments: dict[str, Any], context: Context[Any, Any], service: Service
-) -> Any:
+) -> object:
     modern = _is_modern(context)
 
     def opened(journal: Journal, capabilities: Capabilities) -> Call[Any]:
@@ -189,7 +197,7 @@ def _sink(context: Context[Any, Any], journal: Journal) -> Sink:
             # Deprecated by SEP-2577 and without a successor; it is dropped by the SDK where the
             # client has not asked for it.
             warnings.simplefilter("ignore", MCPDeprecationWarning)
-            sending = context.session.send_log_message(
+            sending = context.session.send_log_message(  # pyright: ignore[reportDeprecated]
                 notice.level, notice.message, related_request_id=context.request_id
             )
         await sending

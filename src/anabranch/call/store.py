@@ -1,0 +1,130 @@
+"""The port behind which calls are kept, so that effects happen once whatever clients retry.
+
+Owns the shapes and the promises; ``stores/`` has the implementations and ``testing`` the suite
+that each must pass. The machine works without a store: then all state is in the journal that
+travels with the client.
+
+Every promise is about one call (``call_id``) and holds with several processes at work. Texts are
+opaque to the store. Times are seconds since the epoch and come from the caller's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["CallRecord", "CallStore", "RoundRecord", "StoreError"]
+
+
+class StoreError(Exception):
+    """The store cannot do its work: unreachable, locked for too long, damaged, or of a newer
+    version. The message says which, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A call that a store knows.
+
+    Attributes:
+        call_id: its name.
+        tool: the tool's name.
+        arguments: the validated arguments as JSON text, to open the call again.
+        started: when it began.
+        deadline: when it counts as abandoned unless something happens before.
+        status: ``open``, ``done``, ``failed`` or ``abandoned``; only ``open`` can change.
+    """
+
+    call_id: str
+    tool: str
+    arguments: str
+    started: float
+    deadline: float
+    status: str = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """How one round of a call ended.
+
+    Attributes:
+        number: rounds count from 0.
+        answers: digest of the answers that the round was given.
+        reply: what was replied, as text; for a round with open questions it holds the state.
+    """
+
+    number: int
+    answers: str
+    reply: str
+
+
+class CallStore(Protocol):
+    """Where calls are kept. Methods raise :class:`StoreError` and leave nothing half done."""
+
+    async def begin(self, call: CallRecord) -> CallRecord:
+        """Create the call; if it is there already, change nothing. Return what is there."""
+        ...
+
+    async def find(self, call_id: str) -> CallRecord | None:
+        """Return the call, ``None`` if the store does not know it."""
+        ...
+
+    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
+        """Take, or prolong, the right to run the call until ``until``.
+
+        False if another owner holds it at ``now``. At most one owner holds it at any time.
+        """
+        ...
+
+    async def release(self, call_id: str, owner: str) -> None:
+        """Give the right back; nothing happens if ``owner`` does not hold it."""
+        ...
+
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Write entries of round ``number``, all or none; the first text for a step id stays.
+
+        Returns the texts that are stored now, for the ids in ``entries``. When this returns, they
+        survive a crash of this process and of the machine.
+        """
+        ...
+
+    async def entries(self, call_id: str, number: int) -> dict[str, str]:
+        """Return what was recorded in round ``number``, in the order of recording."""
+        ...
+
+    async def end_round(
+        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
+    ) -> RoundRecord:
+        """Write how a round ended; the first record for a round stays and is returned.
+
+        Only if this one is the first, ``deadline`` (unless ``None``) and ``status`` become the
+        call's.
+        """
+        ...
+
+    async def round(self, call_id: str, number: int) -> RoundRecord | None:
+        """Return how round ``number`` ended, ``None`` if it has not."""
+        ...
+
+    async def last_round(self, call_id: str) -> RoundRecord | None:
+        """Return the latest round that has ended, ``None`` before the first."""
+        ...
+
+    async def finish(self, call_id: str, status: str) -> bool:
+        """Move an ``open`` call to ``status``; false if it is not open (any more)."""
+        ...
+
+    async def abandoned(self, now: float, limit: int) -> list[CallRecord]:
+        """Return open calls whose deadline has passed, the longest overdue first."""
+        ...
+
+    async def prune(self, before: float, limit: int) -> int:
+        """Delete calls that are not open and whose deadline lies before ``before``, with all that
+        belongs to them; return how many."""
+        ...
+
+    async def close(self) -> None:
+        """Give up connections and files. The store cannot be used afterwards."""
+        ...

@@ -1,0 +1,70 @@
+"""What the person sees: lines on stderr, and one question at a time.
+
+Owns the order of what is shown. stdout is never written here, since it carries results alone.
+While a question stands on the screen, lines wait, so that they do not tear the form apart.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from typing import TextIO
+
+import anyio
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.output import create_output
+
+__all__ = ["Console"]
+
+
+class Console:
+    """The terminal, or what stands in for it.
+
+    Args:
+        stream: where lines go; ``sys.stderr`` by default.
+        interactive: whether a person can answer here; by default, whether stdin and stderr are
+            a terminal.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, interactive: bool | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self.interactive = _is_terminal() if interactive is None else interactive
+        self._turn = anyio.Lock()
+        self._asking = False
+        self._held: list[str] = []
+
+    def say(self, line: str) -> None:
+        """Show a line, at once or after the question that stands."""
+        if self._asking:
+            self._held.append(line)
+        else:
+            print(line, file=self._stream, flush=True)
+
+    @asynccontextmanager
+    async def question(self) -> AsyncIterator[None]:
+        """Have the screen to oneself: further questions and lines wait."""
+        async with self._turn:
+            self._asking = True
+            try:
+                with self._screen():
+                    yield
+            finally:
+                self._asking = False
+                held, self._held = self._held, []
+                for line in held:
+                    self.say(line)
+
+    def _screen(self) -> AbstractContextManager[object]:
+        """Prompts are drawn where lines go, if that is a terminal, and not on stdout."""
+        if self._stream.isatty():
+            return create_app_session(output=create_output(stdout=self._stream))
+        return nullcontext()
+
+    def show(self, text: str) -> None:
+        """Show what belongs to the question that stands."""
+        print(text, file=self._stream, flush=True)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()

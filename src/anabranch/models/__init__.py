@@ -1,0 +1,52 @@
+"""Models that answer samples: a provider's, or a script.
+
+Owns the reading of a model's name. Each adapter is a ``Sampler``; none of them loops, retries or
+remembers a conversation. Provider packages are imported when a provider's model is opened, never
+before, and which model is the default is decided by whoever asks for one.
+
+    open_model("script:replies.json")                  a script, for tests, demos and offline use
+    open_model("anthropic:claude-sonnet-5-5")            any name that pydantic-ai knows
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anabranch.models.errors import ModelError
+from anabranch.models.scripted import ScriptedModel
+from anabranch.sampling import Sampler
+
+__all__ = ["ModelError", "ScriptedModel", "open_model"]
+
+SCRIPT = "script:"
+
+
+def open_model(name: str) -> Sampler:
+    """Return the model called ``name``.
+
+    Args:
+        name: ``script:FILE``, or ``provider:model`` (``anthropic:…``, ``openai:…``,
+            ``ollama:…`` and whatever else pydantic-ai knows). Several provider models may be
+            given, separated by commas: the first answers unless a request's
+            ``model_preferences`` hint at another.
+
+    Raises:
+        ModelError: the name is unknown, the extra ``models`` is not installed, the provider
+            lacks its key, or the script cannot be read.
+    """
+    if name.startswith(SCRIPT):
+        return ScriptedModel.from_file(Path(name.removeprefix(SCRIPT)))
+    names = [part.strip() for part in name.split(",")]
+    if any(":" not in part for part in names):
+        raise ModelError(
+            f"Unknown model {name!r}. Write provider:model, for example anthropic:claude-sonnet-5-5"
+            " or ollama:qwen3, or script:FILE."
+        )
+    try:
+        from anabranch.models.pydantic_ai import open_provider_model  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as missing:
+        raise ModelError(
+            f"Model {name!r} needs the package {missing.name!r}, which is not installed."
+            " Install anabranch[models]."
+        ) from missing
+    return open_provider_model(names)

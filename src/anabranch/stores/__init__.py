@@ -1,0 +1,50 @@
+"""Where calls are kept: SQLite by default, Postgres for many machines. One implementation for both.
+
+Owns the implementations of ports that live with the rooms which need them (``call/store.py`` is
+the first). Nothing here decides what a record means.
+
+    targets.py      what a URL asks for, and the engine for it
+    workers.py      the threads in which a database works, and the way there and back
+    faults.py       what went wrong, in one sentence
+    database.py     transactions and schema: what every table module stands on
+    migrations/     how the schema came to be, step by step (Alembic)
+    calls.py        the tables of calls, behind the port ``CallStore``
+
+Another kind of record gets a migration and a table module of its own beside ``calls.py``.
+``memory:`` is SQLite without a file: each room is then written once, and what tests see is what
+runs in production.
+"""
+
+from __future__ import annotations
+
+from anabranch.call.store import CallStore
+
+__all__ = ["open_store"]
+
+
+def open_store(url: str) -> CallStore:
+    """Return the store at ``url``; it is reached, and its tables are made, when first used.
+
+    ==========================  ===============================================================
+    ``sqlite:///calls.db``      a file, relative to the working directory (``sqlite:////srv/c.db``
+                                is absolute); made if it is missing, readable by its owner alone.
+                                Safe with several processes on one machine, not on network drives
+    ``postgresql://host/name``  a Postgres database; needs the extra ``postgres``
+    ``memory:``                 gone when closed
+    ==========================  ===============================================================
+
+    Options follow a ``?``. ``timeout=10``: seconds to wait for a lock, or for the server, before
+    giving up. ``synchronous=normal`` (SQLite): faster, but a power cut may take the last records
+    along; a crash of the process does not. Postgres understands libpq's options as well.
+
+    Use it from any thread and any event loop, and close it in the end.
+
+    Raises:
+        StoreError: the URL cannot be understood, or names a database whose driver is missing.
+    """
+    # SQLAlchemy costs more to import than all of anabranch: whoever needs no store does not pay.
+    from anabranch.stores.calls import Calls  # noqa: PLC0415
+    from anabranch.stores.database import Database  # noqa: PLC0415
+    from anabranch.stores.targets import read_url  # noqa: PLC0415
+
+    return Calls(Database(read_url(url)))

@@ -1,0 +1,329 @@
+"""The tables of calls, behind the port :class:`~anabranch.call.store.CallStore`.
+
+Owns their statements. That writers of one call do not get into each other's way:
+
+- who is first is decided by a unique key, never by looking first;
+- whoever records takes the call's row first, so that the order of ids is the order of commits,
+  and no two writers wait for each other in a circle (on SQLite there is one writer anyway);
+- a call's row changes only where it is still what the change assumes (``WHERE status = 'open'``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from anabranch.call.store import CallRecord, RoundRecord, StoreError
+from anabranch.stores.columns import Opaque, metadata, to_bytes
+from anabranch.stores.database import Database
+
+__all__ = ["Calls"]
+
+_IS_OPEN, _IS_OVER = sa.text("status = 'open'"), sa.text("status <> 'open'")
+
+call = sa.Table(
+    "anabranch_call",
+    metadata,
+    sa.Column[str]("call_id", Opaque, primary_key=True),
+    sa.Column[str]("tool", Opaque, nullable=False),
+    sa.Column[str]("arguments", Opaque, nullable=False),
+    sa.Column[float]("started", sa.Double, nullable=False),
+    sa.Column[float]("deadline", sa.Double, nullable=False),
+    sa.Column[str]("status", sa.Text, nullable=False),
+    sa.Column[str]("owner", Opaque),
+    sa.Column[float]("leased_until", sa.Double),
+    sa.Index("anabranch_call_open", "deadline", sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
+    sa.Index("anabranch_call_over", "deadline", sqlite_where=_IS_OVER, postgresql_where=_IS_OVER),
+)
+
+
+def _of_call() -> sa.ForeignKey:
+    return sa.ForeignKey("anabranch_call.call_id", ondelete="CASCADE")
+
+
+round_ = sa.Table(
+    "anabranch_round",
+    metadata,
+    sa.Column[str]("call_id", Opaque, _of_call(), primary_key=True),
+    sa.Column[int]("number", sa.Integer, primary_key=True),
+    sa.Column[str]("answers", Opaque, nullable=False),
+    sa.Column[str]("reply", Opaque, nullable=False),
+)
+entry = sa.Table(
+    "anabranch_entry",
+    metadata,
+    sa.Column[int](
+        "id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(), primary_key=True
+    ),
+    sa.Column[str]("call_id", Opaque, _of_call(), nullable=False),
+    sa.Column[int]("number", sa.Integer, nullable=False),
+    sa.Column[str]("step_id", Opaque, nullable=False),
+    sa.Column[str]("text", Opaque, nullable=False),
+    sa.UniqueConstraint("call_id", "step_id"),
+    sa.Index("anabranch_entry_round", "call_id", "number", "id"),
+)
+
+_THIS = call.c.call_id == sa.bindparam("this")
+_FIND = sa.select(
+    call.c.call_id, call.c.tool, call.c.arguments, call.c.started, call.c.deadline, call.c.status
+)
+_FIND_THIS = _FIND.where(_THIS)
+_LEASE = (
+    sa.update(call)
+    .where(
+        _THIS,
+        sa.or_(
+            call.c.owner.is_(None),
+            call.c.owner == sa.bindparam("new_owner"),
+            call.c.leased_until <= sa.bindparam("now"),
+        ),
+    )
+    .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
+)
+_RELEASE = (
+    sa.update(call)
+    .where(_THIS, call.c.owner == sa.bindparam("old_owner"))
+    .values(owner=None, leased_until=None)
+)
+_MOVE = (
+    sa.update(call)
+    .where(_THIS, _IS_OPEN)
+    .values(
+        status=sa.bindparam("new_status"),
+        deadline=sa.func.coalesce(sa.bindparam("new_deadline", type_=sa.Double), call.c.deadline),
+    )
+)
+_ROUND = sa.select(round_.c.number, round_.c.answers, round_.c.reply).where(
+    round_.c.call_id == sa.bindparam("this")
+)
+_ROUND_NUMBER = _ROUND.where(round_.c.number == sa.bindparam("which"))
+_LAST_ROUND = _ROUND.order_by(round_.c.number.desc()).limit(1)
+_ENTRIES = (
+    sa.select(entry.c.step_id, entry.c.text)
+    .where(entry.c.call_id == sa.bindparam("this"), entry.c.number == sa.bindparam("which"))
+    .order_by(entry.c.id)
+)
+_ENTRY = sa.select(entry.c.text).where(
+    entry.c.call_id == sa.bindparam("this"), entry.c.step_id == sa.bindparam("step")
+)
+_ABANDONED = (
+    _FIND.where(_IS_OPEN, call.c.deadline <= sa.bindparam("now"))
+    .order_by(call.c.deadline, call.c.call_id)
+    .limit(sa.bindparam("most"))
+)
+_PRUNE = sa.delete(call).where(
+    call.c.call_id.in_(
+        sa.select(call.c.call_id)
+        .where(_IS_OVER, call.c.deadline < sa.bindparam("before"))
+        .order_by(call.c.deadline)
+        .limit(sa.bindparam("most"))
+        .with_for_update(skip_locked=True)  # another process prunes those (no words on SQLite)
+    )
+)
+_ADD_POSTGRES = sa.text("""
+    WITH this AS (
+        SELECT call_id FROM anabranch_call WHERE call_id = :call_id FOR NO KEY UPDATE
+    )
+    INSERT INTO anabranch_entry (call_id, number, step_id, text)
+    SELECT this.call_id, :number, new.step_id, new.text
+    FROM this, unnest(CAST(:step_ids AS bytea[]), CAST(:texts AS bytea[]))
+        WITH ORDINALITY AS new (step_id, text, place)
+    ORDER BY new.place
+    ON CONFLICT (call_id, step_id) DO NOTHING
+    RETURNING step_id
+""").columns(step_id=Opaque)
+
+
+class Calls:
+    """Calls in a database. What each method promises is said at the port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        insert = postgresql.insert if database.is_postgresql else sqlite.insert
+
+        def first(table: sa.Table) -> Any:
+            """Insert unless the key is taken; ``rowcount`` tells which."""
+            statement = insert(table).inline().on_conflict_do_nothing()
+            return statement.execution_options(preserve_rowcount=True)
+
+        self._insert_call = first(call)
+        self._insert_round = first(round_)
+        self._insert_entry = first(entry)
+        self._add = self._add_postgres if database.is_postgresql else self._add_sqlite
+
+    async def begin(self, record: CallRecord) -> CallRecord:
+        """Create the call, or leave it; return what is there."""
+        row = {name: getattr(record, name) for name in CallRecord.__slots__}
+
+        def work(connection: sa.Connection) -> CallRecord:
+            # The one that is in the way may be pruned before it is read; then there is room.
+            while not connection.execute(self._insert_call, row).rowcount:
+                if (found := _find(connection, record.call_id)) is not None:
+                    return found
+            return record
+
+        return await self._database.write_single(work)
+
+    async def find(self, call_id: str) -> CallRecord | None:
+        """Return the call, if it is known."""
+        return await self._database.read(lambda connection: _find(connection, call_id))
+
+    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
+        """Take or prolong the right to run the call."""
+        values = {"this": call_id, "new_owner": owner, "now": now, "until": until}
+
+        def work(connection: sa.Connection) -> bool:
+            if connection.execute(_LEASE, values).rowcount:
+                return True
+            if _find(connection, call_id) is None:
+                raise _unknown(call_id)
+            return False
+
+        return await self._database.write_single(work)
+
+    async def release(self, call_id: str, owner: str) -> None:
+        """Give the right back."""
+        values = {"this": call_id, "old_owner": owner}
+        await self._database.write_single(lambda connection: connection.execute(_RELEASE, values))
+
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Write entries, each unless its step has one; return what is stored now."""
+        wanted = dict(entries)
+
+        def work(connection: sa.Connection) -> dict[str, str]:
+            added = self._add(connection, call_id, number, wanted)
+            stored: dict[str, str] = {}
+            for step_id, text in wanted.items():
+                if step_id not in added:
+                    kept = connection.scalar(_ENTRY, {"this": call_id, "step": step_id})
+                    if kept is None:
+                        raise _unknown(call_id)
+                    stored[step_id] = kept
+                else:
+                    stored[step_id] = text
+            return stored
+
+        return await self._database.write_single(work)
+
+    def _add_sqlite(
+        self, connection: sa.Connection, call_id: str, number: int, entries: Mapping[str, str]
+    ) -> set[str]:
+        added: set[str] = set()
+        for step_id, text in entries.items():
+            row = {"call_id": call_id, "number": number, "step_id": step_id, "text": text}
+            with _known(call_id):
+                if connection.execute(self._insert_entry, row).rowcount:
+                    added.add(step_id)
+        return added
+
+    def _add_postgres(
+        self, connection: sa.Connection, call_id: str, number: int, entries: Mapping[str, str]
+    ) -> set[str]:
+        values = {
+            "call_id": to_bytes(call_id),
+            "number": number,
+            "step_ids": [to_bytes(step_id) for step_id in entries],
+            "texts": [to_bytes(text) for text in entries.values()],
+        }
+        return set(connection.scalars(_ADD_POSTGRES, values))
+
+    async def entries(self, call_id: str, number: int) -> dict[str, str]:
+        """Return what was recorded in a round, in that order."""
+        values = {"this": call_id, "which": number}
+
+        def work(connection: sa.Connection) -> dict[str, str]:
+            return {row.step_id: row.text for row in connection.execute(_ENTRIES, values)}
+
+        return await self._database.read(work)
+
+    async def end_round(
+        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
+    ) -> RoundRecord:
+        """Write how a round ended, unless that is written; return what is."""
+        row = {"call_id": call_id, "number": record.number, "answers": record.answers}
+        row["reply"] = record.reply
+        move = {"this": call_id, "new_status": status, "new_deadline": deadline}
+
+        def work(connection: sa.Connection) -> RoundRecord:
+            with _known(call_id):
+                first = connection.execute(self._insert_round, row).rowcount
+            if first:
+                connection.execute(_MOVE, move)
+                return record
+            kept = _round(connection, _ROUND_NUMBER, {"this": call_id, "which": record.number})
+            if kept is None:
+                raise _unknown(call_id)
+            return kept
+
+        return await self._database.write(work)
+
+    async def round(self, call_id: str, number: int) -> RoundRecord | None:
+        """Return how a round ended, if it has."""
+        values = {"this": call_id, "which": number}
+        return await self._database.read(
+            lambda connection: _round(connection, _ROUND_NUMBER, values)
+        )
+
+    async def last_round(self, call_id: str) -> RoundRecord | None:
+        """Return the latest round that has ended, if any."""
+        return await self._database.read(
+            lambda connection: _round(connection, _LAST_ROUND, {"this": call_id})
+        )
+
+    async def finish(self, call_id: str, status: str) -> bool:
+        """Move the call to ``status`` if it is open."""
+        values = {"this": call_id, "new_status": status, "new_deadline": None}
+        return await self._database.write_single(
+            lambda connection: connection.execute(_MOVE, values).rowcount > 0
+        )
+
+    async def abandoned(self, now: float, limit: int) -> list[CallRecord]:
+        """Return open calls whose deadline has passed, the longest overdue first."""
+        values = {"now": now, "most": limit}
+
+        def work(connection: sa.Connection) -> list[CallRecord]:
+            return [CallRecord(*row) for row in connection.execute(_ABANDONED, values)]
+
+        return await self._database.read(work)
+
+    async def prune(self, before: float, limit: int) -> int:
+        """Delete old calls that are over, and all that belongs to them."""
+        values = {"before": before, "most": limit}
+        return await self._database.write_single(
+            lambda connection: connection.execute(_PRUNE, values).rowcount
+        )
+
+    async def close(self) -> None:
+        """Close the database."""
+        await self._database.close()
+
+
+def _find(connection: sa.Connection, call_id: str) -> CallRecord | None:
+    row = connection.execute(_FIND_THIS, {"this": call_id}).one_or_none()
+    return None if row is None else CallRecord(*row)
+
+
+def _round(
+    connection: sa.Connection, statement: sa.Select[Any], values: Mapping[str, Any]
+) -> RoundRecord | None:
+    row = connection.execute(statement, values).one_or_none()
+    return None if row is None else RoundRecord(*row)
+
+
+@contextmanager
+def _known(call_id: str) -> Iterator[None]:
+    """A foreign key that leads nowhere is a call that is not there."""
+    try:
+        yield
+    except sa.exc.IntegrityError as error:
+        raise _unknown(call_id) from error
+
+
+def _unknown(call_id: str) -> StoreError:
+    return StoreError(f"The store has no call {call_id!r}; it was never begun, or was pruned.")

@@ -1,0 +1,35 @@
+"""What the columns of all table modules have in common.
+
+Owns the registry of tables and the column types of this package.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.types import TypeDecorator
+
+__all__ = ["Opaque", "metadata", "to_bytes"]
+
+metadata = sa.MetaData()
+"""All tables, as the newest migration leaves them."""
+
+
+class Opaque(TypeDecorator[str]):
+    """Any text at all, kept as bytes: Postgres has no text with NUL characters, and neither
+    database takes a lone surrogate."""
+
+    impl = sa.LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> bytes | None:  # noqa: ARG002
+        """Return the bytes for a text."""
+        return None if value is None else to_bytes(value)
+
+    def process_result_value(self, value: bytes | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
+        """Return the text again."""
+        return None if value is None else value.decode("utf-8", "surrogatepass")
+
+
+def to_bytes(text: str) -> bytes:
+    """Return what :class:`Opaque` keeps, for statements written by hand."""
+    return text.encode("utf-8", "surrogatepass")

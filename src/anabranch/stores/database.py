@@ -1,0 +1,118 @@
+"""A database: transactions and schema, for the table modules that stand on it.
+
+Owns the engine, its threads, and bringing the schema up to date when first used. It knows no
+table; a table module hands it work to do on a connection.
+
+SQLite: one thread writes, in batches that share a commit; others read meanwhile.
+Postgres: a few connections, each piece of work on one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from anabranch.call.store import StoreError
+from anabranch.stores.faults import translated
+from anabranch.stores.migrations import SCHEMA, current, migrate
+from anabranch.stores.targets import CONNECTIONS, READERS, Target, make_engine, make_file
+from anabranch.stores.workers import Batches, Separately, Work, Workers, outcome
+
+__all__ = ["Database"]
+
+T = TypeVar("T")
+
+_MIGRATION_LOCK = 0x616E6162  # any number, the same in every release
+
+
+class Database:
+    """One open database. Safe to use from any thread and any event loop.
+
+    Its methods raise :class:`StoreError` if the database does not do its work; then nothing has
+    been changed.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.is_postgresql = target.kind == "postgresql"
+        self._target = target
+        self._engine = engine = make_engine(target)
+        self._closed = False
+        self._prepared = False
+        self._preparing = threading.Lock()
+        self._threads: list[ThreadPoolExecutor] = []
+        if self.is_postgresql:
+            pool = self._new_threads(CONNECTIONS)
+            unwrapped = engine.execution_options(isolation_level="AUTOCOMMIT")
+            self._writers: Workers = Separately(pool, partial(self._transaction, engine))
+            self._single_writers: Workers = Separately(pool, partial(self._transaction, unwrapped))
+            self._readers = self._single_writers
+        else:
+            self._writers = Batches(self._new_threads(1), partial(self._transaction, engine))
+            self._single_writers = self._writers
+            self._readers = self._writers
+            if target.kind == "sqlite":  # without a file there is one connection only
+                reading = engine.execution_options(reading=True)
+                self._readers = Separately(self._new_threads(READERS), partial(self._transaction, reading))
+
+    async def read(self, work: Work[T]) -> T:
+        """Let ``work`` read. Each of its statements sees what has been committed by then."""
+        return await self._have_done(self._readers, work)
+
+    async def write(self, work: Work[T]) -> T:
+        """Do ``work`` in one transaction. It must bear being done again after a rollback."""
+        return await self._have_done(self._writers, work)
+
+    async def write_single(self, work: Work[T]) -> T:
+        """Do ``work``, of which one statement at most changes anything.
+
+        On Postgres that statement is a transaction by itself, which saves two round trips.
+        """
+        return await self._have_done(self._single_writers, work)
+
+    async def close(self) -> None:
+        """Finish what is being done and give up threads and connections; again does nothing."""
+        self._closed = True
+        await asyncio.to_thread(self._shut_down)
+
+    def _shut_down(self) -> None:
+        for threads in self._threads:
+            threads.shutdown()
+        self._engine.dispose()
+
+    async def _have_done(self, workers: Workers, work: Work[T]) -> T:
+        if self._closed:
+            raise StoreError(f"The store {self._target.label} has been closed.")
+        return await outcome(workers.submit(work))
+
+    def _new_threads(self, number: int) -> ThreadPoolExecutor:
+        threads = ThreadPoolExecutor(number, "anabranch-store")
+        self._threads.append(threads)
+        return threads
+
+    @contextmanager
+    def _transaction(self, engine: sa.Engine) -> Iterator[sa.Connection]:
+        with translated(self._target.label):
+            if not self._prepared:
+                self._prepare()
+            with engine.begin() as connection:
+                yield connection
+
+    def _prepare(self) -> None:
+        """Make the file and the tables, or bring them up to date; whoever comes second waits."""
+        with self._preparing:
+            if self._prepared:
+                return
+            make_file(self._target)
+            with self._engine.begin() as connection:
+                if self.is_postgresql:  # SQLite's transaction is a lock on the whole file
+                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+                if current(connection) != SCHEMA:
+                    migrate(connection, self._target.label)
+            self._prepared = True

@@ -1,0 +1,209 @@
+"""What a URL asks for, and the engine that talks to it.
+
+Owns the forms of store URLs, their options, and the settings of every connection. It never opens
+a connection itself.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.pool import StaticPool
+
+from anabranch.call.store import StoreError
+
+__all__ = ["CONNECTIONS", "READERS", "Kind", "Target", "make_engine", "make_file", "read_url"]
+
+Kind = Literal["memory", "sqlite", "postgresql"]
+
+CONNECTIONS = 8
+"""Connections to Postgres that one process holds at most."""
+
+READERS = 4
+"""Threads that read from a SQLite file while one writes."""
+
+_FORMS = "sqlite:///path, postgresql://user@host/name or memory:"
+_SCHEMES: Mapping[str, Kind] = {
+    "sqlite": "sqlite",
+    "postgres": "postgresql",
+    "postgresql": "postgresql",
+    "postgresql+psycopg": "postgresql",
+}
+_WAL_KEPT = 64 * 1024 * 1024
+_TRUSTED = 1.0
+"""Seconds for which a connection that was fine needs no new look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A store's address, understood.
+
+    Attributes:
+        kind: which of the databases.
+        url: for SQLAlchemy.
+        label: the URL as it may be shown: without password and options.
+        timeout: seconds to wait for a lock, or for the server.
+        synchronous: SQLite's durability: ``full`` or ``normal``.
+    """
+
+    kind: Kind
+    url: sa.URL
+    label: str
+    timeout: float = 10.0
+    synchronous: str = "full"
+
+
+def read_url(text: str) -> Target:
+    """Understand a store URL.
+
+    Raises:
+        StoreError: it is not one, or the driver for it is not installed.
+    """
+    if text == "memory:":
+        return Target("memory", sa.make_url("sqlite://"), text)
+    try:
+        url = sa.make_url(text)
+    except (sa.exc.ArgumentError, ValueError):
+        # The text is not repeated: a mistyped URL may hold a password.
+        raise StoreError(f"The store URL cannot be understood; use {_FORMS}.") from None
+    kind = _SCHEMES.get(url.drivername)
+    if kind is None:
+        raise StoreError(f"There is no store for {url.drivername!r} URLs; use {_FORMS}.")
+    label = url.set(query={}).render_as_string(hide_password=True)
+    options = dict(url.query)
+    timeout = _seconds(options.pop("timeout", "10"))
+    if kind == "sqlite":
+        return _read_sqlite(url, label, timeout, options)
+    _require_psycopg()
+    options.setdefault("connect_timeout", str(max(2, math.ceil(timeout))))  # libpq's least is 2
+    options.setdefault("application_name", "anabranch")
+    url = url.set(drivername="postgresql+psycopg", query=options)
+    return Target(kind, url, label, timeout)
+
+
+def _read_sqlite(url: sa.URL, label: str, timeout: float, options: dict[str, Any]) -> Target:
+    synchronous = str(options.pop("synchronous", "full")).lower()
+    if synchronous not in {"full", "normal"}:
+        raise StoreError(f"synchronous={synchronous} in {label} is neither full nor normal.")
+    if options:
+        raise StoreError(
+            f"{label} has no option {sorted(options)[0]!r}; it has timeout and synchronous."
+        )
+    if url.host is not None or url.database in {None, "", ":memory:"}:
+        raise StoreError(
+            f"{label} names no file: write three slashes before the path"
+            " (four if it is absolute), or memory: for a store without a file."
+        )
+    path = Path(str(url.database)).expanduser()
+    return Target("sqlite", url.set(database=str(path), query={}), label, timeout, synchronous)
+
+
+def _seconds(text: str | tuple[str, ...]) -> float:
+    try:
+        seconds = float(text)  # type: ignore[arg-type] # an option given twice is a TypeError
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not 0 < seconds < 86400:
+        raise StoreError(f"timeout={text} in the store URL is not a number of seconds.")
+    return seconds
+
+
+def _require_psycopg() -> None:
+    try:
+        import psycopg  # noqa: F401, PLC0415  # an optional dependency
+    except ImportError as error:
+        raise StoreError(
+            'A postgresql:// store needs a driver: install "anabranch[postgres]".'
+        ) from error
+
+
+def make_file(target: Target) -> None:
+    """Make sure that the file of a SQLite target is there; it holds conversations: owner only."""
+    if target.kind != "sqlite":
+        return
+    path = Path(str(target.url.database))
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StoreError(
+            f"The store {target.label} cannot be opened: {error.strerror}."
+            " Name a file in a directory that can be written to."
+        ) from error
+
+
+def make_engine(target: Target) -> sa.Engine:
+    """Build the engine. A connection in which ``reading`` is set takes no lock on SQLite."""
+    if target.kind == "postgresql":
+        return _postgresql(target)
+    connect: dict[str, Any] = {"check_same_thread": False, "timeout": target.timeout}
+    if target.kind == "memory":
+        engine = sa.create_engine(target.url, connect_args=connect, poolclass=StaticPool)
+    else:
+        engine = sa.create_engine(
+            target.url, connect_args=connect, pool_size=1 + READERS, max_overflow=0
+        )
+    pragmas = (
+        "PRAGMA journal_mode = WAL",
+        f"PRAGMA journal_size_limit = {_WAL_KEPT}",
+        f"PRAGMA synchronous = {target.synchronous}",
+        "PRAGMA foreign_keys = ON",
+    )
+
+    def set_up(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # the driver's own idea of when to begin: never
+        for pragma in pragmas:
+            connection.execute(pragma)
+
+    def begin(connection: Any) -> None:
+        reading = connection.get_execution_options().get("reading", False)
+        # A transaction that turns from reading to writing fails when another has written since;
+        # one that begins as a writer only waits for its turn.
+        connection.connection.driver_connection.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+    event.listen(engine, "connect", set_up)
+    event.listen(engine, "begin", begin)
+    return engine
+
+
+def _postgresql(target: Target) -> sa.Engine:
+    engine = sa.create_engine(
+        target.url,
+        isolation_level="READ COMMITTED",
+        pool_size=CONNECTIONS,
+        max_overflow=0,
+    )
+    settings = (
+        f"SET lock_timeout = {int(target.timeout * 1000)};"
+        " SET default_transaction_isolation = 'read committed'"
+    )
+
+    def set_up(connection: Any, _record: object) -> None:
+        connection.execute(settings)
+        connection.commit()
+
+    def check(connection: Any, record: Any, _proxy: object) -> None:
+        # A server that was restarted meanwhile has forgotten this connection. Asking before each
+        # use, as pool_pre_ping does, would cost a fifth of the speed.
+        if time.monotonic() - record.info.get("used", math.inf) < _TRUSTED:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise sa.exc.DisconnectionError from error  # the pool opens another one
+
+    def mark(_connection: object, record: Any) -> None:
+        record.info["used"] = time.monotonic()
+
+    event.listen(engine, "connect", set_up)
+    event.listen(engine, "checkout", check)
+    event.listen(engine, "checkin", mark)
+    return engine

@@ -1,0 +1,207 @@
+"""What a store of calls must pass if several threads, processes and lives share it.
+
+Owns the checks that open the same store more than once, also in processes that they start and
+kill. For them ``open_store`` must open the same data every time and be picklable, such as
+``functools.partial(anabranch.stores.open_store, url)``. Used as ``store_suite`` shows.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from anabranch.call.store import RoundRecord
+from anabranch.testing.store_suite import Check, OpenStore, a_call, expect, opened
+
+__all__ = ["SHARED_CALL_STORE_CHECKS"]
+
+_SPAWN = multiprocessing.get_context("spawn")  # a forked child would share the parent's threads
+_STEPS = 25
+
+
+@dataclass(frozen=True, slots=True)
+class _Race:
+    """What one of several racing writers saw."""
+
+    texts: tuple[str, ...]
+    reply: str
+    leased: bool
+    finished: bool
+
+
+async def what_was_written_is_there_when_opened_again(open_store: OpenStore) -> None:
+    """All of a call survives its store."""
+    ended = RoundRecord(0, "yes", "reply")
+    async with opened(open_store) as store:
+        await store.begin(a_call())
+        await store.record("call_1", 0, {"b": "1", "a": "2"})
+        await store.end_round("call_1", ended, deadline=300.0)
+        await store.lease("call_1", "a", 100.0, 110.0)
+    async with opened(open_store) as store:
+        expect(await store.find("call_1"), a_call(deadline=300.0), "the call is there")
+        found = list((await store.entries("call_1", 0)).items())
+        expect(found, [("b", "1"), ("a", "2")], "its entries are there, in order")
+        expect(await store.last_round("call_1"), ended, "its rounds are there")
+        expect(await store.lease("call_1", "b", 109.0, 120.0), False, "its lease is there")
+
+
+async def what_one_store_writes_the_other_reads(open_store: OpenStore) -> None:
+    """Two stores that are open at the same time are one."""
+    async with opened(open_store) as one, opened(open_store) as two:
+        await one.begin(a_call())
+        expect(await two.find("call_1"), a_call(), "the other knows the call")
+        expect(await two.record("call_1", 0, {"a": "two"}), {"a": "two"}, "the first record")
+        expect(await one.record("call_1", 0, {"a": "one"}), {"a": "two"}, "the first stays")
+        expect(await one.lease("call_1", "one", 1.0, 9.0), True, "the first lease")
+        expect(await two.lease("call_1", "two", 1.0, 9.0), False, "holds for the other")
+
+
+async def writers_in_several_threads_agree(open_store: OpenStore) -> None:
+    """Each has an event loop and a store of its own."""
+    names = [f"thread {number}" for number in range(4)]
+    with ThreadPoolExecutor(len(names)) as threads:
+        running = [threads.submit(anyio.run, partial(_race, open_store, name)) for name in names]
+        races = [await anyio.to_thread.run_sync(one.result) for one in running]
+    await _judge(open_store, races)
+
+
+async def writers_in_several_processes_agree(open_store: OpenStore) -> None:
+    """They also meet when the store is new, and each may be the one that has to set it up."""
+    names = [f"process {number}" for number in range(4)]
+    processes = [_Child(_tell_race, open_store, name) for name in names]
+    for process in processes:
+        await process.ready()
+    for process in processes:
+        process.go()
+    races = [await process.receive() for process in processes]
+    for process in processes:
+        await process.end()
+    await _judge(open_store, races)
+
+
+async def what_was_recorded_survives_a_kill(open_store: OpenStore) -> None:
+    """A writer is killed in mid-writing: what it was told is stored is there, and no halves."""
+    for life, enough in enumerate((1, 7, 30)):
+        call_id = f"call_{life}"
+        process = _Child(_write_for_ever, open_store, call_id)
+        await process.ready()
+        process.go()
+        told = -1
+        while told < enough:
+            told = await process.receive()
+        process.kill()
+        with suppress(EOFError):
+            while True:
+                told = await process.receive()
+        await process.end()
+        async with opened(open_store) as store:
+            found = list(await store.entries(call_id, 0))
+            expect(len(found) % 2, 0, "a record is there with all its entries or not at all")
+            wanted = [f"{number}.{half}" for number in range(len(found) // 2) for half in "ab"]
+            expect(found, wanted, "in the order of recording, without a gap")
+            expect(told < len(found) // 2, True, f"record {told} had been acknowledged")
+            expect(await store.record(call_id, 0, {"next": "life"}), {"next": "life"}, "it works")
+
+
+async def _race(open_store: OpenStore, name: str) -> _Race:
+    async with opened(open_store) as store:
+        await store.begin(a_call())
+        leased = await store.lease("call_1", name, 100.0, 110.0)
+        texts: list[str] = []
+        for number in range(_STEPS):
+            entries = {f"{name}.{number}": "own", f"step {number}": name}
+            texts.append((await store.record("call_1", 0, entries))[f"step {number}"])
+        ended = await store.end_round("call_1", RoundRecord(0, name, name), deadline=None)
+        finished = await store.finish("call_1", "done")
+        return _Race(tuple(texts), ended.reply, leased, finished)
+
+
+async def _judge(open_store: OpenStore, races: Sequence[_Race]) -> None:
+    expect(len({race.texts for race in races}), 1, "all read the same texts")
+    expect(len({race.reply for race in races}), 1, "all read the same end of the round")
+    expect(sum(race.leased for race in races), 1, "one has the lease")
+    expect(sum(race.finished for race in races), 1, "one has finished the call")
+    async with opened(open_store) as store:
+        stored = await store.entries("call_1", 0)
+        found = tuple(stored[f"step {number}"] for number in range(_STEPS))
+        expect(found, races[0].texts, "what they read is what is stored")
+        expect(len(stored), _STEPS * (len(races) + 1), "nobody's own entries are lost")
+
+
+async def _write_for_ever(
+    open_store: OpenStore, call_id: str, tell: Callable[[Any], None]
+) -> None:
+    async with opened(open_store) as store:
+        await store.begin(a_call(call_id))
+        number = 0
+        while True:
+            await store.record(call_id, 0, {f"{number}.a": "1", f"{number}.b": "2"})
+            tell(number)
+            number += 1
+
+
+async def _tell_race(open_store: OpenStore, name: str, tell: Callable[[Any], None]) -> None:
+    tell(await _race(open_store, name))
+
+
+_Work = Callable[[OpenStore, str, Callable[[Any], None]], Awaitable[None]]
+
+
+class _Child:
+    """A process that opens the store, works once told to go, and tells what it sees."""
+
+    def __init__(self, work: _Work, open_store: OpenStore, name: str) -> None:
+        self._pipe, theirs = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(target=_live, args=(theirs, work, open_store, name))
+        self._process.start()
+        theirs.close()  # the end of the process is then the end of the pipe
+
+    async def receive(self) -> Any:
+        """Return what the process tells next.
+
+        Raises:
+            EOFError: it has ended.
+        """
+        return await anyio.to_thread.run_sync(self._pipe.recv, abandon_on_cancel=True)
+
+    async def ready(self) -> None:
+        """Wait until the process has imported what it needs."""
+        await self.receive()
+
+    def go(self) -> None:
+        """Let it work."""
+        self._pipe.send("go")
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL)."""
+        self._process.kill()
+
+    async def end(self) -> None:
+        """Wait for its end and give up what belongs to it."""
+        await anyio.to_thread.run_sync(self._process.join)
+        self._process.close()
+        self._pipe.close()
+
+
+def _live(pipe: Any, work: _Work, open_store: OpenStore, name: str) -> None:
+    pipe.send("ready")
+    pipe.recv()
+    anyio.run(work, open_store, name, pipe.send)
+
+
+SHARED_CALL_STORE_CHECKS: tuple[Check, ...] = (
+    what_was_written_is_there_when_opened_again,
+    what_one_store_writes_the_other_reads,
+    writers_in_several_threads_agree,
+    writers_in_several_processes_agree,
+    what_was_recorded_survives_a_kill,
+)
+"""Each opens the store several times over the same data."""

@@ -1,0 +1,362 @@
+"""Sub-branches: what they inherit, what they return, and that several run at once."""
+
+import asyncio
+
+import pytest
+
+from anabranch import (
+    BranchContext,
+    BranchDepthError,
+    Limits,
+    Message,
+    StepFailed,
+    ToolError,
+    assistant,
+    tool,
+    user,
+)
+from anabranch.messages import SampleRequest
+from anabranch.testing import MockClient, run_tool
+
+
+def texts(messages: tuple[Message, ...]) -> list[str]:
+    return [message.text for message in messages]
+
+
+def echo(request: SampleRequest) -> str:
+    return f"re: {request.messages[-1].text}"
+
+
+@pytest.mark.requirement("branch.runs")
+async def test_a_branch_is_called_with_its_context_and_the_arguments_and_returns_one_value(
+    replay: bool,
+) -> None:
+    """Contract: a branch function is called as fn(branch_ctx, *args)."""
+
+    async def inner(sub: BranchContext, a: int, b: str) -> str:
+        reply = await sub.sample("inside")
+        return f"{a}{b} {reply.text} at {sub.path} ({sub.depth})"
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[str]:
+        first = await ctx.branch(inner, 1, "x")
+        second = await ctx.branch(inner, 2, "y")
+        third = await ctx.branch(inner, 3, "z", name="other")
+        return [first, second, third]
+
+    assert await run_tool(outer, {}, MockClient(samples=echo), replay=replay) == [
+        "1x re: inside at outer/inner#1 (1)",
+        "2y re: inside at outer/inner#2 (1)",
+        "3z re: inside at outer/other#1 (1)",
+    ]
+
+
+@pytest.mark.requirement("branch.inherits")
+async def test_a_branch_inherits_conversation_and_system_prompt_by_default(replay: bool) -> None:
+    """Contract: inherit_messages=True, inherit_system_prompt=True."""
+
+    async def inner(sub: BranchContext) -> list[str]:
+        await sub.sample("deeper")
+        return texts(sub.messages)
+
+    async def middle(sub: BranchContext) -> list[str]:
+        return await sub.branch(inner)
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[str]:
+        await ctx.sample("first")
+        return await ctx.branch(middle, system_prompt="be brief")
+
+    client = MockClient(samples=echo)
+    said = await run_tool(outer, {}, client, replay=replay)
+    assert said == ["first", "re: first", "deeper", "re: deeper"]
+    assert [request.system_prompt for request in client.sample_calls] == [None, "be brief"]
+    assert texts(client.sample_calls[1].messages) == ["first", "re: first", "deeper"]
+
+
+@pytest.mark.requirement("branch.fresh")
+async def test_a_branch_can_start_fresh(replay: bool) -> None:
+    """Contract: inherit_messages=False, inherit_system_prompt=False."""
+
+    async def inner(sub: BranchContext) -> tuple[list[str], str | None]:
+        assert sub.system_prompt is None
+        await sub.sample("alone")
+        return texts(sub.parent_messages), sub.parent_system_prompt
+
+    async def middle(sub: BranchContext) -> tuple[list[str], str | None]:
+        return await sub.branch(inner, inherit_messages=False, inherit_system_prompt=False)
+
+    @tool
+    async def outer(ctx: BranchContext) -> tuple[list[str], str | None]:
+        await ctx.sample("first")
+        return await ctx.branch(middle, system_prompt="be brief")
+
+    client = MockClient(samples=echo)
+    seen = await run_tool(outer, {}, client, replay=replay)
+    assert seen == (["first", "re: first"], "be brief")
+    assert texts(client.sample_calls[1].messages) == ["alone"]
+    assert client.sample_calls[1].system_prompt is None
+
+
+async def test_seeded_messages_are_appended_to_what_is_inherited(replay: bool) -> None:
+    """Contract: messages are appended to what is inherited, system_prompt replaces it."""
+
+    async def inner(sub: BranchContext) -> None:
+        await sub.sample("go", system_prompt="for this once")
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.sample("first")
+        seeds = [user("seed"), assistant("grown")]
+        await ctx.branch(inner, messages=seeds, system_prompt="for the branch")
+        await ctx.branch(inner, messages=seeds, inherit_messages=False)
+
+    client = MockClient(samples=echo)
+    await run_tool(outer, {}, client, replay=replay)
+    _, inheriting, fresh = client.sample_calls
+    assert texts(inheriting.messages) == ["first", "re: first", "seed", "grown", "go"]
+    assert texts(fresh.messages) == ["seed", "grown", "go"]
+    assert inheriting.system_prompt == fresh.system_prompt == "for this once"
+
+
+@pytest.mark.requirement("branch.depth")
+async def test_depth_counts_from_zero_at_the_tool(replay: bool) -> None:
+    """Contract: root depth is 0."""
+
+    async def down(sub: BranchContext, levels: int) -> list[int]:
+        await sub.log("info", sub.path)
+        return [sub.depth, *(await sub.branch(down, levels - 1) if levels else [])]
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[int]:
+        return [ctx.depth, *await ctx.branch(down, 2)]
+
+    client = MockClient()
+    assert await run_tool(outer, {}, client, replay=replay) == [0, 1, 2, 3]
+    assert client.log_calls[-1].message == "outer/down#1/down#1/down#1"
+
+
+@pytest.mark.requirement("branch.depth-limit")
+async def test_a_branch_that_would_lie_too_deep_fails_and_its_body_does_not_run(
+    replay: bool,
+) -> None:
+    """Contract: a branch fails when its depth would exceed max_depth."""
+    entered: list[int] = []
+
+    async def down(sub: BranchContext) -> None:
+        entered.append(sub.depth)
+        await sub.branch(down)
+
+    @tool(limits=Limits(max_depth=2))
+    async def outer(ctx: BranchContext) -> str:
+        with pytest.raises(BranchDepthError) as raised:
+            await ctx.branch(down)
+        return str(raised.value)
+
+    message = await run_tool(outer, {}, MockClient(), replay=replay)
+    assert "depth 3 would exceed max_depth=2" in message
+    assert entered == [1, 2]
+
+
+@pytest.mark.requirement("SP8")
+async def test_branches_run_at_once_and_all_must_finish(replay: bool) -> None:
+    """Required: parallel branches; contract: gather, concurrent, all must finish."""
+
+    async def analyze(sub: BranchContext, what: str) -> str:
+        reply = await sub.sample(f"{what}?")
+        assert len(sub.messages) == 2
+        return reply.text
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[str]:
+        both = await ctx.gather(ctx.branch(analyze, "price"), ctx.branch(analyze, "time"))
+        return [*both, *texts(ctx.messages)]
+
+    waiting = asyncio.Event()
+    arrived: list[str] = []
+
+    async def together(request: SampleRequest) -> str:
+        arrived.append(request.messages[-1].text)
+        if len(arrived) == 2:
+            waiting.set()
+        if not replay:  # a hot edge has both questions at the same time
+            await waiting.wait()
+        return echo(request)
+
+    client = MockClient(samples=together)
+    assert await run_tool(outer, {}, client, replay=replay) == ["re: price?", "re: time?"]
+
+
+@pytest.mark.requirement("SP8")
+async def test_an_error_in_a_branch_reaches_its_parent_which_may_go_on(replay: bool) -> None:
+    """Required: sub-branch error propagation."""
+
+    async def broken(sub: BranchContext) -> None:
+        await sub.sample("before")
+        raise ToolError("no seats")
+
+    async def odd(sub: BranchContext) -> None:
+        await sub.sample("before")
+        raise LookupError("inside")
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[str]:
+        with pytest.raises(ToolError, match="no seats"):
+            await ctx.branch(broken)
+        with pytest.raises(LookupError, match="inside"):
+            await ctx.branch(odd)
+        reply = await ctx.sample("after")
+        return [reply.text, *texts(ctx.messages)]
+
+    client = MockClient(samples=echo)
+    assert await run_tool(outer, {}, client, replay=replay) == ["re: after", "after", "re: after"]
+    assert len(client.sample_calls) == 3
+
+
+async def test_the_first_error_in_order_is_raised_once_all_have_ended(replay: bool) -> None:
+    """Chosen: which error is raised must not depend on who answers fastest."""
+
+    async def failing(sub: BranchContext, what: str, delay: float) -> None:
+        await sub.sample(what)
+        await asyncio.sleep(delay)
+        raise ToolError(what)
+
+    async def fine(sub: BranchContext) -> None:
+        await sub.sample("fine")
+        await sub.log("info", "fine")
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.gather(
+            ctx.branch(fine), ctx.branch(failing, "slow", 0.003), ctx.branch(failing, "fast", 0)
+        )
+
+    client = MockClient(samples=echo)
+    with pytest.raises(ToolError, match="slow"):
+        await run_tool(outer, {}, client, replay=replay)
+    assert [call.message for call in client.log_calls] == ["fine"]
+
+
+async def test_a_race_returns_the_first_and_withdraws_the_others(replay: bool) -> None:
+    """Contract: race(*ops)."""
+
+    async def model(sub: BranchContext) -> str:
+        return (await sub.sample("quick?")).text
+
+    async def clockwork(sub: BranchContext) -> str:
+        return await sub.step(str, "here at once")
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[str]:
+        winner = await ctx.race(ctx.branch(model), ctx.branch(clockwork))
+        return [winner, (await ctx.sample("and now?")).text]
+
+    client = MockClient(samples=echo)
+    assert await run_tool(outer, {}, client, replay=replay) == ["here at once", "re: and now?"]
+
+
+async def test_there_must_be_something_to_race() -> None:
+    """Chosen: a race of nobody would never end."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> bool:
+        with pytest.raises(ValueError, match="at least one operation"):
+            _ = ctx.race()
+        return await ctx.gather() == ()
+
+    assert await run_tool(outer, {}, MockClient())
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a#1", "a~b"])
+async def test_a_name_may_not_hold_the_marks_that_ids_are_built_of(name: str) -> None:
+    """Chosen: ids stay readable and unambiguous."""
+
+    async def inner(sub: BranchContext) -> None: ...
+
+    @tool
+    async def outer(ctx: BranchContext) -> bool:
+        with pytest.raises(ValueError, match="name must not be empty or contain"):
+            _ = ctx.branch(inner, name=name)
+        with pytest.raises(ValueError, match="name must not be empty or contain"):
+            _ = ctx.step(str, name=name)
+        return True
+
+    assert await run_tool(outer, {}, MockClient())
+
+
+async def test_operations_made_first_and_awaited_later_are_not_forgotten(replay: bool) -> None:
+    """Chosen: a round that ends before an operation is awaited warns of nothing."""
+
+    async def inner(sub: BranchContext) -> str:
+        return (await sub.sample("b")).text
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[str]:
+        a, b, c = ctx.sample("a"), ctx.branch(inner), ctx.step(str, "c")
+        d, e = ctx.log("info", "d"), ctx.gather(ctx.sample("e"))
+        return [(await a).text, await b, await c, str(await d), (await e)[0].text]
+
+    client = MockClient(samples=echo)
+    said = await run_tool(outer, {}, client, replay=replay)
+    assert said == ["re: a", "re: b", "c", "None", "re: e"]
+
+
+@pytest.mark.requirement("SP8")
+@pytest.mark.requirement("SP12")
+async def test_cancelling_the_call_stops_the_body_and_pays_its_undos(replay: bool) -> None:
+    """Required: cancellation stops the tool, and undos run when a call is cancelled."""
+    happened: list[str] = []
+
+    def reserve() -> str:
+        happened.append("reserved")
+        return "seat 1"
+
+    def release(seat: str) -> None:
+        happened.append(f"released {seat}")
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.step(reserve, undo=release)
+        await ctx.elicit_url("go", "https://example.org")
+        happened.append("went on")
+
+    asked = asyncio.Event()
+
+    async def never(_: object) -> dict[str, str]:
+        asked.set()
+        await asyncio.Event().wait()
+        return {}
+
+    running = asyncio.ensure_future(run_tool(outer, {}, MockClient(elicits=never), replay=replay))
+    await asked.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert happened == ["reserved", "released seat 1"]
+
+
+async def test_a_step_that_failed_inside_a_branch_is_the_same_error_in_every_round(
+    replay: bool,
+) -> None:
+    """Contract: a step that failed raises the same exception type over every edge."""
+
+    def explode() -> None:
+        raise RuntimeError("secret")
+
+    async def inner(sub: BranchContext) -> None:
+        await sub.step(explode)
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[str]:
+        seen: list[str] = []
+        for _ in range(2):
+            with pytest.raises(StepFailed) as raised:
+                await ctx.branch(inner)
+            seen.append(f"{raised.value.step_id} {raised.value.error}")
+            await ctx.sample("next")
+        return seen
+
+    assert await run_tool(outer, {}, MockClient(samples=echo), replay=replay) == [
+        "outer/inner#1/explode.1 RuntimeError",
+        "outer/inner#2/explode.1 RuntimeError",
+    ]

@@ -1,0 +1,212 @@
+"""The conversation of a branch: what is sent along, what is kept, and who sees it."""
+
+import asyncio
+
+import pytest
+
+from anabranch import BranchContext, Message, SampleResult, assistant, tool, user
+from anabranch.messages import MessageLike, SampleRequest
+from anabranch.testing import MockClient, run_tool
+
+
+def texts(messages: tuple[Message, ...]) -> list[str]:
+    return [message.text for message in messages]
+
+
+def echo(request: SampleRequest) -> str:
+    return f"re: {request.messages[-1].text}"
+
+
+@pytest.mark.requirement("sampling.auto-tracked")
+async def test_a_prompt_and_its_reply_are_two_messages_that_the_next_prompt_continues(
+    replay: bool,
+) -> None:
+    """Contract: one prompt-mode sample adds two messages."""
+
+    @tool
+    async def talk(ctx: BranchContext) -> list[str]:
+        assert not ctx.messages
+        await ctx.sample("one")
+        assert ctx.messages == (user("one"), assistant("re: one"))
+        await ctx.sample("two")
+        return texts(ctx.messages)
+
+    client = MockClient(samples=echo)
+    said = await run_tool(talk, {}, client, replay=replay)
+    assert said == ["one", "re: one", "two", "re: two"]
+    assert texts(client.sample_calls[1].messages) == ["one", "re: one", "two"]
+
+
+@pytest.mark.requirement("sampling.explicit")
+async def test_explicit_messages_are_sent_as_they_are_and_never_kept(replay: bool) -> None:
+    """Contract: messages= mode never touches the conversation."""
+
+    @tool
+    async def talk(ctx: BranchContext) -> int:
+        await ctx.sample("kept")
+        given: list[MessageLike] = [user("q"), assistant("a"), {"role": "user", "content": "again"}]
+        await ctx.sample(messages=given)
+        return len(ctx.messages)
+
+    client = MockClient(samples=echo)
+    assert await run_tool(talk, {}, client, replay=replay) == 2
+    assert texts(client.sample_calls[1].messages) == ["q", "a", "again"]
+
+
+async def test_a_sample_that_failed_leaves_the_conversation_as_it_was(replay: bool) -> None:
+    """Contract: prompt mode appends to messages on success."""
+
+    @tool
+    async def talk(ctx: BranchContext) -> list[str]:
+        await ctx.gather(attempt(ctx), ctx.step(str))
+        await ctx.sample("second")
+        return texts(ctx.messages)
+
+    async def attempt(ctx: BranchContext) -> None:
+        with pytest.raises(Exception, match="failed with RuntimeError"):
+            await ctx.sample("first")
+
+    client = MockClient(samples=[RuntimeError("down"), "up"])
+    assert await run_tool(talk, {}, client, replay=replay) == ["second", "up"]
+
+
+async def test_prompts_sent_at_once_are_kept_in_the_order_of_the_program(replay: bool) -> None:
+    """Chosen: the order of answers must not decide the conversation, which differs by edge."""
+
+    @tool
+    async def talk(ctx: BranchContext) -> list[str]:
+        await ctx.sample("zero")
+        await ctx.gather(ctx.sample("one"), ctx.sample("two"), ctx.sample("three"))
+        return texts(ctx.messages)[::2]
+
+    later = {"one": 0.003, "two": 0.002}
+
+    async def slow_first(request: SampleRequest) -> str:
+        await asyncio.sleep(later.get(request.messages[-1].text, 0))
+        return "x"
+
+    client = MockClient(samples=slow_first)
+    said = await run_tool(talk, {}, client, replay=replay)
+    assert said == ["zero", "one", "two", "three"]
+    assert all(len(request.messages) == 3 for request in client.sample_calls[1:])
+
+
+async def test_an_operation_is_placed_where_it_was_made_not_where_it_is_awaited(
+    replay: bool,
+) -> None:
+    """Chosen: identity and order are taken when a method is called."""
+
+    @tool
+    async def talk(ctx: BranchContext) -> list[str]:
+        first, second = ctx.sample("one"), ctx.sample("two")
+        await second
+        await first
+        return texts(ctx.messages)
+
+    said = await run_tool(talk, {}, MockClient(samples=echo), replay=replay)
+    assert said == ["one", "re: one", "two", "re: two"]
+
+
+async def test_a_task_continues_what_its_parent_had_said_and_keeps_its_own_to_itself(
+    replay: bool,
+) -> None:
+    """Chosen: two tasks that talk at once cannot share one line of messages."""
+
+    @tool
+    async def talk(ctx: BranchContext) -> list[list[str]]:
+        await ctx.sample("a")
+        await ctx.sample("b")
+
+        async def aside(prompt: str) -> list[str]:
+            await ctx.sample(prompt)
+            return texts(ctx.messages)[::2]
+
+        async with asyncio.TaskGroup() as group:
+            asides = [group.create_task(aside(prompt)) for prompt in ("x", "y")]
+        await ctx.sample("c")
+        return [*(task.result() for task in asides), texts(ctx.messages)[::2]]
+
+    said = await run_tool(talk, {}, MockClient(samples=echo), replay=replay)
+    assert said == [["a", "b", "x"], ["a", "b", "y"], ["a", "b", "c"]]
+
+
+@pytest.mark.requirement("SP7")
+async def test_the_parent_conversation_is_a_snapshot(replay: bool) -> None:
+    """Required: what a branch sees of its parent does not change under it."""
+
+    @tool
+    async def talk(ctx: BranchContext) -> list[list[str]]:
+        async def inner(sub: BranchContext) -> list[list[str]]:
+            before = texts(sub.parent_messages)
+            await ctx.sample("outside, meanwhile")
+            await sub.sample("inside")
+            return [before, texts(sub.parent_messages)]
+
+        await ctx.sample("first")
+        return await ctx.branch(inner)
+
+    before, after = await run_tool(talk, {}, MockClient(samples=echo), replay=replay)
+    assert before == after == ["first", "re: first"]
+
+
+async def test_the_calling_conversation_is_read_only_and_not_sent_along() -> None:
+    """Contract: parent_messages is a frozen snapshot, parent_system_prompt goes with it."""
+    calling: list[Message] = [user("hello"), assistant("hi")]
+
+    @tool
+    async def talk(ctx: BranchContext) -> tuple[int, str | None]:
+        await ctx.sample("now")
+        return len(ctx.parent_messages), ctx.parent_system_prompt
+
+    client = MockClient(samples=["ok"])
+    seen = await run_tool(
+        talk, {}, client, parent_messages=tuple(calling), parent_system_prompt="be kind"
+    )
+    assert seen == (2, "be kind")
+    (request,) = client.sample_calls
+    assert texts(request.messages) == ["now"]
+    assert request.system_prompt is None
+
+
+async def test_a_decision_tree_sends_each_turn_the_turns_before_it(replay: bool) -> None:
+    """Required: samples follow one another in one conversation, two levels deep."""
+
+    @tool
+    async def decide(ctx: BranchContext) -> str:
+        first = await ctx.sample("animal or plant?")
+        second = await ctx.sample(f"which {first.text}?")
+        return second.text
+
+    def answer(request: SampleRequest) -> str:
+        return "fern" if request.messages[-1].text == "which plant?" else "plant"
+
+    client = MockClient(samples=answer)
+    assert await run_tool(decide, {}, client, replay=replay) == "fern"
+    assert [len(request.messages) for request in client.sample_calls] == [1, 3]
+
+
+async def test_messages_are_frozen() -> None:
+    """Contract: a message can be shared by any number of branches."""
+
+    @tool
+    async def talk(ctx: BranchContext) -> int:
+        await ctx.sample("one")
+        with pytest.raises(ValueError, match="frozen"):
+            ctx.messages[0].role = "assistant"
+        return hash(ctx.messages)
+
+    assert await run_tool(talk, {}, MockClient(samples=["x"]))
+
+
+async def test_an_exchange_continues_an_explicit_conversation(replay: bool) -> None:
+    """Required: an exchange is ready to be appended."""
+
+    @tool
+    async def talk(ctx: BranchContext) -> SampleResult[None]:
+        first = await ctx.sample(messages=[user("one")])
+        return await ctx.sample(messages=[*first.exchange, user("two")])
+
+    client = MockClient(samples=echo)
+    result = await run_tool(talk, {}, client, replay=replay)
+    assert texts(result.exchange) == ["two", "re: two"]
+    assert texts(client.sample_calls[1].messages) == ["one", "re: one", "two"]

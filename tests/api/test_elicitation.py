@@ -1,0 +1,138 @@
+"""What a form can show, checked when the question is defined."""
+
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum, IntEnum
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import pytest
+from pydantic import AnyUrl, BaseModel, Field
+
+from anabranch import Accepted, Cancelled, Declined, Elicitation
+from anabranch.elicitation import form_schema
+
+
+class Meal(Enum):
+    FISH = "fish"
+    VEGAN = "vegan"
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+class Inner(BaseModel):
+    x: int
+
+
+def field_of(annotation: Any, default: Any = ...) -> dict[str, Any]:
+    """Return how a form shows one field of this type."""
+    model = type("Form", (BaseModel,), {"__annotations__": {"field": annotation}, "field": default})
+    schema = form_schema(model)
+    assert schema["type"] == "object"
+    shown: dict[str, Any] = schema["properties"]["field"]
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("annotation", "shown"),
+    [
+        (str, {"type": "string"}),
+        (Annotated[str, Field(min_length=1, max_length=9)], {"type": "string", "minLength": 1, "maxLength": 9}),
+        (Annotated[int, Field(ge=1, le=9)], {"type": "integer", "minimum": 1, "maximum": 9}),
+        (float, {"type": "number"}),
+        (bool, {"type": "boolean"}),
+        (date, {"type": "string", "format": "date"}),
+        (datetime, {"type": "string", "format": "date-time"}),
+        (AnyUrl, {"type": "string", "format": "uri", "minLength": 1}),
+        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+        (Literal["only"], {"type": "string", "enum": ["only"]}),
+        (Annotated[str, Field(title="Name", description="Yours")], {"type": "string", "title": "Name", "description": "Yours"}),
+        (list[Literal["a", "b"]], {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}),
+        (list[Literal["only"]], {"type": "array", "items": {"type": "string", "enum": ["only"]}}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_form_shows_flat_fields(annotation: Any, shown: dict[str, Any]) -> None:
+    """Required: string, number, integer, boolean, enum, multi-select."""
+    assert field_of(annotation) == shown
+
+
+def test_a_form_shows_enums_in_place() -> None:
+    """Chosen: MCP forms know no references."""
+    assert field_of(Meal)["enum"] == ["fish", "vegan"]
+    several = field_of(set[Meal])
+    assert (several["type"], several["items"]["enum"]) == ("array", ["fish", "vegan"])
+
+
+def test_an_optional_field_is_one_that_is_not_required() -> None:
+    """Chosen: MCP forms know no null."""
+
+    class Form(BaseModel):
+        must: str
+        may: int | None = None
+        preset: str = "x"
+
+    assert form_schema(Form) == {
+        "type": "object",
+        "properties": {
+            "must": {"type": "string"},
+            "may": {"type": "integer"},
+            "preset": {"type": "string", "default": "x"},
+        },
+        "required": ["must"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        (Inner, "renders as object"),
+        (dict[str, str], "renders as object"),
+        (list[str], "list of something other than enum values"),
+        (list[Inner], "list of something other than enum values"),
+        (tuple[int, int], "list of something other than enum values"),
+        (int | str, "renders as anyOf"),
+        (Any, "renders as anything"),
+        (Level, "enum of values that are not strings"),
+        (UUID, "string format 'uuid'"),
+        (time, "string format 'time'"),
+        (Decimal, "renders as anyOf"),
+        (None, "renders as null"),
+    ],
+    ids=str,
+)
+def test_what_a_form_cannot_show_is_refused_when_it_is_defined(annotation: Any, words: str) -> None:
+    """Required: elicitation schemas are checked when defined, with an error naming the field."""
+    with pytest.raises(TypeError, match=f"Field 'field' of Form .*{words}"):
+        field_of(annotation)
+
+
+@pytest.mark.parametrize("thing", [int, Inner(x=1), "Inner", None], ids=repr)
+def test_only_a_pydantic_model_can_be_asked_for(thing: Any) -> None:
+    """Required: a declared, typed question."""
+    with pytest.raises(TypeError, match="needs a pydantic model class"):
+        Elicitation("key", thing)
+
+
+@pytest.mark.parametrize("key", ["", "a/b", "a~2", "a#1"])
+def test_a_key_is_a_plain_name(key: str) -> None:
+    """Chosen: a step's id is built of keys and these marks."""
+    with pytest.raises(ValueError, match="must be a plain name"):
+        Elicitation(key, Inner)
+
+
+def test_an_elicitation_shows_its_key_and_its_model() -> None:
+    """Chosen: it appears in messages and logs."""
+    assert repr(Elicitation("inner", Inner)) == "Elicitation('inner', Inner)"
+
+
+def test_an_answer_says_how_it_ended() -> None:
+    """Contract: each has .action, Accepted has .content; equal answers are equal."""
+    assert [Accepted(1).action, Declined().action, Cancelled().action] == [
+        "accept",
+        "decline",
+        "cancel",
+    ]
+    assert Accepted(1) == Accepted(1) != Accepted(2)

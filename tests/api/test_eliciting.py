@@ -1,0 +1,304 @@
+"""Asking the person: what is shown, how it can end, and what an unfitting answer gets."""
+
+import pytest
+from pydantic import BaseModel, Field
+
+from anabranch import (
+    Accepted,
+    AnswerError,
+    BranchContext,
+    Cancelled,
+    Capabilities,
+    ConcurrentElicitError,
+    Declined,
+    Elicitation,
+    ElicitInBranchError,
+    ElicitResult,
+    ElicitValidationError,
+    StepFailed,
+    tool,
+    user,
+)
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UrlRequest,
+)
+from anabranch.testing import MockClient, SequentialIds, run_tool
+
+
+class Seat(BaseModel):
+    row: int = Field(ge=1, le=30)
+
+
+SEAT = Elicitation("seat", Seat)
+
+
+def shown(client: MockClient) -> list[str]:
+    return [request.message for request in client.elicit_calls]
+
+
+@tool(elicits=[SEAT])
+async def choose(ctx: BranchContext) -> ElicitResult[Seat]:
+    return await ctx.elicit(SEAT, "Which row?", context={"plane": "A320"})
+
+
+@pytest.mark.requirement("elicit.emit")
+@pytest.mark.requirement("elicit.context")
+async def test_a_question_carries_its_message_schema_key_and_context(replay: bool) -> None:
+    """Contract: elicit(elicitation, message, context=)."""
+    client = MockClient(elicits=[{"row": 3}])
+    await run_tool(choose, {}, client, replay=replay)
+    (request,) = client.elicit_calls
+    assert isinstance(request, ElicitRequest)
+    assert (request.message, request.key) == ("Which row?", "seat")
+    assert request.requested_schema == SEAT.schema
+    assert request.context == {"plane": "A320"}
+
+
+@pytest.mark.requirement("elicit.accept-decline")
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        ({"row": 3}, Accepted(Seat(row=3))),
+        (Seat(row=4), Accepted(Seat(row=4))),
+        (Accepted(Seat(row=5)), Accepted(Seat(row=5))),
+        (Declined(), Declined()),
+        (Cancelled(), Cancelled()),
+    ],
+    ids=["dict", "model", "accepted", "declined", "cancelled"],
+)
+async def test_a_question_ends_accepted_declined_or_cancelled(
+    answer: dict[str, int] | Seat | ElicitResult[Seat],
+    outcome: ElicitResult[Seat],
+    replay: bool,
+) -> None:
+    """Contract: Accepted[T] | Declined | Cancelled, each with an action."""
+    result = await run_tool(choose, {}, MockClient(elicits=[answer]), replay=replay)
+    assert result == outcome
+    assert result.action == outcome.action
+
+
+async def test_a_question_may_be_asked_by_its_key_or_by_a_bare_model(replay: bool) -> None:
+    """Contract: elicit(elicitation | Model | key, message)."""
+
+    @tool(elicits=[SEAT])
+    async def ask(ctx: BranchContext) -> list[int]:
+        answers = [await ctx.elicit("seat", "By key"), await ctx.elicit(Seat, "By model")]
+        return [answer.content.row for answer in answers if isinstance(answer, Accepted)]
+
+    client = MockClient(elicits=[{"row": 1}, {"row": 2}])
+    assert await run_tool(ask, {}, client, replay=replay) == [1, 2]
+    keys = [request.key for request in client.elicit_calls if isinstance(request, ElicitRequest)]
+    assert keys == ["seat", None]
+
+
+@pytest.mark.requirement("elicit.unknown-key")
+async def test_a_key_that_the_tool_does_not_declare_is_refused(replay: bool) -> None:
+    """Required: an unknown key is an error, and nothing is asked."""
+
+    @tool(elicits=[SEAT])
+    async def ask(ctx: BranchContext) -> None:
+        await ctx.elicit("meal", "Fish?")
+
+    client = MockClient(elicits=[{}])
+    with pytest.raises(ValueError, match=r"no elicitation 'meal' \(declared: seat\)"):
+        await run_tool(ask, {}, client, replay=replay)
+    assert client.elicit_calls == []
+
+
+@pytest.mark.requirement("elicit.validate")
+@pytest.mark.requirement("bad.answer")
+async def test_an_unfitting_answer_is_asked_for_again_with_the_reason(replay: bool) -> None:
+    """Required: an answer that fails its schema → the question is asked again with the reason."""
+    client = MockClient(elicits=[{"row": 99}, {}, {"row": 7}])
+    result = await run_tool(choose, {}, client, replay=replay)
+    assert result == Accepted(Seat(row=7))
+    first, second, third = shown(client)
+    assert first == "Which row?"
+    assert second.startswith("Which row?\n\n(The last answer did not fit: row: Input should be")
+    assert third == "Which row?\n\n(The last answer did not fit: row: Field required.)"
+
+
+@pytest.mark.requirement("bad.answer")
+async def test_after_being_asked_again_three_times_the_question_fails(replay: bool) -> None:
+    """Required: at most 3 times, then ElicitValidationError."""
+    client = MockClient(elicits=lambda _: {"row": 0})
+    with pytest.raises(ElicitValidationError) as raised:
+        await run_tool(choose, {}, client, replay=replay)
+    assert (raised.value.step_id, raised.value.attempts) == ("choose/seat.1", 4)
+    assert "row: Input should be greater than or equal to 1" in str(raised.value)
+    assert len(client.elicit_calls) == 4
+
+
+async def test_a_person_may_still_decline_when_asked_again(replay: bool) -> None:
+    """Contract: each answer may be a decline."""
+    client = MockClient(elicits=[{"row": 0}, Declined()])
+    assert await run_tool(choose, {}, client, replay=replay) == Declined()
+
+
+@pytest.mark.requirement("elicit.sequence")
+async def test_questions_follow_one_another_and_their_ids_count_from_one(replay: bool) -> None:
+    """Required: multiple in sequence; sequential ids."""
+
+    @tool(elicits=[SEAT])
+    async def ask(ctx: BranchContext) -> str:
+        for _ in range(2):
+            await ctx.elicit(SEAT, "Row?")
+        await ctx.elicit(SEAT, "Row?", key="last")
+        return "done"
+
+    async def refuse(request: ElicitRequest | UrlRequest) -> ElicitReply:
+        raise AnswerError("no")
+
+    assert await run_tool(ask, {}, MockClient(elicits=lambda _: {"row": 1}), replay=replay)
+    for number, name in enumerate(["ask/seat.1", "ask/seat.2", "last"]):
+        client = MockClient(elicits=[{"row": 1}] * number + [refuse])
+        with pytest.raises(StepFailed) as raised:
+            await run_tool(ask, {}, client, replay=replay)
+        assert raised.value.step_id == name
+
+
+@pytest.mark.requirement("elicit.exchange")
+@pytest.mark.requirement("elicit.with-arguments")
+async def test_only_an_accepted_answer_has_an_exchange(replay: bool) -> None:
+    """Required: accepted elicits carry an exchange (empty input, with_arguments); others none."""
+    accepted = await run_tool(choose, {}, MockClient(elicits=[{"row": 3}]), replay=replay)
+    assert isinstance(accepted, Accepted)
+    asked, answered = accepted.exchange
+    text, use = asked.content
+    assert text == TextBlock(text="Which row?")
+    assert isinstance(use, ToolUseBlock)
+    assert (use.name, use.input) == ("seat", {})
+    (result,) = answered.content
+    assert isinstance(result, ToolResultBlock)
+    assert result.tool_use_id == use.id
+    assert result.content == (TextBlock(text='{"row":3}'),)
+    filled = accepted.exchange.with_arguments({"plane": "A320"})[0].content[1]
+    assert isinstance(filled, ToolUseBlock)
+    assert filled.input == {"plane": "A320"}
+    assert not hasattr(Declined(), "exchange")
+    assert not hasattr(Cancelled(), "exchange")
+
+
+@pytest.mark.requirement("elicit.extended-messages")
+async def test_an_answer_can_be_told_to_the_model_as_an_exchange(replay: bool) -> None:
+    """Required: messages extended by an elicit's exchange."""
+
+    @tool(elicits=[SEAT])
+    async def ask(ctx: BranchContext) -> str:
+        answer = await ctx.elicit(SEAT, "Row?")
+        assert isinstance(answer, Accepted)
+        result = await ctx.sample(messages=[user("Fly me"), *answer.exchange, user("Good choice?")])
+        return result.text
+
+    client = MockClient(samples=["Yes."], elicits=[{"row": 1}])
+    assert await run_tool(ask, {}, client, replay=replay) == "Yes."
+    roles = [message.role for message in client.sample_calls[0].messages]
+    assert roles == ["user", "assistant", "user", "user"]
+
+
+async def test_an_error_of_the_client_fails_the_question(replay: bool) -> None:
+    """Contract: a step or ask that failed raises the same exception type over every edge."""
+    client = MockClient(elicits=[AnswerError("the form broke", -32603)])
+    with pytest.raises(StepFailed) as raised:
+        await run_tool(choose, {}, client, replay=replay)
+    assert (raised.value.error, raised.value.detail) == ("-32603", "the form broke")
+    assert "the form broke" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "action"), [({}, "accept"), (Declined(), "decline"), (Cancelled(), "cancel")]
+)
+async def test_a_person_can_be_sent_to_a_url(
+    answer: dict[str, str] | Declined | Cancelled, action: str, replay: bool
+) -> None:
+    """Contract: elicit_url(message, url); accepting is consent, not completion."""
+
+    @tool
+    async def pay(ctx: BranchContext) -> str:
+        result = await ctx.elicit_url("Pay there", "https://pay.example/1")
+        assert not isinstance(result, Accepted) or result.content is None
+        return result.action
+
+    client = MockClient(elicits=[answer])
+    assert await run_tool(pay, {}, client, replay=replay, ids=SequentialIds()) == action
+    (request,) = client.elicit_calls
+    assert request == UrlRequest(
+        message="Pay there", url="https://pay.example/1", elicitation_id="call_1:pay/url.1"
+    )
+
+
+@pytest.mark.requirement("SP9")
+async def test_several_questions_may_be_open_at_once(replay: bool) -> None:
+    """Required: a second elicit while one is pending is supported, not lost."""
+
+    @tool(elicits=[SEAT])
+    async def ask(ctx: BranchContext) -> list[int]:
+        answers = await ctx.gather(*(ctx.elicit(SEAT, f"Seat {n}?") for n in range(3)))
+        return [answer.content.row for answer in answers if isinstance(answer, Accepted)]
+
+    def answer(request: ElicitRequest) -> dict[str, int]:
+        return {"row": int(request.message[5]) + 1}
+
+    assert await run_tool(ask, {}, MockClient(elicits=answer), replay=replay) == [1, 2, 3]
+
+
+@pytest.mark.requirement("SP9")
+async def test_a_host_that_shows_one_question_at_a_time_refuses_the_second(replay: bool) -> None:
+    """Required: raise on a second elicit while one is pending; the first one stands."""
+
+    @tool(elicits=[SEAT])
+    async def ask(ctx: BranchContext) -> list[str]:
+        async def safe(number: int) -> str:
+            try:
+                return (await ctx.elicit(SEAT, f"Seat {number}?")).action
+            except ConcurrentElicitError as error:
+                return f"{error.step_id} while {error.pending}"
+
+        both = await ctx.gather(safe(1), safe(2))
+        return [*both, await safe(3)]
+
+    one_at_a_time = Capabilities(concurrent_elicits=False)
+    client = MockClient(elicits=lambda _: {"row": 1}, capabilities=one_at_a_time)
+    result = await run_tool(ask, {}, client, replay=replay)
+    assert result[0] == result[2] == "accept"
+    assert result[1].startswith("ask/~safe#2/seat.1 while ask/~safe#1/seat.1")
+    assert shown(client) == ["Seat 1?", "Seat 3?"]
+
+
+@pytest.mark.requirement("elicit.in-branch")
+async def test_a_host_may_keep_questions_to_the_tool_itself(replay: bool) -> None:
+    """Required: elicit refused in a sub-branch where the host says so, allowed at depth 0."""
+
+    @tool(elicits=[SEAT])
+    async def ask(ctx: BranchContext) -> str:
+        async def inner(sub: BranchContext) -> None:
+            await sub.elicit(SEAT, "Inside?")
+
+        with pytest.raises(ElicitInBranchError, match="depth 1") as raised:
+            await ctx.branch(inner)
+        assert raised.value.depth == 1
+        return (await ctx.elicit(SEAT, "Outside?")).action
+
+    at_root = Capabilities(elicits_in_branches=False)
+    client = MockClient(elicits=[{"row": 1}], capabilities=at_root)
+    assert await run_tool(ask, {}, client, replay=replay) == "accept"
+    assert shown(client) == ["Outside?"]
+
+
+@pytest.mark.requirement("elicit.in-branch")
+async def test_a_sub_branch_may_ask_the_person(replay: bool) -> None:
+    """Contract: sub-branches can sample, elicit and branch themselves."""
+
+    @tool(elicits=[SEAT])
+    async def ask(ctx: BranchContext) -> str:
+        async def inner(sub: BranchContext) -> str:
+            return (await sub.elicit("seat", "Inside?")).action
+
+        return await ctx.branch(inner)
+
+    assert await run_tool(ask, {}, MockClient(elicits=[Declined()]), replay=replay) == "decline"

@@ -1,0 +1,337 @@
+"""Asking the model: what is sent, what comes back, and what is refused before it is sent."""
+
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from anabranch import (
+    AnswerError,
+    BranchContext,
+    CapabilityError,
+    NonDeterminismError,
+    SampleResult,
+    SampleValidationError,
+    StepFailed,
+    ToolSpec,
+    Usage,
+    tool,
+    user,
+)
+from anabranch.messages import (
+    Message,
+    SampleReply,
+    SampleRequest,
+    ToolCall,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from anabranch.testing import MockClient, run_tool
+
+WEATHER = ToolSpec(
+    name="weather",
+    description="The weather of a city.",
+    input_schema={"type": "object", "properties": {"city": {"type": "string"}}},
+)
+
+
+def wish(city: str) -> SampleReply:
+    """The model's wish to call the weather tool."""
+    use = ToolUseBlock(id="u1", name="weather", input={"city": city})
+    return SampleReply(content=(use,), model="m1", stop_reason="toolUse")
+
+
+@tool
+async def plain(ctx: BranchContext) -> str:
+    return (await ctx.sample("hello")).text
+
+
+async def test_a_request_carries_every_option_that_was_given(replay: bool) -> None:
+    """Contract: sample(prompt, system_prompt=, max_tokens=, tools=, tool_choice=, …)."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> str:
+        result = await ctx.sample(
+            "hello", system_prompt="be brief", max_tokens=7, tools=[WEATHER], tool_choice="auto"
+        )
+        return result.text
+
+    client = MockClient(samples=["hi"])
+    assert await run_tool(ask, {}, client, replay=replay) == "hi"
+    (request,) = client.sample_calls
+    assert request.messages == (user("hello"),)
+    assert (request.system_prompt, request.max_tokens) == ("be brief", 7)
+    assert (request.tools, request.tool_choice) == ((WEATHER,), "auto")
+
+
+@pytest.mark.requirement("SP2")
+async def test_model_preferences_are_forwarded(replay: bool) -> None:
+    """Required: what the author prefers reaches whoever chooses the model."""
+    wanted = {"hints": [{"name": "small"}], "costPriority": 0.9}
+
+    @tool
+    async def ask(ctx: BranchContext) -> str:
+        return (await ctx.sample("hello", model_preferences=wanted)).text
+
+    client = MockClient(samples=["hi"])
+    await run_tool(ask, {}, client, replay=replay)
+    assert client.sample_calls[0].model_preferences == wanted
+
+
+@pytest.mark.requirement("sampling.function-responses")
+async def test_a_result_says_which_model_answered_why_it_stopped_and_what_it_used(
+    replay: bool,
+) -> None:
+    """Contract: SampleResult(text, parsed, tool_calls, stop_reason, model, usage, exchange)."""
+    reply = {
+        "content": {"type": "text", "text": "hi"},
+        "model": "m1",
+        "stopReason": "maxTokens",
+        "usage": {"inputTokens": 3, "outputTokens": 4},
+    }
+
+    @tool
+    async def ask(ctx: BranchContext) -> bool:
+        result = await ctx.sample("hello")
+        assert (result.text, result.model, result.stop_reason) == ("hi", "m1", "maxTokens")
+        assert result.usage == Usage(input_tokens=3, output_tokens=4)
+        assert (result.parsed, result.tool_calls) == (None, ())
+        assert [message.role for message in result.exchange] == ["user", "assistant"]
+        return True
+
+    assert await run_tool(ask, {}, MockClient(samples=lambda _: reply), replay=replay)
+
+
+@pytest.mark.requirement("SP16")
+@pytest.mark.requirement("sampling.tools")
+async def test_tool_calls_of_the_model_reach_the_author(replay: bool) -> None:
+    """Required: tools and tool choice are passed on, and so are the calls that come back."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> str:
+        result = await ctx.sample("weather?", tools=[WEATHER], tool_choice="required")
+        assert result.stop_reason == "toolUse"
+        assert result.tool_calls == (ToolCall(id="u1", name="weather", arguments={"city": "Rome"}),)
+        return str(result.tool_calls[0].arguments["city"])
+
+    assert await run_tool(ask, {}, MockClient(samples=[wish("Rome")]), replay=replay) == "Rome"
+
+
+@pytest.mark.requirement("sampling.multi-turn-tools")
+async def test_a_tool_result_is_sent_back_in_the_next_turn(replay: bool) -> None:
+    """Required: multi-turn sampling with tool results."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> str:
+        first = await ctx.sample(messages=[user("weather?")], tools=[WEATHER])
+        (wanted,) = first.tool_calls
+        result = ToolResultBlock.model_validate({"tool_use_id": wanted.id, "content": "sunny"})
+        turns: list[Message] = [*first.exchange, user([result])]
+        return (await ctx.sample(messages=turns, tools=[WEATHER])).text
+
+    client = MockClient(samples=[wish("Rome"), "It is sunny."])
+    assert await run_tool(ask, {}, client, replay=replay) == "It is sunny."
+    kinds = [
+        [block.type for block in message.content] for message in client.sample_calls[1].messages
+    ]
+    assert kinds == [["text"], ["tool_use"], ["tool_result"]]
+
+
+async def test_a_tool_use_is_told_not_kept_in_the_conversation(replay: bool) -> None:
+    """Chosen: its result never enters the conversation, and a provider refuses one without."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> list[str]:
+        await ctx.sample("weather?", tools=[WEATHER])
+        await ctx.sample("and now?")
+        return [message.text for message in ctx.messages]
+
+    client = MockClient(samples=[wish("Rome"), "done"])
+    said = await run_tool(ask, {}, client, replay=replay)
+    assert said == ["weather?", "(called weather)", "and now?", "done"]
+
+
+async def test_a_required_tool_call_is_insisted_on_twice(replay: bool) -> None:
+    """Required: with tool_choice="required", a reply without a call is asked for again."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> int:
+        result = await ctx.sample("weather?", tools=[WEATHER], tool_choice="required")
+        assert len(ctx.messages) == 2
+        return len(result.tool_calls)
+
+    client = MockClient(samples=["sunny, I guess", "no", wish("Rome")])
+    assert await run_tool(ask, {}, client, replay=replay) == 1
+    last = client.sample_calls[2].messages
+    assert [message.text for message in last[:2]] == ["weather?", "sunny, I guess"]
+    assert "no tool was called" in last[2].text
+
+
+async def test_a_model_that_never_calls_the_required_tool_fails_the_sample(replay: bool) -> None:
+    """Required: retries + 1 attempts, then SampleValidationError."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> None:
+        await ctx.sample("weather?", tools=[WEATHER], tool_choice="required")
+
+    client = MockClient(samples=lambda _: "no")
+    with pytest.raises(SampleValidationError) as raised:
+        await run_tool(ask, {}, client, replay=replay)
+    assert (raised.value.attempts, raised.value.last_text) == (3, "no")
+    assert len(client.sample_calls) == 3
+
+
+async def test_a_tool_can_be_offered_to_the_model_as_it_is() -> None:
+    """Contract: tools= takes tools."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> str:
+        return (await ctx.sample("hello", tools=[plain])).text
+
+    client = MockClient(samples=["hi"])
+    await run_tool(ask, {}, client)
+    assert client.sample_calls[0].tools is not None
+    (offered,) = client.sample_calls[0].tools
+    assert (offered.name, offered.input_schema) == ("plain", plain.input_schema)
+
+
+async def test_a_sample_that_makes_no_sense_is_refused_where_it_is_made() -> None:
+    """Required: neither prompt nor messages given is an error."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> bool:
+        with pytest.raises(ValueError, match="either a prompt or messages="):
+            _ = ctx.sample()
+        with pytest.raises(ValueError, match="either a prompt or messages="):
+            _ = ctx.sample("a", messages=[user("b")])
+        with pytest.raises(ValueError, match="at least one message"):
+            _ = ctx.sample(messages=[])
+        with pytest.raises(ValueError, match="max_tokens must be positive"):
+            _ = ctx.sample("a", max_tokens=0)
+        with pytest.raises(ValueError, match="needs tools="):
+            _ = ctx.sample("a", tool_choice="required")
+        return True
+
+    client = MockClient()
+    assert await run_tool(ask, {}, client)
+    assert client.sample_calls == []
+
+
+@pytest.mark.requirement("SP15")
+async def test_an_error_of_the_client_reaches_the_sample_that_it_belongs_to(replay: bool) -> None:
+    """Required: client errors are matched to their request."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> list[str]:
+        async def safe(prompt: str) -> str:
+            try:
+                return (await ctx.sample(prompt)).text
+            except StepFailed as failed:
+                return f"{failed.error}: {failed.detail}"
+
+        return list(await ctx.gather(safe("good"), safe("bad"), safe("good too")))
+
+    def answer(request: SampleRequest) -> str:
+        if request.messages[-1].text == "bad":
+            raise AnswerError("rate limited", 429)
+        return "fine"
+
+    client = MockClient(samples=answer)
+    assert await run_tool(ask, {}, client, replay=replay) == ["fine", "429: rate limited", "fine"]
+
+
+class Provider:
+    """A server's own model."""
+
+    def __init__(self, replies: Iterable[str | Exception]) -> None:
+        self.replies = list(replies)
+        self.asked: list[SampleRequest] = []
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        self.asked.append(request)
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return SampleReply.model_validate({"content": reply, "model": "own"})
+
+
+async def test_a_servers_own_sampler_answers_instead_of_the_client(replay: bool) -> None:
+    """Contract: a capability the client lacks is no hindrance if the server has a sampler."""
+    own = Provider(["from the server"])
+    client = MockClient(capabilities=set())
+    result = await run_tool(plain, {}, client, sampler=own, replay=replay)
+    assert result == "from the server"
+    assert client.sample_calls == []
+    assert len(own.asked) == 1
+
+
+async def test_a_sampler_is_asked_once_whatever_else_is_asked_afterwards(replay: bool) -> None:
+    """Contract: effects run once; a model request of the server is one."""
+    own = Provider(["one", "two"])
+
+    @tool
+    async def ask(ctx: BranchContext) -> list[str]:
+        texts = [(await ctx.sample("a")).text]
+        await ctx.elicit_url("look", "https://example.org")
+        return [*texts, (await ctx.sample("b")).text]
+
+    client = MockClient(elicits=[{}])
+    assert await run_tool(ask, {}, client, sampler=own, replay=replay) == ["one", "two"]
+    assert len(own.asked) == 2
+
+
+async def test_a_sampler_that_fails_is_a_failed_step_and_its_words_stay_inside(
+    replay: bool,
+) -> None:
+    """Contract: the message of an error never holds the text of a foreign one."""
+    own = Provider([RuntimeError("api key sk-123 rejected")])
+    with pytest.raises(StepFailed) as raised:
+        await run_tool(plain, {}, MockClient(), sampler=own, replay=replay)
+    assert raised.value.error == "RuntimeError"
+    assert "sk-123" not in str(raised.value)
+    assert "sk-123" in raised.value.detail
+
+
+async def test_a_sampler_may_refuse_with_an_error_of_the_library(replay: bool) -> None:
+    """Contract: an ask that failed raises the same exception type over every edge."""
+    own = Provider([CapabilityError("sampling.tools")])
+    with pytest.raises(CapabilityError, match=r"sampling\.tools"):
+        await run_tool(plain, {}, MockClient(), sampler=own, replay=replay)
+
+
+async def test_a_reply_that_is_none_fails_the_step(replay: bool) -> None:
+    """Chosen: a client that answers a sample with something else has failed it."""
+
+    class Odd(MockClient):
+        async def sample(self, request: SampleRequest) -> SampleReply:
+            return SampleReply.model_construct(content=17)
+
+    with pytest.warns(UserWarning, match="serializ"), pytest.raises(StepFailed) as raised:
+        await run_tool(plain, {}, Odd(), replay=replay)
+    assert raised.value.error == "InvalidReply"
+
+
+async def test_a_key_names_the_step_and_can_be_used_once(replay: bool) -> None:
+    """Contract: a step id is the author's key= where one is given."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> str:
+        result = await ctx.sample("a", key="first")
+        with pytest.raises(ValueError, match="used twice"):
+            _ = ctx.sample("b", key="first")
+        return result.text
+
+    client = MockClient(samples=["x"])
+    assert await run_tool(ask, {}, client, replay=replay) == "x"
+
+
+@pytest.mark.requirement("bad.changed-question")
+async def test_a_prompt_that_differs_from_run_to_run_is_noticed_under_replay() -> None:
+    """Required: a tool that changes what it asks fails with the step's name and the remedy."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> SampleResult[None]:
+        return await ctx.sample(f"pick {random.random()}")
+
+    with pytest.raises(NonDeterminismError, match=r"ask/sample\.1.*ctx\.random"):
+        await run_tool(ask, {}, MockClient(samples=lambda _: "x"))

@@ -1,0 +1,199 @@
+"""Samples with a schema: parsed, retried with the reason, and told as an exchange of three."""
+
+import json
+
+import pytest
+from pydantic import BaseModel, Field
+
+from anabranch import BranchContext, Capabilities, SampleResult, SampleValidationError, tool, user
+from anabranch.messages import SampleReply, SampleRequest, TextBlock, ToolResultBlock, ToolUseBlock
+from anabranch.testing import MockClient, run_tool
+
+
+class Verdict(BaseModel):
+    score: int = Field(ge=0, le=10)
+    reason: str
+
+
+GOOD = '{"score": 7, "reason": "solid"}'
+
+
+@tool
+async def judge(ctx: BranchContext) -> Verdict:
+    return (await ctx.sample("Judge it.", schema=Verdict)).parsed
+
+
+def through_the_tool(**arguments: int | str) -> SampleReply:
+    use = ToolUseBlock(id="u1", name="__schema__", input={**arguments})
+    return SampleReply(content=(use,), stop_reason="toolUse")
+
+
+@pytest.mark.requirement("sampling.parsed")
+async def test_a_reply_of_valid_json_is_parsed(replay: bool) -> None:
+    """Required: parsed for valid JSON."""
+    verdict = await run_tool(judge, {}, MockClient(samples=[GOOD]), replay=replay)
+    assert verdict == Verdict(score=7, reason="solid")
+
+
+@pytest.mark.parametrize(
+    "fenced", [f"```json\n{GOOD}\n```", f"```\n{GOOD}\n```\n", f"  {GOOD}\n"], ids=repr
+)
+async def test_a_code_fence_around_the_json_is_taken_off(fenced: str) -> None:
+    """Chosen: models like to fence JSON, and it costs a retry to forbid it."""
+    verdict = await run_tool(judge, {}, MockClient(samples=[fenced]))
+    assert verdict.score == 7
+
+
+@pytest.mark.requirement("sampling.schema-tool")
+async def test_the_schema_is_offered_as_a_tool_that_must_be_called(replay: bool) -> None:
+    """Required: a prepended __schema__ tool carries the schema."""
+    client = MockClient(samples=[through_the_tool(score=3, reason="thin")])
+    verdict = await run_tool(judge, {}, client, replay=replay)
+    assert verdict == Verdict(score=3, reason="thin")
+    (request,) = client.sample_calls
+    assert request.tools is not None
+    assert request.tools[0].name == "__schema__"
+    assert request.tools[0].input_schema == Verdict.model_json_schema()
+    assert request.tool_choice == "required"
+
+
+async def test_a_client_without_tools_is_told_the_schema_in_words(replay: bool) -> None:
+    """Chosen: a schema must not need more than plain sampling."""
+    client = MockClient(samples=[GOOD], capabilities=Capabilities(sampling_tools=False))
+
+    @tool
+    async def kind_judge(ctx: BranchContext) -> int:
+        result = await ctx.sample("Judge it.", schema=Verdict, system_prompt="Be kind.")
+        return result.parsed.score
+
+    assert await run_tool(kind_judge, {}, client, replay=replay) == 7
+    (request,) = client.sample_calls
+    assert (request.tools, request.tool_choice) == (None, None)
+    assert request.system_prompt is not None
+    assert request.system_prompt.startswith("Be kind.\n\nReply with JSON only")
+    assert json.dumps(Verdict.model_json_schema()) in request.system_prompt
+
+
+@pytest.mark.requirement("sampling.retry-loop")
+@pytest.mark.requirement("sampling.parse-error")
+async def test_an_unfitting_reply_is_retried_twice_with_the_reason_fed_back(replay: bool) -> None:
+    """Contract: an unparsable reply is retried twice with the error fed back."""
+    client = MockClient(samples=["not json", '{"score": 99, "reason": "x"}', GOOD])
+    assert (await run_tool(judge, {}, client, replay=replay)).score == 7
+    second, third = (request.messages for request in client.sample_calls[1:])
+    assert [message.text for message in second[:2]] == ["Judge it.", "not json"]
+    assert "Invalid JSON" in second[2].text
+    assert third[:3] == second
+    assert "score: Input should be less than or equal to 10" in third[4].text
+
+
+async def test_only_the_prompt_and_the_reply_that_fitted_are_kept(replay: bool) -> None:
+    """Required: history keeps the original prompt only."""
+
+    @tool
+    async def twice(ctx: BranchContext) -> list[str]:
+        await ctx.sample("Judge it.", schema=Verdict)
+        return [message.text for message in ctx.messages]
+
+    client = MockClient(samples=["not json", GOOD])
+    assert await run_tool(twice, {}, client, replay=replay) == ["Judge it.", GOOD]
+
+
+async def test_after_three_unfitting_replies_the_sample_fails(replay: bool) -> None:
+    """Contract: two retries, then SampleValidationError."""
+    client = MockClient(samples=["a", "b", "c", GOOD])
+    with pytest.raises(SampleValidationError) as raised:
+        await run_tool(judge, {}, client, replay=replay)
+    error = raised.value
+    assert (error.step_id, error.attempts, error.last_text) == ("judge/sample.1", 3, "c")
+    assert "did not fit after 3 attempts" in str(error)
+    assert len(client.sample_calls) == 3
+
+
+async def test_a_failed_sample_can_be_caught_and_another_one_tried(replay: bool) -> None:
+    """Required: sub-errors reach the author's code, which decides."""
+
+    @tool
+    async def careful(ctx: BranchContext) -> str:
+        try:
+            await ctx.sample("Judge it.", schema=Verdict)
+        except SampleValidationError as error:
+            return (await ctx.sample(f"Explain {error.last_text}")).text
+        return "unreached"
+
+    client = MockClient(samples=["a", "b", "c", "explained"])
+    assert await run_tool(careful, {}, client, replay=replay) == "explained"
+
+
+@pytest.mark.requirement("sampling.exchange")
+async def test_an_exchange_with_a_schema_has_three_messages_and_leaks_no_arguments(
+    replay: bool,
+) -> None:
+    """Required: user, assistant tool_use __schema__ with empty input, user tool_result."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> bool:
+        result = await ctx.sample("Judge it.", schema=Verdict)
+        prompt, use, answer = result.exchange
+        assert prompt == user("Judge it.")
+        (called,), (returned,) = use.content, answer.content
+        assert isinstance(called, ToolUseBlock)
+        assert isinstance(returned, ToolResultBlock)
+        assert (called.name, called.input) == ("__schema__", {})
+        assert called.id == returned.tool_use_id
+        assert returned.content == (TextBlock(text=result.parsed.model_dump_json()),)
+        assert result.tool_calls == ()
+        return True
+
+    assert await run_tool(ask, {}, MockClient(samples=[GOOD]), replay=replay)
+
+
+@pytest.mark.requirement("elicit.with-arguments")
+async def test_an_exchange_can_be_given_the_arguments_that_it_left_out(replay: bool) -> None:
+    """Required: an exchange offers with_arguments."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> SampleResult[Verdict]:
+        return await ctx.sample("Judge it.", schema=Verdict)
+
+    result = await run_tool(ask, {}, MockClient(samples=[GOOD]), replay=replay)
+    filled = result.exchange.with_arguments({"about": "it"})
+    block = filled[1].content[0]
+    assert isinstance(block, ToolUseBlock)
+    assert block.input == {"about": "it"}
+    assert filled[0] == result.exchange[0]
+    assert result.exchange[1].content[0] != block
+
+
+async def test_schema_and_tools_together_are_refused() -> None:
+    """Required: schema XOR tools."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> bool:
+        with pytest.raises(ValueError, match="not both"):
+            _ = ctx.sample("x", schema=Verdict, tools=[judge])  # type: ignore[call-overload] # pyright: ignore[reportCallIssue, reportArgumentType, reportUnknownVariableType] - the point
+        return True
+
+    assert await run_tool(ask, {}, MockClient())
+
+
+async def test_an_instance_given_to_the_mock_answers_as_its_json() -> None:
+    """Contract: MockClient answers; a model instance is the natural answer to its schema."""
+    client = MockClient(samples=[Verdict(score=1, reason="x")])
+    assert await run_tool(judge, {}, client) == Verdict(score=1, reason="x")
+
+
+@pytest.mark.requirement("SP16")
+async def test_a_parsed_value_survives_the_rounds_that_follow(replay: bool) -> None:
+    """Required: parsed values of sampling responses are passed on."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> int:
+        first = await ctx.sample("Judge it.", schema=Verdict)
+        await ctx.sample("And then?")
+        return first.parsed.score
+
+    def answer(request: SampleRequest) -> str:
+        return GOOD if request.tools else "fine"
+
+    assert await run_tool(ask, {}, MockClient(samples=answer), replay=replay) == 7

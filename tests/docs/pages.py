@@ -1,0 +1,141 @@
+"""How the examples in README.md and docs/ are run.
+
+Owns what a fenced block of each language means:
+
+    python    is run, with top-level ``await``; all blocks of a page share one namespace
+    console   ``$ command`` lines are run in bash, ``> `` continues one, and the lines below must
+              be exactly what the command writes to stdout; stdin is empty
+    json      must be JSON
+    sh, text  are for the reader: commands that wait, install or open something; diagrams
+
+It never skips a block: another language is an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+from sybil import Document, Example, Sybil
+from sybil.parsers.markdown import CodeBlockParser
+
+__all__ = ["PAGES", "ROOT", "blocks", "parse", "workplace"]
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOR_THE_READER = {"sh", "text"}
+PATIENCE = 60
+"""Seconds until a command that does not end is a failure."""
+
+
+def workplace(folder: Path) -> Path:
+    """Fill ``folder`` with the example tools and an ``anabranch`` command; return it."""
+    for example in (ROOT / "examples").glob("*.py"):
+        shutil.copy(example, folder)
+    command = folder / "bin" / "anabranch"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m anabranch "$@"\n', encoding="utf-8")
+    command.chmod(0o755)
+    return folder
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The variables of a command run in ``folder``: its own ``anabranch``, nothing configured."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
+    found = os.pathsep.join([str(folder / "bin"), kept.get("PATH", os.defpath)])
+    sources = os.pathsep.join(filter(None, [str(ROOT / "src"), kept.get("PYTHONPATH")]))
+    return {**kept, "PATH": found, "PYTHONPATH": sources}
+
+
+def parse(text_or_path: Path | str) -> Document:
+    """Return the page, ready for its examples to be evaluated in order."""
+    parsers = [
+        CodeBlockParser(language="python", evaluator=run_python),
+        CodeBlockParser(language="console", evaluator=run_console),
+        CodeBlockParser(language="json", evaluator=read_json),
+    ]
+    if isinstance(text_or_path, Path):
+        page = Sybil(parsers).parse(text_or_path)
+    else:
+        page = Document(text_or_path, "page.md")
+        for parser in parsers:
+            for region in parser(page):
+                page.add(region)
+    # A real module: annotations, and undos found by name, look for one.
+    module = types.ModuleType(f"page_{re.sub(r'[^a-z0-9]', '_', Path(page.path).stem.lower())}")
+    sys.modules[module.__name__] = module
+    page.namespace = module.__dict__
+    return page
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """Return (language, source) of every fenced block of a page."""
+    found = re.findall(r"^```(\S*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(language, source) for language, source in found]
+
+
+def run_python(example: Example) -> None:
+    """Run a block; one that awaits gets an event loop of its own."""
+    source = "\n" * (example.line + example.parsed.line_offset) + example.parsed
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code = compile(source, example.path, "exec", flags=flags, dont_inherit=True)
+    body: Callable[[], object] = types.FunctionType(code, example.namespace)
+    made = body()
+    if inspect.iscoroutine(made):
+        asyncio.run(made)
+
+
+def read_json(example: Example) -> None:
+    """Read a block as JSON."""
+    json.loads(example.parsed)
+
+
+def run_console(example: Example) -> str | None:
+    """Run a block's commands in one shell and return what differs from what the page says."""
+    commands = _commands(example.parsed)
+    fence = "---- next command ----"
+    script = "".join(
+        f"{command}\ns=$?; printf '%s\\n' '{fence}'; (exit $s)\n" for command, _ in commands
+    )
+    folder = Path.cwd()
+    done = subprocess.run(
+        ["bash", "-c", script],  # noqa: S607 - the reader's shell, wherever it is
+        cwd=folder,
+        env=environment(folder),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    *outputs, rest = done.stdout.split(f"{fence}\n")
+    for (command, expected), written in zip(commands, outputs, strict=False):
+        if written != expected:
+            return f"$ {command}\nexpected:\n{expected}\nwritten:\n{written}\n{done.stderr}"
+    if len(outputs) < len(commands):
+        return f"the shell ended at $ {commands[len(outputs)][0]}\n{rest}\n{done.stderr}"
+    return None
+
+
+def _commands(block: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], ""))
+        elif line.startswith("> "):
+            command, output = found.pop()
+            found.append((f"{command}\n{line[2:]}", output))
+        else:
+            command, output = found.pop()
+            found.append((command, f"{output}{line}\n"))
+    return found

@@ -1,0 +1,82 @@
+"""What can be checked about the pages besides running their examples."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from tests.docs.pages import FOR_THE_READER, PAGES, ROOT, blocks
+
+KNOWN = {"python", "console", "json"} | FOR_THE_READER
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_has_a_language_that_is_run_or_meant_for_the_reader(page: Path) -> None:
+    languages = {language for language, _ in blocks(page.read_text(encoding="utf-8"))}
+    assert languages <= KNOWN
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name_of)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "README.md" or f"({page.name})" in index
+
+
+def test_the_readme_shows_the_wizard_as_it_is() -> None:
+    wizard = (ROOT / "examples" / "wizard.py").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert ("python", wizard) in blocks(readme)
+
+
+def configured_servers() -> list[Any]:
+    """The server entries of the configurations in the README, by client."""
+    found: list[Any] = []
+    for language, source in blocks((ROOT / "README.md").read_text(encoding="utf-8")):
+        if language == "json":
+            (key, servers), *rest = json.loads(source).items()
+            assert not rest
+            found += [pytest.param(server, id=key) for server in servers.values()]
+    return found
+
+
+@pytest.mark.parametrize("entry", configured_servers())
+async def test_a_configured_server_starts_and_offers_the_tool(entry: dict[str, Any]) -> None:
+    """The configuration's own arguments, with the reader's folders replaced by ours."""
+    assert Path(entry["command"]).name == "anabranch"
+    arguments = [
+        str(ROOT / "examples" / "wizard.py") if argument.endswith("wizard.py") else argument
+        for argument in entry["args"]
+    ]
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "anabranch", *arguments],
+        env={"PYTHONPATH": str(ROOT / "src")},
+    )
+    async with Client(server) as client:
+        tools = await client.list_tools()
+    assert [tool.name for tool in tools.tools] == ["plan_trip"]

@@ -1,0 +1,254 @@
+"""The real ``mcp.Client`` against our servers: in this process, over stdio, over HTTP.
+
+Owns the connections and a client that answers by two functions and remembers what happened.
+Nothing here imitates the SDK.
+"""
+
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+import uvicorn
+from mcp import Client, StdioServerParameters
+from mcp.server.mcpserver import AESGCMRequestStateCodec, MCPServer
+from pydantic import ConfigDict
+
+from anabranch import Tool
+from anabranch.mcp import create_server
+
+ROOT: Final = Path(__file__).parents[2]
+KEY: Final = "a secret of thirty-two bytes, or more"
+HANDSHAKE: Final = "legacy"
+MODERN: Final = "2026-07-28"
+ERAS: Final = (HANDSHAKE, MODERN)
+MODES: Final = (*ERAS, "auto")
+
+Elicit = Callable[[Any], Any]
+Sample = Callable[[types.CreateMessageRequestParams], Any]
+
+
+def accept(**content: Any) -> types.ElicitResult:
+    """The person's answer, as it crosses."""
+    return types.ElicitResult(action="accept", content=content or None)
+
+
+DECLINE: Final = types.ElicitResult(action="decline")
+CANCEL: Final = types.ElicitResult(action="cancel")
+
+
+def say(text: str) -> types.CreateMessageResult:
+    """The model's reply, as it crosses."""
+    content = types.TextContent(type="text", text=text)
+    return types.CreateMessageResult(role="assistant", content=content, model="test")
+
+
+def use_tool(name: str, **arguments: Any) -> types.CreateMessageResultWithTools:
+    """The model's wish to call a tool, as it crosses."""
+    use = types.ToolUseContent(type="tool_use", id=f"use-{name}", name=name, input=arguments)
+    return types.CreateMessageResultWithTools(
+        role="assistant", content=[use], model="test", stop_reason="toolUse"
+    )
+
+
+def prompt_of(params: types.CreateMessageRequestParams) -> str:
+    """The text that a model was asked last."""
+    content = params.messages[-1].content
+    blocks = content if isinstance(content, list) else [content]
+    return "".join(block.text for block in blocks if isinstance(block, types.TextContent))
+
+
+def echo(params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    """A model that repeats what it was asked last, in brackets."""
+    return say(f"<{prompt_of(params)}>")
+
+
+class Answers:
+    """Answers questions by two functions; ``None`` stands for a capability that is not declared.
+
+    A function may return an ``ErrorData``, raise, or be async.
+
+    Attributes:
+        asked: what the person was asked, ``prompted`` what the model was, in order.
+        logs, progress: the notices, in order.
+    """
+
+    def __init__(
+        self,
+        elicit: Elicit | None = None,
+        sample: Sample | None = None,
+        *,
+        sampling_tools: bool = True,
+    ) -> None:
+        self.asked: list[Any] = []
+        self.prompted: list[types.CreateMessageRequestParams] = []
+        self.logs: list[tuple[str, Any]] = []
+        self.progress: list[tuple[float, float | None, str | None]] = []
+        self._elicit = elicit
+        self._sample = sample
+        self._sampling_tools = sampling_tools
+
+    async def elicit(self, _: object, params: Any) -> Any:
+        assert self._elicit is not None
+        self.asked.append(params)
+        return await _settled(self._elicit(params))
+
+    async def sample(self, _: object, params: types.CreateMessageRequestParams) -> Any:
+        assert self._sample is not None
+        self.prompted.append(params)
+        return await _settled(self._sample(params))
+
+    async def log(self, params: types.LoggingMessageNotificationParams) -> None:
+        self.logs.append((params.level, params.data))
+
+    async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        self.progress.append((progress, total, message))
+
+    def options(self) -> dict[str, Any]:
+        """What ``mcp.Client`` wants to be told."""
+        tools = types.SamplingToolsCapability() if self._sampling_tools else None
+        return {
+            "elicitation_callback": self.elicit if self._elicit is not None else None,
+            "sampling_callback": self.sample if self._sample is not None else None,
+            "sampling_capabilities": types.SamplingCapability(tools=tools),
+            "logging_callback": self.log,
+            "log_level": "debug",
+        }
+
+
+async def _settled(answer: Any) -> Any:
+    return await answer if hasattr(answer, "__await__") else answer
+
+
+@asynccontextmanager
+async def connected(
+    server: Any, mode: str, answers: Answers | None = None, **options: Any
+) -> AsyncGenerator[Client, None]:
+    """A client of ``server`` (an ``MCPServer``, a URL, a process), answered by ``answers``."""
+    given = (answers or Answers()).options()
+    try:
+        async with Client(server, mode=mode, **{**given, **options}) as client:
+            yield client
+    except BaseExceptionGroup as group:
+        raise _innermost(group) from None
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """The failure itself: the SDK's task groups wrap a failed assertion several times."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def serving(*tools: Tool[Any], **options: Any) -> MCPServer[Any]:
+    """A server of ``tools``, called ``test``."""
+    given: dict[str, Any] = {"keys": [KEY], **options}
+    return create_server("test", tools, **given)
+
+
+@asynccontextmanager
+async def over(transport: str, server: MCPServer[Any], **options: Any) -> AsyncGenerator[Any, None]:
+    """What to connect to, for the transports that run in this process."""
+    if transport == "http":
+        async with http(server, **options) as url:
+            yield url
+    else:
+        yield server
+
+
+@asynccontextmanager
+async def http(server: MCPServer[Any], **options: Any) -> AsyncGenerator[str, None]:
+    """Serve over streamable HTTP on loopback; yields the URL."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    running = _Uvicorn(server.streamable_http_app(**options))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(running.serve, [listening])
+        await running.ready.wait()
+        yield f"http://127.0.0.1:{port}/mcp"
+        running.should_exit = True
+
+
+class _Uvicorn(uvicorn.Server):
+    """Tells when it is there, and leaves the signal handlers of the test run alone."""
+
+    def __init__(self, app: Any) -> None:
+        super().__init__(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
+        self.ready = anyio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+def stdio(*arguments: str) -> StdioServerParameters:
+    """The server of ``stdio_server.py``, as a process of its own."""
+    return StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "tests.mcp.stdio_server", *arguments],
+        env=dict(os.environ),
+        cwd=ROOT,
+    )
+
+
+# -- one round by hand -------------------------------------------------------------------------
+
+
+class _Call(types.Request[dict[str, Any], str]):
+    method: str = "tools/call"
+    params: dict[str, Any]
+
+
+class Reply(types.Result):
+    """Whatever a ``tools/call`` returns, field by field as it came."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+async def call_once(
+    client: Client,
+    name: str,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    state: Any = None,
+    responses: Any = None,
+) -> dict[str, Any]:
+    """Send one ``tools/call``, with nothing checked on the way out, and return the result's JSON."""
+    params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
+    if state is not None:
+        params["requestState"] = state
+    if responses is not None:
+        params["inputResponses"] = responses
+    reply = await client.session.send_request(_Call(params=params), Reply)
+    return reply.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def plaintext(state: str, keys: Iterable[str] = (KEY,)) -> str:
+    """The journal's text form inside a sealed state."""
+    claims = json.loads(AESGCMRequestStateCodec(list(keys)).unseal(state))
+    inner: str = claims["s"]
+    return inner
+
+
+def sealed(state: str, text: str, keys: Iterable[str] = (KEY,)) -> str:
+    """``state`` with ``text`` in place of its journal: only who has the keys can do that."""
+    codec = AESGCMRequestStateCodec(list(keys))
+    claims = {**json.loads(codec.unseal(state)), "s": text}
+    return codec.seal(json.dumps(claims).encode())
+
+
+def text_of(result: types.CallToolResult) -> str:
+    """The text of a result, which must be one block."""
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text

@@ -1,0 +1,197 @@
+"""What a client has not declared is not asked of it.
+
+Source: MCP 2026-07-28, error -32021; issue 2, "Edges".
+"""
+
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import MCPError
+from pydantic import BaseModel
+
+from anabranch import BranchContext, CapabilityError, Tool, ToolSpec, tool
+from anabranch.messages import SampleReply, SampleRequest
+from tests.mcp.harness import (
+    ERAS,
+    HANDSHAKE,
+    MODERN,
+    Answers,
+    accept,
+    connected,
+    echo,
+    serving,
+    text_of,
+)
+
+
+class Ok(BaseModel):
+    ok: bool
+
+
+@tool
+async def sampling(ctx: BranchContext) -> str:
+    """Ask the model."""
+    return (await ctx.sample("Hello")).text
+
+
+@tool
+async def sampling_tools(ctx: BranchContext) -> str:
+    """Ask the model to use a tool."""
+    spec = ToolSpec(name="look", input_schema={"type": "object"})
+    return (await ctx.sample("Hello", tools=[spec])).text
+
+
+@tool
+async def elicitation(ctx: BranchContext) -> str:
+    """Ask the person."""
+    return (await ctx.elicit(Ok, "Ok?")).action
+
+
+@tool
+async def elicitation_url(ctx: BranchContext) -> str:
+    """Send the person somewhere."""
+    return (await ctx.elicit_url("Pay there", "https://pay.example/1")).action
+
+
+LACKING: dict[str, tuple[Tool[Any], Answers, dict[str, Any]]] = {
+    "sampling": (sampling, Answers(elicit=lambda _: accept(ok=True)), {"sampling": {}}),
+    "sampling.tools": (
+        sampling_tools,
+        Answers(sample=echo, sampling_tools=False),
+        {"sampling": {"tools": {}}},
+    ),
+    "elicitation": (elicitation, Answers(sample=echo), {"elicitation": {"form": {}}}),
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+async def test_modern_clients_are_told_what_they_must_declare(name: str) -> None:
+    asks, answers, required = LACKING[name]
+    async with connected(serving(asks), MODERN, answers) as client:
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool(asks.name)
+    error = refused.value.error
+    assert error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY == -32021
+    assert error.data == {"requiredCapabilities": required}
+    assert repr(name) in error.message
+
+
+@pytest.mark.parametrize("name", LACKING)
+async def test_handshake_clients_get_a_tool_error_that_says_what_is_missing(name: str) -> None:
+    asks, answers, _ = LACKING[name]
+    async with connected(serving(asks), HANDSHAKE, answers) as client:
+        result = await client.call_tool(asks.name)
+    assert result.is_error
+    assert f"This tool needs {name!r}, which the client did not declare" in text_of(result)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_tool_may_do_without(era: str) -> None:
+    @tool
+    async def polite(ctx: BranchContext) -> str:
+        """Ask if possible."""
+        try:
+            return (await ctx.elicit(Ok, "Ok?")).action
+        except CapabilityError as error:
+            return f"not asked: {error.capability}"
+
+    async with connected(serving(polite), era) as client:
+        result = await client.call_tool("polite")
+    assert text_of(result) == "not asked: elicitation"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_a_tool_requires_is_checked_before_its_body_starts(era: str) -> None:
+    ran: list[str] = []
+
+    @tool(requires=["sampling", "elicitation"])
+    async def demanding(ctx: BranchContext) -> str:
+        """Do something at once."""
+        ran.append("body")
+        return "done"
+
+    async with connected(serving(demanding), era, Answers(sample=echo)) as client:
+        try:
+            result = text_of(await client.call_tool("demanding"))
+        except MCPError as error:
+            result = error.error.message
+    assert "needs 'elicitation'" in result
+    assert ran == []
+
+
+class OwnModel:
+    """The server's own model; keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[SampleRequest] = []
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        self.asked.append(request)
+        return SampleReply.model_validate({"content": "from the server", "model": "own"})
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("asks", [sampling, sampling_tools], ids=lambda tool: tool.name)
+async def test_a_server_with_its_own_model_needs_none_from_the_client(
+    era: str, asks: Tool[Any]
+) -> None:
+    model = OwnModel()
+    async with connected(serving(asks, sampler=model), era) as client:
+        result = await client.call_tool(asks.name)
+    assert text_of(result) == "from the server"
+    assert len(model.asked) == 1
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_servers_own_model_comes_before_the_clients(era: str) -> None:
+    answers, model = Answers(sample=echo), OwnModel()
+    async with connected(serving(sampling, sampler=model), era, answers) as client:
+        await client.call_tool("sampling")
+    assert (len(model.asked), answers.prompted) == (1, [])
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_servers_own_model_is_asked_once_over_all_rounds(era: str) -> None:
+    model = OwnModel()
+
+    @tool
+    async def mixed(ctx: BranchContext) -> list[str]:
+        """Ask the model, then the person twice."""
+        said = await ctx.sample("Hello")
+        answers = [await ctx.elicit(Ok, f"Ok {number}?") for number in range(2)]
+        return [said.text, *(answer.action for answer in answers)]
+
+    answers = Answers(lambda _: accept(ok=True))
+    async with connected(serving(mixed, sampler=model), era, answers) as client:
+        result = await client.call_tool("mixed")
+    assert result.structured_content == {"result": ["from the server", "accept", "accept"]}
+    assert len(model.asked) == 1
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_forms_alone_are_no_promise_to_open_urls(era: str) -> None:
+    """``elicitation: {}`` means forms."""
+    from anabranch.edges.mcp.render import capabilities_of
+
+    declared = types.ClientCapabilities(elicitation=types.ElicitationCapability())
+    assert capabilities_of(declared).names() == {"elicitation"}
+    url_only = types.ElicitationCapability(url=types.UrlElicitationCapability())
+    assert capabilities_of(types.ClientCapabilities(elicitation=url_only)).names() == {
+        "elicitation.url"
+    }
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_url_is_shown_and_consent_is_all_that_comes_back(era: str) -> None:
+    answers = Answers(lambda _: accept())
+    async with connected(serving(elicitation_url), era, answers) as client:
+        result = await client.call_tool("elicitation_url")
+    assert text_of(result) == "accept"
+    (asked,) = answers.asked
+    assert (asked.mode, asked.message, asked.url) == (
+        "url",
+        "Pay there",
+        "https://pay.example/1",
+    )
+    assert (asked.elicitation_id is None) == (era == MODERN)

@@ -1,0 +1,297 @@
+"""2026-07-28: what is asked, what is taken as an answer, and what is asked again.
+
+Source: SEP-2322; issue 2, "Bad input, and what it gets".
+"""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from mcp import InputRequiredRoundsExceededError, MCPError
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, Elicitation, tool
+from tests.mcp.harness import (
+    MODERN,
+    Answers,
+    accept,
+    call_once,
+    connected,
+    echo,
+    plaintext,
+    serving,
+    text_of,
+    use_tool,
+)
+
+
+class Name(BaseModel):
+    user_name: str
+
+
+class Age(BaseModel):
+    years: int
+
+
+NAME = Elicitation("name", Name)
+
+
+@tool(elicits=[NAME])
+async def register(ctx: BranchContext) -> str:
+    """Ask two things at once, then a third."""
+    name, age = await ctx.gather(
+        ctx.elicit(NAME, "Your name?", key="user_name"), ctx.elicit(Age, "Your age?")
+    )
+    greeting = await ctx.sample("Greet them")
+    said = [answer.content if isinstance(answer, Accepted) else answer for answer in (name, age)]
+    return f"{said[0]} {said[1]} {greeting.text}"
+
+
+JO: dict[str, Any] = {"action": "accept", "content": {"user_name": "Jo"}}
+THIRTY: dict[str, Any] = {"action": "accept", "content": {"years": 30}}
+GREETING: dict[str, Any] = {
+    "role": "assistant",
+    "content": {"type": "text", "text": "Hi"},
+    "model": "m",
+}
+AGE = "register/elicit.1"
+GREET = "register/sample.1"
+ANSWERS = Answers(lambda _: None, lambda _: None)
+
+
+async def test_open_questions_come_together_under_their_keys_or_step_ids() -> None:
+    async with connected(serving(register), MODERN, ANSWERS) as client:
+        reply = await call_once(client, "register")
+    assert reply["resultType"] == "input_required"
+    assert list(reply["inputRequests"]) == ["user_name", AGE]
+    assert reply["inputRequests"]["user_name"]["method"] == "elicitation/create"
+    assert reply["inputRequests"]["user_name"]["params"] == {
+        "mode": "form",
+        "message": "Your name?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"user_name": {"type": "string"}},
+            "required": ["user_name"],
+        },
+        "_meta": {"anabranch/stepId": "user_name"},
+    }
+
+
+async def test_answers_move_the_call_on_and_the_last_round_has_the_value() -> None:
+    async with connected(serving(register), MODERN, ANSWERS) as client:
+        first = await call_once(client, "register")
+        second = await call_once(
+            client,
+            "register",
+            state=first["requestState"],
+            responses={"user_name": JO, AGE: THIRTY},
+        )
+        assert list(second["inputRequests"]) == [GREET]
+        last = await call_once(
+            client, "register", state=second["requestState"], responses={GREET: GREETING}
+        )
+    assert last["resultType"] == "complete"
+    assert last["structuredContent"] == {"result": "user_name='Jo' years=30 Hi"}
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [
+        pytest.param({}, id="none"),
+        pytest.param({"user_name": JO}, id="one of two"),
+        pytest.param({"user_name": JO, "elsewhere": THIRTY}, id="never asked"),
+        pytest.param({"user_name": JO, GREET: GREETING}, id="not asked yet"),
+        pytest.param({"user_name": JO, AGE: GREETING}, id="of another kind"),
+        pytest.param({"user_name": JO, AGE: {"roots": []}}, id="roots"),
+    ],
+)
+async def test_a_question_without_its_answer_is_asked_again_as_it_was(
+    responses: dict[str, Any],
+) -> None:
+    async with connected(serving(register), MODERN, ANSWERS) as client:
+        first = await call_once(client, "register")
+        again = await call_once(
+            client, "register", state=first["requestState"], responses=responses
+        )
+    open_ones = {"user_name", AGE} - ({"user_name"} if "user_name" in responses else set())
+    assert set(again["inputRequests"]) == open_ones
+    for step_id in open_ones:
+        assert again["inputRequests"][step_id] == first["inputRequests"][step_id]
+
+
+async def test_answers_without_a_state_answer_nothing() -> None:
+    async with connected(serving(register), MODERN, ANSWERS) as client:
+        first = await call_once(client, "register")
+        again = await call_once(client, "register", responses={"user_name": JO, AGE: THIRTY})
+    assert again["inputRequests"] == first["inputRequests"]
+
+
+async def test_an_answer_given_once_is_not_changed_by_another_one() -> None:
+    async with connected(serving(register), MODERN, ANSWERS) as client:
+        first = await call_once(client, "register")
+        second = await call_once(
+            client, "register", state=first["requestState"], responses={"user_name": JO}
+        )
+        mallory = {"action": "accept", "content": {"user_name": "Mallory"}}
+        third = await call_once(
+            client,
+            "register",
+            state=second["requestState"],
+            responses={"user_name": mallory, AGE: THIRTY},
+        )
+        last = await call_once(
+            client, "register", state=third["requestState"], responses={GREET: GREETING}
+        )
+    assert "Jo" in last["structuredContent"]["result"]
+
+
+async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason() -> None:
+    async with connected(serving(register), MODERN, ANSWERS) as client:
+        first = await call_once(client, "register")
+        wrong = {"action": "accept", "content": {"years": "many"}}
+        again = await call_once(
+            client, "register", state=first["requestState"], responses={AGE: wrong}
+        )
+    message = again["inputRequests"][f"{AGE}~2"]["params"]["message"]
+    assert message.startswith("Your age?\n\n(The last answer did not fit: years: ")
+    assert "many" not in message
+
+
+async def test_an_answer_that_never_fits_ends_the_call() -> None:
+    client_answers = Answers(lambda _: accept(user_name=1), echo)
+    async with connected(serving(register), MODERN, client_answers) as client:
+        result = await client.call_tool("register")
+    assert result.is_error
+    assert "The answer to 'user_name' did not fit after 4 attempts" in text_of(result)
+
+
+async def test_a_malformed_answer_is_refused_by_the_protocol_and_costs_nothing() -> None:
+    async with connected(serving(register), MODERN, ANSWERS) as client:
+        first = await call_once(client, "register")
+        nested = {"action": "accept", "content": {"years": {"n": 30}}}
+        with pytest.raises(MCPError) as refused:
+            await call_once(
+                client, "register", state=first["requestState"], responses={AGE: nested}
+            )
+        assert refused.value.error.code == -32602
+        again = await call_once(
+            client, "register", state=first["requestState"], responses={AGE: THIRTY}
+        )
+    assert list(again["inputRequests"]) == ["user_name"]
+
+
+@tool
+async def interview(ctx: BranchContext, questions: int) -> int:
+    """Ask one question after the other."""
+    total = 0
+    for number in range(questions):
+        answer = await ctx.elicit(Age, f"Question {number}")
+        total += answer.content.years if isinstance(answer, Accepted) else 0
+    return total
+
+
+async def test_the_author_is_warned_once_at_the_eighth_round(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers = Answers(lambda _: accept(years=1))
+    async with connected(serving(interview), MODERN, answers) as client:
+        with caplog.at_level(logging.WARNING, "anabranch"):
+            seven = await client.call_tool("interview", {"questions": 7})
+            assert not caplog.records
+            ten = await client.call_tool("interview", {"questions": 10})
+    assert (seven.structured_content, ten.structured_content) == ({"result": 7}, {"result": 10})
+    (warning,) = caplog.records
+    assert "'interview' has asked in 8 rounds" in warning.getMessage()
+
+
+async def test_more_rounds_than_ten_need_a_client_that_allows_them() -> None:
+    answers = Answers(lambda _: accept(years=1))
+    async with connected(serving(interview), MODERN, answers) as client:
+        with pytest.raises(InputRequiredRoundsExceededError):
+            await client.call_tool("interview", {"questions": 11})
+    async with connected(
+        serving(interview), MODERN, answers, input_required_max_rounds=40
+    ) as client:
+        result = await client.call_tool("interview", {"questions": 40})
+    assert result.structured_content == {"result": 40}
+
+
+def secret() -> str:
+    return "the vault code is 1234"
+
+
+@tool
+async def vault(ctx: BranchContext) -> str:
+    """Know something, and ask."""
+    code = await ctx.step(secret)
+    answer = await ctx.elicit(Name, "Who are you?")
+    await ctx.elicit(Name, "Are you sure?")
+    return f"{code} {answer.action}"
+
+
+def deflated_part(state: str) -> str:
+    import base64
+    import zlib
+
+    packed, _, _ = plaintext(state).partition(" ")
+    return zlib.decompress(base64.b64decode(packed), -15).decode()
+
+
+async def test_what_only_the_server_knows_is_never_compressed_with_what_the_client_sent() -> None:
+    """Else a client could learn it from the length of the state, by guessing (CRIME)."""
+    async with connected(serving(vault), MODERN, ANSWERS) as client:
+        first = await call_once(client, "vault")
+        guess = {"action": "accept", "content": {"user_name": "the vault code is 9999"}}
+        second = await call_once(
+            client, "vault", state=first["requestState"], responses={"vault/elicit.1": guess}
+        )
+    state = second["requestState"]
+    assert "1234" in plaintext(state)
+    assert "1234" not in deflated_part(state)
+    assert "9999" in deflated_part(state)
+
+
+async def test_what_the_servers_own_model_said_is_never_compressed_with_the_clients_words() -> None:
+    from anabranch.messages import SampleReply, SampleRequest
+
+    class Model:
+        async def sample(self, request: SampleRequest) -> SampleReply:
+            return SampleReply.model_validate({"content": "the vault code is 1234"})
+
+    @tool
+    async def ask(ctx: BranchContext) -> str:
+        """Ask the server's model, then the person."""
+        said = await ctx.sample("What is the code?")
+        await ctx.elicit(Name, "Who are you?")
+        return said.text
+
+    async with connected(serving(ask, sampler=Model()), MODERN, ANSWERS) as client:
+        reply = await call_once(client, "ask")
+    assert "1234" in plaintext(reply["requestState"])
+    assert "1234" not in deflated_part(reply["requestState"])
+
+
+async def test_a_state_does_not_show_what_is_in_it() -> None:
+    async with connected(serving(vault), MODERN, ANSWERS) as client:
+        reply = await call_once(client, "vault")
+    assert "vault" not in json.dumps(reply["requestState"])
+
+
+@tool
+async def choose(ctx: BranchContext) -> list[str]:
+    """Let the model call a tool; its answer decides."""
+    reply = await ctx.sample("Choose", tools=[interview], tool_choice="required")
+    return [f"{call.name} {call.arguments}" for call in reply.tool_calls] + [str(reply.stop_reason)]
+
+
+async def test_a_model_that_uses_tools_answers_over_rounds() -> None:
+    answers = Answers(sample=lambda _: use_tool("interview", questions=3))
+    async with connected(serving(choose), MODERN, answers) as client:
+        result = await client.call_tool("choose")
+    assert result.structured_content == {"result": ["interview {'questions': 3}", "toolUse"]}
+    (asked,) = answers.prompted
+    assert asked.tools is not None
+    assert asked.tools[0].input_schema["required"] == ["questions"]
+    assert asked.tool_choice is not None
+    assert asked.tool_choice.mode == "required"

@@ -1,0 +1,249 @@
+"""The sealed state: who may open it, for what, and how long. Every refusal sounds the same.
+
+Source: SEP-2322, rule 4; design, "What a client sends is hostile".
+"""
+
+import base64
+import logging
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, MCPError
+from mcp.server.mcpserver import MCPServer, RequestStateSecurity
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, Tool, tool
+from anabranch.call import Journal
+from anabranch.mcp import create_server, install
+from tests.mcp.harness import MODERN, Answers, call_once, connected, plaintext, sealed, serving
+
+OLD, NEW = "the old secret, long enough for a key", "the new secret, long enough for a key"
+ANSWERS = Answers(lambda _: None)
+YES: dict[str, Any] = {"action": "accept", "content": {"ok": True}}
+
+
+class Ok(BaseModel):
+    ok: bool
+
+
+def asking(name: str = "ask", ran: list[str] | None = None) -> Tool[str]:
+    @tool(name=name)
+    async def body(ctx: BranchContext, what: str = "it", again: bool = False) -> str:
+        """Ask whether to do it."""
+        if ran is not None:
+            ran.append(name)
+        answer = await ctx.elicit(Ok, f"Do {what}?")
+        if again:
+            await ctx.elicit(Ok, "Sure?")
+        return answer.action if isinstance(answer, Accepted) else "no"
+
+    return body
+
+
+async def opened(client: Client, name: str = "ask", **arguments: Any) -> str:
+    reply = await call_once(client, name, arguments)
+    state: str = reply["requestState"]
+    return state
+
+
+async def answered(client: Client, state: Any, name: str = "ask", **arguments: Any) -> Any:
+    responses = {f"{name}/elicit.1": YES}
+    reply = await call_once(client, name, arguments, state=state, responses=responses)
+    return reply["structuredContent"]["result"]
+
+
+async def assert_refused(client: Client, state: Any, name: str = "ask", **arguments: Any) -> None:
+    with pytest.raises(MCPError) as refused:
+        await call_once(
+            client, name, arguments, state=state, responses={f"{name}/elicit.1": YES}
+        )
+    assert refused.value.error.code == -32602
+    assert refused.value.error.message == "Invalid or expired requestState"
+    assert refused.value.error.data == {"reason": "invalid_request_state"}
+
+
+async def test_a_state_opens_as_often_as_it_is_sent() -> None:
+    """Known: without a store a state is not single-use (SEP-2322, rule 4)."""
+    async with connected(serving(asking()), MODERN, ANSWERS) as client:
+        state = await opened(client)
+        assert await answered(client, state) == "accept"
+        assert await answered(client, state) == "accept"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda state: state[:-1] + ("A" if state[-1] != "A" else "B"), id="last"),
+        pytest.param(lambda state: state[:40] + state[41:], id="cut"),
+        pytest.param(lambda state: state + "A", id="longer"),
+        pytest.param(lambda state: state + "=", id="padded"),
+        pytest.param(lambda state: "v2" + state[2:], id="version"),
+        pytest.param(lambda state: "", id="empty"),
+        pytest.param(lambda state: "v1.", id="prefix"),
+        pytest.param(lambda state: plaintext(state), id="plaintext"),
+        pytest.param(lambda state: base64.b64encode(plaintext(state).encode()).decode(), id="b64"),
+    ],
+)
+async def test_a_state_that_is_not_as_it_was_sealed_is_refused_before_anything_runs(
+    spoil: Any,
+) -> None:
+    ran: list[str] = []
+    async with connected(serving(asking(ran=ran)), MODERN, ANSWERS) as client:
+        state = await opened(client)
+        ran.clear()
+        await assert_refused(client, spoil(state))
+    assert ran == []
+
+
+@pytest.mark.parametrize("state", [17, True, ["v1."], {"v": 1}, 1.5])
+async def test_a_state_that_is_no_text_is_refused(state: Any) -> None:
+    async with connected(serving(asking()), MODERN, ANSWERS) as client:
+        with pytest.raises(MCPError) as refused:
+            await call_once(client, "ask", state=state)
+    assert refused.value.error.code == -32602
+
+
+async def test_a_state_belongs_to_one_tool_with_one_set_of_arguments() -> None:
+    async with connected(serving(asking(), asking("other")), MODERN, ANSWERS) as client:
+        state = await opened(client, what="this")
+        await assert_refused(client, state, what="that")
+        await assert_refused(client, state)
+        await assert_refused(client, state, "other", what="this")
+        assert await answered(client, state, what="this") == "accept"
+
+
+async def test_a_state_belongs_to_the_server_of_one_name() -> None:
+    here = create_server("here", [asking()], keys=[OLD])
+    there = create_server("there", [asking()], keys=[OLD])
+    twin = create_server("here", [asking()], keys=[OLD])
+    async with connected(here, MODERN, ANSWERS) as client:
+        state = await opened(client)
+    async with connected(there, MODERN, ANSWERS) as client:
+        await assert_refused(client, state)
+    async with connected(twin, MODERN, ANSWERS) as client:
+        assert await answered(client, state) == "accept"
+
+
+async def test_keys_rotate_while_questions_are_open() -> None:
+    before = create_server("s", [asking()], keys=[OLD])
+    during = create_server("s", [asking()], keys=[NEW, OLD])
+    after = create_server("s", [asking()], keys=[NEW])
+    async with connected(before, MODERN, ANSWERS) as client:
+        state = await opened(client, again=True)
+    async with connected(after, MODERN, ANSWERS) as client:
+        await assert_refused(client, state, again=True)
+    async with connected(during, MODERN, ANSWERS) as client:
+        reply = await call_once(
+            client, "ask", {"again": True}, state=state, responses={"ask/elicit.1": YES}
+        )
+    async with connected(after, MODERN, ANSWERS) as client:
+        last = await call_once(
+            client,
+            "ask",
+            {"again": True},
+            state=reply["requestState"],
+            responses={"ask/elicit.2": YES},
+        )
+    assert last["structuredContent"] == {"result": "accept"}
+
+
+async def test_without_keys_each_server_has_its_own() -> None:
+    async with connected(create_server("s", [asking()]), MODERN, ANSWERS) as client:
+        state = await opened(client)
+        assert await answered(client, state) == "accept"
+    async with connected(create_server("s", [asking()]), MODERN, ANSWERS) as client:
+        await assert_refused(client, state)
+
+
+def test_a_short_key_is_refused_when_the_server_is_made() -> None:
+    with pytest.raises(ValueError, match="at least 32 bytes"):
+        create_server("s", [asking()], keys=["short"])
+
+
+async def test_a_state_expires() -> None:
+    async with connected(serving(asking(), ttl=0.02), MODERN, ANSWERS) as client:
+        state = await opened(client)
+        await anyio.sleep(0.05)
+        await assert_refused(client, state)
+
+
+async def test_each_round_has_the_whole_time_again() -> None:
+    """Chosen here: the time is for one round of questions, as in the SDK."""
+    server = serving(asking(), ttl=1000.0)
+    async with connected(server, MODERN, ANSWERS) as client:
+        first = await opened(client, again=True)
+        reply = await call_once(
+            client, "ask", {"again": True}, state=first, responses={"ask/elicit.1": YES}
+        )
+    assert reply["requestState"] != first
+
+
+def _of_another_format(state: str) -> str:
+    packed, _, rest = plaintext(state).partition(" ")
+    assert rest.startswith("[1,")
+    return f"{packed} [0,{rest[3:]}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(_of_another_format, id="another format"),
+        pytest.param(lambda _: "", id="empty"),
+        pytest.param(lambda _: "step=1", id="another library's"),
+        pytest.param(lambda _: '{"asked": ["q"]}', id="JSON"),
+        pytest.param(lambda _: "AAAA [1]", id="too few fields"),
+        pytest.param(lambda state: "!!!! " + plaintext(state).partition(" ")[2], id="not packed"),
+        pytest.param(lambda state: "AAAA " + plaintext(state).partition(" ")[2], id="not deflated"),
+        pytest.param(lambda _: "x 7", id="a number"),
+    ],
+)
+async def test_a_state_of_another_release_is_refused_like_any_other(
+    text: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A redeploy in mid-call must end in a clean error; the reason is for the server's log."""
+    ran: list[str] = []
+    async with connected(serving(asking(ran=ran)), MODERN, ANSWERS) as client:
+        state = await opened(client)
+        ran.clear()
+        with caplog.at_level(logging.WARNING, "anabranch"):
+            await assert_refused(client, sealed(state, text(state)))
+    assert ran == []
+    assert "unreadable journal" in caplog.text
+
+
+async def test_a_tool_that_was_changed_in_mid_call_ends_with_a_clear_error() -> None:
+    @tool(name="ask")
+    async def changed(ctx: BranchContext, what: str = "it", again: bool = False) -> str:
+        """Ask something else at the same place."""
+        answer = await ctx.elicit(Ok, f"Really do {what}?")
+        return answer.action
+
+    async with connected(serving(asking()), MODERN, ANSWERS) as client:
+        state = await opened(client)
+    async with connected(serving(changed), MODERN, ANSWERS) as client:
+        reply = await call_once(client, "ask", state=state, responses={"ask/elicit.1": YES})
+    assert reply["isError"]
+    assert "Replay differs at 'ask/elicit.1'" in reply["content"][0]["text"]
+
+
+async def test_the_journal_crosses_as_it_is() -> None:
+    async with connected(serving(asking()), MODERN, ANSWERS) as client:
+        state = await opened(client)
+    journal = Journal.loads(plaintext(state))
+    assert list(journal.pending) == ["ask/elicit.1"]
+    assert journal.rounds == 1
+
+
+async def test_an_installed_tool_is_sealed_by_its_servers_own_keys() -> None:
+    def made() -> MCPServer[Any]:
+        server: MCPServer[Any] = MCPServer(
+            "mine", request_state_security=RequestStateSecurity(keys=[OLD])
+        )
+        install(server, asking())
+        return server
+
+    async with connected(made(), MODERN, ANSWERS) as client:
+        state = await opened(client)
+    async with connected(made(), MODERN, ANSWERS) as client:
+        assert await answered(client, state) == "accept"

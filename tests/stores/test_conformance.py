@@ -1,0 +1,19 @@
+"""Every kind of store passes the published suite."""
+
+from anabranch.testing.store_sharing import SHARED_CALL_STORE_CHECKS
+from anabranch.testing.store_suite import CALL_STORE_CHECKS, Check, OpenStore
+import pytest
+
+
+def name_of(check: Check) -> str:
+    return getattr(check, "__name__", repr(check))
+
+
+@pytest.mark.parametrize("check", CALL_STORE_CHECKS, ids=name_of)
+async def test_a_store_keeps_a_promise(check: Check, open_any: OpenStore) -> None:
+    await check(open_any)
+
+
+@pytest.mark.parametrize("check", SHARED_CALL_STORE_CHECKS, ids=name_of)
+async def test_a_shared_store_keeps_a_promise(check: Check, open_shared: OpenStore) -> None:
+    await check(open_shared)

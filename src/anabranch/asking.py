@@ -6,8 +6,10 @@ Owns what turns an author's ``ctx.elicit(...)`` into requests and an answer into
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
@@ -60,9 +62,11 @@ class Policy:
             raise refusal
 
 
-@dataclass(frozen=True, slots=True)
-class ElicitJob:
-    """All that one ``ctx.elicit`` asks for. ``name`` is the declared elicitation's key."""
+class ElicitJob(NamedTuple):
+    """All that one ``ctx.elicit`` asks for.
+
+    ``name`` is the declared elicitation's key; ``policy`` is looked at if the question is asked.
+    """
 
     scope: Scope
     step_id: str
@@ -70,7 +74,7 @@ class ElicitJob:
     message: str
     name: str | None = None
     context: JsonValue = None
-    policy: Policy = Policy()
+    policy: Callable[[], Policy] = Policy
 
 
 async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
@@ -86,26 +90,47 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
     for attempt in range(1, ASKED_AGAIN + 2):
         entry = await _ask(job, call.new_attempt(job.step_id, attempt), message)
         try:
-            reply = ElicitReply.model_validate(entry.value)
-            if reply.action != "accept":
-                return Declined() if reply.action == "decline" else Cancelled()
-            content = job.model.model_validate(reply.content or {})
+            action, given = _read(entry.value)
+            if action != "accept":
+                return Declined() if action == "decline" else Cancelled()
+            content = job.model.model_validate(given)
         except ValidationError as problem:
             reason = describe(problem)
             message = f"{job.message}\n\n(The last answer did not fit: {reason}.)"
         else:
-            return Accepted(content, _exchange(job, content))
+            return Accepted(content, partial(_exchange, job, content))
     raise ElicitValidationError(job.step_id, ASKED_AGAIN + 1, reason)
 
 
+def _read(value: JsonValue) -> tuple[str, object]:
+    """Return what the person did, and the content.
+
+    Raises:
+        ValidationError: that is no reply.
+    """
+    match value:
+        case {"action": "accept", "content": dict(content)}:  # nearly always, and sooner said
+            return "accept", content
+        case _:
+            reply = ElicitReply.model_validate(value)
+            return reply.action, reply.content or {}
+
+
+@lru_cache(maxsize=512)
+def _form_fingerprint(model: type[BaseModel]) -> str:
+    return fingerprint(form_schema(model))
+
+
 async def _ask(job: ElicitJob, step_id: str, message: str) -> Entry:
-    schema = form_schema(job.model)
-    asked = fingerprint(message, schema, job.context)
+    asked = fingerprint(message, _form_fingerprint(job.model), job.context)
 
     def admitted() -> ElicitRequest:
-        job.policy.check(job.scope, step_id, "elicit", asked)
+        job.policy().check(job.scope, step_id, "elicit", asked)
         return ElicitRequest(
-            message=message, requested_schema=schema, context=job.context, key=job.name
+            message=message,
+            requested_schema=form_schema(job.model),
+            context=job.context,
+            key=job.name,
         )
 
     return await job.scope.strand.call.ask(job.scope, step_id, "elicit", asked, admitted)

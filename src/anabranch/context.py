@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeVar, TypeVarTuple, overload
+from typing import Any, NamedTuple, TypeVar, TypeVarTuple, get_args, overload
 
 from pydantic import BaseModel, JsonValue
 
@@ -65,6 +65,8 @@ _MARKS = frozenset("/~#<>")
 """What the ids of steps are built with, and what Python calls nameless functions with."""
 _STEPS = "#step"
 """The counter of a scope's steps; no step or branch can have such a name."""
+
+_LEVELS: tuple[str, ...] = get_args(LogLevel)
 
 Op = Coroutine[Any, Any, T]
 """What the methods return: await it, pass it to ``gather`` or ``race``, or start a task of it."""
@@ -144,7 +146,7 @@ class BranchContext:
         return self._key_of_step(scope, scope.counters.get(_STEPS, 0) + 1)
 
     def _key_of_step(self, scope: Scope, number: int) -> str:
-        return f"{self.call_id}:{scope.path}/step.{number}"
+        return f"{self._branch.call.journal.call_id}:{scope.path}/step.{number}"
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -305,7 +307,7 @@ class BranchContext:
             message=message,
             name=name,
             context=context,
-            policy=self._policy(),
+            policy=self._policy,
         )
         return self._call.made(self._elicit(job))
 
@@ -556,16 +558,21 @@ class BranchContext:
             StepFailed: ``fn`` raised; an ``AnabranchError`` that it raised comes as it is.
             SerializationError: the value cannot be recorded; the call fails.
         """
-        scope = self._scope()
-        step_id = self._call.new_id(scope, _name_for(fn, name, "step"))
+        scope, call = self._scope(), self._branch.call
+        step_id = call.new_id(scope, _name_for(fn, name, "step"))
         effect = Effect(fn, args, self._key_of_step(scope, scope.count(_STEPS)), undo)
-        call = self._call
         return call.made(call.step(scope, step_id, step_fingerprint(fn, args), effect))
 
     # -- telling -------------------------------------------------------------------------------
 
     def log(self, level: LogLevel, message: str) -> Op[None]:
-        """Send a log line to the client, once."""
+        """Send a log line to the client, once.
+
+        Raises:
+            ValueError: ``level`` is not one of the protocol's.
+        """
+        if level not in _LEVELS:
+            raise ValueError(f"{level!r} is no log level; use one of {', '.join(_LEVELS)}")
         return self._notice(Notice(message, level=level))
 
     def notify(

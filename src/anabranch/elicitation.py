@@ -7,6 +7,7 @@ and multi-selects), made when the question is defined and not when it is asked. 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
@@ -25,11 +26,19 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Accepted(Generic[T]):
-    """The person answered. ``exchange`` is the question and the answer as messages."""
+    """The person answered.
+
+    ``make_exchange`` is called when somebody looks at ``exchange``, which few authors do.
+    """
 
     content: T
-    exchange: Exchange = field(default_factory=Exchange, compare=False, repr=False)
+    make_exchange: Callable[[], Exchange] = field(default=Exchange, compare=False, repr=False)
     action: Literal["accept"] = field(default="accept", init=False)
+
+    @property
+    def exchange(self) -> Exchange:
+        """The question and the answer as messages."""
+        return self.make_exchange()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +98,6 @@ class _FormSchema(GenerateJsonSchema):
         return rendered
 
 
-@lru_cache(maxsize=512)
 def form_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON Schema of the form for ``model``.
 
@@ -98,7 +106,12 @@ def form_schema(model: type[BaseModel]) -> dict[str, Any]:
     Raises:
         TypeError: see :class:`Elicitation`.
     """
-    schema = _checked(model).model_json_schema(schema_generator=_FormSchema)
+    return _form_schema(_checked(model))
+
+
+@lru_cache(maxsize=512)
+def _form_schema(model: type[BaseModel]) -> dict[str, Any]:
+    schema = model.model_json_schema(schema_generator=_FormSchema)
     definitions = schema.pop("$defs", {})
     properties = {
         name: _inlined(field_schema, definitions)

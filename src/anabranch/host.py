@@ -39,13 +39,19 @@ class Capabilities:
 
     def names(self) -> frozenset[str]:
         """Return what is there of ``sampling[.tools]`` and ``elicitation[.url]``."""
-        offered = {
-            "sampling": self.sampling,
-            "sampling.tools": self.sampling_tools,
-            "elicitation": self.elicitation,
-            "elicitation.url": self.elicitation_url,
-        }
-        return frozenset(name for name, there in offered.items() if there)
+        return frozenset(name for name in _NAMES if self.has(name))
+
+    def has(self, name: str) -> bool:
+        """Whether ``name`` is in :meth:`names`."""
+        return name in _NAMES and getattr(self, _NAMES[name])
+
+
+_NAMES = {
+    "sampling": "sampling",
+    "sampling.tools": "sampling_tools",
+    "elicitation": "elicitation",
+    "elicitation.url": "elicitation_url",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ class Host:
     def offers(self, name: str) -> bool:
         """Whether the client, or the server itself, can do ``name``."""
         own = self.sampler is not None and name in {"sampling", "sampling.tools"}
-        return own or name in self.capabilities.names()
+        return own or self.capabilities.has(name)
 
     def require(self, *names: str) -> None:
         """Check that all of ``names`` are offered by the client, or by the server itself.

@@ -265,7 +265,7 @@ class HandoffTool(Tool[Any]):
         if missing:
             raise TypeError(f"HandoffTool {cls.__name__} lacks {', '.join(missing)}")
 
-    def __new__(cls, *_args: object, **_options: object) -> Self:
+    def __new__(cls, *_args: Any, **_options: Any) -> Self:  # noqa: ANN401 - the subclass has its own
         """Read the phases: here, since subclasses have an ``__init__`` and need not call ours."""
         made = super().__new__(cls)
         before: Any = made._phase("before")

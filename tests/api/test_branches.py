@@ -251,7 +251,12 @@ async def test_a_race_returns_the_first_and_withdraws_the_others(replay: bool) -
         winner = await ctx.race(ctx.branch(model), ctx.branch(clockwork))
         return [winner, (await ctx.sample("and now?")).text]
 
-    client = MockClient(samples=echo)
+    async def never_quick(request: SampleRequest) -> str:
+        if request.messages[-1].text == "quick?":
+            await asyncio.Event().wait()
+        return echo(request)
+
+    client = MockClient(samples=never_quick)
     assert await run_tool(outer, {}, client, replay=replay) == ["here at once", "re: and now?"]
 
 
@@ -261,7 +266,7 @@ async def test_there_must_be_something_to_race() -> None:
     @tool
     async def outer(ctx: BranchContext) -> bool:
         with pytest.raises(ValueError, match="at least one operation"):
-            _ = ctx.race()
+            ctx.race()  # type: ignore[unused-coroutine] # pyright: ignore[reportUnusedCoroutine] - raises
         return await ctx.gather() == ()
 
     assert await run_tool(outer, {}, MockClient())

@@ -34,7 +34,7 @@ __all__ = ["PAGES", "ROOT", "blocks", "parse", "workplace"]
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FOR_THE_READER = {"sh", "text"}
-PATIENCE = 60
+PATIENCE = 120
 """Seconds until a command that does not end is a failure."""
 
 
@@ -114,7 +114,7 @@ def run_console(example: Example) -> str | None:
         env=environment(folder),
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=PATIENCE,
         check=False,
     )

@@ -1,6 +1,7 @@
 """What can be checked about the pages besides running their examples."""
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -47,6 +48,15 @@ def test_every_page_is_in_the_index() -> None:
         assert page.name == "README.md" or f"({page.name})" in index
 
 
+def test_the_design_page_says_what_every_room_owns() -> None:
+    design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+)/?`", design.partition("## The house")[2].partition("## ")[0]))
+    rooms = {
+        each.stem for each in (ROOT / "src" / "anabranch").iterdir() if each.stem[0] not in "_."
+    }
+    assert rooms - {"py"} <= named
+
+
 def test_the_readme_shows_the_wizard_as_it_is() -> None:
     wizard = (ROOT / "examples" / "wizard.py").read_text(encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -75,7 +85,7 @@ async def test_a_configured_server_starts_and_offers_the_tool(entry: dict[str, A
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "anabranch", *arguments],
-        env={"PYTHONPATH": str(ROOT / "src")},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "ANABRANCH_KEYS": "k" * 32},
     )
     async with Client(server) as client:
         tools = await client.list_tools()

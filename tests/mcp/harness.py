@@ -10,14 +10,17 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import anyio
 import mcp_types as types
 import uvicorn
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 from mcp.server.mcpserver import AESGCMRequestStateCodec, MCPServer
+from mcp.shared.message import SessionMessage
 from pydantic import ConfigDict
 
 from anabranch import Tool
@@ -132,18 +135,25 @@ async def connected(
 ) -> AsyncGenerator[Client, None]:
     """A client of ``server`` (an ``MCPServer``, a URL, a process), answered by ``answers``."""
     given = (answers or Answers()).options()
-    try:
+    with _unwrapped():
         async with Client(server, mode=mode, **{**given, **options}) as client:
             yield client
+
+
+@contextmanager
+def _unwrapped() -> Generator[None, None, None]:
+    """Let a failed assertion out of the task groups that wrap it several times."""
+    try:
+        yield
     except BaseExceptionGroup as group:
         raise _innermost(group) from None
 
 
-def _innermost(error: BaseException) -> BaseException:
-    """The failure itself: the SDK's task groups wrap a failed assertion several times."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first, *others = group.exceptions
+    if others:
+        return group
+    return _innermost(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def serving(*tools: Tool[Any], **options: Any) -> MCPServer[Any]:
@@ -165,14 +175,16 @@ async def over(transport: str, server: MCPServer[Any], **options: Any) -> AsyncG
 @asynccontextmanager
 async def http(server: MCPServer[Any], **options: Any) -> AsyncGenerator[str, None]:
     """Serve over streamable HTTP on loopback; yields the URL."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    port = listening.getsockname()[1]
-    running = _Uvicorn(server.streamable_http_app(**options))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(running.serve, [listening])
-        await running.ready.wait()
-        yield f"http://127.0.0.1:{port}/mcp"
-        running.should_exit = True
+    with socket.create_server(("127.0.0.1", 0)) as listening, _unwrapped():
+        port = listening.getsockname()[1]
+        running = _Uvicorn(server.streamable_http_app(**options))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(running.serve, [listening])
+            await running.ready.wait()
+            try:
+                yield f"http://127.0.0.1:{port}/mcp"
+            finally:
+                running.should_exit = True
 
 
 class _Uvicorn(uvicorn.Server):
@@ -199,6 +211,35 @@ def stdio(*arguments: str) -> StdioServerParameters:
         env=dict(os.environ),
         cwd=ROOT,
     )
+
+
+@asynccontextmanager
+async def meddling(
+    url: str, alter: Callable[[types.JSONRPCMessage], types.JSONRPCMessage]
+) -> AsyncGenerator[tuple[Any, Any], None]:
+    """A transport to ``url`` on which the client's messages are altered under way."""
+    async with streamable_http_client(url) as (read, write):
+        yield read, _Meddled(write, alter)
+
+
+class _Meddled:
+    """A write stream in other hands."""
+
+    def __init__(self, write: Any, alter: Callable[[Any], Any]) -> None:
+        self._write = write
+        self._alter = alter
+
+    async def send(self, item: SessionMessage) -> None:
+        await self._write.send(replace(item, message=self._alter(item.message)))
+
+    async def aclose(self) -> None:
+        await self._write.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 # -- one round by hand -------------------------------------------------------------------------

@@ -74,7 +74,6 @@ async def test_open_questions_come_together_under_their_keys_or_step_ids() -> No
             "properties": {"user_name": {"type": "string"}},
             "required": ["user_name"],
         },
-        "_meta": {"anabranch/stepId": "user_name"},
     }
 
 

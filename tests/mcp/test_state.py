@@ -5,6 +5,7 @@ Source: SEP-2322, rule 4; design, "What a client sends is hostile".
 
 import base64
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -55,9 +56,7 @@ async def answered(client: Client, state: Any, name: str = "ask", **arguments: A
 
 async def assert_refused(client: Client, state: Any, name: str = "ask", **arguments: Any) -> None:
     with pytest.raises(MCPError) as refused:
-        await call_once(
-            client, name, arguments, state=state, responses={f"{name}/elicit.1": YES}
-        )
+        await call_once(client, name, arguments, state=state, responses={f"{name}/elicit.1": YES})
     assert refused.value.error.code == -32602
     assert refused.value.error.message == "Invalid or expired requestState"
     assert refused.value.error.data == {"reason": "invalid_request_state"}
@@ -71,28 +70,28 @@ async def test_a_state_opens_as_often_as_it_is_sent() -> None:
         assert await answered(client, state) == "accept"
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        pytest.param(lambda state: state[:-1] + ("A" if state[-1] != "A" else "B"), id="last"),
-        pytest.param(lambda state: state[:40] + state[41:], id="cut"),
-        pytest.param(lambda state: state + "A", id="longer"),
-        pytest.param(lambda state: state + "=", id="padded"),
-        pytest.param(lambda state: "v2" + state[2:], id="version"),
-        pytest.param(lambda state: "", id="empty"),
-        pytest.param(lambda state: "v1.", id="prefix"),
-        pytest.param(lambda state: plaintext(state), id="plaintext"),
-        pytest.param(lambda state: base64.b64encode(plaintext(state).encode()).decode(), id="b64"),
-    ],
-)
+SPOILED: dict[str, Callable[[str], str]] = {
+    "last": lambda state: state[:-1] + ("A" if state[-1] != "A" else "B"),
+    "cut": lambda state: state[:40] + state[41:],
+    "longer": lambda state: state + "A",
+    "padded": lambda state: state + "=",
+    "version": lambda state: "v2" + state[2:],
+    "empty": lambda state: "",
+    "prefix": lambda state: "v1.",
+    "plaintext": plaintext,
+    "encoded": lambda state: base64.b64encode(plaintext(state).encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("how", SPOILED)
 async def test_a_state_that_is_not_as_it_was_sealed_is_refused_before_anything_runs(
-    spoil: Any,
+    how: str,
 ) -> None:
     ran: list[str] = []
     async with connected(serving(asking(ran=ran)), MODERN, ANSWERS) as client:
         state = await opened(client)
         ran.clear()
-        await assert_refused(client, spoil(state))
+        await assert_refused(client, SPOILED[how](state))
     assert ran == []
 
 
@@ -185,21 +184,21 @@ def _of_another_format(state: str) -> str:
     return f"{packed} [0,{rest[3:]}"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(_of_another_format, id="another format"),
-        pytest.param(lambda _: "", id="empty"),
-        pytest.param(lambda _: "step=1", id="another library's"),
-        pytest.param(lambda _: '{"asked": ["q"]}', id="JSON"),
-        pytest.param(lambda _: "AAAA [1]", id="too few fields"),
-        pytest.param(lambda state: "!!!! " + plaintext(state).partition(" ")[2], id="not packed"),
-        pytest.param(lambda state: "AAAA " + plaintext(state).partition(" ")[2], id="not deflated"),
-        pytest.param(lambda _: "x 7", id="a number"),
-    ],
-)
+FOREIGN: dict[str, Callable[[str], str]] = {
+    "another format": _of_another_format,
+    "empty": lambda state: "",
+    "another library's": lambda state: "step=1",
+    "JSON": lambda state: '{"asked": ["q"]}',
+    "too few fields": lambda state: "AAAA [1]",
+    "not packed": lambda state: "!!!! " + plaintext(state).partition(" ")[2],
+    "not deflated": lambda state: "AAAA " + plaintext(state).partition(" ")[2],
+    "a number": lambda state: "x 7",
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
 async def test_a_state_of_another_release_is_refused_like_any_other(
-    text: Any, caplog: pytest.LogCaptureFixture
+    what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A redeploy in mid-call must end in a clean error; the reason is for the server's log."""
     ran: list[str] = []
@@ -207,7 +206,7 @@ async def test_a_state_of_another_release_is_refused_like_any_other(
         state = await opened(client)
         ran.clear()
         with caplog.at_level(logging.WARNING, "anabranch"):
-            await assert_refused(client, sealed(state, text(state)))
+            await assert_refused(client, sealed(state, FOREIGN[what](state)))
     assert ran == []
     assert "unreadable journal" in caplog.text
 

@@ -1,8 +1,9 @@
 """Every kind of store passes the published suite."""
 
+import pytest
+
 from anabranch.testing.store_sharing import SHARED_CALL_STORE_CHECKS
 from anabranch.testing.store_suite import CALL_STORE_CHECKS, Check, OpenStore
-import pytest
 
 
 def name_of(check: Check) -> str:

@@ -9,18 +9,19 @@ clock and draws no randomness but through what it is given.
     codec.py        how values become entries: pydantic, by annotation, or plain JSON
     waits.py        what a task waits for, as far as asyncio shows it
     quiescence.py   when every strand is blocked on an ask, and so the round is over
+    course.py       where a run stands in its journal: names of steps, and drift
     branch.py       a timeline with limits; sub-branches, deadlines, folding
     effects.py      steps, and the undos that are still owed
-    combine.py      gather and race
+    combine.py      gather and race, and work that must not be broken off
     machine.py      the call: rounds for cold edges, a stream of asks for hot ones
 """
 
 from anabranch.call.branch import Branch
 from anabranch.call.codec import Codec, codec_of
 from anabranch.call.combine import all_of
-from anabranch.call.effects import Effect, current_idempotency_key
+from anabranch.call.effects import Effect, current_idempotency_key, step_fingerprint
 from anabranch.call.journal import Answer, Ask, AskKind, Entry, Journal, Notice, fingerprint
-from anabranch.call.machine import Call, Finished, Sink, Waiting, step_fingerprint
+from anabranch.call.machine import Call, Finished, Sink, Waiting
 from anabranch.call.strands import Scope, current_scope
 
 __all__ = [

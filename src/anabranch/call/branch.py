@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from anabranch.call.codec import Codec
 from anabranch.call.journal import Entry
@@ -39,23 +39,25 @@ class Branch:
     """One branch of a running call. ``limits`` is the tightest of all that enclose it."""
 
     __slots__ = (
-        "_fire", "call", "depth", "expired", "ids", "limits", "max_tokens", "noticed", "parent",
-        "path", "spent", "timeout",
+        "_limit", "_over", "_task", "call", "depth", "expired", "ids", "limits", "max_tokens",
+        "noticed", "parent", "path", "spent", "timeout",
     )  # fmt: skip
 
-    def __init__(self, call: Call, parent: Branch | None, path: str, own: Limits) -> None:
+    def __init__(self, call: Call[Any], parent: Branch | None, path: str, own: Limits) -> None:
         self.call = call
         self.parent = parent
         self.path = path
         self.depth: int = 0 if parent is None else parent.depth + 1
-        self.limits = own if parent is None else parent.limits.narrowed(own)
+        self.limits: Limits = own if parent is None else parent.limits.narrowed(own)
         self.max_tokens = own.max_tokens
         self.timeout = own.timeout
         self.spent: int = call.ledger.get(path, 0)
         self.expired = False
         self.ids: list[str] = []
         self.noticed: list[str] = []
-        self._fire: Callable[[], None] | None = None
+        self._limit: asyncio.Timeout | None = None
+        self._over: asyncio.Event | None = None
+        self._task: asyncio.Task[Any] | None = None
 
     # -- tokens ------------------------------------------------------------------------------
 
@@ -125,6 +127,8 @@ class Branch:
             if folded.error is not None:
                 raise error_from_json(folded.error)
             return codec.decode(path, folded.value)  # type: ignore[no-any-return]
+        if call.closing:
+            await call.refuse(path)
         call.unentered.discard(path)
         branch = Branch(call, self, path, own)
         max_depth = branch.limits.max_depth
@@ -133,24 +137,20 @@ class Branch:
         try:
             value = await branch.run(body)
         except asyncio.CancelledError:
-            if not call.closing:
+            if not call.suspending:
                 call.cancelled.add(path)
             self._keep(branch)
             raise
         except Exception as error:
             known = error_to_json(error)
-            if known is None or not branch._fold(Entry("branch", "", error=known)):
+            if known is None or not branch._fold(Entry("branch", "", error=known), self):
                 self._keep(branch)
             raise
-        try:
-            encoded = codec.encode(path, value)
-            again = codec.decode(path, encoded)
-            crosses = type(again) is type(value) and bool(again == value)
-        except SerializationError:
-            crosses = False
-        if not crosses or not branch._fold(Entry("branch", "", encoded)):
+        encoded, again = _crossed(path, value, codec)
+        if encoded is None or not branch._fold(encoded, self):
             self._keep(branch)
-        return value
+            return value
+        return again  # what every replay will see
 
     async def run(self, body: Callable[[Branch], Awaitable[T]]) -> T:
         """Run ``body`` as this branch, in the current strand, until its deadline."""
@@ -173,10 +173,10 @@ class Branch:
         deadline = deadlines.setdefault(self.path, call.clock.now() + timeout)
         if deadline is None:  # done in time in an earlier round; only replayed now
             return await body(self)
-        loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._over = asyncio.Event()
         try:
-            async with asyncio.timeout(None) as limit:
-                self._fire = lambda: limit.reschedule(loop.time())
+            async with asyncio.timeout(None) as self._limit:
                 if call.clock.now() >= deadline:
                     self.expired = True
                     value = await body(self)
@@ -192,7 +192,7 @@ class Branch:
                 raise BranchTimeoutError(self.path, timeout) from cause
             raise
         finally:
-            self._fire = None
+            self._over.set()
         if self.expired:  # it came to its end, but by an answer that was too late
             raise BranchTimeoutError(self.path, timeout)
         return value
@@ -201,35 +201,50 @@ class Branch:
         """Stop the body; but let a replay first pass what is recorded, so that undos are bound."""
         self.expired = True
         if not self.call.is_replaying(self.path):
-            self.stop_if_expired()
-
-    def stop_if_expired(self) -> bool:
-        """End the body if its deadline has passed; true if it is being ended."""
-        if self.expired and self._fire is not None:
             self._fire()
-            return True
-        return False
+
+    def _fire(self) -> None:
+        if self._limit is not None and not self._is_fired():
+            self._limit.reschedule(asyncio.get_running_loop().time())
+
+    def _is_fired(self) -> bool:
+        return self._limit is not None and self._limit.expired()
+
+    async def stop(self) -> NoReturn:
+        """End the body, and with it this strand: the deadline has passed.
+
+        Raises:
+            asyncio.CancelledError: the strand is the body's own, or ends together with it.
+            BranchTimeoutError: the strand goes on without the body (nobody waits for it), or the
+                body has swallowed its cancellation.
+        """
+        swallowed = self._is_fired() and asyncio.current_task() is self._task
+        self._fire()
+        if self._over is not None and not swallowed:
+            await self._over.wait()
+        raise BranchTimeoutError(self.path, self.timeout or 0)
 
     # -- folding -----------------------------------------------------------------------------
 
-    def _fold(self, entry: Entry) -> bool:
+    def _fold(self, entry: Entry, into: Branch) -> bool:
         """Replace all that was recorded inside by ``entry``; false if that would lose an undo."""
         call, journal = self.call, self.call.journal
         if call.closing:  # the round has ended: what a body does now is not part of the call
             return False
         inner = set(self.ids)
+        if call.cancelled or entry.error is not None:
+            inner.update(call.unreached(self.path))
         if journal.owed and inner:
             if not call.undos.can_fold(inner):
                 return False
             call.undos.fold(inner)
-        for step_id in self.ids:
+        for step_id in inner:
             journal.entries.pop(step_id, None)
         for path in (self.path, *self.noticed):
             journal.delivered.pop(path, None)
             journal.deadlines.pop(path, None)
         entry.tokens = self.spent
-        assert self.parent is not None
-        call.record(self.path, entry, self.parent)
+        call.record(self.path, entry, into)
         return True
 
     def _keep(self, branch: Branch) -> None:
@@ -240,3 +255,14 @@ class Branch:
         self.noticed += (branch.path, *branch.noticed)
         if branch.path in self.call.journal.deadlines and not branch.expired:
             self.call.journal.deadlines[branch.path] = None
+
+
+def _crossed(path: str, value: T, codec: Codec) -> tuple[Entry | None, T]:
+    """Return the entry of ``value`` and what it reads back as; no entry if that is not the same."""
+    try:
+        encoded = codec.encode(path, value)
+        again: T = codec.decode(path, encoded)
+        same = type(again) is type(value) and bool(again == value)
+    except (SerializationError, TypeError, ValueError):  # the last two: of a comparison
+        return None, value
+    return (Entry("branch", "", encoded) if same else None), again

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import math
 import sys
 from collections.abc import Callable
 from functools import lru_cache
+from types import CodeType, FunctionType
 from typing import Any, cast, get_type_hints
+from weakref import WeakKeyDictionary
 
 from pydantic import JsonValue, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
@@ -24,6 +27,7 @@ from anabranch.errors import SerializationError
 __all__ = ["PLAIN", "Codec", "codec_of", "reference_to", "resolve"]
 
 _SCALARS = (str, int, float, bool, type(None))
+_TOO_LONG = 10**sys.int_info.default_max_str_digits
 
 
 class Codec:
@@ -55,7 +59,7 @@ class Codec:
                 ) from problem
         return plain(step_id, value)
 
-    def decode(self, step_id: str, value: JsonValue) -> Any:
+    def decode(self, step_id: str, value: JsonValue) -> Any:  # noqa: ANN401 - the type is the function's
         """Return the value that ``value`` is the JSON of, made anew each time.
 
         Raises:
@@ -65,9 +69,17 @@ class Codec:
             return copied(value)
         try:
             return self._read(value)
+        except ValidationError:
+            return self._read_strictly(step_id, value)
+
+    def _read_strictly(self, step_id: str, value: JsonValue) -> Any:  # noqa: ANN401 - as decode
+        """Read what a strict model accepts as JSON and not as Python's own types (a date)."""
+        adapter = cast("TypeAdapter[Any]", self._adapter)
+        try:
+            return adapter.validate_json(json.dumps(value))
         except ValidationError as problem:
             raise SerializationError(
-                step_id, str(self._adapter), "its JSON does not fit its own annotation"
+                step_id, str(adapter), "its JSON does not fit its own annotation"
             ) from problem
 
 
@@ -87,25 +99,26 @@ def plain(step_id: str, value: object) -> JsonValue:
         raise SerializationError(step_id, type(value).__name__, "it is nested too deep") from None
 
 
-def copied(value: Any) -> Any:
+def copied(value: JsonValue) -> JsonValue:
     """Return a copy of what is known to be JSON."""
-    kind = type(value)
-    if kind is dict:
-        made: dict[str, Any] = {}
+    if isinstance(value, dict):
+        made: dict[str, JsonValue] = {}
         for key, item in value.items():  # no deeper on the stack than what wrote it (_plain)
             made[key] = copied(item)
         return made
-    if kind is list:
+    if isinstance(value, list):
         return [copied(item) for item in value]
     return value
 
 
 def _plain(step_id: str, value: object) -> JsonValue:
     kind = type(value)
-    if kind is float and not math.isfinite(cast(float, value)):
+    if kind is float and not math.isfinite(cast("float", value)):
         raise SerializationError(step_id, "float", f"{value} is not a JSON number")
+    if kind is int and not -_TOO_LONG < cast("int", value) < _TOO_LONG:
+        raise SerializationError(step_id, "int", "Python does not read a number of so many digits")
     if kind in _SCALARS:
-        return cast(JsonValue, value)
+        return cast("JsonValue", value)
     if kind in (list, tuple):
         return [_plain(step_id, item) for item in cast("list[object]", value)]
     if kind is dict:
@@ -122,21 +135,25 @@ def _first_line(problem: Exception) -> str:
     return str(problem).partition("\n")[0].rstrip(".:")
 
 
-def codec_of(function: Callable[..., Any]) -> Codec:
+def codec_of(function: Callable[..., object]) -> Codec:
     """Return the codec for what ``function`` returns, by its annotation."""
-    unbound = getattr(function, "__func__", function)
-    try:
-        return _codec_of(unbound)
-    except TypeError:  # unhashable callable
-        return _codec_of.__wrapped__(unbound)
+    inner = _innermost(function)
+    if isinstance(inner, FunctionType) and "<locals>" in inner.__qualname__:
+        return _codec_of_local(inner)
+    return _codec_of(inner)
+
+
+def _innermost(function: Callable[..., object]) -> Callable[..., object]:
+    """The function behind partials, bound methods and callable objects: what can be kept."""
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[object]", function).func
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        function = type(function).__call__
+    return cast("Callable[..., object]", getattr(function, "__func__", function))
 
 
 @lru_cache(maxsize=4096)
-def _codec_of(function: Callable[..., Any]) -> Codec:
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not inspect.isroutine(function) and not inspect.isclass(function):
-        function = type(function).__call__
+def _codec_of(function: Callable[..., object]) -> Codec:
     try:
         annotation = get_type_hints(function, include_extras=True).get("return", Any)
     except (NameError, TypeError, AttributeError):  # a forward reference that cannot be resolved
@@ -147,6 +164,22 @@ def _codec_of(function: Callable[..., Any]) -> Codec:
         return Codec(TypeAdapter(annotation))
     except (PydanticSchemaGenerationError, PydanticUserError):
         return PLAIN
+
+
+_local_codecs: WeakKeyDictionary[CodeType, tuple[object, Codec]] = WeakKeyDictionary()
+
+
+def _codec_of_local(function: FunctionType) -> Codec:
+    """A function inside another is made anew each time; its code and its annotation are not.
+
+    It must not be kept, either: with it, all that it closes over would be.
+    """
+    annotation = function.__annotations__.get("return")
+    known = _local_codecs.get(function.__code__)
+    if known is None or known[0] != annotation:
+        known = annotation, _codec_of.__wrapped__(function)
+        _local_codecs[function.__code__] = known
+    return known[1]
 
 
 def reference_to(function: Callable[..., Any]) -> str | None:
@@ -173,5 +206,5 @@ def resolve(reference: str) -> Callable[..., Any]:
     for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
-        raise LookupError(reference)
+        raise LookupError(reference)  # noqa: TRY004 - it is the name that leads nowhere
     return cast("Callable[..., Any]", found)

@@ -10,7 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-__all__ = ["all_of", "first_of", "let_go"]
+import anyio
+
+__all__ = ["all_of", "first_of", "let_go", "only", "to_the_end"]
 
 T = TypeVar("T")
 
@@ -32,7 +34,8 @@ async def all_of(operations: Iterable[Awaitable[Any]]) -> tuple[Any, ...]:
     for task in tasks:
         if task.cancelled() or task.exception() is not None:
             for other in tasks:  # looked at, so that asyncio does not report them as forgotten
-                other.cancelled() or other.exception()
+                if not other.cancelled():
+                    other.exception()
             return (task.result(),)  # raises
     return tuple(task.result() for task in tasks)
 
@@ -66,9 +69,38 @@ async def let_go(tasks: Sequence[asyncio.Future[Any]]) -> None:
             task.exception()
 
 
-def discard(operation: object) -> None:
-    """End an operation that will not be run, so that Python does not call it forgotten."""
-    if isinstance(operation, Coroutine):
-        operation.close()
-    elif isinstance(operation, asyncio.Future):
-        operation.cancel()
+async def only(operations: Sequence[Awaitable[T]], winner: int) -> T:
+    """Run the operation that has won before.
+
+    The others are started, and cancelled before they run: so each task has the name that it had
+    when all of them ran.
+    """
+    tasks = [asyncio.ensure_future(operation) for operation in operations]
+    for task in tasks:
+        if task is not tasks[winner]:
+            task.cancel()
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        await let_go(tasks)
+        raise
+    return tasks[winner].result()
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return what ``work`` returns; it goes on to its end if the caller is cancelled meanwhile.
+
+    Raises:
+        asyncio.CancelledError: the caller was; only now, with ``work`` done.
+    """
+    interrupted: asyncio.CancelledError | None = None
+    task = asyncio.ensure_future(work)
+    with anyio.CancelScope(shield=True):  # else it would cancel the wait again and again
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                interrupted = error
+    if interrupted is not None:
+        raise interrupted
+    return task.result()

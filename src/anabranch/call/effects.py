@@ -9,34 +9,45 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from anabranch.call.codec import Codec, codec_of, reference_to, resolve
-from anabranch.call.journal import Entry, Journal, Owed
+from pydantic import JsonValue
+
+from anabranch.call.codec import PLAIN, Codec, codec_of, reference_to, resolve
+from anabranch.call.journal import Entry, Journal, Owed, fingerprint
 from anabranch.call.strands import Strand
 from anabranch.errors import SerializationError, StepFailed, error_to_json
 
-__all__ = ["Effect", "Interrupted", "Undos", "current_idempotency_key", "is_async", "perform"]
+__all__ = [
+    "Effect",
+    "Interrupted",
+    "Undos",
+    "current_idempotency_key",
+    "is_async",
+    "perform",
+    "require_reference",
+    "step_fingerprint",
+]
 
 logger = logging.getLogger("anabranch.call")
 
 
-def is_async(function: Callable[..., Any]) -> bool:
+def is_async(function: Callable[..., object]) -> bool:
     """Whether calling ``function`` makes a coroutine."""
     call = getattr(type(function), "__call__", None)  # noqa: B004 - an object with async __call__
-    return inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(call)
+    return any(map(inspect.iscoroutinefunction, (inspect.unwrap(function), call)))
 
 
-async def run_function(function: Callable[..., Any], *args: Any) -> Any:
+async def run_function(function: Callable[..., object], *args: object) -> object:
     """Call ``function``: on the loop if it is ``async``, else in a thread.
 
     A thread cannot be interrupted: if the caller is cancelled meanwhile, the thread's end is
     awaited all the same and :class:`Interrupted` carries what came of it.
     """
     if is_async(function):
-        return await function(*args)
+        return await cast("Awaitable[object]", function(*args))
     worker = asyncio.ensure_future(asyncio.to_thread(function, *args))
     interrupted = False
     while not worker.done():
@@ -44,18 +55,18 @@ async def run_function(function: Callable[..., Any], *args: Any) -> Any:
             await asyncio.wait({worker})
         except asyncio.CancelledError:
             interrupted = True
-    value = worker.result()
     if interrupted:
-        raise Interrupted(value)
+        raise Interrupted(worker)
+    value = worker.result()
     return await value if inspect.isawaitable(value) else value
 
 
 class Interrupted(asyncio.CancelledError):
-    """The strand was cancelled while a thread ran; the thread has ended with ``value``."""
+    """The strand was cancelled while a thread ran; the thread has ended, see ``worker``."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, worker: asyncio.Future[object]) -> None:
         super().__init__()
-        self.value = value
+        self.worker = worker
 
 
 current_idempotency_key: ContextVar[str | None] = ContextVar("idempotency_key", default=None)
@@ -76,8 +87,8 @@ async def perform(
 ) -> tuple[Entry, BaseException | None]:
     """Run one effect and return its entry, with the exception that came with it, if any.
 
-    That is what its function raised; or :class:`Interrupted`, next to the entry of an effect
-    that a thread has completed. An ``async`` effect is cancelled as usual, and leaves no entry.
+    That is what its function raised; or :class:`Interrupted`, next to the entry of what a thread
+    has done to its end. An ``async`` effect is cancelled as usual, and leaves no entry.
 
     Raises:
         SerializationError: the value cannot be recorded. The effect has happened all the same,
@@ -86,24 +97,60 @@ async def perform(
     codec = codec_of(effect.function)
     strand.effects += 1
     outer = current_idempotency_key.set(effect.key)
+    interrupted: Interrupted | None = None
     try:
-        value = await run_function(effect.function, *effect.args)
-        return Entry("step", asked, codec.encode(step_id, value)), None
-    except Interrupted as interrupted:
-        return Entry("step", asked, codec.encode(step_id, interrupted.value)), interrupted
+        try:
+            value = await run_function(effect.function, *effect.args)
+        except Interrupted as end:
+            interrupted = end
+            value = end.worker.result()
+            if inspect.iscoroutine(value):  # a plain function that returned work yet to be done
+                value.close()
+                raise
+        return Entry("step", asked, codec.encode(step_id, value)), interrupted
     except SerializationError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the author's effect may raise anything; it is recorded
         known = error_to_json(error)
         if known is None:
             name = type(error).__name__
             known = error_to_json(StepFailed(step_id, name, str(error)))
             logger.warning("step %r failed with %s: %r", step_id, name, str(error))
-        return Entry("step", asked, error=known), error
+        return Entry("step", asked, error=known), interrupted or error
     finally:
         current_idempotency_key.reset(outer)
         strand.effects -= 1
         strand.call.stir()
+
+
+def step_fingerprint(function: Callable[..., object], args: Sequence[Any]) -> str:
+    """Pin the function's name and its arguments; those that are not JSON, by their type."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    try:
+        return fingerprint(name, *args)
+    except (TypeError, ValueError, RecursionError):
+        return fingerprint(name, *map(_pinned, args))
+
+
+def _pinned(value: object) -> JsonValue:
+    try:
+        return [fingerprint(PLAIN.encode("", value))]
+    except SerializationError:
+        return type(value).__qualname__
+
+
+def require_reference(step_id: str, undo: Callable[..., object]) -> None:
+    """Refuse an undo that could not be found again by name.
+
+    A step of a race's loser is not run again in a replay, so that its undo is not bound there.
+
+    Raises:
+        SerializationError: naming ``step_id``.
+    """
+    if reference_to(undo) is None:
+        raise SerializationError(
+            step_id, "undo", "inside race() an undo must be a function found in its module"
+        )
 
 
 class Undos:

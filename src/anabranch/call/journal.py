@@ -3,10 +3,10 @@
 Owns entries, the questions that are open, and their text form between rounds. It never runs
 anything and never decides whether an entry fits a replay: ``machine.py`` does.
 
-The text form keeps two parts apart. What the client itself sent or was shown (questions'
-fingerprints and its answers) is deflated; what only the server knows (values of steps and of
-folded branches) is not. Compressing both together would let a client learn the server's secrets
-from the length of the sealed state, by answering with guesses (the CRIME attack).
+The text form keeps two parts apart. What the client itself sent or was shown (the names of its
+questions and its answers) is deflated; what only the server knows (values of steps and of folded
+branches) is not. Compressing both together would let a client learn the server's secrets from the
+length of the sealed state, by answering with guesses (the CRIME attack).
 """
 
 from __future__ import annotations
@@ -21,12 +21,26 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 from pydantic import JsonValue
+from pydantic_core import from_json, to_json
 
 from anabranch.messages import LogLevel
 
-__all__ = ["Answer", "Ask", "AskKind", "Entry", "Journal", "Notice", "Owed", "canonical", "fingerprint"]
+__all__ = [
+    "Answer",
+    "Ask",
+    "AskKind",
+    "Entry",
+    "Journal",
+    "Notice",
+    "Owed",
+    "canonical",
+    "fingerprint",
+]
 
 FORMAT = 1
+PRINT = 6
+"""Length of a fingerprint."""
+
 AskKind = Literal["sample", "elicit", "url"]
 
 
@@ -149,17 +163,25 @@ class Journal:
         """Return the text form; :meth:`loads` is its inverse."""
         private: list[Any] = []
         public: list[Any] = []
+        prints = [asked for _, asked in self.pending.values()]
         for step_id, entry in self.entries.items():
-            row = [step_id, entry.kind, entry.fingerprint, entry.value, entry.tokens, entry.error]
-            while row[-1] is None:
-                row.pop()
-            (public if entry.public else private).append(row)
+            row = [step_id, entry.kind, entry.value]
+            if entry.error is not None:
+                row += (entry.tokens, entry.error)
+            elif entry.tokens != (None if entry.public else 0):
+                row.append(entry.tokens)
+            if entry.public:
+                public.append(row)
+                prints.append(entry.fingerprint)
+            else:
+                private.append([entry.fingerprint, *row])
         owed = [[o.step_id, o.undo, o.step, o.value, o.folded] for o in self.owed]
-        head = [FORMAT, self.call_id, self.started, self.rounds, private, owed]
-        tail = [[[key, *asked] for key, asked in self.pending.items()], public]
+        head = [FORMAT, self.call_id, self.started, self.rounds, _joined(prints), private, owed]
         state = [*head, self.delivered, self.deadlines, self.progressed]
-        packed = base64.b64encode(zlib.compress(_dumps(tail).encode(), 9, -15)).decode()
-        return f"{packed} {_dumps(state)}"
+        while not state[-1]:
+            state.pop()
+        asked = [[step_id, kind] for step_id, (kind, _) in self.pending.items()]
+        return f"{_deflated(_written([asked, public]))} {_written(state).decode('ascii')}"
 
     @classmethod
     def loads(cls, text: str) -> Journal:
@@ -169,20 +191,89 @@ class Journal:
             ValueError: it is not, or was written by another version of the format.
         """
         packed, _, state = text.partition(" ")
-        version, *fields = json.loads(state)
-        if version != FORMAT:
-            raise ValueError(f"journal format {version}, this release reads {FORMAT}")
-        call_id, started, rounds, private, owed, delivered, deadlines, progressed = fields
-        pending, public = json.loads(zlib.decompress(base64.b64decode(packed), -15))
-        journal = cls(call_id, started, rounds, delivered=delivered, deadlines=deadlines)
+        try:
+            version, *fields = _loaded(state)
+            if version != FORMAT:
+                raise ValueError(f"journal format {version}, this release reads {FORMAT}")
+            return cls._read(fields, *_loaded(_inflated(packed)))
+        except (TypeError, zlib.error) as problem:
+            raise ValueError(f"not the text of a journal: {problem}") from problem
+
+    @classmethod
+    def _read(cls, fields: list[Any], pending: list[Any], public: list[Any]) -> Journal:
+        padded = [*fields, *_EMPTY[len(fields) :]]
+        call_id, started, rounds, joined, private, owed, delivered, deadlines, progressed = padded
+        journal = cls(
+            call_id, started, rounds, delivered=dict(delivered), deadlines=dict(deadlines)
+        )
         journal.progressed = progressed
         journal.owed = [Owed(*row) for row in owed]
-        journal.pending = {key: (kind, asked) for key, kind, asked in pending}
-        for rows, is_public in ((private, False), (public, True)):
-            for row in rows:
-                step_id, kind, asked, value, tokens, error = (*row, *[None] * (6 - len(row)))
-                journal.entries[step_id] = Entry(kind, asked, value, error, tokens, is_public)
+        prints = _apart(joined)
+        for asked, (step_id, kind) in zip(prints, pending, strict=False):
+            journal.pending[step_id] = (kind, asked)
+        for asked, *row in private:
+            journal._add(asked, row, public=False)
+        for asked, row in zip(prints[len(pending) :], public, strict=True):
+            journal._add(asked, row, public=True)
         return journal
+
+    def _add(self, asked: str, row: list[Any], *, public: bool) -> None:
+        step_id, kind, value, *rest = row
+        tokens = rest[0] if rest else None if public else 0
+        error = rest[1] if len(rest) > 1 else None
+        self.entries[step_id] = Entry(kind, asked, value, error, tokens, public)
+
+
+_EMPTY: list[Any] = ["", 0, 0, "", (), (), (), (), 0]
+"""What a journal's fields are when they are left out at the end."""
+
+
+def _joined(prints: list[str]) -> str | list[str]:
+    """Return the fingerprints as one text: beside the compressed part, for they are noise."""
+    return "".join(prints) if all(len(one) == PRINT for one in prints) else prints
+
+
+def _apart(joined: str | list[str]) -> list[str]:
+    if isinstance(joined, list):
+        return joined
+    return [joined[start : start + PRINT] for start in range(0, len(joined), PRINT)]
+
+
+_USUAL = (
+    b'"cancel""decline""sample"{"role":"assistant","content":[{"type":"text","text":""}],"model":""'
+    b',"stop_reason":"endTurn"}]]["/elicit.1","elicit",{"action":"accept","content":{"'
+)
+"""What deflate may take as said already; part of the format."""
+
+
+_SMALL = 4096
+
+
+def _deflated(text: bytes) -> str:
+    # A small state is not worth the memory that would have to be cleared for a big one.
+    memory = 4 if len(text) < _SMALL else 9
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15, memory, zdict=_USUAL)
+    return base64.b64encode(deflate.compress(text) + deflate.flush()).decode()
+
+
+def _inflated(packed: str) -> bytes:
+    return zlib.decompressobj(-15, zdict=_USUAL).decompress(base64.b64decode(packed))
+
+
+def _written(value: object) -> bytes:
+    """Return ``value`` as JSON in ASCII, so that any transport takes it."""
+    try:
+        text = to_json(value)
+    except ValueError:  # nested deeply, or half of a surrogate pair: rare, and no reason to fail
+        text = b""
+    return text if text and text.isascii() else _dumps(value).encode()
+
+
+def _loaded(text: str | bytes) -> Any:  # noqa: ANN401 - whatever was written
+    try:
+        return from_json(text)
+    except ValueError:  # as above
+        return json.loads(text)
 
 
 _dumps: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
@@ -194,10 +285,15 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def fingerprint(*parts: JsonValue) -> str:
-    """Return six characters that pin what was asked: 36 bits of BLAKE2b.
+    """Return ``PRINT`` characters that pin what was asked: 36 bits of BLAKE2b.
 
     Against accident, not against attack: a journal is sealed.
     """
     # Most parts are texts and numbers, for which ascii() is as canonical as JSON, and quicker.
-    spelled = ascii(parts) if _PLAIN.issuperset(map(type, parts)) else canonical(parts)
-    return binascii.b2a_base64(blake2b(spelled.encode()).digest()[:5])[:6].decode()
+    for part in parts:
+        if type(part) not in _PLAIN:
+            spelled = canonical(parts)
+            break
+    else:
+        spelled = ascii(parts)
+    return binascii.b2a_base64(blake2b(spelled.encode()).digest()[:5])[:PRINT].decode()

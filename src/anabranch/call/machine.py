@@ -14,28 +14,26 @@ strand waits (``quiescence.py``) the body is cancelled and thrown away.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
+import sys
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
-from typing import Any, Generic, TypeVar
-
-import anyio
-from pydantic import JsonValue
+from types import CoroutineType
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from anabranch.call.branch import Branch
-from anabranch.call.codec import codec_of, reference_to
-from anabranch.call.combine import discard, first_of, let_go
-from anabranch.call.effects import Effect, Undos, perform
-from anabranch.call.journal import Answer, Ask, AskKind, Entry, Journal, Notice, fingerprint
+from anabranch.call.codec import codec_of
+from anabranch.call.combine import first_of, let_go, only, to_the_end
+from anabranch.call.course import Course
+from anabranch.call.effects import Effect, Interrupted, Undos, perform, require_reference
+from anabranch.call.journal import Answer, Ask, AskKind, Entry, Journal, Notice
 from anabranch.call.quiescence import Quiescence, check_support
-from anabranch.call.strands import Scope, Strand, adopt, install_task_factory
+from anabranch.call.strands import Scope, Strand, adopt, current_strand, install_task_factory
 from anabranch.errors import (
-    AnabranchError,
-    NonDeterminismError,
     SerializationError,
     SuspensionError,
     error_from_json,
@@ -43,7 +41,7 @@ from anabranch.errors import (
 from anabranch.limits import Limits
 from anabranch.ports import Clock, SystemClock
 
-__all__ = ["Call", "Finished", "Sink", "Waiting", "step_fingerprint"]
+__all__ = ["Call", "Finished", "Sink", "Waiting"]
 
 T = TypeVar("T")
 T_op = TypeVar("T_op")
@@ -74,7 +72,25 @@ async def _deliver_nowhere(notice: Notice) -> None:
     logger.debug("notice without a reader: %s", notice)
 
 
-class Call(Generic[T]):
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """An ask that waits: for ``future``, in ``task``."""
+
+    ask: Ask
+    future: asyncio.Future[None]
+    task: asyncio.Task[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Quiet:
+    """How a round has ended: the open asks, who asked what, and whether nobody could go on."""
+
+    asks: tuple[Ask, ...]
+    asked_by: dict[asyncio.Task[Any], list[str]]
+    certain: bool
+
+
+class Call(Course, Generic[T]):
     """One run of ``body`` over ``journal``. Use as an async context manager, on one loop.
 
     Leaving the context cancels a body that still runs and pays the undos it owes: all of them
@@ -99,30 +115,29 @@ class Call(Generic[T]):
         clock: Clock | None = None,
         sink: Sink = _deliver_nowhere,
     ) -> None:
-        self.journal = journal
+        super().__init__(journal, name)
         self.clock: Clock = clock or SystemClock()
         self.strands: dict[asyncio.Task[Any], Strand] = {}
         self.ledger = journal.spent()
         self.ledger[name] = sum(entry.tokens or 0 for entry in journal.entries.values())
         self.undos = Undos(journal)
-        self.cancelled: set[str] = set()
-        self.unentered: set[str] = set()
         self.closing = False
+        self.suspending = False
         self.root = Branch(self, None, name, limits or Limits())
         self._body = body
         self._sink = sink
-        self._reached: set[str] = set()
-        self._open: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
+        self._open: dict[str, _Open] = {}
         self._unseen: deque[Ask] = deque()
         self._task: asyncio.Task[T] | None = None
         self._watch: Quiescence | None = None
         self._changed: asyncio.Event = asyncio.Event()
         self._answering: dict[str, asyncio.Task[None]] = {}
         self._broken: BaseException | None = None
-        self._fault: AnabranchError | None = None
         self._cold = False
         self._refused = 0
+        self._quiet: _Quiet | None = None
         self._settled = False
+        self._repay: Callable[[], Coroutine[Any, Any, list[BaseException]]] | None = None
         self._made: list[Coroutine[Any, Any, Any]] = []
         self._sweep_at = 64
 
@@ -139,22 +154,25 @@ class Call(Generic[T]):
 
     async def __aexit__(self, *exc_info: object) -> None:
         if self._task is not None and not self._settled:
-            # The caller may be cancelled for good (anyio cancels every further await).
-            with anyio.CancelScope(shield=True):
-                await self._let_go()
-                await self.undos.pay(this_round_only=self._cold)
+            await to_the_end(self._abandon())
 
-    def _start(self, *, cold: bool) -> None:
+    async def _abandon(self) -> None:
+        await self._let_go()
+        self._repay = partial(self.undos.pay, this_round_only=self._cold)
+        await self._repay()
+
+    def _start(self, *, cold: bool) -> asyncio.Task[T]:
         if self._task is not None:
             raise RuntimeError("A Call runs once: build another one for the next round.")
         self._cold = cold
         if cold:
             self._watch = Quiescence(
                 self.strands,
-                lambda: (future for _, future in self._open.values()),
-                self._changed.set,
+                lambda: (opened.future for opened in self._open.values()),
+                self._on_quiet,
             )
-        self._task = adopt(self, self.root.run(self._body), self.root)  # type: ignore[arg-type]
+        self._task = adopt(self, self.root.run(self._body), self.root)
+        return self._task
 
     async def round(self) -> Finished[T] | Waiting:
         """Run until the body has ended or every strand waits for an answer.
@@ -168,22 +186,19 @@ class Call(Generic[T]):
             NonDeterminismError: the replay took another way than the recorded run.
             SuspensionError: the body went on after it had been cancelled at the round's end.
         """
-        self._start(cold=True)
-        assert self._task is not None
+        task = self._start(cold=True)
         await self._changed.wait()
-        if self._task.done():
-            return Finished(await self._conclude())
-        blocked = [strand.task for strand in self.strands.values()]
-        asks = tuple(ask for ask, _ in self._open.values())
-        self._close_unstarted()
+        if self._quiet is None:
+            return Finished(await self._conclude(task))
         await self._let_go()
-        self._check_suspended(blocked, [ask.step_id for ask in asks])
-        self._check_all_reached(None)
-        if self._fault is not None:
-            await self._fail(self._fault)
+        self._check_suspended(self._quiet)
+        if self._quiet.certain:
+            self.check_all_reached(None)
+        if self.fault is not None:
+            await self._fail(self.fault)
         self._settled = True
         self.journal.rounds += 1
-        return Waiting(asks)
+        return Waiting(self._quiet.asks)
 
     async def asks(self) -> AsyncIterator[Ask]:
         """Yield each ask as it is made, while the body runs; ends when the body does.
@@ -191,14 +206,13 @@ class Call(Generic[T]):
         Answer with :meth:`answer`, in any order, while iterating. Afterwards :meth:`result` has
         the outcome.
         """
-        self._start(cold=False)
-        assert self._task is not None
+        task = self._start(cold=False)
         while True:
             while self._unseen:
                 ask = self._unseen.popleft()
                 if ask.step_id in self._open:
                     yield ask
-            if self._task.done() or self._broken is not None:
+            if task.done() or self._broken is not None:
                 return
             self._changed.clear()
             await self._changed.wait()
@@ -206,10 +220,10 @@ class Call(Generic[T]):
     def answer(self, step_id: str, answer: Answer) -> bool:
         """Answer an open ask of a hot run; false if it is not open (any more)."""
         opened = self._open.get(step_id)
-        if opened is None or opened[1].done():
+        if opened is None or opened.future.done():
             return False
         self.journal.answer({step_id: answer})
-        opened[1].set_result(answer)
+        opened.future.set_result(None)
         return True
 
     def is_open(self, step_id: str) -> bool:
@@ -221,8 +235,11 @@ class Call(Generic[T]):
 
         Raises:
             Exception: as :meth:`round`.
+            RuntimeError: it has not ended.
         """
-        return await self._conclude()
+        if self._task is None or not self._task.done():
+            raise RuntimeError("A call has no result before asks() has come to its end.")
+        return await self._conclude(self._task)
 
     async def drive(self, answerer: Callable[[Ask], Awaitable[Answer]]) -> T:
         """Run hot to the end: ``answerer`` is called for each ask, concurrently.
@@ -232,10 +249,11 @@ class Call(Generic[T]):
         Raises:
             Exception: as :meth:`round`; or what ``answerer`` raised, which ends the call.
         """
+
         async def answer_one(ask: Ask) -> None:
             try:
                 self.answer(ask.step_id, await answerer(ask))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - raised again by drive(), when all is let go
                 self._broken = self._broken or error
                 self._changed.set()
 
@@ -250,48 +268,63 @@ class Call(Generic[T]):
 
     # -- ending ------------------------------------------------------------------------------
 
-    async def _conclude(self) -> T:
+    async def _conclude(self, task: asyncio.Task[T]) -> T:
         """Turn the ended root task into its value or its error."""
-        assert self._task is not None
-        task = self._task
+        # What the body has left running, it has left: nobody will ask what became of it.
+        self.cancelled.update(strand.path for strand in self.strands.values())
         await self._let_go()
-        error = None if task.cancelled() else task.exception()
-        if task.cancelled():
-            error = asyncio.CancelledError()
-        self._check_all_reached(error)
-        if self._fault is not None and error is not self._fault:
-            self._fault.__cause__ = self._fault.__cause__ or error
-            error = self._fault
+        error: BaseException | None
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self.check_all_reached(error)
+        if self.fault is not None and error is not self.fault:
+            self.fault.__cause__ = self.fault.__cause__ or error
+            error = self.fault
         if error is not None:
             await self._fail(error)
         self._settled = True
         return task.result()
 
-    async def _fail(self, error: BaseException) -> None:
+    async def _fail(self, error: BaseException) -> NoReturn:
         self._settled = True
-        with anyio.CancelScope(shield=True):
-            for problem in await self.undos.pay():
-                error.add_note(f"An undo failed as well: {problem!r}")
+        self._repay = self.undos.pay
+        for problem in await to_the_end(self._repay()):
+            error.add_note(f"An undo failed as well: {problem!r}")
         raise error
 
-    async def _let_go(self) -> None:
-        """Cancel what still runs, wait for its ``finally`` blocks, let nothing new happen."""
+    def _on_quiet(self, certain: bool) -> None:  # noqa: FBT001 - the signature of a callback
+        """End the round, here and now: no strand may do anything more in between."""
+        asked_by: dict[asyncio.Task[Any], list[str]] = {task: [] for task in self.strands}
+        for step_id, opened in self._open.items():
+            asked_by[opened.task].append(step_id)
+        asks = tuple(opened.ask for opened in self._open.values())
+        self._quiet = _Quiet(asks, asked_by, certain)
+        self._close_unstarted()
+        self.suspending = True
+        self._stop_strands()
+        self._changed.set()
+
+    def _stop_strands(self) -> None:
         self.closing = True
         if self._watch is not None:
             self._watch.stop()
+        for task in self.strands:
+            task.cancel()
+
+    async def _let_go(self) -> None:
+        """Cancel what still runs, wait for its ``finally`` blocks, let nothing new happen."""
+        if not self.suspending:
+            self._stop_strands()
         deadline = asyncio.get_running_loop().time() + LETTING_GO
         while self.strands:
-            live = list(self.strands)
-            for task in live:
-                task.cancel()
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 self._refused = _REFUSALS  # from now on whatever they ask waits for ever
+                self._stop_strands()
                 break
-            await asyncio.wait(live, timeout=left)
+            await asyncio.wait(list(self.strands), timeout=left)
 
-    def _check_suspended(self, blocked: Sequence[asyncio.Task[Any]], ids: list[str]) -> None:
-        for task in blocked:
+    def _check_suspended(self, quiet: _Quiet) -> None:
+        for task, own in quiet.asked_by.items():
             if not task.done():
                 found = f"task {task.get_name()!r} still runs {LETTING_GO:g} s later"
             elif task.cancelled():
@@ -300,32 +333,16 @@ class Call(Generic[T]):
                 found = f"it raised {type(error).__name__} instead"
             else:
                 found = "it went on and returned a value"
-            self._fault = self._fault or SuspensionError(ids, found)
+            self._not_suspended(own, found)
 
-    def _check_all_reached(self, error: BaseException | None) -> None:
-        """Every recorded step must have been passed, or lie in what the program cancelled."""
-        journal = self.journal
-        for recorded in (journal.entries, journal.pending):
-            for step_id in [known for known in recorded if known not in self._reached]:
-                if self._is_excused(step_id):
-                    del recorded[step_id]
-                elif self._fault is None:
-                    found = "not reached" if error is None else f"{type(error).__name__} before it"
-                    self._fault = NonDeterminismError(step_id, "a step", found)
-
-    def _is_excused(self, step_id: str) -> bool:
-        path = step_id
-        while path:
-            if path in self.cancelled or path in self.unentered:
-                return True
-            path = path.rpartition("/")[0]
-        return False
+    def _not_suspended(self, own: list[str], found: str) -> None:
+        if self.fault is None and self._quiet is not None:
+            self.fault = SuspensionError(own or [a.step_id for a in self._quiet.asks], found)
 
     def _close_unstarted(self) -> None:
         """The body would have come to these operations later; they were not forgotten."""
-        for operation in self._made:
-            if inspect.getcoroutinestate(operation) == inspect.CORO_CREATED:
-                operation.close()
+        for operation in _unstarted(self._made):
+            operation.close()
         self._made.clear()
 
     # -- what strands report -----------------------------------------------------------------
@@ -338,10 +355,13 @@ class Call(Generic[T]):
     def strand_ended(self, strand: Strand) -> None:
         """Called by ``strands.py`` when a task of this call is done."""
         if strand.task is self._task:
+            if self._watch is not None:
+                self._watch.stop()
             self._changed.set()
-        elif strand.task.cancelled() and not self.closing:
-            self.cancelled.add(strand.path)
-        if not strand.task.cancelled() and self.closing:
+        elif strand.task.cancelled():
+            if not self.suspending:
+                self.cancelled.add(strand.path)
+        elif self.closing:
             strand.task.exception()  # looked at: the call's own outcome says what happened
         self.stir()
 
@@ -352,110 +372,46 @@ class Call(Generic[T]):
         if self._cold:
             self._made.append(operation)
             if len(self._made) >= self._sweep_at:
-                self._made = [
-                    one
-                    for one in self._made
-                    if inspect.getcoroutinestate(one) == inspect.CORO_CREATED
-                ]
+                self._made = _unstarted(self._made)
                 self._sweep_at = 2 * len(self._made) + 64
         return operation
 
-    def new_id(self, scope: Scope, name: str, key: str | None = None) -> str:
-        """Name the next step here: ``key`` in the enclosing branch, or the next ``name``.
-
-        Raises:
-            ValueError: the key has been used in this branch before.
-            NonDeterminismError: the task was started from a set, so that its steps' names would
-                differ from run to run.
-        """
-        if key is not None:
-            branch = scope.branch
-            step_id = key if branch.parent is None else f"{branch.path}/{key}"
-            if step_id in self._reached:
-                raise ValueError(f"The key {key!r} was used twice; a key names one step of a call.")
-        else:
-            if scope.strand.unordered:
-                raise NonDeterminismError(
-                    f"{scope.path}/{name}",
-                    "tasks started in an order of their own",
-                    "asyncio.as_completed over coroutines, which starts them from a set: pass it"
-                    " ctx operations or tasks, or give key=",
-                )
-            step_id = f"{scope.path}/{name}.{scope.count(name)}"
-        self._reached.add(step_id)
-        return step_id
-
-    def new_attempt(self, step_id: str, attempt: int) -> str:
-        """Name the repetition of an ask; the first attempt, 1, is the ask itself."""
-        if attempt == 1:
-            return step_id
-        again = f"{step_id}~{attempt}"
-        self._reached.add(again)
-        return again
-
     def open_asks(self, *kinds: AskKind) -> list[str]:
         """Return the ids of the asks of these kinds that wait for an answer."""
-        return [step_id for step_id, (ask, _) in self._open.items() if ask.kind in kinds]
+        return [step_id for step_id, opened in self._open.items() if opened.ask.kind in kinds]
 
-    def new_path(self, scope: Scope, name: str) -> str:
-        """Name the next sub-branch here."""
-        path = f"{scope.path}/{name}#{scope.count(name)}"
-        self._reached.add(path)
-        self.unentered.add(path)
-        return path
-
-    def recall(self, step_id: str, kind: str, asked: str) -> Entry | None:
-        """Return what is recorded at ``step_id``, ``None`` if nothing is.
-
-        Raises:
-            NonDeterminismError: something else is recorded there. The call ends with this error
-                even if the body catches it.
-        """
-        if self._fault is not None:
-            raise self._fault
-        entry = self.journal.entries.get(step_id)
-        if entry is not None:
-            recorded = (entry.kind, entry.fingerprint)
-        elif step_id in self.journal.pending:
-            recorded = self.journal.pending[step_id]
-        else:
-            return None
-        if recorded != (kind, asked):
-            self._fault = NonDeterminismError(step_id, " ".join(recorded), f"{kind} {asked}")
-            raise self._fault
-        return entry
-
-    def record(self, step_id: str, entry: Entry, branch: Branch) -> Entry:
-        """Write ``entry`` down; from here on it is part of every replay."""
-        self.journal.entries[step_id] = entry
-        branch.ids.append(step_id)
-        return entry
-
-    def is_replaying(self, path: str) -> bool:
-        """Whether something recorded below ``path`` has not been passed yet."""
-        below = f"{path}/"
-        return any(
-            known.startswith(below) and known not in self._reached for known in self.journal.entries
-        )
-
-    async def go_live(self, scope: Scope, step_id: str) -> None:
+    async def go_live(self, scope: Scope, step_id: str) -> Strand:
         """Pass only if something new may happen here; otherwise this strand is to end.
 
         Raises:
-            asyncio.CancelledError: the round has ended.
+            NonDeterminismError: no strand is running; or the replay has gone astray before.
+            BranchTimeoutError: the deadline of a branch around it has passed.
+            asyncio.CancelledError: so it has, or the round has ended.
         """
-        if self._fault is not None:
-            raise self._fault
-        if self.closing:
-            await self._refuse()
+        strand = current_strand()
+        if self.closing:  # first, since it yields: a body that catches everything may try for ever
+            await self.refuse(step_id)
+        if self.fault is not None:
+            raise self.fault
         branch: Branch | None = scope.branch
         while branch is not None:
-            if branch.stop_if_expired():
-                await asyncio.get_running_loop().create_future()
+            if branch.expired:
+                await branch.stop()
             branch = branch.parent
+        return strand
 
-    async def _refuse(self) -> None:
-        """Cancel the strand again. One that swallows this for ever is left parked for ever."""
+    async def refuse(self, step_id: str) -> NoReturn:
+        """Cancel the strand again. One that swallows this for ever is left parked for ever.
+
+        A step in a ``finally`` block belongs to a later round. But a strand that was suspended
+        and handles no exception any more has swallowed its cancellation.
+
+        Raises:
+            asyncio.CancelledError: always.
+        """
+        own = self._quiet.asked_by.get(current_strand().task) if self._quiet is not None else None
+        if own is not None and sys.exception() is None:
+            self._not_suspended(own, f"it went on to {step_id!r}")
         self._refused += 1
         if self._refused > _REFUSALS:
             await asyncio.get_running_loop().create_future()
@@ -482,12 +438,12 @@ class Call(Generic[T]):
         """
         entry = self.recall(step_id, kind, asked)
         if entry is None:
-            await self.go_live(scope, step_id)
+            strand = await self.go_live(scope, step_id)
             ask = Ask(step_id, kind, make_request(), asked)
             if responder is None:
-                entry = await self._park(ask)
+                entry = await self._park(strand, ask)
             else:
-                entry = await self._respond(scope.strand, ask, responder)
+                entry = await self._respond(strand, ask, responder)
         scope.branch.ids.append(step_id)
         if entry.error is not None:
             raise error_from_json(entry.error)
@@ -506,9 +462,9 @@ class Call(Generic[T]):
         self.journal.entries[ask.step_id] = entry
         return entry
 
-    async def _park(self, ask: Ask) -> Entry:
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._open[ask.step_id] = (ask, future)
+    async def _park(self, strand: Strand, ask: Ask) -> Entry:
+        opened = _Open(ask, asyncio.get_running_loop().create_future(), strand.task)
+        self._open[ask.step_id] = opened
         self.journal.pending[ask.step_id] = (ask.kind, ask.fingerprint)
         if self._cold:
             self.stir()
@@ -516,13 +472,14 @@ class Call(Generic[T]):
             self._unseen.append(ask)
             self._changed.set()
         try:
-            await future
+            await opened.future
         finally:
             del self._open[ask.step_id]
             if (answering := self._answering.pop(ask.step_id, None)) is not None:
                 answering.cancel()  # nobody waits for this answer any more
             if not self.closing:
                 self.journal.pending.pop(ask.step_id, None)
+                self.stir()
         return self.journal.entries[ask.step_id]
 
     async def step(
@@ -531,7 +488,7 @@ class Call(Generic[T]):
         step_id: str,
         asked: str,
         effect: Effect,
-    ) -> Any:
+    ) -> Any:  # noqa: ANN401 - the type is the effect's
         """Run ``effect`` once per call and return its value, now and in every replay.
 
         ``asked`` pins what is done (:func:`step_fingerprint`).
@@ -541,43 +498,53 @@ class Call(Generic[T]):
             SerializationError: its value cannot be recorded; the call fails.
         """
         entry = self.recall(step_id, "step", asked)
-        cause: BaseException | None = None
-        first = entry is None
-        if entry is None:
-            await self.go_live(scope, step_id)
-            if effect.undo is not None and scope.strand.racing:
-                _require_reference(step_id, effect.undo)
-            try:
-                entry, cause = await perform(scope.strand, step_id, asked, effect)
-            except SerializationError as error:
-                self._fault = error
-                raise
-            self.record(step_id, entry, scope.branch)
-        else:
+        if entry is not None:
             scope.branch.ids.append(step_id)
+            if entry.error is not None:
+                raise error_from_json(entry.error)
+            if effect.undo is not None:
+                self.undos.bind(step_id, effect, first=False)
+        else:
+            entry = await self._run_effect(scope, step_id, asked, effect)
+        return codec_of(effect.function).decode(step_id, entry.value)
+
+    async def _run_effect(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Entry:
+        strand = await self.go_live(scope, step_id)
+        if effect.undo is not None and strand.racing:
+            require_reference(step_id, effect.undo)
+        try:
+            entry, cause = await perform(strand, step_id, asked, effect)
+        except SerializationError as error:
+            self.fault = error
+            raise
+        self.record(step_id, entry, scope.branch)
+        if entry.error is None:
+            self.undos.bind(step_id, effect, first=True)
+            if self._repay is not None:  # the call was over before a thread was
+                await self._repay()
+        if isinstance(cause, Interrupted):
+            raise cause
         if entry.error is not None:
             raise error_from_json(entry.error) from cause
-        self.undos.bind(step_id, effect, first=first)
-        if cause is not None:
-            raise cause
-        return codec_of(effect.function).decode(step_id, entry.value)
+        return entry
 
     async def notify(self, scope: Scope, notice: Notice) -> None:
         """Deliver ``notice``, unless an earlier round did."""
+        scope.check_order("notice")
         number = scope.count("!")
+        if number == 1:
+            scope.branch.noticed.append(scope.path)
         delivered = self.journal.delivered
         if self.closing or number <= delivered.get(scope.path, 0):
             return
-        await self.go_live(scope, scope.path)
-        if scope.path not in delivered:
-            scope.branch.noticed.append(scope.path)
+        strand = await self.go_live(scope, scope.path)
         delivered[scope.path] = number
         self.journal.progressed += notice.level is None
-        scope.strand.effects += 1
+        strand.effects += 1
         try:
             await self._sink(notice)
         finally:
-            scope.strand.effects -= 1
+            strand.effects -= 1
             self.stir()
 
     async def race(self, scope: Scope, step_id: str, operations: Sequence[Awaitable[T]]) -> T:
@@ -585,13 +552,9 @@ class Call(Generic[T]):
         entry = self.recall(step_id, "race", "")
         if entry is not None:
             scope.branch.ids.append(step_id)
-            winner = int(entry.value)  # type: ignore[arg-type]
-            for position, operation in enumerate(operations):
-                if position != winner:
-                    discard(operation)
-            return await operations[winner]
-        strand, was_racing = scope.strand, scope.strand.racing
-        strand.racing = True
+            return await only(operations, int(cast("int", entry.value)))
+        strand = current_strand()
+        was_racing, strand.racing = strand.racing, True
         try:
             winner, future = await first_of(operations)
         finally:
@@ -604,37 +567,24 @@ class Call(Generic[T]):
         """Return the time of the first run, seconds since the epoch."""
         step_id = self.new_id(scope, "now")
         entry = self.recall(step_id, "now", "")
-        if entry is None:
-            entry = self.record(step_id, Entry("now", "", self.clock.now()), scope.branch)
-        else:
+        if entry is not None:
             scope.branch.ids.append(step_id)
-        return float(entry.value)  # type: ignore[arg-type]
+            return float(cast("float", entry.value))
+        now = self.clock.now()
+        if not self.closing:
+            self.record(step_id, Entry("now", "", now), scope.branch)
+        return now
 
     def unique(self, scope: Scope, name: str) -> uuid.UUID:
         """Return a UUID that only this place of this call has, the same in every replay."""
+        scope.check_order(name)
         place = f"{self.journal.call_id}:{scope.path}/{name}.{scope.count(name)}"
         return uuid.UUID(bytes=blake2b(place.encode(), digest_size=16).digest(), version=4)
 
 
-def step_fingerprint(function: Callable[..., Any], args: Sequence[Any]) -> str:
-    """Pin the function's name and its arguments; those that are not JSON, by their type."""
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    try:
-        return fingerprint(name, *args)
-    except (TypeError, ValueError, RecursionError):
-        return fingerprint(name, *map(_pinned, args))
-
-
-def _pinned(value: Any) -> JsonValue:
-    try:
-        return [fingerprint(codec_of(type(value)).encode("", value))]
-    except (SerializationError, TypeError, ValueError):
-        return type(value).__qualname__
-
-
-def _require_reference(step_id: str, undo: Callable[..., Any]) -> None:
-    if reference_to(undo) is None:
-        raise SerializationError(
-            step_id, "undo", "inside race() an undo must be a function found in its module"
-        )
-
+def _unstarted(operations: list[Coroutine[Any, Any, Any]]) -> list[Coroutine[Any, Any, Any]]:
+    """Return those that nobody has awaited yet (``inspect.getcoroutinestate``, but quicker)."""
+    made = cast("list[CoroutineType[Any, Any, Any]]", operations)
+    return [
+        one for one in made if not (one.cr_suspended or one.cr_running) and one.cr_frame is not None
+    ]

@@ -197,9 +197,9 @@ class Quiescence:
     def _future_state(self, future: AnyFuture, own: set[AnyFuture]) -> _State:
         if future in own or future in self._strands:
             return _State.BLOCKED
-        children = waits.children_of(future)
-        if children:
-            return self._awaited(children, own)
+        inside = waits.children_of(future) or waits.shielded_by(future)
+        if inside:
+            return self._awaited(inside, own)
         if self._relays is None:
             self._relays = waits.relays([*own, *self._strands])
         source = self._relays.get(future)

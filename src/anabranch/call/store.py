@@ -18,8 +18,10 @@ __all__ = ["CallRecord", "CallStore", "RoundRecord", "StoreError"]
 
 
 class StoreError(Exception):
-    """The store cannot do its work: unreachable, locked for too long, damaged, or of a newer
-    version. The message says which, and what to do."""
+    """The store cannot do its work; the message says why, and what to do.
+
+    It is unreachable, locked for too long, damaged, or of a newer version.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,7 @@ class CallStore(Protocol):
         """Give the right back; nothing happens if ``owner`` does not hold it."""
         ...
 
-    async def record(
-        self, call_id: str, number: int, entries: Mapping[str, str]
-    ) -> dict[str, str]:
+    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
         """Write entries of round ``number``, all or none; the first text for a step id stays.
 
         Returns the texts that are stored now, for the ids in ``entries``. When this returns, they
@@ -121,8 +121,10 @@ class CallStore(Protocol):
         ...
 
     async def prune(self, before: float, limit: int) -> int:
-        """Delete calls that are not open and whose deadline lies before ``before``, with all that
-        belongs to them; return how many."""
+        """Delete calls that are not open and whose deadline lies before ``before``; return how many.
+
+        All that belongs to them goes with them.
+        """
         ...
 
     async def close(self) -> None:

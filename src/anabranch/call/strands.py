@@ -134,7 +134,7 @@ def current_strand() -> Strand:
         task = asyncio.current_task()
     except RuntimeError:
         task = None
-    strand = strand_of(task)
+    strand = _strands.get(task) if task is not None else None
     if strand is None or strand.effects:
         raise NonDeterminismError("ctx", "use from the tool's own tasks", _misuse(task, strand))
     return strand

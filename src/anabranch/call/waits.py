@@ -30,6 +30,7 @@ __all__ = [
     "is_in_library",
     "is_synchronising",
     "relays",
+    "shielded_by",
     "waited_for",
     "waiter_of",
 ]
@@ -157,7 +158,7 @@ def is_synchronising(frames: list[FrameType]) -> bool:
             return False
         if module.partition(".")[0] not in _ASYNC_LIBRARIES:
             return not _is_library(frame)
-    return False
+    return True  # a task of nothing else: create_task(event.wait())
 
 
 def _is_primitive(frame: FrameType) -> bool:
@@ -177,7 +178,7 @@ def relays(sources: Iterable[AnyFuture]) -> dict[AnyFuture, AnyFuture]:
     todo = deque(known)
     while todo:
         source = todo.popleft()
-        for callback, _ in getattr(source, "_callbacks", None) or ():
+        for callback, _ in _callbacks_of(source):
             for held in _held_by(callback):
                 if held not in known:
                     known.add(held)
@@ -199,11 +200,23 @@ def _held_by(callback: object) -> Iterator[AnyFuture]:
             yield held
 
 
+def shielded_by(future: AnyFuture) -> list[AnyFuture]:
+    """Return what asyncio.shield shields in ``future``; nothing if it is none of shield's."""
+    for callback, _ in _callbacks_of(future):
+        if getattr(callback, "__qualname__", "") == "shield.<locals>._outer_done_callback":
+            return list(_held_by(callback))
+    return []
+
+
 def is_bare(future: AnyFuture) -> bool:
-    """Whether ``future`` shows no sign of a thread that will complete it."""
+    """Whether ``future`` shows no sign of a thread or a library that will complete it."""
     if type(future) is not asyncio.Future:
         return False
-    for callback, _ in getattr(future, "_callbacks", None) or ():
-        if getattr(callback, "__module__", None) == "asyncio.futures":
-            return False
-    return True
+    return not any(
+        getattr(callback, "__module__", None) == "asyncio.futures"  # it is tied to a thread's
+        for callback, _ in _callbacks_of(future)
+    )
+
+
+def _callbacks_of(future: AnyFuture) -> Iterable[tuple[object, object]]:
+    return getattr(future, "_callbacks", None) or ()

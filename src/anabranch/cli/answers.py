@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError, model_validator
 
@@ -63,7 +64,7 @@ class Answers:
         UsageError: an entry does not fit; the message names the entry and the field.
     """
 
-    def __init__(self, entries: list[Any], name: str = "answers") -> None:
+    def __init__(self, entries: Sequence[object], name: str = "answers") -> None:
         try:
             self._left = _FILE.validate_python(entries)
         except ValidationError as error:
@@ -88,7 +89,7 @@ class Answers:
             raise UsageError(f"The answers in {path} are not JSON: {error}.") from error
         if not isinstance(entries, list):
             raise UsageError(f"The answers in {path} must be a JSON list.")
-        return cls(entries, str(path))
+        return cls(cast("list[object]", entries), str(path))
 
     @property
     def samples(self) -> bool:
@@ -98,7 +99,7 @@ class Answers:
     def elicit(self, step_id: str) -> ElicitReply | None:
         """Take the person's answer to this step, if there is one."""
         entry = self._take("elicit", step_id)
-        return entry and entry.reply()
+        return entry.reply() if entry is not None else None
 
     def sample(self, step_id: str) -> SampleReply | None:
         """Take the model's answer to this step, if there is one."""

@@ -14,6 +14,15 @@ from anabranch.cli.errors import UsageError
 
 __all__ = ["read_arguments"]
 
+JSON_TYPES: dict[type, str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
 WORDS = {
     "boolean": "true or false",
     "integer": "a whole number",
@@ -55,13 +64,13 @@ def _read_object(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _read_value(name: str, text: str, schema: Mapping[str, Any]) -> Any:
+def _read_value(name: str, text: str, schema: Mapping[str, Any]) -> object:
     field = schema.get("properties", {}).get(name, {})
     types = set(_types(field, schema.get("$defs", {})))
     if types == {"string"}:
         return text
     try:
-        value = json.loads(text)
+        value: object = json.loads(text)
     except ValueError:
         if "string" in types or not types:
             return text
@@ -85,25 +94,13 @@ def _types(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator
             yield from _types(choice, definitions)
     if "type" not in field:
         for value in (*field.get("enum", ()), *([field["const"]] if "const" in field else ())):
-            yield next(kind for kind in ("string", *WORDS) if _fits(value, {kind}))
+            yield JSON_TYPES[type(value)]
 
 
 def _fits(value: object, types: set[str]) -> bool:
-    match value:
-        case bool():
-            return "boolean" in types
-        case int():
-            return bool({"integer", "number"} & types)
-        case float():
-            return "number" in types
-        case str():
-            return "string" in types
-        case list():
-            return "array" in types
-        case dict():
-            return "object" in types
-        case _:
-            return "null" in types
+    if type(value) is int and "number" in types:
+        return True
+    return JSON_TYPES[type(value)] in types
 
 
 def _wrong(name: str, text: str, types: set[str]) -> str:

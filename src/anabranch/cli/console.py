@@ -7,7 +7,7 @@ While a question stands on the screen, lines wait, so that they do not tear the 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import TextIO
 
@@ -42,7 +42,7 @@ class Console:
             print(line, file=self._stream, flush=True)
 
     @asynccontextmanager
-    async def question(self) -> AsyncIterator[None]:
+    async def question(self) -> AsyncGenerator[None]:
         """Have the screen to oneself: further questions and lines wait."""
         async with self._turn:
             self._asking = True

@@ -8,9 +8,11 @@ the first). Nothing here decides what a record means.
     faults.py       what went wrong, in one sentence
     database.py     transactions and schema: what every table module stands on
     migrations/     how the schema came to be, step by step (Alembic)
-    calls.py        the tables of calls, behind the port ``CallStore``
+    columns.py      what the tables have in common
+    call_tables.py  the tables of calls, and the statements over them
+    calls.py        calls, behind the port ``CallStore``
 
-Another kind of record gets a migration and a table module of its own beside ``calls.py``.
+Another kind of record gets a migration, tables and a module of its own beside those of calls.
 ``memory:`` is SQLite without a file: each room is then written once, and what tests see is what
 runs in production.
 """

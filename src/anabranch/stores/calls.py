@@ -1,6 +1,6 @@
-"""The tables of calls, behind the port :class:`~anabranch.call.store.CallStore`.
+"""Calls in a database, behind the port :class:`~anabranch.call.store.CallStore`.
 
-Owns their statements. That writers of one call do not get into each other's way:
+Owns which statement is done when, and what its outcome means. That writers of one call do not get into each other's way:
 
 - who is first is decided by a unique key, never by looking first;
 - whoever records takes the call's row first, so that the order of ids is the order of commits,
@@ -10,132 +10,35 @@ Owns their statements. That writers of one call do not get into each other's way
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import exc
 from sqlalchemy.dialects import postgresql, sqlite
 
 from anabranch.call.store import CallRecord, RoundRecord, StoreError
-from anabranch.stores.columns import Opaque, metadata, to_bytes
+from anabranch.stores.call_tables import (
+    ABANDONED,
+    ADD_POSTGRES,
+    CALL,
+    ENTRIES,
+    ENTRY,
+    FIND,
+    LAST_ROUND,
+    LEASE,
+    MOVE,
+    ONE_ENTRY,
+    PRUNE,
+    RELEASE,
+    ROUND,
+    ROUND_NUMBER,
+)
+from anabranch.stores.columns import to_bytes
 from anabranch.stores.database import Database
 
 __all__ = ["Calls"]
-
-_IS_OPEN, _IS_OVER = sa.text("status = 'open'"), sa.text("status <> 'open'")
-
-call = sa.Table(
-    "anabranch_call",
-    metadata,
-    sa.Column[str]("call_id", Opaque, primary_key=True),
-    sa.Column[str]("tool", Opaque, nullable=False),
-    sa.Column[str]("arguments", Opaque, nullable=False),
-    sa.Column[float]("started", sa.Double, nullable=False),
-    sa.Column[float]("deadline", sa.Double, nullable=False),
-    sa.Column[str]("status", sa.Text, nullable=False),
-    sa.Column[str]("owner", Opaque),
-    sa.Column[float]("leased_until", sa.Double),
-    sa.Index("anabranch_call_open", "deadline", sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
-    sa.Index("anabranch_call_over", "deadline", sqlite_where=_IS_OVER, postgresql_where=_IS_OVER),
-)
-
-
-def _of_call() -> sa.ForeignKey:
-    return sa.ForeignKey("anabranch_call.call_id", ondelete="CASCADE")
-
-
-round_ = sa.Table(
-    "anabranch_round",
-    metadata,
-    sa.Column[str]("call_id", Opaque, _of_call(), primary_key=True),
-    sa.Column[int]("number", sa.Integer, primary_key=True),
-    sa.Column[str]("answers", Opaque, nullable=False),
-    sa.Column[str]("reply", Opaque, nullable=False),
-)
-entry = sa.Table(
-    "anabranch_entry",
-    metadata,
-    sa.Column[int](
-        "id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(), primary_key=True
-    ),
-    sa.Column[str]("call_id", Opaque, _of_call(), nullable=False),
-    sa.Column[int]("number", sa.Integer, nullable=False),
-    sa.Column[str]("step_id", Opaque, nullable=False),
-    sa.Column[str]("text", Opaque, nullable=False),
-    sa.UniqueConstraint("call_id", "step_id"),
-    sa.Index("anabranch_entry_round", "call_id", "number", "id"),
-)
-
-_THIS = call.c.call_id == sa.bindparam("this")
-_FIND = sa.select(
-    call.c.call_id, call.c.tool, call.c.arguments, call.c.started, call.c.deadline, call.c.status
-)
-_FIND_THIS = _FIND.where(_THIS)
-_LEASE = (
-    sa.update(call)
-    .where(
-        _THIS,
-        sa.or_(
-            call.c.owner.is_(None),
-            call.c.owner == sa.bindparam("new_owner"),
-            call.c.leased_until <= sa.bindparam("now"),
-        ),
-    )
-    .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
-)
-_RELEASE = (
-    sa.update(call)
-    .where(_THIS, call.c.owner == sa.bindparam("old_owner"))
-    .values(owner=None, leased_until=None)
-)
-_MOVE = (
-    sa.update(call)
-    .where(_THIS, _IS_OPEN)
-    .values(
-        status=sa.bindparam("new_status"),
-        deadline=sa.func.coalesce(sa.bindparam("new_deadline", type_=sa.Double), call.c.deadline),
-    )
-)
-_ROUND = sa.select(round_.c.number, round_.c.answers, round_.c.reply).where(
-    round_.c.call_id == sa.bindparam("this")
-)
-_ROUND_NUMBER = _ROUND.where(round_.c.number == sa.bindparam("which"))
-_LAST_ROUND = _ROUND.order_by(round_.c.number.desc()).limit(1)
-_ENTRIES = (
-    sa.select(entry.c.step_id, entry.c.text)
-    .where(entry.c.call_id == sa.bindparam("this"), entry.c.number == sa.bindparam("which"))
-    .order_by(entry.c.id)
-)
-_ENTRY = sa.select(entry.c.text).where(
-    entry.c.call_id == sa.bindparam("this"), entry.c.step_id == sa.bindparam("step")
-)
-_ABANDONED = (
-    _FIND.where(_IS_OPEN, call.c.deadline <= sa.bindparam("now"))
-    .order_by(call.c.deadline, call.c.call_id)
-    .limit(sa.bindparam("most"))
-)
-_PRUNE = sa.delete(call).where(
-    call.c.call_id.in_(
-        sa.select(call.c.call_id)
-        .where(_IS_OVER, call.c.deadline < sa.bindparam("before"))
-        .order_by(call.c.deadline)
-        .limit(sa.bindparam("most"))
-        .with_for_update(skip_locked=True)  # another process prunes those (no words on SQLite)
-    )
-)
-_ADD_POSTGRES = sa.text("""
-    WITH this AS (
-        SELECT call_id FROM anabranch_call WHERE call_id = :call_id FOR NO KEY UPDATE
-    )
-    INSERT INTO anabranch_entry (call_id, number, step_id, text)
-    SELECT this.call_id, :number, new.step_id, new.text
-    FROM this, unnest(CAST(:step_ids AS bytea[]), CAST(:texts AS bytea[]))
-        WITH ORDINALITY AS new (step_id, text, place)
-    ORDER BY new.place
-    ON CONFLICT (call_id, step_id) DO NOTHING
-    RETURNING step_id
-""").columns(step_id=Opaque)
 
 
 class Calls:
@@ -145,26 +48,26 @@ class Calls:
         self._database = database
         insert = postgresql.insert if database.is_postgresql else sqlite.insert
 
-        def first(table: sa.Table) -> Any:
+        def first(table: sa.Table) -> sa.Insert:
             """Insert unless the key is taken; ``rowcount`` tells which."""
             statement = insert(table).inline().on_conflict_do_nothing()
             return statement.execution_options(preserve_rowcount=True)
 
-        self._insert_call = first(call)
-        self._insert_round = first(round_)
-        self._insert_entry = first(entry)
+        self._insert_call = first(CALL)
+        self._insert_round = first(ROUND)
+        self._insert_entry = first(ENTRY)
         self._add = self._add_postgres if database.is_postgresql else self._add_sqlite
 
-    async def begin(self, record: CallRecord) -> CallRecord:
+    async def begin(self, call: CallRecord) -> CallRecord:
         """Create the call, or leave it; return what is there."""
-        row = {name: getattr(record, name) for name in CallRecord.__slots__}
+        row = {name: getattr(call, name) for name in CallRecord.__slots__}
 
         def work(connection: sa.Connection) -> CallRecord:
             # The one that is in the way may be pruned before it is read; then there is room.
             while not connection.execute(self._insert_call, row).rowcount:
-                if (found := _find(connection, record.call_id)) is not None:
+                if (found := _find(connection, call.call_id)) is not None:
                     return found
-            return record
+            return call
 
         return await self._database.write_single(work)
 
@@ -177,7 +80,7 @@ class Calls:
         values = {"this": call_id, "new_owner": owner, "now": now, "until": until}
 
         def work(connection: sa.Connection) -> bool:
-            if connection.execute(_LEASE, values).rowcount:
+            if connection.execute(LEASE, values).rowcount:
                 return True
             if _find(connection, call_id) is None:
                 raise _unknown(call_id)
@@ -188,11 +91,9 @@ class Calls:
     async def release(self, call_id: str, owner: str) -> None:
         """Give the right back."""
         values = {"this": call_id, "old_owner": owner}
-        await self._database.write_single(lambda connection: connection.execute(_RELEASE, values))
+        await self._database.write_single(lambda connection: connection.execute(RELEASE, values))
 
-    async def record(
-        self, call_id: str, number: int, entries: Mapping[str, str]
-    ) -> dict[str, str]:
+    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
         """Write entries, each unless its step has one; return what is stored now."""
         wanted = dict(entries)
 
@@ -201,7 +102,7 @@ class Calls:
             stored: dict[str, str] = {}
             for step_id, text in wanted.items():
                 if step_id not in added:
-                    kept = connection.scalar(_ENTRY, {"this": call_id, "step": step_id})
+                    kept = connection.scalar(ONE_ENTRY, {"this": call_id, "step": step_id})
                     if kept is None:
                         raise _unknown(call_id)
                     stored[step_id] = kept
@@ -231,14 +132,14 @@ class Calls:
             "step_ids": [to_bytes(step_id) for step_id in entries],
             "texts": [to_bytes(text) for text in entries.values()],
         }
-        return set(connection.scalars(_ADD_POSTGRES, values))
+        return set(connection.scalars(ADD_POSTGRES, values))
 
     async def entries(self, call_id: str, number: int) -> dict[str, str]:
         """Return what was recorded in a round, in that order."""
         values = {"this": call_id, "which": number}
 
         def work(connection: sa.Connection) -> dict[str, str]:
-            return {row.step_id: row.text for row in connection.execute(_ENTRIES, values)}
+            return {row.step_id: row.text for row in connection.execute(ENTRIES, values)}
 
         return await self._database.read(work)
 
@@ -254,9 +155,9 @@ class Calls:
             with _known(call_id):
                 first = connection.execute(self._insert_round, row).rowcount
             if first:
-                connection.execute(_MOVE, move)
+                connection.execute(MOVE, move)
                 return record
-            kept = _round(connection, _ROUND_NUMBER, {"this": call_id, "which": record.number})
+            kept = _round(connection, ROUND_NUMBER, {"this": call_id, "which": record.number})
             if kept is None:
                 raise _unknown(call_id)
             return kept
@@ -267,20 +168,20 @@ class Calls:
         """Return how a round ended, if it has."""
         values = {"this": call_id, "which": number}
         return await self._database.read(
-            lambda connection: _round(connection, _ROUND_NUMBER, values)
+            lambda connection: _round(connection, ROUND_NUMBER, values)
         )
 
     async def last_round(self, call_id: str) -> RoundRecord | None:
         """Return the latest round that has ended, if any."""
         return await self._database.read(
-            lambda connection: _round(connection, _LAST_ROUND, {"this": call_id})
+            lambda connection: _round(connection, LAST_ROUND, {"this": call_id})
         )
 
     async def finish(self, call_id: str, status: str) -> bool:
         """Move the call to ``status`` if it is open."""
         values = {"this": call_id, "new_status": status, "new_deadline": None}
         return await self._database.write_single(
-            lambda connection: connection.execute(_MOVE, values).rowcount > 0
+            lambda connection: connection.execute(MOVE, values).rowcount > 0
         )
 
     async def abandoned(self, now: float, limit: int) -> list[CallRecord]:
@@ -288,7 +189,7 @@ class Calls:
         values = {"now": now, "most": limit}
 
         def work(connection: sa.Connection) -> list[CallRecord]:
-            return [CallRecord(*row) for row in connection.execute(_ABANDONED, values)]
+            return [CallRecord(*row) for row in connection.execute(ABANDONED, values)]
 
         return await self._database.read(work)
 
@@ -296,7 +197,7 @@ class Calls:
         """Delete old calls that are over, and all that belongs to them."""
         values = {"before": before, "most": limit}
         return await self._database.write_single(
-            lambda connection: connection.execute(_PRUNE, values).rowcount
+            lambda connection: connection.execute(PRUNE, values).rowcount
         )
 
     async def close(self) -> None:
@@ -305,23 +206,23 @@ class Calls:
 
 
 def _find(connection: sa.Connection, call_id: str) -> CallRecord | None:
-    row = connection.execute(_FIND_THIS, {"this": call_id}).one_or_none()
+    row = connection.execute(FIND, {"this": call_id}).one_or_none()
     return None if row is None else CallRecord(*row)
 
 
 def _round(
-    connection: sa.Connection, statement: sa.Select[Any], values: Mapping[str, Any]
+    connection: sa.Connection, statement: sa.Select[int, str, str], values: Mapping[str, Any]
 ) -> RoundRecord | None:
     row = connection.execute(statement, values).one_or_none()
     return None if row is None else RoundRecord(*row)
 
 
 @contextmanager
-def _known(call_id: str) -> Iterator[None]:
+def _known(call_id: str) -> Generator[None]:
     """A foreign key that leads nowhere is a call that is not there."""
     try:
         yield
-    except sa.exc.IntegrityError as error:
+    except exc.IntegrityError as error:
         raise _unknown(call_id) from error
 
 

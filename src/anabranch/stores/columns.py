@@ -15,8 +15,10 @@ metadata = sa.MetaData()
 
 
 class Opaque(TypeDecorator[str]):
-    """Any text at all, kept as bytes: Postgres has no text with NUL characters, and neither
-    database takes a lone surrogate."""
+    """Any text at all, kept as bytes.
+
+    Postgres has no text with NUL characters, and neither database takes a lone surrogate.
+    """
 
     impl = sa.LargeBinary
     cache_ok = True

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -47,11 +47,14 @@ class Database:
         self._prepared = False
         self._preparing = threading.Lock()
         self._threads: list[ThreadPoolExecutor] = []
+        self._writers: Workers
+        self._single_writers: Workers
+        self._readers: Workers
         if self.is_postgresql:
             pool = self._new_threads(CONNECTIONS)
             unwrapped = engine.execution_options(isolation_level="AUTOCOMMIT")
-            self._writers: Workers = Separately(pool, partial(self._transaction, engine))
-            self._single_writers: Workers = Separately(pool, partial(self._transaction, unwrapped))
+            self._writers = Separately(pool, partial(self._transaction, engine))
+            self._single_writers = Separately(pool, partial(self._transaction, unwrapped))
             self._readers = self._single_writers
         else:
             self._writers = Batches(self._new_threads(1), partial(self._transaction, engine))
@@ -59,7 +62,9 @@ class Database:
             self._readers = self._writers
             if target.kind == "sqlite":  # without a file there is one connection only
                 reading = engine.execution_options(reading=True)
-                self._readers = Separately(self._new_threads(READERS), partial(self._transaction, reading))
+                self._readers = Separately(
+                    self._new_threads(READERS), partial(self._transaction, reading)
+                )
 
     async def read(self, work: Work[T]) -> T:
         """Let ``work`` read. Each of its statements sees what has been committed by then."""
@@ -70,9 +75,9 @@ class Database:
         return await self._have_done(self._writers, work)
 
     async def write_single(self, work: Work[T]) -> T:
-        """Do ``work``, of which one statement at most changes anything.
+        """Do ``work``; on Postgres, each of its statements is a transaction by itself.
 
-        On Postgres that statement is a transaction by itself, which saves two round trips.
+        For work in which one statement at most changes something there: saves two round trips.
         """
         return await self._have_done(self._single_writers, work)
 
@@ -97,7 +102,7 @@ class Database:
         return threads
 
     @contextmanager
-    def _transaction(self, engine: sa.Engine) -> Iterator[sa.Connection]:
+    def _transaction(self, engine: sa.Engine) -> Generator[sa.Connection]:
         with translated(self._target.label):
             if not self._prepared:
                 self._prepare()

@@ -6,10 +6,10 @@ what callers said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
-import sqlalchemy as sa
+from sqlalchemy import exc
 
 from anabranch.call.store import StoreError
 
@@ -30,6 +30,7 @@ _POSTGRES = {
     "55P03": "is locked by another program; end that program, or raise ?timeout=",
     "40P01": "gave up on a deadlock; try again",
     "42501": "does not let this user make or use its tables; grant the rights",
+    "3F000": "has no schema that this user may look into; grant the rights, or set search_path",
     "25006": "cannot be written to; name the primary server",
 }
 _POSTGRES_CLASSES = {
@@ -40,7 +41,7 @@ _POSTGRES_CLASSES = {
 
 
 @contextmanager
-def translated(label: str) -> Iterator[None]:
+def translated(label: str) -> Generator[None]:
     """Raise :class:`StoreError` instead of what the database's driver raises.
 
     Args:
@@ -48,9 +49,9 @@ def translated(label: str) -> Iterator[None]:
     """
     try:
         yield
-    except sa.exc.DBAPIError as error:
+    except exc.DBAPIError as error:
         raise _sentence(label, error.orig or error) from error
-    except sa.exc.SQLAlchemyError as error:
+    except exc.SQLAlchemyError as error:
         raise StoreError(f"The store {label} failed: {type(error).__name__}.") from error
     except Exception as error:
         # While a connection is set up, the driver's errors arrive bare.

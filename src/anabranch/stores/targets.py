@@ -8,19 +8,35 @@ from __future__ import annotations
 
 import math
 import os
+import sqlite3
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
-from sqlalchemy import event
-from sqlalchemy.pool import StaticPool
+from sqlalchemy import event, exc
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
 from anabranch.call.store import StoreError
 
-__all__ = ["CONNECTIONS", "READERS", "Kind", "Target", "make_engine", "make_file", "read_url"]
+if TYPE_CHECKING:
+    import psycopg  # an optional dependency
+
+__all__ = [
+    "CONNECTIONS",
+    "READERS",
+    "TRUSTED",
+    "Kind",
+    "Target",
+    "make_engine",
+    "make_file",
+    "read_url",
+    "switch_to_wal",
+]
 
 Kind = Literal["memory", "sqlite", "postgresql"]
 
@@ -30,6 +46,9 @@ CONNECTIONS = 8
 READERS = 4
 """Threads that read from a SQLite file while one writes."""
 
+TRUSTED = 1.0
+"""Seconds for which a connection to Postgres that was fine needs no new look."""
+
 _FORMS = "sqlite:///path, postgresql://user@host/name or memory:"
 _SCHEMES: Mapping[str, Kind] = {
     "sqlite": "sqlite",
@@ -38,8 +57,6 @@ _SCHEMES: Mapping[str, Kind] = {
     "postgresql+psycopg": "postgresql",
 }
 _WAL_KEPT = 64 * 1024 * 1024
-_TRUSTED = 1.0
-"""Seconds for which a connection that was fine needs no new look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +88,7 @@ def read_url(text: str) -> Target:
         return Target("memory", sa.make_url("sqlite://"), text)
     try:
         url = sa.make_url(text)
-    except (sa.exc.ArgumentError, ValueError):
+    except (exc.ArgumentError, ValueError):
         # The text is not repeated: a mistyped URL may hold a password.
         raise StoreError(f"The store URL cannot be understood; use {_FORMS}.") from None
     kind = _SCHEMES.get(url.drivername)
@@ -94,9 +111,7 @@ def _read_sqlite(url: sa.URL, label: str, timeout: float, options: dict[str, Any
     if synchronous not in {"full", "normal"}:
         raise StoreError(f"synchronous={synchronous} in {label} is neither full nor normal.")
     if options:
-        raise StoreError(
-            f"{label} has no option {sorted(options)[0]!r}; it has timeout and synchronous."
-        )
+        raise StoreError(f"{label} has no option {min(options)!r}; it has timeout and synchronous.")
     if url.host is not None or url.database in {None, "", ":memory:"}:
         raise StoreError(
             f"{label} names no file: write three slashes before the path"
@@ -108,17 +123,17 @@ def _read_sqlite(url: sa.URL, label: str, timeout: float, options: dict[str, Any
 
 def _seconds(text: str | tuple[str, ...]) -> float:
     try:
-        seconds = float(text)  # type: ignore[arg-type] # an option given twice is a TypeError
-    except (TypeError, ValueError):
+        seconds = float(str(text))  # an option that is given twice is a tuple
+    except ValueError:
         seconds = math.nan
-    if not 0 < seconds < 86400:
+    if not 0 < seconds < math.inf:
         raise StoreError(f"timeout={text} in the store URL is not a number of seconds.")
     return seconds
 
 
 def _require_psycopg() -> None:
     try:
-        import psycopg  # noqa: F401, PLC0415  # an optional dependency
+        import_module("psycopg")
     except ImportError as error:
         raise StoreError(
             'A postgresql:// store needs a driver: install "anabranch[postgres]".'
@@ -152,26 +167,43 @@ def make_engine(target: Target) -> sa.Engine:
             target.url, connect_args=connect, pool_size=1 + READERS, max_overflow=0
         )
     pragmas = (
-        "PRAGMA journal_mode = WAL",
         f"PRAGMA journal_size_limit = {_WAL_KEPT}",
         f"PRAGMA synchronous = {target.synchronous}",
         "PRAGMA foreign_keys = ON",
     )
 
-    def set_up(connection: Any, _record: object) -> None:
+    def set_up(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # the driver's own idea of when to begin: never
+        switch_to_wal(connection)
         for pragma in pragmas:
             connection.execute(pragma)
 
-    def begin(connection: Any) -> None:
+    def begin(connection: sa.Connection) -> None:
         reading = connection.get_execution_options().get("reading", False)
         # A transaction that turns from reading to writing fails when another has written since;
         # one that begins as a writer only waits for its turn.
-        connection.connection.driver_connection.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
+        driver: Any = connection.connection.driver_connection  # a statement less for SQLAlchemy
+        driver.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
 
     event.listen(engine, "connect", set_up)
     event.listen(engine, "begin", begin)
     return engine
+
+
+def switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Let readers and a writer work at the same time; does nothing where that is so already."""
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            # Alone among statements this pragma does not wait while another process holds the
+            # file (which may be making the same switch). So wait with one that does.
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute("ROLLBACK")
+        else:
+            return
 
 
 def _postgresql(target: Target) -> sa.Engine:
@@ -184,23 +216,23 @@ def _postgresql(target: Target) -> sa.Engine:
     settings = (
         f"SET lock_timeout = {int(target.timeout * 1000)};"
         " SET default_transaction_isolation = 'read committed'"
-    )
+    ).encode()  # what the driver takes for SQL that is not a literal
 
-    def set_up(connection: Any, _record: object) -> None:
+    def set_up(connection: psycopg.Connection, _record: object) -> None:
         connection.execute(settings)
         connection.commit()
 
-    def check(connection: Any, record: Any, _proxy: object) -> None:
+    def check(connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
         # A server that was restarted meanwhile has forgotten this connection. Asking before each
         # use, as pool_pre_ping does, would cost a fifth of the speed.
-        if time.monotonic() - record.info.get("used", math.inf) < _TRUSTED:
+        if time.monotonic() - record.info.get("used", math.inf) < TRUSTED:
             return
         try:
             engine.dialect.do_ping(connection)
         except engine.dialect.loaded_dbapi.Error as error:
-            raise sa.exc.DisconnectionError from error  # the pool opens another one
+            raise exc.DisconnectionError from error  # the pool opens another one
 
-    def mark(_connection: object, record: Any) -> None:
+    def mark(_connection: object, record: ConnectionPoolEntry) -> None:
         record.info["used"] = time.monotonic()
 
     event.listen(engine, "connect", set_up)

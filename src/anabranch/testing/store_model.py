@@ -1,7 +1,7 @@
-"""What a store of calls is to do, in its plainest form, and the search for an order that explains
-what several clients saw.
+"""What a store of calls is to do, in its plainest form.
 
-Owns the reference that real stores are compared with. It is no store: it keeps nothing, knows no
+Owns the reference that real stores are compared with, and the search for an order that explains
+what several clients saw at the same time. The model is no store: it keeps nothing, knows no
 waiting, and does one thing at a time.
 """
 
@@ -67,7 +67,7 @@ class CallModel:
     def find(self, call_id: str) -> CallRecord | None:
         """See the port."""
         kept = self._calls.get(call_id)
-        return kept and kept.record
+        return None if kept is None else kept.record
 
     def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
         """See the port."""
@@ -114,7 +114,7 @@ class CallModel:
     def round(self, call_id: str, number: int) -> RoundRecord | None:
         """See the port."""
         kept = self._calls.get(call_id)
-        return kept and kept.rounds.get(number)
+        return None if kept is None else kept.rounds.get(number)
 
     def last_round(self, call_id: str) -> RoundRecord | None:
         """See the port."""

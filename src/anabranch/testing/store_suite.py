@@ -13,7 +13,7 @@ A check is given the means to open an empty store and closes what it opened. It 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
@@ -22,15 +22,22 @@ import anyio
 
 from anabranch.call.store import CallRecord, CallStore, RoundRecord, StoreError
 
-__all__ = ["CALL_STORE_CHECKS", "Check", "OpenStore", "a_call", "expect", "opened"]
+__all__ = ["CALL_STORE_CHECKS", "Check", "OpenStore", "a_call", "expect", "no", "opened", "yes"]
 
 OpenStore: TypeAlias = Callable[[], CallStore]
 Check: TypeAlias = Callable[[OpenStore], Awaitable[None]]
 
-_TEXTS = ("", "plain", "\x00 in\x00side\x00", "Zoë 🃏 東京 ﷺ \u202e", "'\"\\%s :x {} \n\r\t", "\udc80\ud800")
+_TEXTS = (
+    "",
+    "plain",
+    "\x00 in\x00side\x00",
+    "Zoë 🃏 東京 ﷺ \u202e",
+    "'\"\\%s :x {} \n\r\t",
+    "\udc80\ud800",
+)
 
 
-def a_call(call_id: str = "call_1", **changes: Any) -> CallRecord:
+def a_call(call_id: str = "call_1", **changes: Any) -> CallRecord:  # noqa: ANN401  # fields
     """Return an open call that began at 100 and is abandoned at 200, but for ``changes``."""
     return replace(CallRecord(call_id, "pick_card", '{"count": 5}', 100.0, 200.0), **changes)
 
@@ -45,8 +52,18 @@ def expect(found: object, wanted: object, promise: str) -> None:
         raise AssertionError(f"{promise}: found {found!r}, expected {wanted!r}")
 
 
+def yes(found: object, promise: str) -> None:
+    """Expect ``True``."""
+    expect(found, wanted=True, promise=promise)
+
+
+def no(found: object, promise: str) -> None:
+    """Expect ``False``."""
+    expect(found, wanted=False, promise=promise)
+
+
 @asynccontextmanager
-async def opened(open_store: OpenStore) -> AsyncIterator[CallStore]:
+async def opened(open_store: OpenStore) -> AsyncGenerator[CallStore]:
     """Open a store and close it in the end."""
     store = open_store()
     try:
@@ -88,7 +105,7 @@ async def an_unknown_call_has_nothing(open_store: OpenStore) -> None:
         expect(await store.entries("nobody", 0), {}, "no entries")
         expect(await store.round("nobody", 0), None, "no round")
         expect(await store.last_round("nobody"), None, "no last round")
-        expect(await store.finish("nobody", "done"), False, "it is not open")
+        no(await store.finish("nobody", "done"), "it is not open")
         expect(await store.abandoned(1e12, 10), [], "no calls")
         expect(await store.prune(1e12, 10), 0, "nothing to delete")
         await store.release("nobody", "a")
@@ -161,8 +178,8 @@ async def calls_do_not_mix(open_store: OpenStore) -> None:
         await store.finish("one", "done")
         expect(await store.entries("one", 0), {"step": "one"}, "entries are the call's own")
         expect(await store.round("two", 0), RoundRecord(0, "two", "two"), "so are rounds")
-        expect(await store.lease("one", "a", 0.0, 10.0), True, "so are leases")
-        expect(await store.lease("two", "b", 0.0, 10.0), True, "so are leases")
+        yes(await store.lease("one", "a", 0.0, 10.0), "so are leases")
+        yes(await store.lease("two", "b", 0.0, 10.0), "so are leases")
         expect(await store.find("two"), a_call("two"), "so is the status")
 
 
@@ -173,31 +190,31 @@ async def any_text_is_kept(open_store: OpenStore) -> None:
             name = f"call {text[:20]}"
             kept = a_call(name, tool=text[:20], arguments=text)
             await store.begin(kept)
-            expect(await store.find(name) == kept, True, f"the call {name!r} is kept")
+            yes(await store.find(name) == kept, f"the call {name!r} is kept")
             entries = {f"step {text[:20]}": text, text[:20]: ""}
             await store.record(name, 0, entries)
-            expect(await store.entries(name, 0) == entries, True, f"entries of {name!r} are kept")
+            yes(await store.entries(name, 0) == entries, f"entries of {name!r} are kept")
             ended = RoundRecord(0, text, text)
             await store.end_round(name, ended, deadline=None)
-            expect(await store.round(name, 0) == ended, True, f"the round of {name!r} is kept")
-            expect(await store.lease(name, text[:20], 0, 9), True, "any owner may hold it")
-            expect(await store.lease(name, "else", 0, 9), False, "and holds it")
+            yes(await store.round(name, 0) == ended, f"the round of {name!r} is kept")
+            yes(await store.lease(name, text[:20], 0, 9), "any owner may hold it")
+            no(await store.lease(name, "else", 0, 9), "and holds it")
 
 
 async def a_lease_has_one_owner(open_store: OpenStore) -> None:
     """Until its end nobody else gets it; its owner may prolong it, and lets go before the end."""
     async with opened(open_store) as store:
         await store.begin(a_call())
-        expect(await store.lease("call_1", "a", 100.0, 110.0), True, "free")
-        expect(await store.lease("call_1", "b", 109.9, 120.0), False, "held by another")
-        expect(await store.lease("call_1", "a", 109.9, 120.0), True, "prolonged by its owner")
-        expect(await store.lease("call_1", "b", 119.9, 130.0), False, "held for longer now")
+        yes(await store.lease("call_1", "a", 100.0, 110.0), "free")
+        no(await store.lease("call_1", "b", 109.9, 120.0), "held by another")
+        yes(await store.lease("call_1", "a", 109.9, 120.0), "prolonged by its owner")
+        no(await store.lease("call_1", "b", 119.9, 130.0), "held for longer now")
         await store.release("call_1", "b")
-        expect(await store.lease("call_1", "b", 119.9, 130.0), False, "not b's to release")
+        no(await store.lease("call_1", "b", 119.9, 130.0), "not b's to release")
         await store.release("call_1", "a")
-        expect(await store.lease("call_1", "b", 111.0, 130.0), True, "released")
+        yes(await store.lease("call_1", "b", 111.0, 130.0), "released")
         await store.release("call_1", "a")
-        expect(await store.lease("call_1", "a", 111.0, 130.0), False, "not a's any more")
+        no(await store.lease("call_1", "a", 111.0, 130.0), "not a's any more")
 
 
 async def a_lease_ends_by_itself(open_store: OpenStore) -> None:
@@ -205,9 +222,9 @@ async def a_lease_ends_by_itself(open_store: OpenStore) -> None:
     async with opened(open_store) as store:
         await store.begin(a_call())
         await store.lease("call_1", "dead", 100.0, 110.0)
-        expect(await store.lease("call_1", "dead", 115.0, 116.0), True, "late, but unchallenged")
-        expect(await store.lease("call_1", "heir", 116.0, 130.0), True, "over at its end")
-        expect(await store.lease("call_1", "dead", 120.0, 140.0), False, "held by the heir")
+        yes(await store.lease("call_1", "dead", 115.0, 116.0), "late, but unchallenged")
+        yes(await store.lease("call_1", "heir", 116.0, 130.0), "over at its end")
+        no(await store.lease("call_1", "dead", 120.0, 140.0), "held by the heir")
 
 
 async def the_first_end_of_a_round_stays(open_store: OpenStore) -> None:
@@ -258,8 +275,8 @@ async def only_an_open_call_can_be_finished(open_store: OpenStore) -> None:
     async with opened(open_store) as store:
         for status in ("done", "failed", "abandoned"):
             await store.begin(a_call(status))
-            expect(await store.finish(status, status), True, "it was open")
-            expect(await store.finish(status, "done"), False, "it is not open any more")
+            yes(await store.finish(status, status), "it was open")
+            no(await store.finish(status, "done"), "it is not open any more")
             expect(await store.find(status), a_call(status, status=status), "its end stays")
 
 
@@ -281,7 +298,11 @@ async def the_longest_overdue_call_comes_first(open_store: OpenStore) -> None:
 async def pruning_deletes_all_of_a_call(open_store: OpenStore) -> None:
     """Calls that are over and old go, with their entries, rounds and leases; open ones never."""
     async with opened(open_store) as store:
-        for name, deadline, status in (("old", 1.0, "done"), ("new", 9.0, "done"), ("open", 1.0, "")):
+        for name, deadline, status in (
+            ("old", 1.0, "done"),
+            ("new", 9.0, "done"),
+            ("open", 1.0, ""),
+        ):
             await store.begin(a_call(name, deadline=deadline))
             await store.record(name, 0, {"step": name})
             await store.end_round(name, RoundRecord(0, "", name), deadline=None)
@@ -293,7 +314,7 @@ async def pruning_deletes_all_of_a_call(open_store: OpenStore) -> None:
         await store.begin(a_call("old"))
         expect(await store.entries("old", 0), {}, "so are its entries")
         expect(await store.last_round("old"), None, "so are its rounds")
-        expect(await store.lease("old", "b", 0.0, 1.0), True, "so is its lease")
+        yes(await store.lease("old", "b", 0.0, 1.0), "so is its lease")
         expect(await store.entries("open", 0), {"step": "open"}, "others stay")
         expect(await store.entries("new", 0), {"step": "new"}, "others stay")
 

@@ -1,0 +1,132 @@
+"""The commands and their options, as they are typed.
+
+Owns the command line's words and its help. What a command does is in the module of its name.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Literal
+
+import anyio
+from cyclopts import App, Parameter
+
+from anabranch.cli.call import Wish, call, new_respondent, open_sampler, read_answers, to_json
+from anabranch.cli.connection import MODEL, Era
+from anabranch.cli.console import Console
+from anabranch.cli.demo import demo
+from anabranch.cli.serve import serve
+
+__all__ = ["app"]
+
+
+def _version() -> str:
+    try:
+        return version("anabranch")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "unknown"
+
+
+app = App(
+    name="anabranch",
+    version=_version,
+    help="Tools that talk back: serve them, call them, and answer what they ask.",
+    help_format="markdown",
+    suppress_keyboard_interrupt=False,  # main() tells of it, like of everything else
+)
+
+Model = Annotated[
+    str | None,
+    Parameter(
+        env_var=MODEL,
+        help="Who answers samples: provider:model (anthropic:…, openai:…, ollama:…),"
+        " or script:FILE.",
+    ),
+]
+AnswersFile = Annotated[
+    Path | None,
+    Parameter(
+        name="--answers",
+        help="A JSON list of answers; nobody is asked at the terminal then. Entries, taken in"
+        ' order: {"accept": {…}}, {"decline": true}, {"cancel": true}, {"sample": "text"}; with'
+        ' a "key", for the step of that name.',
+    ),
+]
+EraOption = Annotated[
+    Era,
+    Parameter(
+        help="The protocol's era: auto negotiates, modern is 2026-07-28, handshake is up to"
+        " 2025-11-25, saga is the saga methods."
+    ),
+]
+
+
+@app.command(name="serve")
+def serve_command(
+    *targets: Annotated[
+        str, Parameter(help="A Python file, a module, or module:attribute. Several may be given.")
+    ],
+    transport: Annotated[
+        Literal["stdio", "http"], Parameter(help="Over stdin and stdout, or over HTTP at /mcp.")
+    ] = "stdio",
+    host: Annotated[str, Parameter(help="Where HTTP listens.")] = "127.0.0.1",
+    port: Annotated[int, Parameter(help="Where HTTP listens; 0 for any free port.")] = 8000,
+    model: Model = None,
+) -> None:
+    """Serve the tools found in TARGET as an MCP server.
+
+    Offered are every @tool, every HandoffTool instance and every MCPServer at module level. Open
+    questions are sealed with the keys in ANABRANCH_KEYS (comma-separated, newest first), or with
+    a key kept in your data directory.
+    """
+    serve(targets, transport=transport, host=host, port=port, model=model)
+
+
+@app.command(name="call")
+def call_command(
+    target: Annotated[
+        str, Parameter(help="A Python file, a module, module:attribute, or a server's URL.")
+    ],
+    tool: Annotated[str, Parameter(help="The tool's name.")],
+    /,
+    *values: Annotated[
+        str,
+        Parameter(
+            name="name=value",
+            help="Arguments: text for a parameter that takes text, JSON for any other.",
+        ),
+    ],
+    json_text: Annotated[
+        str | None,
+        Parameter(name="--json", help="Arguments as a JSON object; name=value goes over it."),
+    ] = None,
+    era: EraOption = "auto",
+    answers: AnswersFile = None,
+    model: Model = None,
+) -> None:
+    """Call one tool as an MCP client; its result is printed as JSON.
+
+    Its questions become forms in this terminal, and its samples go to the model, or to you where
+    none is configured. Exit status: 0 done, 1 the tool failed or was refused, 2 wrong usage.
+    """
+    respondent = new_respondent(Console(), model, answers)
+    wish = Wish(target, tool, values, json_text, era)
+    sys.stdout.write(to_json(anyio.run(call, wish, respondent)) + "\n")
+
+
+@app.command(name="demo")
+def demo_command(
+    *, era: EraOption = "auto", answers: AnswersFile = None, model: Model = None
+) -> None:
+    """Play the pick-a-card tool, served by a process of its own, in this terminal.
+
+    Without a terminal it plays itself.
+    """
+    sampler, given = open_sampler(model), read_answers(answers)
+
+    async def play() -> object:
+        return await demo(Console(), era=era, sampler=sampler, answers=given)
+
+    sys.stdout.write(to_json(anyio.run(play)) + "\n")

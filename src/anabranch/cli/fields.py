@@ -1,0 +1,163 @@
+"""The fields of an MCP form: what they are called, what they take, and how typed text is read.
+
+Owns the form's schema as this client understands it. Nothing is drawn here. What is checked is
+checked so that the person hears of a slip at once; the server checks every answer again.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic.alias_generators import to_camel
+
+__all__ = ["LEAVE_OUT", "Field", "Form", "LeaveOut", "Option"]
+
+
+class LeaveOut:
+    """The type of :data:`LEAVE_OUT`."""
+
+
+LEAVE_OUT: Final = LeaveOut()
+"""The person gives no value for a field that is not required."""
+
+
+class _Schema(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class Option(_Schema):
+    """One of the values of an enum."""
+
+    const: str
+    title: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What the person chooses."""
+        return self.title or self.const
+
+
+class _Options(_Schema):
+    enum: tuple[str, ...] = ()
+    enum_names: tuple[str, ...] = ()
+    one_of: tuple[Option, ...] = ()
+    any_of: tuple[Option, ...] = ()
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The values that may be chosen; none if any may be typed."""
+        titles: tuple[str | None, ...] = self.enum_names or (None,) * len(self.enum)
+        plain = zip(self.enum, titles, strict=False)
+        return self.one_of or self.any_of or tuple(Option(const=c, title=t) for c, t in plain)
+
+
+class Field(_Options):
+    """One field's schema. Source: MCP 2026-07-28, ``PrimitiveSchemaDefinition``."""
+
+    type: Literal["string", "integer", "number", "boolean", "array"]
+    title: str | None = None
+    description: str | None = None
+    format: str | None = None
+    pattern: str | None = None
+    minimum: int | float | None = None
+    maximum: int | float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    items: _Options = _Options()
+    default: JsonValue = None
+
+    def label(self, name: str, *, required: bool) -> str:
+        """Return what the person is asked."""
+        notes = [self.description, self.range() or self.format, None if required else "optional"]
+        told = "; ".join(note for note in notes if note)
+        return f"{self.title or name} ({told}):" if told else f"{self.title or name}:"
+
+    def range(self) -> str | None:
+        """Return the limits in words."""
+        for least, most, unit in (
+            (self.minimum, self.maximum, ""),
+            (self.min_length, self.max_length, " characters"),
+            (self.min_items, self.max_items, " choices"),
+        ):
+            if least is not None and most is not None:
+                return f"{least} to {most}{unit}"
+            if least is not None:
+                return f"at least {least}{unit}"
+            if most is not None:
+                return f"at most {most}{unit}"
+        return None
+
+    def read(self, text: str, *, required: bool) -> JsonValue | LeaveOut:
+        """Return the value of what was typed.
+
+        Raises:
+            ValueError: it has none; the message tells the person why.
+        """
+        if not text and not required:
+            return LEAVE_OUT
+        if self.type == "integer":
+            return self._in_range(_number(text, int, "a whole number"))
+        if self.type == "number":
+            return self._in_range(_number(text, float, "a number"))
+        return self._checked(text)
+
+    def check_chosen(self, values: list[str]) -> bool | str:
+        """Return whether so many may be chosen; if not, why not."""
+        enough = len(values) >= (self.min_items or 0)
+        few = self.max_items is None or len(values) <= self.max_items
+        return (enough and few) or f"choose {self.range()}"
+
+    def _in_range(self, number: float) -> float:
+        if self.minimum is not None and number < self.minimum:
+            raise ValueError(f"must be {self.range()}")
+        if self.maximum is not None and number > self.maximum:
+            raise ValueError(f"must be {self.range()}")
+        return number
+
+    def _checked(self, text: str) -> str:
+        if len(text) < (self.min_length or 0):
+            raise ValueError(f"must have {self.range()}")
+        if self.max_length is not None and len(text) > self.max_length:
+            raise ValueError(f"must have {self.range()}")
+        if self.pattern is not None and not re.search(self.pattern, text):
+            raise ValueError(f"must match {self.pattern}")
+        if self.format is not None and not _has_format(text, self.format):
+            raise ValueError(f"not a valid {self.format}")
+        return text
+
+
+class Form(_Schema):
+    """A form's schema: a flat object."""
+
+    properties: dict[str, Field] = {}
+    required: frozenset[str] = frozenset()
+
+
+def _number(text: str, kind: type[int | float], words: str) -> int | float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"not {words}") from None
+
+
+def _has_format(text: str, kind: str) -> bool:
+    try:
+        match kind:
+            case "email":
+                return re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None
+            case "uri":
+                return bool(urlsplit(text).scheme)
+            case "date":
+                return bool(date.fromisoformat(text))
+            case "date-time":
+                return bool(datetime.fromisoformat(text))
+            case _:  # a format of a later protocol: the server knows
+                return True
+    except ValueError:
+        return False

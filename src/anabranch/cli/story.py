@@ -1,0 +1,91 @@
+"""What passes between a client and a server process, told in a few lines.
+
+Owns a transport that shows every message as it passes, and the telling of those that a person who
+watches a call wants to see. Nothing is changed, held back or kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client import Transport
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
+
+__all__ = ["Story", "watched"]
+
+Read: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
+Write: TypeAlias = MemoryObjectSendStream[SessionMessage]
+
+WHO = {"sampling/createMessage": "the model", "elicitation/create": "the person"}
+
+
+class Story:
+    """Tells a call as its messages pass. ``say`` takes the lines."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._calls: set[Any] = set()
+        self._rounds = 0
+
+    def sent(self, message: JSONRPCMessage) -> None:
+        """The client has sent ``message``."""
+        if isinstance(message, JSONRPCRequest) and message.method == "tools/call":
+            self._calls.add(message.id)
+            params = message.params or {}
+            if answers := params.get("inputResponses"):
+                self._say(f"→ tools/call again, with {_counted(answers, 'answer')}")
+            else:
+                arguments = json.dumps(params.get("arguments") or {})
+                self._say(f"→ tools/call {params.get('name')} {arguments}")
+        elif isinstance(message, JSONRPCResponse):
+            self._say("→ the answer")
+
+    def received(self, message: JSONRPCMessage) -> None:
+        """The server has sent ``message``."""
+        if isinstance(message, JSONRPCRequest) and message.method in WHO:
+            self._say(f"← a question for {WHO[message.method]}, while the tool waits")
+        elif isinstance(message, JSONRPCResponse) and message.id in self._calls:
+            asked: dict[str, Any] = message.result.get("inputRequests") or {}
+            if not asked:
+                self._say("← the result")
+                return
+            self._rounds += 1
+            told = ", ".join(f"{step} ({WHO[ask['method']]})" for step, ask in asked.items())
+            self._say(f"← round {self._rounds} ends with {_counted(asked, 'question')}: {told}")
+
+
+def _counted(things: dict[str, Any], word: str) -> str:
+    return f"{len(things)} {word}" if len(things) == 1 else f"{len(things)} {word}s"
+
+
+@asynccontextmanager
+async def watched(transport: Transport, story: Story) -> AsyncGenerator[tuple[Read, Write]]:
+    """Open ``transport`` and let ``story`` see what passes."""
+    async with transport as (inner_read, inner_write), anyio.create_task_group() as pumps:
+        arriving, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        write, leaving = anyio.create_memory_object_stream[SessionMessage](0)
+
+        async def pump_in() -> None:
+            async with arriving:
+                async for item in inner_read:
+                    if isinstance(item, SessionMessage):
+                        story.received(item.message)
+                    await arriving.send(item)
+
+        async def pump_out() -> None:
+            async with inner_write:
+                async for item in leaving:
+                    story.sent(item.message)
+                    await inner_write.send(item)
+
+        async with arriving, read, write, leaving:
+            pumps.start_soon(pump_in)
+            pumps.start_soon(pump_out)
+            yield read, write
+            pumps.cancel_scope.cancel()

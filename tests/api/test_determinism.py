@@ -1,0 +1,196 @@
+"""Time and chance: taken from the context they are the same in every replay; else it is noticed."""
+
+import asyncio
+import random
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import BranchContext, NonDeterminismError, SuspensionError, tool
+from anabranch.messages import UrlRequest
+from anabranch.testing import ManualClock, MockClient, SequentialIds, run_tool
+
+
+class Yes(BaseModel):
+    yes: bool = True
+
+
+async def next_round(ctx: BranchContext) -> None:
+    await ctx.elicit_url("go on", "https://example.org")
+
+
+def willing() -> MockClient:
+    return MockClient(samples=lambda _: "x", elicits=lambda _: {})
+
+
+async def test_now_is_the_time_of_the_first_run_at_that_place(replay: bool) -> None:
+    """Contract: ctx.now() is deterministic under replay."""
+    clock = ManualClock(start=0.0)
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[datetime]:
+        first = ctx.now()
+        await next_round(ctx)
+        second = ctx.now()
+        await next_round(ctx)
+        return [first, second]
+
+    def later(_: UrlRequest) -> dict[str, str]:
+        clock.advance(60)
+        return {}
+
+    client = MockClient(elicits=later)
+    times = await run_tool(outer, {}, client, replay=replay, clock=clock)
+    assert times == [datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, 0, 1, tzinfo=UTC)]
+
+
+async def test_uuids_and_random_numbers_are_of_their_place_and_their_call(replay: bool) -> None:
+    """Contract: ctx.uuid() and ctx.random are deterministic under replay."""
+    seen: list[tuple[uuid.UUID, float]] = []
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        async def draw(sub: BranchContext) -> tuple[str, float]:
+            return str(sub.uuid()), sub.random.random()
+
+        for _ in range(2):
+            drawn = ctx.uuid(), ctx.random.random()
+            await next_round(ctx)
+            seen.append(drawn)
+        for text, number in await ctx.gather(ctx.branch(draw), ctx.branch(draw)):
+            seen.append((uuid.UUID(text), number))
+
+    for _ in range(2):
+        await run_tool(outer, {}, willing(), replay=replay, ids=SequentialIds())
+    first_call = set(seen)
+    assert len(first_call) == 4
+    assert all(drawn.version == 4 for drawn, _ in first_call)
+    await run_tool(outer, {}, willing(), replay=replay)
+    assert len(set(seen)) == 8
+
+
+def from_random() -> str:
+    return str(random.random())
+
+
+def from_time() -> str:
+    return str(time.perf_counter_ns())
+
+
+def from_uuid() -> str:
+    return str(uuid.uuid4())
+
+
+@pytest.mark.requirement("bad.changed-question")
+@pytest.mark.parametrize("chance", [from_random, from_time, from_uuid])
+async def test_a_question_made_of_chance_fails_its_authors_own_test(
+    chance: Callable[[], str],
+) -> None:
+    """Contract: run_tool replays every round by default, to prove the tool replay-safe."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> str:
+        return (await ctx.elicit(Yes, f"Is it {chance()}?")).action
+
+    with pytest.raises(NonDeterminismError) as raised:
+        await run_tool(outer, {}, willing())
+    assert raised.value.step_id == "outer/elicit.1"
+    assert "Take time, randomness and I/O from ctx" in str(raised.value)
+    assert await run_tool(outer, {}, willing(), replay=False) == "accept"
+
+
+@pytest.mark.requirement("bad.changed-question")
+async def test_a_tool_that_asks_by_chance_fails_its_authors_own_test() -> None:
+    """Required: recorded entries that are never reached fail too."""
+    asks = iter([True, False])
+
+    @tool
+    async def outer(ctx: BranchContext) -> str:
+        return (await ctx.elicit(Yes, "Now?")).action if next(asks) else "not asked"
+
+    with pytest.raises(
+        NonDeterminismError, match=r"'outer/elicit\.1': recorded .* now not reached"
+    ):
+        await run_tool(outer, {}, willing())
+
+
+async def test_a_caught_difference_still_ends_the_call() -> None:
+    """Chosen: a wrong answer must not be what swallowing an error leads to."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> str:
+        try:
+            await ctx.sample(from_random())
+        except NonDeterminismError:
+            return "who cares"
+        return "fine"
+
+    with pytest.raises(NonDeterminismError):
+        await run_tool(outer, {}, willing())
+
+
+@pytest.mark.requirement("bad.swallowed-cancellation")
+async def test_a_tool_that_swallows_cancellation_is_told_which_step_and_what_to_do() -> None:
+    """Required: an error that names the line's step and the remedy."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> str:
+        try:
+            return (await ctx.elicit(Yes, "Well?")).action
+        except BaseException:  # noqa: BLE001 - the mistake under test
+            return "whatever"
+
+    with pytest.raises(SuspensionError) as raised:
+        await run_tool(outer, {}, willing())
+    assert raised.value.step_ids == ["outer/elicit.1"]
+    assert "Do not catch BaseException" in str(raised.value)
+
+
+async def test_a_question_asked_after_the_round_has_ended_is_not_shown() -> None:
+    """Chosen: cleaning up may try; the tool comes to its question again in the next round."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> str:
+        try:
+            return (await ctx.elicit(Yes, "Well?")).action
+        except asyncio.CancelledError:
+            return (await ctx.elicit(Yes, "But please?")).action
+
+    client = willing()
+    assert await run_tool(outer, {}, client) == "accept"
+    assert [request.message for request in client.elicit_calls] == ["Well?"]
+
+
+async def test_a_context_is_of_no_use_outside_its_call() -> None:
+    """Chosen: nothing done there could be named."""
+    kept: list[BranchContext] = []
+
+    @tool
+    async def first(ctx: BranchContext) -> None:
+        kept.append(ctx)
+
+    @tool
+    async def second(ctx: BranchContext) -> None:
+        await kept[0].sample("hello?")
+
+    await run_tool(first, {}, willing())
+    with pytest.raises(NonDeterminismError, match="which no task of the call has started"):
+        kept[0].now()
+    with pytest.raises(NonDeterminismError, match="use in another call"):
+        await run_tool(second, {}, willing())
+
+
+async def test_a_context_is_of_no_use_in_a_thread(replay: bool) -> None:
+    """Chosen: a thread's turn is decided by the machine it runs on."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> str:
+        with pytest.raises(NonDeterminismError, match="outside any task"):
+            await asyncio.to_thread(ctx.uuid)
+        return ctx.path
+
+    assert await run_tool(outer, {}, willing(), replay=replay) == "outer"

@@ -1,0 +1,131 @@
+"""Errors: what they say, and that they survive the journal, pickling and copying."""
+
+import copy
+import inspect
+import pickle
+
+import pytest
+
+from anabranch import errors
+from anabranch.errors import (
+    AnabranchError,
+    BranchDepthError,
+    BranchLimitError,
+    BranchTimeoutError,
+    BranchTokenError,
+    CapabilityError,
+    ConcurrentElicitError,
+    ElicitInBranchError,
+    ElicitValidationError,
+    InvalidArgumentsError,
+    InvalidTokenError,
+    NonDeterminismError,
+    SampleValidationError,
+    SerializationError,
+    StepFailed,
+    SuspensionError,
+    ToolError,
+    error_from_json,
+    error_to_json,
+)
+
+EXAMPLES: list[tuple[AnabranchError, str, str]] = [
+    # the error, what it must say has happened, and what it must say to do
+    (ToolError("no seats left"), "no seats left", ""),
+    (
+        InvalidArgumentsError("book", {"seat": "Field required", "row": "too big"}),
+        "seat: Field required; row: too big",
+        "Correct them",
+    ),
+    (CapabilityError("elicitation"), "needs 'elicitation'", "a client that supports it"),
+    (CapabilityError("sampling.tools"), "needs 'sampling.tools'", "a sampler of its own"),
+    (BranchDepthError(3, 2), "depth 3 would exceed max_depth=2", "Nest fewer"),
+    (BranchTokenError("a/b#1", 12, 10), "'a/b#1' needs 12 tokens but may use 10", "Shorten"),
+    (BranchTimeoutError("a/b#1", 2.5), "'a/b#1' was stopped after its timeout of 2.5 s", "raise"),
+    (StepFailed("a/x.1", "OSError", "secret"), "'a/x.1' failed with OSError", "Catch StepFailed"),
+    (SampleValidationError("a/s.1", 3, "n: required", "?"), "after 3 attempts: n", "Simplify"),
+    (ElicitValidationError("a/e.1", 4, "n: required"), "after 4 attempts: n: required", "answer"),
+    (ConcurrentElicitError("a/e.2", "a/e.1"), "'a/e.2' was asked while 'a/e.1'", "Await"),
+    (ElicitInBranchError("a/b#1/e.1", 1), "asked at depth 1", "Return from the branch"),
+    (SerializationError("a/x.1", "socket"), "'a/x.1' is of type socket", "Return plain JSON"),
+    (SerializationError("a/x.1", "float", "nan"), "journal: nan", "Return plain JSON"),
+    (NonDeterminismError("a/x.1", "A", "B"), "'a/x.1': recorded A, now B", "ctx.random"),
+    (SuspensionError(["a/x.1"], "it went on"), "at 'a/x.1': it went on", "Do not catch"),
+    (InvalidTokenError(), "Invalid or expired token", "Start the call anew"),
+]
+
+
+def test_every_error_that_can_be_raised_is_among_the_examples() -> None:
+    """Contract: the errors an author or caller can meet, all under AnabranchError."""
+    defined = {
+        value
+        for value in vars(errors).values()
+        if inspect.isclass(value) and issubclass(value, AnabranchError)
+    }
+    assert defined - {AnabranchError, BranchLimitError} == {type(error) for error, *_ in EXAMPLES}
+    assert {cls.__name__ for cls in defined} <= set(errors.__all__)
+
+
+@pytest.mark.parametrize(("error", "happened", "remedy"), EXAMPLES, ids=repr)
+def test_an_error_says_what_happened_and_what_to_do(
+    error: AnabranchError, happened: str, remedy: str
+) -> None:
+    """Contract: each says what happened and what to do about it."""
+    assert happened in str(error)
+    assert remedy in str(error)
+
+
+@pytest.mark.parametrize("error", [error for error, *_ in EXAMPLES], ids=repr)
+def test_an_error_is_the_same_after_the_journal_pickling_and_copying(
+    error: AnabranchError,
+) -> None:
+    """Contract: a step or ask that failed raises the same exception type over every edge."""
+    written = error_to_json(error)
+    assert written is not None
+    for again in (error_from_json(written), pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
+
+
+def test_the_limit_errors_have_a_common_root() -> None:
+    """Chosen: an author may handle all limits alike."""
+    for error in (BranchDepthError, BranchTokenError, BranchTimeoutError):
+        assert issubclass(error, BranchLimitError)
+
+
+def test_the_text_of_a_foreign_error_is_not_part_of_the_message() -> None:
+    """Contract: any other exception is masked outside and logged inside."""
+    error = StepFailed("a/x.1", "OSError", "password=hunter2")
+    assert "hunter2" not in str(error)
+    assert error.detail == "password=hunter2"
+
+
+class OutOfSeatsError(ToolError):
+    """An author's own refusal, with a constructor of its own."""
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+        super().__init__(f"Row {row} is full.")
+
+
+def test_an_authors_own_subclass_can_be_pickled_but_not_rebuilt_by_name() -> None:
+    """Chosen: only this module's errors are known to every process."""
+    again = pickle.loads(pickle.dumps(OutOfSeatsError(7)))  # noqa: S301
+    assert isinstance(again, OutOfSeatsError)
+    assert (again.row, str(again)) == (7, "Row 7 is full.")
+    assert error_to_json(OutOfSeatsError(7)) is None
+
+
+@pytest.mark.parametrize(
+    "foreign", [ValueError("x"), AnabranchError("x"), BranchLimitError("x")], ids=repr
+)
+def test_what_cannot_be_rebuilt_is_not_written_down(foreign: Exception) -> None:
+    """Chosen: nothing is written that could not be read."""
+    assert error_to_json(foreign) is None
+
+
+def test_an_unknown_error_is_not_guessed_at() -> None:
+    """Chosen: a journal of a newer release fails clearly."""
+    with pytest.raises(KeyError, match="NewError"):
+        error_from_json({"type": "NewError"})

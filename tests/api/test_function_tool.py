@@ -1,0 +1,243 @@
+"""``@tool``: what is read from a function, what is refused, and how arguments are checked."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from anabranch import (
+    BranchContext,
+    CapabilityError,
+    Elicitation,
+    InvalidArgumentsError,
+    Limits,
+    tool,
+)
+from anabranch.testing import MockClient, run_tool
+
+
+class Seat(BaseModel):
+    row: int
+
+
+SEAT = Elicitation("seat", Seat)
+
+
+@tool
+async def search(ctx: BranchContext, city: str, budget: Annotated[int, Field(ge=1)] = 500) -> str:
+    """Search for flights.
+
+    Sorted by price.
+    """
+    return f"{city} {budget}"
+
+
+def test_name_description_and_parameters_are_the_functions() -> None:
+    """Contract: names, docstrings and types are read from the function."""
+    assert search.name == "search"
+    assert search.description == "Search for flights.\n\nSorted by price."
+    assert search.input_schema == {
+        "title": "search_arguments",
+        "type": "object",
+        "properties": {
+            "city": {"title": "City", "type": "string"},
+            "budget": {"title": "Budget", "type": "integer", "minimum": 1, "default": 500},
+        },
+        "required": ["city"],
+    }
+    assert search.returns is str
+    assert [parameter.name for parameter in search.parameters] == ["city", "budget"]
+    assert repr(search) == "<tool search>"
+
+
+def test_everything_can_be_said_at_the_definition_instead() -> None:
+    """Contract: @tool(elicits=, limits=, requires=); a name or description may be given."""
+
+    @tool(
+        name="find",
+        description="Find.",
+        elicits=[SEAT],
+        requires="sampling",
+        limits=Limits(max_depth=3),
+    )
+    async def anything(ctx: BranchContext) -> None:
+        """Not this."""
+
+    assert (anything.name, anything.description) == ("find", "Find.")
+    assert (anything.elicits, anything.requires) == ((SEAT,), frozenset({"sampling"}))
+    assert anything.limits == Limits(max_depth=3)
+    assert (search.elicits, search.requires, search.limits) == ((), frozenset(), Limits())
+
+
+def test_a_function_without_a_docstring_has_no_description() -> None:
+    """Chosen: nothing is made up."""
+
+    @tool
+    async def quiet(ctx: BranchContext) -> None: ...
+
+    assert (quiet.description, quiet.input_schema["properties"]) == ("", {})
+
+
+async def test_a_tool_can_be_called_as_the_function_it_is_from_another_tool(replay: bool) -> None:
+    """Contract: @tool preserves the call signature."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> str:
+        return await search(ctx, "Rome", budget=3)
+
+    assert await run_tool(outer, {}, replay=replay) == "Rome 3"
+
+
+def not_async(ctx: BranchContext) -> str:
+    return ""
+
+
+async def without_context() -> str:
+    return ""
+
+
+async def only_keywords(*, ctx: BranchContext) -> str:
+    return ""
+
+
+async def wrong_first(city: str) -> str:
+    return ""
+
+
+async def any_arguments(ctx: BranchContext, *cities: str) -> str:
+    return ""
+
+
+async def any_keywords(ctx: BranchContext, **cities: str) -> str:
+    return ""
+
+
+async def by_position(ctx: BranchContext, city: str, /) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (not_async, "is an async function"),
+        (without_context, "must take a BranchContext as first parameter"),
+        (only_keywords, "must take a BranchContext as first parameter"),
+        (wrong_first, "first parameter, not city"),
+        (any_arguments, "cannot be given by name"),
+        (any_keywords, "cannot be given by name"),
+        (by_position, "cannot be given by name"),
+    ],
+)
+def test_a_function_that_is_no_tool_is_refused_where_it_is_defined(
+    function: Callable[..., Awaitable[str]], words: str
+) -> None:
+    """Chosen: the author learns of it at import, not at the first call."""
+    with pytest.raises(TypeError, match=words):
+        tool(function)
+
+
+def test_an_unknown_capability_is_refused_where_the_tool_is_defined() -> None:
+    """Chosen: a requirement nobody can meet is a typing mistake."""
+
+    @tool(requires=["sampling"])
+    async def fine(ctx: BranchContext) -> None: ...
+
+    with pytest.raises(ValueError, match=r"\['smapling'\]; known capabilities are"):
+        tool(requires=["smapling"])(fine.fn)
+
+
+def test_an_elicitation_declared_twice_is_refused() -> None:
+    """Required: keys are unique."""
+    with pytest.raises(ValueError, match=r"declares the elicitations \['seat'\] twice"):
+        tool(elicits=[SEAT, Elicitation("seat", Seat)])(search.fn)
+
+
+@pytest.mark.requirement("bad.arguments")
+@pytest.mark.requirement("builder.validates-parameters")
+async def test_invalid_arguments_get_one_message_that_lists_every_field(replay: bool) -> None:
+    """Required: invalid parameters → one message listing every field, and no phase has run."""
+    entered: list[str] = []
+
+    class Leg(BaseModel):
+        to: str
+
+    @tool
+    async def book(
+        ctx: BranchContext, legs: list[Leg], seats: Annotated[int, Field(ge=1)], meal: Literal["a"]
+    ) -> None:
+        entered.append("book")
+
+    wrong = {"legs": [{"to": "Rome"}, {}], "seats": 0, "extra": True}
+    with pytest.raises(InvalidArgumentsError) as raised:
+        await run_tool(book, wrong, MockClient(), replay=replay)
+    assert raised.value.problems == {
+        "legs.1.to": "Field required",
+        "seats": "Input should be greater than or equal to 1",
+        "meal": "Field required",
+        "extra": "Extra inputs are not permitted",
+    }
+    for field, problem in raised.value.problems.items():
+        assert f"{field}: {problem}" in str(raised.value)
+    assert entered == []
+
+
+async def test_the_values_of_wrong_arguments_are_not_repeated() -> None:
+    """Chosen: what a caller sent by mistake may be a secret of its user."""
+    with pytest.raises(InvalidArgumentsError) as raised:
+        await run_tool(search, {"city": "Rome", "budget": "hunter2"}, MockClient())
+    assert "hunter2" not in str(raised.value)
+
+
+async def test_arguments_arrive_as_what_the_function_declares(replay: bool) -> None:
+    """Contract: parameters become a JSON schema through pydantic, and arguments its values."""
+
+    class Leg(BaseModel):
+        to: str
+
+    @tool
+    async def book(ctx: BranchContext, legs: list[Leg], seats: int = 2) -> str:
+        return f"{legs[0].to} for {seats}"
+
+    assert await run_tool(book, {"legs": [{"to": "Rome"}]}, replay=replay) == "Rome for 2"
+
+
+@pytest.mark.parametrize("name", ["schema", "copy", "json", "model_config", "_x", "self", "items"])
+async def test_a_parameter_may_have_a_name_that_pydantic_uses_itself(name: str) -> None:
+    """Chosen: a parameter's name is the author's choice."""
+    made: dict[str, Any] = {}
+    exec(f"async def named(ctx, *, {name}: int = 3) -> int:\n return {name}", made)  # noqa: S102
+    named = tool(made["named"])
+    assert list(named.input_schema["properties"]) == [name]
+    assert await run_tool(named, {name: 4}) == 4
+    assert await run_tool(named, {}) == 3
+    with pytest.raises(InvalidArgumentsError, match=f"{name}: Input should be a valid integer"):
+        await run_tool(named, {name: "x"})
+
+
+@pytest.mark.requirement("SP1")
+@pytest.mark.parametrize(
+    ("required", "offered"),
+    [
+        ("sampling", {"elicitation"}),
+        ("elicitation", {"sampling"}),
+        ("sampling.tools", set[str]()),
+        ("elicitation.url", set[str]()),
+    ],
+)
+async def test_what_a_tool_requires_is_checked_before_its_code_runs(
+    required: str, offered: set[str], replay: bool
+) -> None:
+    """Required: requires is checked before tool code runs, in every runtime."""
+    entered: list[str] = []
+
+    @tool(requires=[required])
+    async def needy(ctx: BranchContext) -> None:
+        entered.append("needy")
+
+    with pytest.raises(CapabilityError) as raised:
+        await run_tool(needy, {}, MockClient(capabilities=offered), replay=replay)
+    assert raised.value.capability == required
+    assert entered == []
+    await run_tool(needy, {}, MockClient(), replay=replay)
+    assert entered == ["needy"]

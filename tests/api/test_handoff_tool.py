@@ -1,0 +1,257 @@
+"""``HandoffTool``: before → client → after, and what may cross between them."""
+
+import asyncio
+from typing import Annotated
+
+import pytest
+from pydantic import BaseModel, Field
+
+from anabranch import (
+    Accepted,
+    BranchContext,
+    Capabilities,
+    CapabilityError,
+    Elicitation,
+    HandoffTool,
+    InvalidArgumentsError,
+    Limits,
+    NonDeterminismError,
+    SerializationError,
+    ToolError,
+)
+from anabranch.testing import MockClient, SequentialIds, run_tool
+
+
+class Hand(BaseModel):
+    cards: list[str]
+    secret: str
+    analyze: bool
+
+
+class CardChoice(BaseModel):
+    card_number: int = Field(ge=1, le=10)
+
+
+class Pick(BaseModel):
+    picked: str | None
+    analysis: str | None = None
+
+
+class Outcome(BaseModel):
+    success: bool
+    is_winner: bool = False
+
+
+class Deck:
+    """What must stay on the server: it draws, and it keeps score."""
+
+    def __init__(self) -> None:
+        self.left = ["A♠", "K♥", "Q♦", "J♣", "10♠"]
+        self.score: list[str] = []
+
+
+class PickCard(HandoffTool):
+    """Draw cards with optional analysis."""
+
+    card = Elicitation("card", CardChoice)
+    limits = Limits(max_depth=2)
+
+    def __init__(self, deck: Deck) -> None:
+        self.deck = deck
+
+    async def before(
+        self, count: Annotated[int, Field(ge=2, le=10)] = 5, analyze: bool = False
+    ) -> Hand:
+        cards = [self.deck.left.pop(0) for _ in range(count)]
+        return Hand(cards=cards, secret=cards[-1], analyze=analyze)
+
+    async def client(self, hand: Hand, ctx: BranchContext) -> Pick:
+        await ctx.log("info", f"Drew {len(hand.cards)} cards")
+        analysis = None
+        if hand.analyze:
+            analysis = await ctx.branch(
+                self.analyze, hand.cards, inherit_messages=False, max_depth=1
+            )
+        answer = await ctx.elicit(self.card, f"{analysis or ''} Pick a card!")
+        if not isinstance(answer, Accepted):
+            return Pick(picked=None, analysis=analysis)
+        return Pick(picked=hand.cards[answer.content.card_number - 1], analysis=analysis)
+
+    async def analyze(self, sub: BranchContext, cards: list[str]) -> str:
+        return (await sub.sample(f"Analyze these cards: {', '.join(cards)}")).text
+
+    async def after(self, hand: Hand, pick: Pick) -> Outcome:
+        self.deck.score.append(f"{pick.picked} of {hand.secret}")
+        return Outcome(success=pick.picked is not None, is_winner=pick.picked == hand.secret)
+
+
+@pytest.mark.requirement("builder.phases")
+async def test_a_card_is_picked_with_analysis_as_in_the_seed(replay: bool) -> None:
+    """Seed 000: "Testing", the pick-a-card tool against a mock client."""
+    deck = Deck()
+    client = MockClient(samples=["An interesting hand."], elicits=[{"card_number": 3}])
+    result = await run_tool(PickCard(deck), {"count": 3, "analyze": True}, client, replay=replay)
+    assert result == Outcome(success=True, is_winner=True)
+    assert len(client.sample_calls) == 1
+    assert [request.message for request in client.elicit_calls] == [
+        "An interesting hand. Pick a card!"
+    ]
+    assert [call.message for call in client.log_calls] == ["Drew 3 cards"]
+
+
+@pytest.mark.requirement("builder.phases")
+async def test_before_and_after_run_once_however_many_rounds_there_are(replay: bool) -> None:
+    """Contract: before and after are steps."""
+    deck = Deck()
+    client = MockClient(samples=["x"], elicits=[{"card_number": 99}, {"card_number": 1}])
+    await run_tool(PickCard(deck), {"count": 2, "analyze": True}, client, replay=replay)
+    assert deck.left == ["Q♦", "J♣", "10♠"]
+    assert deck.score == ["A♠ of K♥"]
+
+
+@pytest.mark.requirement("bad.arguments")
+async def test_no_phase_runs_on_invalid_arguments(replay: bool) -> None:
+    """Required: one message listing every field, and no phase has run."""
+    deck = Deck()
+    with pytest.raises(InvalidArgumentsError) as raised:
+        await run_tool(PickCard(deck), {"count": 1, "analyze": "?"}, MockClient(), replay=replay)
+    assert sorted(raised.value.problems) == ["analyze", "count"]
+    assert len(deck.left) == 5
+
+
+def test_a_handoff_tool_is_named_after_its_class_and_described_by_it() -> None:
+    """Contract: named after its class in snake_case unless it sets name."""
+
+    class HTTPProbe2Go(HandoffTool):
+        async def before(self) -> None: ...
+        async def client(self, handoff: None, ctx: BranchContext) -> None: ...
+        async def after(self, handoff: None, picked: None) -> None: ...
+
+    class Named(HTTPProbe2Go):
+        """Probe."""
+
+        name = "probe"
+        description = "Probes."
+
+    made = PickCard(Deck())
+    assert (made.name, made.description) == ("pick_card", "Draw cards with optional analysis.")
+    assert (made.elicits, made.limits) == ((PickCard.card,), Limits(max_depth=2))
+    assert list(made.input_schema["properties"]) == ["count", "analyze"]
+    assert made.returns is Outcome
+    assert repr(made) == "<tool pick_card>"
+    assert HTTPProbe2Go().name == "http_probe2_go"
+    assert (Named().name, Named().description) == ("probe", "Probes.")
+
+
+def test_a_phase_that_is_missing_is_named_when_the_class_is_defined() -> None:
+    """Chosen: the author learns of it at import, not at the first call."""
+    with pytest.raises(TypeError, match="HandoffTool Half lacks before, after"):
+
+        class Half(HandoffTool):  # pyright: ignore[reportUnusedClass] - its definition fails
+            async def client(self, handoff: None, ctx: BranchContext) -> None: ...
+
+
+@pytest.mark.requirement("builder.server-context")
+async def test_before_and_after_may_take_a_context_that_names_the_call(replay: bool) -> None:
+    """Required: server context in before/after."""
+    seen: list[str] = []
+
+    class Booking(HandoffTool):
+        async def before(self, ctx: BranchContext, seat: int) -> int:
+            seen.append(f"{ctx.call_id} {ctx.idempotency_key}")
+            return seat
+
+        async def client(self, seat: int, ctx: BranchContext) -> str:
+            return (await ctx.sample(f"seat {seat}?")).text
+
+        def after(self, seat: int, said: str, ctx: BranchContext) -> str:
+            seen.append(f"{ctx.call_id} {ctx.idempotency_key}")
+            return said
+
+    client = MockClient(samples=["fine"])
+    result = await run_tool(Booking(), {"seat": 3}, client, replay=replay, ids=SequentialIds())
+    assert result == "fine"
+    assert seen == ["call_1 call_1:booking/before", "call_1 call_1:booking/after"]
+
+
+async def test_a_server_phase_cannot_ask(replay: bool) -> None:
+    """Chosen: a step that asks could not be run once."""
+
+    class Asking(HandoffTool):
+        async def before(self, ctx: BranchContext) -> str:
+            return (await ctx.sample("?")).text
+
+        async def client(self, handoff: str, ctx: BranchContext) -> None: ...
+        async def after(self, handoff: str, picked: None) -> None: ...
+
+    with pytest.raises(NonDeterminismError, match="inside a step's function"):
+        await run_tool(Asking(), {}, MockClient(samples=["x"]), replay=replay)
+
+
+@pytest.mark.requirement("bad.serialization")
+@pytest.mark.parametrize("phase", ["before", "client", "after"])
+async def test_only_data_crosses_between_the_phases(phase: str, replay: bool) -> None:
+    """Required: a value that cannot cross → SerializationError naming the step and the type."""
+
+    class Crossing(HandoffTool):
+        async def before(self) -> object:
+            return asyncio.Lock() if phase == "before" else 1
+
+        async def client(self, handoff: object, ctx: BranchContext) -> object:
+            return asyncio.Lock() if phase == "client" else 2
+
+        async def after(self, handoff: object, picked: object) -> object:
+            return asyncio.Lock() if phase == "after" else 3
+
+    with pytest.raises(SerializationError) as raised:
+        await run_tool(Crossing(), {}, MockClient(), replay=replay)
+    assert phase in raised.value.step_id
+    assert raised.value.type_name == "Lock"
+
+
+async def test_what_arrives_in_client_is_a_copy_without_what_is_not_data(replay: bool) -> None:
+    """Contract: only serialisable data arrives in client()."""
+    given: list[Hand] = []
+    arrived: list[Hand] = []
+
+    class Copying(HandoffTool):
+        async def before(self) -> Hand:
+            given.append(Hand(cards=["A"], secret="A", analyze=False))
+            return given[0]
+
+        async def client(self, hand: Hand, ctx: BranchContext) -> None:
+            arrived.append(hand)
+
+        async def after(self, hand: Hand, picked: None) -> bool:
+            return hand == given[0]
+
+    assert await run_tool(Copying(), {}, replay=replay)
+    assert arrived == given
+    assert arrived[0] is not given[0]
+
+
+@pytest.mark.requirement("SP1")
+async def test_what_is_required_is_checked_before_the_first_phase(replay: bool) -> None:
+    """Required: requires is checked before tool code runs."""
+
+    class Needy(PickCard):
+        requires = frozenset({"sampling", "elicitation"})
+
+    deck = Deck()
+    client = MockClient(capabilities=Capabilities(elicitation=False))
+    with pytest.raises(CapabilityError, match="'elicitation'"):
+        await run_tool(Needy(deck), {}, client, replay=replay)
+    assert len(deck.left) == 5
+
+
+async def test_after_does_not_run_when_the_client_phase_fails(replay: bool) -> None:
+    """Chosen: the phases are one program."""
+
+    class Failing(PickCard):
+        async def client(self, hand: Hand, ctx: BranchContext) -> Pick:
+            raise ToolError("no table free")
+
+    deck = Deck()
+    with pytest.raises(ToolError, match="no table free"):
+        await run_tool(Failing(deck), {}, MockClient(), replay=replay)
+    assert deck.score == []

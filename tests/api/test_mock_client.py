@@ -1,0 +1,255 @@
+"""``MockClient``: answers as told, remembers what it was asked, says when it has no answer."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import (
+    Accepted,
+    AnswerError,
+    BranchContext,
+    Cancelled,
+    Capabilities,
+    CapabilityError,
+    Declined,
+    StepFailed,
+    tool,
+)
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    SampleReply,
+    SampleRequest,
+    TextBlock,
+    UrlRequest,
+)
+from anabranch.testing import MockClient, MockExhausted, run_tool
+
+
+class Yes(BaseModel):
+    yes: bool
+
+
+@tool
+async def ask(ctx: BranchContext, samples: int = 0, elicits: int = 0) -> list[str]:
+    answers: list[str] = []
+    for number in range(samples):
+        result = await ctx.sample(f"s{number}")
+        answers.append(result.text)
+    for number in range(elicits):
+        answer = await ctx.elicit(Yes, f"e{number}")
+        answers.append(str(answer.content.yes) if isinstance(answer, Accepted) else answer.action)
+    return answers
+
+
+def shout(request: SampleRequest) -> str:
+    return request.messages[-1].text.upper()
+
+
+async def shout_later(request: SampleRequest) -> str:
+    await asyncio.sleep(0)
+    return request.messages[-1].text.upper()
+
+
+@pytest.mark.requirement("mock.samples")
+async def test_samples_are_a_queue_of_texts_replies_results_and_functions(replay: bool) -> None:
+    """Required: text | result | fn(messages); contract: sync or async callables."""
+    client = MockClient(
+        samples=[
+            "text",
+            SampleReply(content=(TextBlock(text="reply"),)),
+            {"content": "json", "model": "m"},
+            shout,
+            shout_later,
+            Yes(yes=True),
+        ]
+    )
+    said = await run_tool(ask, {"samples": 6}, client, replay=replay)
+    assert said == ["text", "reply", "json", "S3", "S4", '{"yes":true}']
+
+
+@pytest.mark.requirement("mock.samples")
+@pytest.mark.parametrize("function", [shout, shout_later])
+async def test_one_function_answers_always(function: Callable[..., str], replay: bool) -> None:
+    """Contract: MockClient takes sync or async callables."""
+    client = MockClient(samples=function)
+    assert await run_tool(ask, {"samples": 3}, client, replay=replay) == ["S0", "S1", "S2"]
+
+
+@pytest.mark.requirement("mock.elicits")
+async def test_elicits_are_a_queue_of_contents_outcomes_and_functions(replay: bool) -> None:
+    """Contract: a dict, or Accepted/Declined/Cancelled, or callables."""
+
+    def yes(request: ElicitRequest) -> Yes:
+        return Yes(yes=request.message == "e5")
+
+    async def later(request: ElicitRequest | UrlRequest) -> dict[str, Any]:
+        return {"yes": request.message == "e6"}
+
+    client = MockClient(
+        elicits=[
+            {"yes": True},
+            Yes(yes=False),
+            Accepted(Yes(yes=True)),
+            Declined(),
+            Cancelled(),
+            yes,
+            later,
+            ElicitReply(action="decline"),
+        ]
+    )
+    said = await run_tool(ask, {"elicits": 8}, client, replay=replay)
+    assert said == ["True", "False", "True", "decline", "cancel", "True", "True", "decline"]
+
+
+@pytest.mark.requirement("mock.exhausted")
+@pytest.mark.parametrize(
+    ("queue", "params"), [("samples", {"samples": 2}), ("elicits", {"elicits": 2})]
+)
+async def test_a_queue_that_runs_dry_is_named_with_the_question(
+    queue: str, params: dict[str, int], replay: bool
+) -> None:
+    """Required: an exhausted queue raises, naming it."""
+    client = MockClient(samples=["x"], elicits=[{"yes": True}])
+    with pytest.raises(MockExhausted) as raised:
+        await run_tool(ask, params, client, replay=replay)
+    assert f"MockClient({queue}=…) has only 1 answers" in str(raised.value)
+    assert f"{queue[0]}1" in str(raised.value)
+
+
+async def test_a_dry_queue_is_past_what_a_tool_can_catch(replay: bool) -> None:
+    """Chosen: a tool that handles errors must not hide the test's own mistake."""
+
+    @tool
+    async def careless(ctx: BranchContext) -> str:
+        try:
+            return (await ctx.sample("x")).text
+        except Exception:  # noqa: BLE001 - careless, as some tools are
+            return "whatever"
+
+    with pytest.raises(MockExhausted):
+        await run_tool(careless, {}, MockClient(), replay=replay)
+
+
+async def test_an_assertion_in_a_function_fails_the_test_and_not_the_tool(replay: bool) -> None:
+    """Chosen: an assertion about a request is the test's own."""
+
+    def checked(request: SampleRequest) -> str:
+        assert request.max_tokens == 1, "asks for too much"
+        return "x"
+
+    @tool
+    async def careless(ctx: BranchContext) -> str:
+        try:
+            return (await ctx.sample("x")).text
+        except Exception:  # noqa: BLE001 - careless, as some tools are
+            return "whatever"
+
+    with pytest.raises(AssertionError, match="asks for too much"):
+        await run_tool(careless, {}, MockClient(samples=checked), replay=replay)
+
+
+def overloaded(_: SampleRequest) -> str:
+    raise ConnectionError("overloaded")
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (ConnectionError("overloaded"), "ConnectionError"),
+        (AnswerError("overloaded", 529), "529"),
+        (overloaded, "ConnectionError"),
+    ],
+    ids=["exception", "answer error", "function"],
+)
+async def test_an_exception_among_the_answers_reaches_the_tool_as_a_failed_step(
+    answer: Exception | Callable[[SampleRequest], str], code: str, replay: bool
+) -> None:
+    """Contract: a step or ask that failed raises StepFailed."""
+    with pytest.raises(StepFailed) as raised:
+        await run_tool(ask, {"samples": 1}, MockClient(samples=[answer]), replay=replay)
+    assert (raised.value.error, raised.value.detail) == (code, "overloaded")
+
+
+@pytest.mark.requirement("mock.records")
+async def test_it_remembers_requests_and_notices_in_order_and_forgets_on_reset(
+    replay: bool,
+) -> None:
+    """Required: records calls; reset() clears records, not queues."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.log("warning", "careful")
+        await ctx.notify("half", 1, 2)
+        await ctx.sample("s")
+        await ctx.elicit(Yes, "e")
+        await ctx.elicit_url("u", "https://example.org")
+
+    client = MockClient(samples=["x"] * 2, elicits=[{"yes": True}, {}] * 2)
+    for _ in range(2):
+        await run_tool(outer, {}, client, replay=replay)
+        assert [request.messages[0].text for request in client.sample_calls] == ["s"]
+        assert [request.message for request in client.elicit_calls] == ["e", "u"]
+        assert client.log_calls == [("warning", "careful")]
+        assert client.notify_calls == [("half", 1, 2)]
+        client.reset()
+        assert [client.sample_calls, client.elicit_calls] == [[], []]
+        assert [client.log_calls, client.notify_calls] == [[], []]
+    with pytest.raises(MockExhausted):
+        await run_tool(outer, {}, client, replay=replay)
+
+
+@pytest.mark.requirement("mock.capabilities")
+@pytest.mark.parametrize(
+    ("capabilities", "params", "missing"),
+    [
+        ({"elicitation"}, {"samples": 1}, "sampling"),
+        ({"sampling"}, {"elicits": 1}, "elicitation"),
+        (set[str](), {"samples": 1}, "sampling"),
+        (Capabilities(elicitation=False), {"elicits": 1}, "elicitation"),
+    ],
+    ids=["no sampling", "no elicitation", "nothing", "as Capabilities"],
+)
+async def test_a_capability_that_is_left_out_is_refused_at_the_call(
+    capabilities: Capabilities | Iterable[str],
+    params: dict[str, int],
+    missing: str,
+    replay: bool,
+) -> None:
+    """Contract: capabilities={…} switches capabilities off by leaving them out."""
+    client = MockClient(samples=["x"], elicits=[{"yes": True}], capabilities=capabilities)
+    with pytest.raises(CapabilityError) as raised:
+        await run_tool(ask, params, client, replay=replay)
+    assert raised.value.capability == missing
+    assert [client.sample_calls, client.elicit_calls] == [[], []]
+
+
+def test_a_capability_stands_for_its_finer_ones() -> None:
+    """Contract: capabilities={"sampling", "elicitation"} is everything."""
+    assert MockClient().capabilities == Capabilities()
+    assert MockClient(capabilities={"sampling", "elicitation"}).capabilities == Capabilities()
+    some = MockClient(capabilities={"sampling"}).capabilities
+    assert some.names() == {"sampling", "sampling.tools"}
+    with pytest.raises(ValueError, match=r"\['smapling'\]; known are"):
+        MockClient(capabilities={"smapling"})
+
+
+@pytest.mark.parametrize("single", ["a text", {"yes": True}, Yes(yes=True)], ids=repr)
+def test_a_single_answer_that_is_no_list_is_refused(single: Any) -> None:
+    """Chosen: a text is iterable, and would be taken letter by letter."""
+    with pytest.raises(TypeError, match="takes a list of answers"):
+        MockClient(samples=single)
+    with pytest.raises(TypeError, match="takes a list of answers"):
+        MockClient(elicits=single)
+
+
+async def test_what_is_no_answer_at_all_is_refused(replay: bool) -> None:
+    """Chosen: the test's own mistake is the test's error, past the tool."""
+    nonsense: Any = 17
+    with pytest.raises(TypeError, match="cannot make a model's reply of 17"):
+        await run_tool(ask, {"samples": 1}, MockClient(samples=[nonsense]), replay=replay)
+    with pytest.raises(TypeError, match="cannot make a person's answer of 17"):
+        await run_tool(ask, {"elicits": 1}, MockClient(elicits=[nonsense]), replay=replay)

@@ -1,0 +1,103 @@
+"""``log`` and ``notify``: told to the client once, in the order of the program."""
+
+from typing import Any
+
+import pytest
+
+from anabranch import BranchContext, tool
+from anabranch.testing import MockClient, run_tool
+
+
+async def next_round(ctx: BranchContext) -> None:
+    await ctx.elicit_url("go on", "https://example.org")
+
+
+def willing() -> MockClient:
+    return MockClient(samples=lambda _: "x", elicits=lambda _: {})
+
+
+@pytest.mark.requirement("notices")
+async def test_log_lines_and_progress_are_delivered_once_however_often_they_are_replayed(
+    replay: bool,
+) -> None:
+    """Contract: log and notify reach the client once, not once per round."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.log("info", "start")
+        for number in range(3):
+            await ctx.notify(f"step {number}", number, 3)
+            await next_round(ctx)
+        await ctx.notify("end")
+
+    client = willing()
+    await run_tool(outer, {}, client, replay=replay)
+    assert client.log_calls == [("info", "start")]
+    assert client.notify_calls == [
+        ("step 0", 0, 3),
+        ("step 1", 1, 3),
+        ("step 2", 2, 3),
+        ("end", None, None),
+    ]
+
+
+@pytest.mark.requirement("notices")
+async def test_branches_and_tasks_tell_in_their_own_name(replay: bool) -> None:
+    """Contract: a notification is delivered once."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        async def inner(sub: BranchContext, name: str) -> None:
+            await sub.log("debug", f"{name} starts")
+            await next_round(sub)
+            await sub.log("debug", f"{name} ends")
+
+        await ctx.gather(ctx.branch(inner, "a"), ctx.branch(inner, "b"))
+        await next_round(ctx)
+        await ctx.gather(ctx.log("info", "x"), ctx.log("info", "y"))
+
+    client = willing()
+    await run_tool(outer, {}, client, replay=replay)
+    told = [call.message for call in client.log_calls]
+    assert sorted(told) == ["a ends", "a starts", "b ends", "b starts", "x", "y"]
+    assert told[:2] == ["a starts", "b starts"]
+
+
+@pytest.mark.parametrize(
+    "level",
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"],
+)
+async def test_every_level_of_the_protocol_can_be_used(level: Any) -> None:
+    """Contract: log(level, message)."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.log(level, "x")
+
+    client = willing()
+    await run_tool(outer, {}, client)
+    assert client.log_calls == [(level, "x")]
+
+
+async def test_an_unknown_level_is_refused_where_it_is_made() -> None:
+    """Chosen: over MCP it would fail far from the line that is wrong."""
+    level: Any = "loud"
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.log(level, "x")
+
+    with pytest.raises(ValueError, match="'loud' is no log level; use one of debug, info"):
+        await run_tool(outer, {}, willing())
+
+
+async def test_nobody_is_told_nothing() -> None:
+    """Chosen: a tool may be run without a client, and talk."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> str:
+        await ctx.log("info", "x")
+        await ctx.notify("y")
+        return "done"
+
+    assert await run_tool(outer) == "done"

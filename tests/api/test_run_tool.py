@@ -1,0 +1,340 @@
+"""The in-process edge: any object that answers, hot or cold, with the same outcome."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import (
+    Accepted,
+    AnswerError,
+    BranchContext,
+    Capabilities,
+    CapabilityError,
+    Client,
+    Declined,
+    Elicitation,
+    Limits,
+    StepFailed,
+    ToolError,
+    run_tool,
+    tool,
+)
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    LogLevel,
+    SampleReply,
+    SampleRequest,
+    UrlRequest,
+)
+from anabranch.testing import MockClient, SequentialIds
+
+
+class Confirm(BaseModel):
+    ok: bool
+
+
+CONFIRM = Elicitation("confirm", Confirm)
+
+booked: list[str] = []
+
+
+async def search_flights(destination: str) -> list[str]:
+    return [f"{destination} 08:00", f"{destination} 12:00"]
+
+
+def book(flight: str) -> str:
+    booked.append(flight)
+    return f"T-{flight}"
+
+
+def cancel_booking(ticket: str) -> None:
+    booked.remove(ticket.removeprefix("T-"))
+
+
+async def analyze_prices(ctx: BranchContext, flights: list[str]) -> str:
+    return (await ctx.sample(f"Prices of {flights}?")).text
+
+
+async def analyze_schedules(ctx: BranchContext, flights: list[str]) -> str:
+    assert ctx.messages == ()
+    return (await ctx.sample(f"Schedules of {flights}?")).text
+
+
+@tool(elicits=[CONFIRM], limits=Limits(max_depth=3, max_tokens=50_000, timeout=600))
+async def book_flight(ctx: BranchContext, destination: str, budget: int = 500) -> str:
+    """Find a flight and book it."""
+    flights = await ctx.step(search_flights, destination)
+    price, schedule = await ctx.gather(
+        ctx.branch(analyze_prices, flights),
+        ctx.branch(
+            analyze_schedules, flights, inherit_messages=False, max_tokens=4_000, timeout=30
+        ),
+    )
+    summary = await ctx.sample(f"Recommend one: {price} {schedule}")
+    answer = await ctx.elicit(CONFIRM, f"{summary.text}\n\nBook it?")
+    if not isinstance(answer, Accepted) or not answer.content.ok:
+        return "Cancelled"
+    ticket = await ctx.step(book, flights[0], undo=cancel_booking)
+    return f"Booked {ticket}"
+
+
+def analyst(request: SampleRequest) -> str:
+    return request.messages[-1].text.partition(" ")[0].lower()
+
+
+async def test_a_flight_is_booked_as_in_the_contract(replay: bool) -> None:
+    """Contract: the author's API, its first example."""
+    booked.clear()
+    client = MockClient(samples=analyst, elicits=[{"ok": True}])
+    result = await run_tool(book_flight, {"destination": "Rome"}, client, replay=replay)
+    assert result == "Booked T-Rome 08:00"
+    assert booked == ["Rome 08:00"]
+    assert [request.messages[-1].text for request in client.sample_calls[2:]] == [
+        "Recommend one: prices schedules"
+    ]
+    assert [request.message for request in client.elicit_calls] == ["recommend\n\nBook it?"]
+
+
+async def test_nothing_is_booked_when_the_person_says_no(replay: bool) -> None:
+    """Contract: the author's API, its first example."""
+    booked.clear()
+    client = MockClient(samples=analyst, elicits=[Declined()])
+    result = await run_tool(book_flight, {"destination": "Rome"}, client, replay=replay)
+    assert (result, booked) == ("Cancelled", [])
+
+
+class Terminal:
+    """The least that can answer."""
+
+    capabilities = Capabilities(sampling=False)
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        raise AnswerError("no model here")
+
+    async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
+        return ElicitReply(action="accept", content={"ok": True})
+
+    async def log(self, level: LogLevel, message: str) -> None:
+        self.told.append(message)
+
+    async def notify(self, message: str, progress: float | None, total: float | None) -> None:
+        self.told.append(message)
+
+
+@tool(elicits=[CONFIRM])
+async def confirm(ctx: BranchContext) -> bool:
+    await ctx.log("info", "asking")
+    answer = await ctx.elicit("confirm", "Sure?")
+    await ctx.notify("asked", 1, 1)
+    return isinstance(answer, Accepted)
+
+
+async def test_any_object_that_answers_is_a_client(replay: bool) -> None:
+    """Required: run_tool with any object that answers."""
+    terminal = Terminal()
+    client: Client = terminal
+    assert await run_tool(confirm, {}, client, replay=replay) is True
+    assert terminal.told == ["asking", "asked"]
+
+
+async def test_without_a_client_nothing_can_be_asked(replay: bool) -> None:
+    """Chosen: nobody has no capabilities."""
+
+    @tool
+    async def curious(ctx: BranchContext, what: str) -> None:
+        if what == "url":
+            await ctx.elicit_url("go", "https://example.org")
+        await ctx.sample("?")
+
+    with pytest.raises(CapabilityError, match="needs 'elicitation'"):
+        await run_tool(confirm, replay=replay)
+    with pytest.raises(CapabilityError, match=r"needs 'elicitation\.url'"):
+        await run_tool(curious, {"what": "url"}, replay=replay)
+    with pytest.raises(CapabilityError, match="needs 'sampling'"):
+        await run_tool(curious, {"what": "model"}, replay=replay)
+
+
+async def test_a_client_that_breaks_ends_the_call_and_what_was_done_is_undone(
+    replay: bool,
+) -> None:
+    """Contract: what the client raises is raised; undos are paid over every edge alike."""
+    undone: list[str] = []
+
+    class Broken(Terminal):
+        async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
+            raise ZeroDivisionError("the client broke")
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.step(str, "a", undo=undone.append)
+        await ctx.elicit(Confirm, "?")
+
+    with pytest.raises(ZeroDivisionError, match="the client broke"):
+        await run_tool(outer, {}, Broken(), replay=replay)
+    assert undone == ["a"]
+
+
+async def test_an_undo_that_fails_when_the_client_breaks_is_noted(
+    replay: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Chosen: the error that the caller gets is the client's own."""
+
+    class Broken(Terminal):
+        async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
+            raise ZeroDivisionError("the client broke")
+
+    def stuck(_: str) -> None:
+        raise RuntimeError("stuck")
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.step(str, "a", undo=stuck)
+        await ctx.elicit(Confirm, "?")
+
+    with pytest.raises(ZeroDivisionError):
+        await run_tool(outer, {}, Broken(), replay=replay)
+    assert "the undo of step 'outer/str.1' failed" in caplog.text
+
+
+@pytest.mark.requirement("SP10")
+async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
+    """Required: a response is rejected when nothing is pending."""
+    late = asyncio.Event()
+    answered: list[str] = []
+
+    async def slow(request: SampleRequest) -> str:
+        try:
+            await late.wait()
+        finally:
+            answered.append("given up")
+        return "too late"
+
+    async def model(sub: BranchContext) -> str:
+        return (await sub.sample("?")).text
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[str]:
+        winner = await ctx.race(ctx.branch(model), ctx.step(str, "first"))
+        late.set()
+        await ctx.elicit(Confirm, "?")
+        return [winner]
+
+    client = MockClient(samples=slow, elicits=[{"ok": True}])
+    assert await run_tool(outer, {}, client, replay=False) == ["first"]
+    assert answered == ["given up"]
+
+
+@pytest.mark.requirement("SP15")
+async def test_answers_find_their_questions_in_whatever_order_they_come(replay: bool) -> None:
+    """Required: answers and errors are matched to their requests."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[str]:
+        async def one(number: int) -> str:
+            try:
+                return (await ctx.sample(str(number))).text
+            except StepFailed as failed:
+                return failed.detail
+
+        return list(await ctx.gather(*(one(number) for number in range(6))))
+
+    async def shuffled(request: SampleRequest) -> str:
+        number = int(request.messages[0].text)
+        await asyncio.sleep(0.001 * (number * 5 % 6))
+        if number % 2:
+            raise AnswerError(f"no {number}")
+        return f"yes {number}"
+
+    result = await run_tool(outer, {}, MockClient(samples=shuffled), replay=replay)
+    assert result == ["yes 0", "no 1", "yes 2", "no 3", "yes 4", "no 5"]
+
+
+async def test_ids_and_parents_are_what_the_caller_says(replay: bool) -> None:
+    """Contract: call_id, parent_messages, parent_system_prompt."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[str | None]:
+        await ctx.elicit(Confirm, "?")
+        return [ctx.call_id, ctx.parent_messages[0].text, ctx.parent_system_prompt]
+
+    result = await run_tool(
+        outer,
+        {},
+        Terminal(),
+        replay=replay,
+        ids=SequentialIds(),
+        parent_messages=({"role": "user", "content": "hello"},),
+        parent_system_prompt="be kind",
+    )
+    assert result == ["call_1", "hello", "be kind"]
+
+
+@pytest.mark.requirement("bad.rounds")
+@pytest.mark.parametrize(("rounds", "warnings"), [(7, 0), (8, 1), (12, 1)])
+async def test_an_author_is_warned_at_the_eighth_round(
+    rounds: int, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Required: the author is warned at the eighth round."""
+
+    @tool
+    async def chatty(ctx: BranchContext) -> None:
+        for _ in range(rounds):
+            await ctx.elicit(Confirm, "?")
+
+    await run_tool(chatty, {}, Terminal())
+    said = [record for record in caplog.records if "has asked in 8 rounds" in record.message]
+    assert len(said) == warnings
+    assert all(record.levelno == logging.WARNING for record in said)
+    assert all("tool 'chatty'" in record.message for record in said)
+
+
+async def test_what_a_tool_raises_is_what_the_caller_gets(replay: bool) -> None:
+    """Chosen: in one process, errors are Python's own."""
+
+    def raising(error: Exception) -> Callable[[], None]:
+        def raise_it() -> None:
+            raise error
+
+        return raise_it
+
+    @tool
+    async def outer(ctx: BranchContext, which: str) -> None:
+        await ctx.elicit(Confirm, "?")
+        errors = {"own": ToolError("no seats"), "foreign": LookupError("lost")}
+        raising(errors[which])()
+
+    with pytest.raises(ToolError, match="no seats"):
+        await run_tool(outer, {"which": "own"}, Terminal(), replay=replay)
+    with pytest.raises(LookupError, match="lost"):
+        await run_tool(outer, {"which": "foreign"}, Terminal(), replay=replay)
+
+
+async def test_a_hundred_calls_at_once_do_not_meet(replay: bool) -> None:
+    """Chosen: nothing is shared between calls."""
+
+    @tool
+    async def outer(ctx: BranchContext, number: int) -> str:
+        await ctx.sample(f"first {number}")
+        return (await ctx.sample(f"second {number}")).text
+
+    client = MockClient(samples=lambda request: " ".join(m.text for m in request.messages[::2]))
+    results = await asyncio.gather(
+        *(run_tool(outer, {"number": n}, client, replay=replay) for n in range(100))
+    )
+    assert results == [f"first {n} second {n}" for n in range(100)]
+
+
+async def test_tools_can_be_run_in_a_task_group(replay: bool) -> None:
+    """Chosen: run_tool is a coroutine like any other, also inside a task group."""
+    async with asyncio.TaskGroup() as group:
+        running = [
+            group.create_task(run_tool(confirm, {}, Terminal(), replay=replay)) for _ in range(3)
+        ]
+    assert [task.result() for task in running] == [True, True, True]

@@ -1,0 +1,363 @@
+"""``ctx.step`` as an author meets it: once, recorded, undone, and named to other services."""
+
+import asyncio
+import functools
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import (
+    BranchContext,
+    NonDeterminismError,
+    SerializationError,
+    StepFailed,
+    ToolError,
+    tool,
+)
+from anabranch.testing import MockClient, SequentialIds, run_tool
+
+
+class Ticket(BaseModel):
+    seat: int
+
+
+async def next_round(ctx: BranchContext) -> None:
+    """Make sure that everything before is replayed, where there is replaying."""
+    await ctx.elicit_url("go on", "https://example.org")
+
+
+def willing() -> MockClient:
+    return MockClient(samples=lambda _: "x", elicits=lambda _: {})
+
+
+async def test_a_step_runs_once_and_gives_the_same_value_in_every_round(replay: bool) -> None:
+    """Contract: ctx.step runs once per call and journals its value."""
+    ran: list[int] = []
+
+    def book(seat: int) -> Ticket:
+        ran.append(seat)
+        return Ticket(seat=seat)
+
+    async def check(ticket: Ticket) -> list[str]:
+        ran.append(-ticket.seat)
+        return ["ok"]
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[str]:
+        ticket = await ctx.step(book, 3)
+        await next_round(ctx)
+        checked = await ctx.step(check, ticket)
+        await next_round(ctx)
+        return [*checked, str(ticket.seat)]
+
+    assert await run_tool(outer, {}, willing(), replay=replay) == ["ok", "3"]
+    assert ran == [3, -3]
+
+
+async def test_a_plain_function_runs_in_a_thread_and_an_async_one_on_the_loop(
+    replay: bool,
+) -> None:
+    """Contract: a step's function may be sync (run in a thread) or async."""
+    here = threading.get_ident()
+
+    def thread() -> bool:
+        return threading.get_ident() == here
+
+    async def loop() -> bool:
+        return threading.get_ident() == here
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[bool]:
+        return [await ctx.step(thread), await ctx.step(loop)]
+
+    assert await run_tool(outer, {}, willing(), replay=replay) == [False, True]
+
+
+async def test_undos_receive_the_steps_value_and_run_in_reverse_when_the_call_fails(
+    replay: bool,
+) -> None:
+    """Contract: its undo receives the step's value; undos run in reverse order."""
+    undone: list[object] = []
+
+    def reserve(seat: int) -> Ticket:
+        return Ticket(seat=seat)
+
+    async def release(ticket: Ticket) -> None:
+        undone.append(ticket)
+
+    @tool
+    async def outer(ctx: BranchContext, fail: bool) -> None:
+        await ctx.step(reserve, 1, undo=release)
+        await next_round(ctx)
+        await ctx.step(reserve, 2, undo=undone.append)
+        await next_round(ctx)
+        if fail:
+            raise ToolError("full")
+
+    await run_tool(outer, {"fail": False}, willing(), replay=replay)
+    assert undone == []
+    with pytest.raises(ToolError, match="full"):
+        await run_tool(outer, {"fail": True}, willing(), replay=replay)
+    assert undone == [Ticket(seat=2), Ticket(seat=1)]
+
+
+async def test_an_undo_that_fails_is_noted_and_keeps_none_from_running(
+    replay: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Chosen: the error that the caller gets is the call's own."""
+    undone: list[str] = []
+
+    def broken(_: str) -> None:
+        raise RuntimeError("cannot release")
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.step(str, "a", undo=undone.append)
+        await ctx.step(str, "b", undo=broken)
+        raise ToolError("full")
+
+    with pytest.raises(ToolError) as raised:
+        await run_tool(outer, {}, willing(), replay=replay)
+    assert raised.value.__notes__ == ["An undo failed as well: RuntimeError('cannot release')"]
+    assert undone == ["a"]
+    assert "the undo of step 'outer/str.2' failed" in caplog.text
+
+
+async def test_a_step_that_raised_is_a_failed_step_with_the_foreign_words_inside(
+    replay: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Contract: any other exception is masked outside and logged inside."""
+
+    def explode() -> None:
+        raise ConnectionError("password=hunter2")
+
+    @tool
+    async def outer(ctx: BranchContext) -> str:
+        with pytest.raises(StepFailed) as first:
+            await ctx.step(explode)
+        await next_round(ctx)
+        assert "hunter2" not in str(first.value)
+        return f"{first.value.step_id} {first.value.error} {first.value.detail}"
+
+    said = await run_tool(outer, {}, willing(), replay=replay)
+    assert said == "outer/explode.1 ConnectionError password=hunter2"
+    assert "hunter2" in caplog.text
+
+
+async def test_an_error_of_the_library_raised_in_a_step_comes_as_it_is(replay: bool) -> None:
+    """Contract: a tool's own ToolError reaches the caller."""
+
+    def refuse() -> None:
+        raise ToolError("sold out")
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        try:
+            await ctx.step(refuse)
+        finally:
+            await next_round(ctx)
+
+    with pytest.raises(ToolError, match="sold out"):
+        await run_tool(outer, {}, willing(), replay=replay)
+
+
+@pytest.mark.requirement("bad.serialization")
+@pytest.mark.parametrize(
+    ("make", "type_name"),
+    [
+        (threading.Lock, "lock"),
+        (lambda: lambda: None, "function"),
+        (lambda: {"a": {1, 2}}, "set"),
+        (lambda: float("nan"), "float"),
+        (lambda: {1: "a"}, "dict"),
+    ],
+    ids=["connection", "function", "set", "not a number", "key"],
+)
+async def test_a_value_that_cannot_cross_fails_the_call_naming_step_and_type(
+    make: Callable[[], Any], type_name: str, replay: bool
+) -> None:
+    """Required: a value that cannot cross → SerializationError naming the step and the type."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.step(make, name="open")
+
+    with pytest.raises(SerializationError) as raised:
+        await run_tool(outer, {}, willing(), replay=replay)
+    assert (raised.value.step_id, raised.value.type_name) == ("outer/open.1", type_name)
+
+
+class Unhashable:  # noqa: PLW1641 - the point
+    """A callable that is no function and cannot be a key."""
+
+    def __eq__(self, other: object) -> bool:  # without __hash__, which makes it unhashable
+        return self is other
+
+    def __call__(self, n: int) -> Ticket:
+        return Ticket(seat=n)
+
+
+class OddlyNamed:
+    __name__ = 17
+
+    async def __call__(self, n: int) -> Ticket:
+        return Ticket(seat=n)
+
+
+class Office:
+    def book(self, n: int) -> Ticket:
+        return Ticket(seat=n)
+
+    @classmethod
+    async def at_random(cls, n: int) -> Ticket:
+        return Ticket(seat=n)
+
+
+def two(a: int, b: int) -> Ticket:
+    return Ticket(seat=a + b)
+
+
+async def async_two(a: int, b: int) -> Ticket:
+    return Ticket(seat=a + b)
+
+
+async def plain_data(n: int) -> dict[str, int]:
+    return {"seat": n}
+
+
+def returns_awaitable(n: int) -> Awaitable[dict[str, int]]:
+    return plain_data(n)
+
+
+ODD: dict[str, Callable[[int], object]] = {
+    "unhashable": Unhashable(),
+    "oddly named": OddlyNamed(),
+    "method": Office().book,
+    "class method": Office.at_random,
+    "partial": functools.partial(two, 0),
+    "async partial": functools.partial(async_two, b=0),
+    "nested partial": functools.partial(functools.partial(two), 0),
+    "lambda": lambda n: two(n, 0).model_dump(),
+    "lambda that makes a coroutine": lambda n: plain_data(n),  # noqa: PLW0108 - the point
+    "function that returns an awaitable": returns_awaitable,
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+async def test_anything_that_can_be_called_can_be_a_step(
+    odd: Callable[[int], object], replay: bool
+) -> None:
+    """Chosen: how an author writes a callable is the author's choice."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> int:
+        value: Any = await ctx.step(odd, 3)
+        await next_round(ctx)
+        return Ticket.model_validate(value).seat
+
+    assert await run_tool(outer, {}, willing(), replay=replay) == 3
+
+
+async def test_steps_run_at_once_and_keep_their_names(replay: bool) -> None:
+    """Contract: identity does not depend on timing."""
+
+    async def slow(n: int) -> int:
+        await asyncio.sleep(0.003 / n)
+        return n
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[int]:
+        values = await ctx.gather(*(ctx.step(slow, n) for n in (1, 2, 3)))
+        await next_round(ctx)
+        return list(values)
+
+    assert await run_tool(outer, {}, willing(), replay=replay) == [1, 2, 3]
+
+
+@pytest.mark.requirement("step.idempotency-key")
+async def test_each_step_has_an_idempotency_key_of_its_own_in_threads_and_on_the_loop(
+    replay: bool,
+) -> None:
+    """Contract: ctx.idempotency_key is handed to the effect."""
+    used: list[str] = []
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[str]:
+        def in_thread() -> None:
+            used.append(ctx.idempotency_key)
+
+        async def on_loop() -> None:
+            await asyncio.sleep(0)
+            used.append(ctx.idempotency_key)
+
+        async def inner(sub: BranchContext) -> None:
+            await sub.step(in_thread)
+
+        expected: list[str] = []
+        for function in (in_thread, on_loop, functools.partial(in_thread)):
+            expected.append(ctx.idempotency_key)
+            await ctx.step(function)
+            await next_round(ctx)
+        await ctx.branch(inner)
+        await ctx.gather(ctx.step(in_thread, name="x"), ctx.step(on_loop, name="y"))
+        return expected
+
+    expected = await run_tool(outer, {}, willing(), replay=replay, ids=SequentialIds())
+    assert used[:3] == expected
+    assert len(set(used)) == len(used) == 6
+    assert all(key.startswith("call_1:outer/") for key in used)
+
+
+@pytest.mark.requirement("step.idempotency-key")
+async def test_idempotency_keys_are_the_same_whatever_has_been_replayed(replay: bool) -> None:
+    """Contract: the effect is tried again under the same name."""
+    used: list[str] = []
+
+    @tool
+    async def outer(ctx: BranchContext, asks_first: bool) -> None:
+        if asks_first:
+            await next_round(ctx)
+        await ctx.step(str, "a")
+        await next_round(ctx)
+        used.append(ctx.idempotency_key)
+        await next_round(ctx)
+
+    for asks_first in (True, False):
+        params = {"asks_first": asks_first}
+        await run_tool(outer, params, willing(), replay=replay, ids=SequentialIds())
+    assert set(used) == {"call_1:outer/step.2"}
+
+
+async def test_a_step_cannot_ask(replay: bool) -> None:
+    """Chosen: what a step does happens once, so nothing in it can be asked again."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        async def nosy() -> str:
+            return (await ctx.sample("?")).text
+
+        await ctx.step(nosy)
+
+    with pytest.raises(NonDeterminismError, match="inside a step's function"):
+        await run_tool(outer, {}, willing(), replay=replay)
+
+
+async def test_a_value_is_a_copy_in_every_round(replay: bool) -> None:
+    """Chosen: a tool sees the same thing in its first run and in each replay."""
+    kept: list[list[int]] = [[1]]
+
+    def first() -> list[int]:
+        return kept[0]
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[int]:
+        values = await ctx.step(first)
+        values.append(2)
+        await next_round(ctx)
+        return values
+
+    assert await run_tool(outer, {}, willing(), replay=replay) == [1, 2]
+    assert kept == [[1]]

@@ -1,0 +1,276 @@
+"""Token budgets: refused before spending where possible, charged to all that enclose."""
+
+from collections.abc import Callable
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import (
+    BranchContext,
+    BranchTokenError,
+    Limits,
+    SampleValidationError,
+    ToolSpec,
+    Usage,
+    tool,
+    user,
+)
+from anabranch.messages import SampleReply, SampleRequest, TextBlock
+from anabranch.testing import MockClient, run_tool
+from anabranch.tokens import estimate_tokens
+
+
+def costing(tokens: int, text: str = "ok") -> Callable[[SampleRequest], SampleReply]:
+    """Return a model whose provider reports this usage for each reply."""
+    usage = Usage(input_tokens=1, output_tokens=tokens - 1)
+    return lambda _: SampleReply(content=(TextBlock(text=text),), usage=usage)
+
+
+@pytest.mark.requirement("SP6")
+async def test_a_prompt_that_the_budget_does_not_hold_is_never_sent(replay: bool) -> None:
+    """Required: the prompt's cost is checked before calling."""
+
+    @tool(limits=Limits(max_tokens=100))
+    async def ask(ctx: BranchContext) -> None:
+        await ctx.sample("word " * 200)
+
+    client = MockClient(samples=["never"])
+    with pytest.raises(BranchTokenError) as raised:
+        await run_tool(ask, {}, client, replay=replay)
+    assert (raised.value.path, raised.value.budget) == ("ask", 100)
+    assert raised.value.used > 200
+    assert client.sample_calls == []
+
+
+@pytest.mark.requirement("SP6")
+async def test_history_system_prompt_and_tools_are_part_of_the_price() -> None:
+    """Required: the prompt's cost is that of everything that is sent."""
+    long = "word " * 200
+    spec = ToolSpec(name="t", description=long, input_schema={})
+
+    @tool(limits=Limits(max_tokens=150))
+    async def ask(ctx: BranchContext) -> int:
+        for operation in (
+            ctx.sample("a", system_prompt=long),
+            ctx.sample(messages=[user(long), user("a")]),
+            ctx.sample("a", tools=[spec]),
+        ):
+            with pytest.raises(BranchTokenError):
+                await operation
+        return len((await ctx.sample("a")).text)
+
+    client = MockClient(samples=["ok"])
+    assert await run_tool(ask, {}, client) == 2
+    assert len(client.sample_calls) == 1
+
+
+async def test_the_providers_count_is_what_is_charged(replay: bool) -> None:
+    """Required: tokens are charged from provider usage where it is given."""
+
+    @tool(limits=Limits(max_tokens=100))
+    async def ask(ctx: BranchContext) -> str:
+        await ctx.sample(messages=[user("a")])
+        with pytest.raises(BranchTokenError) as raised:
+            await ctx.sample(messages=[user("b")])
+        return f"{raised.value.used} of {raised.value.budget}"
+
+    client = MockClient(samples=costing(99))
+    assert await run_tool(ask, {}, client, replay=replay) == "102 of 100"
+    assert len(client.sample_calls) == 1
+
+
+async def test_without_a_count_prompt_and_reply_are_estimated(replay: bool) -> None:
+    """Required: … and from a real estimate elsewhere."""
+    reply = "many words " * 30
+    spent = estimate_tokens("hello there") + estimate_tokens(reply)
+
+    @tool(limits=Limits(max_tokens=spent))
+    async def exact(ctx: BranchContext) -> int:
+        return len((await ctx.sample("hello there")).text)
+
+    assert await run_tool(exact, {}, MockClient(samples=[reply]), replay=replay) == len(reply)
+    with pytest.raises(BranchTokenError) as raised:
+        await run_tool(
+            exact,
+            {},
+            MockClient(samples=[reply]),
+            replay=replay,
+            limits=Limits(max_tokens=spent - 1),
+        )
+    assert raised.value.used == spent
+
+
+async def test_a_reply_that_breaks_the_budget_is_an_error_and_stays_charged(replay: bool) -> None:
+    """Required: checked before an ask is sent as well as after."""
+
+    @tool(limits=Limits(max_tokens=100))
+    async def ask(ctx: BranchContext) -> list[int]:
+        with pytest.raises(BranchTokenError) as after:
+            await ctx.sample("a")
+        with pytest.raises(BranchTokenError) as before:
+            await ctx.sample("b")
+        await ctx.elicit_url("go on", "https://example.org")
+        return [after.value.used, before.value.used]
+
+    client = MockClient(samples=costing(150), elicits=[{}])
+    assert await run_tool(ask, {}, client, replay=replay) == [150, 153]
+    assert len(client.sample_calls) == 1
+
+
+async def test_what_is_spent_is_charged_to_the_branch_and_every_ancestor(replay: bool) -> None:
+    """Required: tokens are charged to the branch and every ancestor."""
+
+    async def inner(sub: BranchContext) -> str:
+        return (await sub.sample("a")).text
+
+    async def middle(sub: BranchContext) -> str:
+        return await sub.branch(inner, max_tokens=80, inherit_messages=False)
+
+    @tool(limits=Limits(max_tokens=100))
+    async def outer(ctx: BranchContext) -> str:
+        await ctx.branch(middle)
+        with pytest.raises(BranchTokenError) as raised:
+            await ctx.branch(middle)
+        return f"{raised.value.path}: {raised.value.used} of {raised.value.budget}"
+
+    client = MockClient(samples=costing(60))
+    assert await run_tool(outer, {}, client, replay=replay) == "outer: 120 of 100"
+
+
+async def test_the_innermost_budget_that_is_too_small_is_named(replay: bool) -> None:
+    """Chosen: the author is told which of several limits to raise."""
+
+    async def inner(sub: BranchContext) -> None:
+        await sub.sample("word " * 200)
+
+    @tool(limits=Limits(max_tokens=100))
+    async def outer(ctx: BranchContext) -> str:
+        with pytest.raises(BranchTokenError) as raised:
+            await ctx.branch(inner, max_tokens=10)
+        return f"{raised.value.path} {raised.value.budget}"
+
+    assert await run_tool(outer, {}, MockClient(), replay=replay) == "outer/inner#1 10"
+
+
+async def test_a_budget_of_its_own_is_no_more_than_what_encloses_it(replay: bool) -> None:
+    """Contract: no inner limit widens an outer one."""
+
+    async def inner(sub: BranchContext) -> None:
+        await sub.sample("word " * 200)
+
+    @tool
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.branch(inner, max_tokens=1_000_000)
+
+    client = MockClient(samples=costing(5))
+    with pytest.raises(BranchTokenError, match="may use 100"):
+        await run_tool(outer, {}, client, replay=replay, limits=Limits(max_tokens=100))
+    await run_tool(outer, {}, client, replay=replay, limits=Limits(max_tokens=1000))
+
+
+@pytest.mark.requirement("SP8")
+async def test_a_request_may_not_ask_for_more_than_what_is_left(replay: bool) -> None:
+    """Required: before spending where that is possible: max_tokens is cut to what is left."""
+
+    async def inner(sub: BranchContext) -> None:
+        await sub.sample("a")
+        await sub.sample("b", max_tokens=10)
+
+    @tool(limits=Limits(max_tokens=2000))
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.sample("a", max_tokens=500)
+        await ctx.branch(inner, max_tokens=100, inherit_messages=False)
+
+    client = MockClient(samples=costing(30))
+    await run_tool(outer, {}, client, replay=replay)
+    first, second, third = client.sample_calls
+    assert first.max_tokens == 500
+    assert 90 < second.max_tokens < 100
+    assert third.max_tokens == 10
+
+
+class Answer(BaseModel):
+    n: int
+
+
+@pytest.mark.requirement("SP3")
+async def test_every_attempt_of_a_structured_sample_is_charged(replay: bool) -> None:
+    """Required: tokens are charged in structured samples and their retries as in plain ones."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> str:
+        with pytest.raises(SampleValidationError):
+            await ctx.sample("n?", schema=Answer)
+        with pytest.raises(BranchTokenError) as raised:
+            await ctx.sample("word " * 2000)
+        return str(raised.value.used - raised.value.used % 1000)
+
+    client = MockClient(samples=costing(1000, "not json"))
+    limits = Limits(max_tokens=4000)
+    assert await run_tool(ask, {}, client, replay=replay, limits=limits) == "5000"
+    assert len(client.sample_calls) == 3
+
+
+@pytest.mark.requirement("SP3")
+async def test_a_retry_that_the_budget_does_not_hold_is_not_made(replay: bool) -> None:
+    """Required: a retry is a request like any other."""
+    spec = ToolSpec(name="t", input_schema={})
+
+    @tool(limits=Limits(max_tokens=100))
+    async def ask(ctx: BranchContext) -> None:
+        await ctx.sample("a", tools=[spec], tool_choice="required")
+
+    client = MockClient(samples=costing(90))
+    with pytest.raises(BranchTokenError):
+        await run_tool(ask, {}, client, replay=replay)
+    assert len(client.sample_calls) == 1
+
+
+async def test_a_replay_does_not_pay_again(replay: bool) -> None:
+    """Contract: a replay refuses nothing that was once allowed."""
+
+    @tool(limits=Limits(max_tokens=400))
+    async def ask(ctx: BranchContext) -> int:
+        for _ in range(5):
+            await ctx.sample(messages=[user("a")])
+            await ctx.elicit_url("go on", "https://example.org")
+        return 5
+
+    client = MockClient(samples=costing(79), elicits=lambda _: {})
+    assert await run_tool(ask, {}, client, replay=replay) == 5
+    assert len(client.sample_calls) == 5
+
+
+@pytest.mark.requirement("SP8")
+async def test_branches_at_once_share_the_budget_that_encloses_them(replay: bool) -> None:
+    """Required: token limit with parallel branches."""
+
+    async def inner(sub: BranchContext) -> None:
+        await sub.sample("a")
+
+    @tool(limits=Limits(max_tokens=100))
+    async def outer(ctx: BranchContext) -> None:
+        await ctx.gather(ctx.branch(inner), ctx.branch(inner), ctx.branch(inner))
+
+    with pytest.raises(BranchTokenError) as raised:
+        await run_tool(outer, {}, MockClient(samples=costing(40)), replay=replay)
+    assert (raised.value.path, raised.value.used) == ("outer", 120)
+
+
+async def test_a_servers_own_model_is_charged_too(replay: bool) -> None:
+    """Contract: tokens of all samples together."""
+
+    class Own:
+        async def sample(self, request: SampleRequest) -> SampleReply:
+            return costing(60)(request)
+
+    @tool(limits=Limits(max_tokens=100))
+    async def ask(ctx: BranchContext) -> str:
+        await ctx.sample("a")
+        await ctx.elicit_url("go on", "https://example.org")
+        with pytest.raises(BranchTokenError) as raised:
+            await ctx.sample("b")
+        return str(raised.value.used)
+
+    client = MockClient(elicits=[{}])
+    assert await run_tool(ask, {}, client, sampler=Own(), replay=replay) == "120"

@@ -1,0 +1,101 @@
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, create_model
+
+from anabranch.cli.arguments import read_arguments
+from anabranch.cli.errors import UsageError
+
+
+class Place(BaseModel):
+    town: str
+
+
+def schema_of(annotation: Any) -> dict[str, Any]:
+    return create_model("Arguments", x=(annotation, ...)).model_json_schema()
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "value"),
+    [
+        (str, "5", "5"),
+        (str, "", ""),
+        (str, "a=b", "a=b"),
+        (Literal["a", "b"], "a", "a"),
+        (int, "-5", -5),
+        (float, "5", 5),
+        (float, "0.5", 0.5),
+        (bool, "true", True),
+        (list[str], '["a"]', ["a"]),
+        (Place, '{"town": "Ulm"}', {"town": "Ulm"}),
+        (int | None, "null", None),
+        (str | None, "null", None),
+        (str | None, "none", "none"),
+        (str | None, "5", "5"),
+        (int | str, "5", 5),
+        (int | str, "five", "five"),
+        (Literal[1, "one"], "1", 1),
+        (Literal[1, "one"], "one", "one"),
+        (Place | None, '{"town": "Ulm"}', {"town": "Ulm"}),
+        (Any, "5", 5),
+        (Any, "five", "five"),
+    ],
+)
+def test_a_value_is_read_by_the_type_of_its_parameter(
+    annotation: Any, text: str, value: object
+) -> None:
+    assert read_arguments([f"x={text}"], None, schema_of(annotation)) == {"x": value}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "wanted"),
+    [
+        (int, "five", "a whole number"),
+        (int, "5.5", "a whole number"),
+        (int, "true", "a whole number"),
+        (float, '"5"', "a number"),
+        (bool, "1", "true or false"),
+        (list[int], "1,2", "a JSON list"),
+        (Place, "Ulm", "a JSON object"),
+        (int | None, "x", "a whole number or null"),
+    ],
+)
+def test_a_text_of_another_type_is_refused_with_the_type(
+    annotation: Any, text: str, wanted: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        read_arguments([f"x={text}"], None, schema_of(annotation))
+    assert str(raised.value) == f"x must be {wanted}, not {text!r}. Write x=… or use --json."
+
+
+def test_schemas_of_other_servers_may_use_all_of_and_const() -> None:
+    schema = {"properties": {"x": {"allOf": [{"type": "integer"}]}, "y": {"const": "go"}}}
+    assert read_arguments(["x=5", "y=go"], None, schema) == {"x": 5, "y": "go"}
+
+
+def test_an_unknown_name_is_left_to_the_server() -> None:
+    assert read_arguments(["y=5"], None, schema_of(int)) == {"y": 5}
+
+
+def test_pairs_go_over_json() -> None:
+    given = read_arguments(["x=5"], '{"x": 1, "y": 2}', schema_of(int))
+    assert given == {"x": 5, "y": 2}
+
+
+@pytest.mark.parametrize("pair", ["x", "=5", ""])
+def test_a_pair_without_a_name_or_a_sign_is_refused(pair: str) -> None:
+    with pytest.raises(UsageError, match="is no argument"):
+        read_arguments([pair], None, {})
+
+
+def test_a_name_that_comes_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="'x' is given twice"):
+        read_arguments(["x=1", "x=2"], None, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"), [("{", "--json is not JSON"), ("[1]", "--json must be a JSON object")]
+)
+def test_json_that_is_no_object_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        read_arguments([], text, {})

@@ -1,0 +1,48 @@
+import pytest
+
+from anabranch.cli.fields import Field
+
+
+@pytest.mark.parametrize(
+    ("schema", "label"),
+    [
+        ({}, "x:"),
+        ({"title": "Name"}, "Name:"),
+        ({"title": "Name", "description": "yours", "minLength": 2}, "Name (yours; at least 2 characters):"),
+        ({"type": "integer", "minimum": 1, "maximum": 5}, "x (1 to 5):"),
+        ({"type": "number", "maximum": 0.5}, "x (at most 0.5):"),
+        ({"format": "email"}, "x (email):"),
+        ({"type": "array", "minItems": 1, "maxItems": 2}, "x (1 to 2 choices):"),
+    ],
+)  # fmt: skip
+def test_a_label_tells_what_a_field_takes(schema: dict[str, object], label: str) -> None:
+    field = Field.model_validate({"type": "string", **schema})
+    assert field.label("x", required=True) == label
+
+
+def test_a_label_tells_that_a_field_may_be_left_out() -> None:
+    assert Field(type="string").label("x", required=False) == "x (optional):"
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "problem"),
+    [
+        ({"type": "integer"}, "x", "not a whole number"),
+        ({"type": "number"}, "", "not a number"),
+        ({"type": "integer", "minimum": 1, "maximum": 5}, "0", "must be 1 to 5"),
+        ({"type": "integer", "maximum": 5}, "6", "must be at most 5"),
+        ({"type": "string", "minLength": 1}, "", "must have at least 1 characters"),
+        ({"type": "string", "maxLength": 1}, "ab", "must have at most 1 characters"),
+        ({"type": "string", "pattern": "^a"}, "b", "must match \\^a"),
+        ({"type": "string", "format": "date"}, "today", "not a valid date"),
+    ],
+)
+def test_a_slip_is_told_in_words(schema: dict[str, object], text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Field.model_validate(schema).read(text, required=True)
+
+
+def test_too_few_or_too_many_choices_are_told_in_words() -> None:
+    field = Field(type="array", min_items=1, max_items=2)
+    assert field.check_chosen(["a"]) is True
+    assert field.check_chosen([]) == field.check_chosen(["a"] * 3) == "choose 1 to 2 choices"

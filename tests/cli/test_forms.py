@@ -1,0 +1,153 @@
+"""Forms, typed into as a person would."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeVar
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+from pydantic import BaseModel, Field
+
+from anabranch.cli.forms import LeftError, ask_consent, ask_form, ask_text
+from anabranch.edges.direct import AnswerError
+from anabranch.elicitation import form_schema
+from anabranch.messages import ElicitReply, ElicitRequest
+
+T = TypeVar("T")
+ENTER, UP, DOWN, SPACE, ESCAPE, CTRL_C, CTRL_D = (
+    "\r",
+    "\x1b[A",
+    "\x1b[B",
+    " ",
+    "\x1b",
+    "\x03",
+    "\x04",
+)
+WIPE = "\x15"
+
+
+async def typing(keys: str, ask: Callable[[], Awaitable[T]]) -> T:
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        pipe.send_text(keys)
+        return await ask()
+
+
+async def fill(schema: dict[str, Any], keys: str) -> ElicitReply:
+    request = ElicitRequest(message="?", requested_schema=schema)
+    return await typing(keys, lambda: ask_form(request))
+
+
+async def fill_field(field: dict[str, Any], keys: str, *, required: bool = True) -> object:
+    """Fill a form of one field; `...` if it was left out."""
+    names = ["x"] if required else []
+    reply = await fill({"type": "object", "properties": {"x": field}, "required": names}, keys)
+    assert reply.action == "accept"
+    return (reply.content or {}).get("x", ...)
+
+
+@pytest.mark.parametrize(
+    ("field", "keys", "value"),
+    [
+        ({"type": "string"}, "hello" + ENTER, "hello"),
+        ({"type": "string"}, ENTER, ""),
+        ({"type": "string", "default": "yes"}, ENTER, "yes"),
+        ({"type": "string", "default": "yes"}, WIPE + "no" + ENTER, "no"),
+        ({"type": "string", "minLength": 2}, "a" + ENTER + "b" + ENTER, "ab"),
+        ({"type": "string", "maxLength": 1}, "ab" + ENTER + "\x7f" + ENTER, "a"),
+        ({"type": "string", "pattern": "^a"}, "b" + ENTER + WIPE + "ab" + ENTER, "ab"),
+        ({"type": "string", "format": "email"}, "a" + ENTER + "@b" + ENTER, "a@b"),
+        ({"type": "string", "format": "uri"}, "a" + ENTER + ":b" + ENTER, "a:b"),
+        ({"type": "string", "format": "date"}, "2026-02-3" + ENTER + "\x7f03" + ENTER, "2026-02-03"),
+        ({"type": "string", "format": "date-time"}, "x" + ENTER + WIPE + "2026-02-03T04:05Z" + ENTER, "2026-02-03T04:05Z"),
+        ({"type": "string", "format": "later"}, "x" + ENTER, "x"),
+        ({"type": "integer", "minimum": 3}, "2" + ENTER + "2" + ENTER, 22),
+        ({"type": "integer"}, "1.5" + ENTER + WIPE + "15" + ENTER, 15),
+        ({"type": "integer", "default": 0}, ENTER, 0),
+        ({"type": "number", "maximum": 1}, "2" + ENTER + WIPE + "0.5" + ENTER, 0.5),
+        ({"type": "boolean"}, "y", True),
+        ({"type": "boolean"}, ENTER, False),
+        ({"type": "boolean", "default": True}, ENTER, True),
+        ({"type": "string", "enum": ["a", "b"]}, DOWN + ENTER, "b"),
+        ({"type": "string", "enum": ["a", "b"], "default": "b"}, ENTER, "b"),
+        ({"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}, ENTER, "a"),
+        ({"type": "string", "oneOf": [{"const": "a", "title": "A"}, {"const": "b"}]}, DOWN + ENTER, "b"),
+        ({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}, DOWN + SPACE + ENTER, ["b"]),
+        ({"type": "array", "items": {"anyOf": [{"const": "a"}]}}, ENTER, []),
+        ({"type": "array", "items": {"enum": ["a", "b"]}, "default": ["b"]}, ENTER, ["b"]),
+        ({"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 1}, ENTER + SPACE + ENTER, ["a"]),
+        ({"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 1}, "a" + ENTER + SPACE + ENTER, ["b"]),
+    ],
+)  # fmt: skip
+async def test_a_field_takes_what_fits_it(field: dict[str, Any], keys: str, value: object) -> None:
+    assert await fill_field(field, keys) == value
+
+
+@pytest.mark.parametrize(
+    ("field", "keys"),
+    [
+        ({"type": "string"}, ENTER),
+        ({"type": "string", "minLength": 2}, ENTER),
+        ({"type": "integer"}, ENTER),
+        ({"type": "boolean"}, DOWN + DOWN + ENTER),
+        ({"type": "string", "enum": ["a", "b"]}, UP + ENTER),
+    ],
+)
+async def test_an_optional_field_can_be_left_out(field: dict[str, Any], keys: str) -> None:
+    assert await fill_field(field, keys, required=False) is ...
+
+
+async def test_an_optional_yes_or_no_without_a_default_can_be_answered() -> None:
+    assert await fill_field({"type": "boolean"}, DOWN + ENTER, required=False) is False
+
+
+async def test_every_form_that_the_library_makes_can_be_filled() -> None:
+    class Everything(BaseModel):
+        name: str = Field(min_length=1)
+        age: int = Field(ge=0, le=150)
+        weight: float | None = None
+        size: Literal["s", "m"] = "m"
+        extras: list[Literal["ham", "egg"]] = []
+        vegan: bool
+
+    keys = ["ann", ENTER, "7", ENTER, ENTER, UP, ENTER, SPACE, ENTER, "y"]
+    reply = await fill(form_schema(Everything), "".join(keys))
+    assert reply.content == {"name": "ann", "age": 7, "size": "s", "extras": ["ham"], "vegan": True}
+
+
+@pytest.mark.parametrize(
+    ("keys", "action"), [(CTRL_C, "cancel"), (ESCAPE, "cancel"), (CTRL_D, "decline")]
+)
+@pytest.mark.parametrize(
+    "field",
+    [{"type": "string"}, {"type": "boolean"}, {"type": "string", "enum": ["a"]}, {"type": "array"}],
+)
+async def test_every_field_can_be_left(field: dict[str, Any], keys: str, action: str) -> None:
+    if field["type"] == "array":
+        field = {**field, "items": {"enum": ["a"]}}
+    schema = {"properties": {"before": {"type": "string"}, "x": field}, "required": ["before", "x"]}
+    reply = await fill(schema, "kept back" + ENTER + keys)
+    assert (reply.action, reply.content) == (action, None)
+
+
+@pytest.mark.parametrize(("keys", "action"), [("y", "accept"), (ENTER, "decline")])
+async def test_a_form_without_fields_is_a_question_of_yes_or_no(keys: str, action: str) -> None:
+    assert (await fill({"type": "object", "properties": {}}, keys)).action == action
+
+
+@pytest.mark.parametrize(
+    ("keys", "action"), [("y", "accept"), ("n", "decline"), (ENTER, "decline"), (CTRL_C, "cancel")]
+)
+async def test_consent_is_given_by_y_alone(keys: str, action: str) -> None:
+    assert (await typing(keys, ask_consent)).action == action
+
+
+async def test_a_line_of_text_is_asked_for() -> None:
+    assert await typing("hm" + ENTER, lambda: ask_text("say:")) == "hm"
+    with pytest.raises(LeftError):
+        await typing(ESCAPE, lambda: ask_text("say:"))
+
+
+async def test_a_form_that_is_none_is_an_error_for_the_server() -> None:
+    with pytest.raises(AnswerError, match=r"cannot show the form: properties\.x\.type"):
+        await fill({"properties": {"x": {"type": "object"}}}, "")

@@ -1,0 +1,77 @@
+"""Seed 000's game, with a deck that deals the same cards every time."""
+
+import random
+from typing import Any
+
+import pytest
+
+from anabranch import Declined, InvalidArgumentsError
+from anabranch.testing import MockClient, run_tool
+from examples.pick_card import Outcome, PickCard
+from tests.examples.harness import ERAS, connected
+
+CARDS = ["A♠", "K♥", "Q♦", "J♣", "2♠"]
+
+
+class Rigged(random.Random):
+    """Deals ``CARDS``, of which the second wins, and counts the hands."""
+
+    hands = 0
+
+    def sample(self, population: Any, k: int, **options: Any) -> list[Any]:
+        self.hands += 1
+        return CARDS[:k]
+
+    def choice(self, seq: Any) -> Any:
+        return seq[1]
+
+
+async def test_the_winning_card_wins() -> None:
+    deck = Rigged()
+    client = MockClient(samples=["The second."], elicits=[{"cardNumber": 2}])
+    outcome = await run_tool(PickCard(deck), {"count": 3, "analyze": True}, client)
+    assert outcome == Outcome(
+        picked="K♥", secret="K♥", won=True, message="K♥ is the winning card. You win!"
+    )
+    assert len(client.sample_calls) == len(client.elicit_calls) == 1
+    assert "The model says: The second." in client.elicit_calls[0].message
+    assert deck.hands == 1  # drawn once, although the tool was replayed twice
+
+
+async def test_another_card_loses() -> None:
+    client = MockClient(elicits=[{"cardNumber": 1}])
+    outcome = await run_tool(PickCard(Rigged()), {}, client)
+    assert not outcome.won
+    assert outcome.picked == "A♠"
+
+
+async def test_a_card_that_is_not_there_is_asked_for_again() -> None:
+    client = MockClient(elicits=[{"cardNumber": 9}, {"cardNumber": 2}])
+    assert (await run_tool(PickCard(Rigged()), {"count": 2}, client)).won
+    assert "There are only 2 cards." in client.elicit_calls[1].message
+
+
+async def test_who_picks_nothing_is_told_the_card() -> None:
+    outcome = await run_tool(PickCard(Rigged()), {}, MockClient(elicits=[Declined()]))
+    assert outcome.message == "You picked no card. The winning card was K♥."
+
+
+async def test_no_cards_are_drawn_for_a_hand_that_is_too_large() -> None:
+    deck = Rigged()
+    with pytest.raises(InvalidArgumentsError, match="count"):
+        await run_tool(PickCard(deck), {"count": 11}, MockClient())
+    assert deck.hands == 0
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_it_runs_over_either_era_of_mcp(era: str) -> None:
+    deck = Rigged()
+
+    def person(message: str) -> dict[str, int]:
+        assert message.startswith("The model says: Lucky!")
+        return {"cardNumber": 2}
+
+    async with connected(PickCard(deck), era, person, lambda _: "Lucky!") as client:
+        result = await client.call_tool("pick_card", {"analyze": True})
+    assert Outcome.model_validate(result.structured_content).won
+    assert deck.hands == 1

@@ -1,0 +1,401 @@
+"""Up to 2025-11-25: the body lives while the client is asked, and ends when the client does.
+
+Source: issue 2, "Edges" and "Bad input, and what it gets".
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, StepFailed, Tool, tool
+from tests.mcp.harness import (
+    DECLINE,
+    HANDSHAKE,
+    MODERN,
+    Answers,
+    accept,
+    connected,
+    echo,
+    http,
+    meddling,
+    over,
+    serving,
+    text_of,
+    use_tool,
+)
+
+
+class Ok(BaseModel):
+    ok: bool
+
+
+@tool
+async def ask(ctx: BranchContext) -> str:
+    """Ask the person, and say what came of it."""
+    try:
+        answer = await ctx.elicit(Ok, "Ok?", key="the question")
+    except StepFailed as failure:
+        return f"{failure.step_id} failed with {failure.error}: {failure.detail}"
+    return answer.action
+
+
+@tool
+async def prompt(ctx: BranchContext) -> str:
+    """Ask the model, and say what came of it."""
+    try:
+        return (await ctx.sample("Hello")).text
+    except StepFailed as failure:
+        return f"{failure.step_id} failed with {failure.error}: {failure.detail}"
+
+
+@tool
+async def count(ctx: BranchContext, to: int = 3) -> int:
+    """Ask nothing."""
+    await ctx.notify("counting")
+    return await ctx.step(sum, range(to))
+
+
+async def test_a_request_names_its_step_and_how_the_context_is_to_be_drawn() -> None:
+    @tool
+    async def draw(ctx: BranchContext) -> str:
+        """Ask with something to draw."""
+        return (await ctx.elicit(Ok, "This one?", context={"cards": [1, 2]})).action
+
+    answers = Answers(lambda _: accept(ok=True))
+    async with connected(serving(draw), HANDSHAKE, answers) as client:
+        await client.call_tool("draw")
+    (asked,) = answers.asked
+    assert asked.meta["anabranch/stepId"] == "draw/elicit.1"
+    assert asked.requested_schema["x-elicit-context"] == {"cards": [1, 2]}
+    assert asked.message == ('This one?\n\n--x-elicit-context: application/json\n{"cards": [1, 2]}')
+
+
+async def test_asks_at_once_are_open_at_once() -> None:
+    @tool
+    async def both(ctx: BranchContext) -> list[str]:
+        """Ask two things at once."""
+        one, two = await ctx.gather(ctx.elicit(Ok, "One?"), ctx.elicit(Ok, "Two?"))
+        return [one.action, two.action]
+
+    met = [anyio.Event(), anyio.Event()]
+
+    async def answer(params: Any) -> types.ElicitResult:
+        mine = ["One?", "Two?"].index(params.message)
+        met[mine].set()
+        await met[1 - mine].wait()
+        return DECLINE if mine else accept(ok=True)
+
+    with anyio.fail_after(5):
+        async with connected(serving(both), HANDSHAKE, Answers(answer)) as client:
+            result = await client.call_tool("both")
+    assert result.structured_content == {"result": ["accept", "decline"]}
+
+
+@pytest.mark.parametrize("transport", ["memory", "http"])
+@pytest.mark.parametrize("code", [-1, -32000, -32603])
+async def test_a_clients_error_is_the_steps_failure_and_can_be_caught(
+    transport: str, code: int
+) -> None:
+    def broken(_: object) -> types.ErrorData:
+        return types.ErrorData(code=code, message="nobody at home")
+
+    answers = Answers(broken, broken)
+    async with (
+        over(transport, serving(ask, prompt)) as server,
+        connected(server, HANDSHAKE, answers) as client,
+    ):
+        elicited = text_of(await client.call_tool("ask"))
+        sampled = text_of(await client.call_tool("prompt"))
+    assert elicited == f"the question failed with {code}: nobody at home"
+    assert sampled == f"prompt/sample.1 failed with {code}: nobody at home"
+
+
+async def test_a_clients_error_that_is_not_caught_ends_the_call_without_its_text() -> None:
+    @tool
+    async def careless(ctx: BranchContext) -> str:
+        """Catch nothing."""
+        return (await ctx.elicit(Ok, "Ok?")).action
+
+    def broken(_: object) -> types.ErrorData:
+        return types.ErrorData(code=-1, message="password: hunter2")
+
+    async with connected(serving(careless), HANDSHAKE, Answers(broken)) as client:
+        result = await client.call_tool("careless")
+    assert result.is_error
+    assert "Step 'careless/elicit.1' failed with -1" in text_of(result)
+    assert "hunter2" not in text_of(result)
+
+
+async def test_a_modern_client_with_an_error_ends_the_call_itself() -> None:
+    """Known: ``inputResponses`` have no place for errors; the server is never told."""
+
+    def broken(_: object) -> types.ErrorData:
+        return types.ErrorData(code=-1, message="nobody at home")
+
+    async with connected(serving(ask), MODERN, Answers(broken)) as client:
+        with pytest.raises(MCPError, match="nobody at home"):
+            await client.call_tool("ask")
+
+
+OF_ANOTHER_KIND: dict[str, Any] = {"roots": []}
+
+
+async def test_an_answer_of_another_kind_is_asked_again() -> None:
+    results = iter([OF_ANOTHER_KIND, {"action": "perhaps"}, {"action": "decline"}])
+
+    def alter(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
+        if isinstance(message, types.JSONRPCResponse):
+            return message.model_copy(update={"result": next(results)})
+        return message
+
+    person = Answers(lambda _: DECLINE)
+    async with (
+        http(serving(ask)) as url,
+        connected(meddling(url, alter), HANDSHAKE, person) as client,
+    ):
+        result = await client.call_tool("ask")
+    assert text_of(result) == "decline"
+    assert len(person.asked) == 3
+
+
+async def test_a_client_that_only_gives_answers_of_another_kind_fails_the_step() -> None:
+    def alter(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
+        if isinstance(message, types.JSONRPCResponse):
+            return message.model_copy(update={"result": OF_ANOTHER_KIND})
+        return message
+
+    client_answers = Answers(lambda _: DECLINE, echo)
+    async with (
+        http(serving(ask, prompt)) as url,
+        connected(meddling(url, alter), HANDSHAKE, client_answers) as client,
+    ):
+        elicited = text_of(await client.call_tool("ask"))
+        sampled = text_of(await client.call_tool("prompt"))
+    assert elicited.startswith("the question failed with InvalidReply")
+    assert sampled.startswith("prompt/sample.1 failed with InvalidReply")
+    assert (len(client_answers.asked), len(client_answers.prompted)) == (3, 3)
+
+
+async def test_a_model_may_answer_with_several_blocks_and_tools() -> None:
+    @tool
+    async def choose(ctx: BranchContext) -> list[str]:
+        """Let the model call a tool."""
+        reply = await ctx.sample("Choose", tools=[count])
+        return [f"{call.name} {call.arguments}" for call in reply.tool_calls]
+
+    async with connected(
+        serving(choose), HANDSHAKE, Answers(sample=lambda _: use_tool("count", to=4))
+    ) as client:
+        result = await client.call_tool("choose")
+    assert result.structured_content == {"result": ["count {'to': 4}"]}
+
+
+# -- no way back to the client -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"json_response": True}, {"stateless_http": True}],
+    ids=["json_response", "stateless_http"],
+)
+async def test_without_a_way_back_a_question_is_a_clear_error_and_the_rest_works(
+    options: dict[str, bool],
+) -> None:
+    undone: list[str] = []
+
+    def reserve() -> str:
+        return "seat"
+
+    @tool
+    async def book(ctx: BranchContext) -> str:
+        """Reserve, then ask."""
+        await ctx.step(reserve, undo=undone.append)
+        try:
+            return (await ctx.elicit(Ok, "Ok?")).action
+        except StepFailed:
+            return "went on all the same"
+
+    answers = Answers(lambda _: accept(ok=True), echo)
+    async with (
+        http(serving(book, count), **options) as url,
+        connected(url, HANDSHAKE, answers) as client,
+    ):
+        asked = await client.call_tool("book")
+        counted = await client.call_tool("count")
+    assert asked.is_error
+    assert "this connection cannot carry them to the client" in text_of(asked)
+    assert "2026-07-28" in text_of(asked)
+    assert undone == ["seat"]
+    assert counted.structured_content == {"result": 3}
+    assert answers.asked == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"json_response": True}, {"stateless_http": True}],
+    ids=["json_response", "stateless_http"],
+)
+async def test_modern_clients_are_asked_over_the_same_endpoints(options: dict[str, bool]) -> None:
+    async with (
+        http(serving(ask), **options) as url,
+        connected(url, MODERN, Answers(lambda _: accept(ok=True))) as client,
+    ):
+        result = await client.call_tool("ask")
+    assert text_of(result) == "accept"
+
+
+# -- ending early ------------------------------------------------------------------------------
+
+
+class Trip:
+    """A tool that reserves, asks, and tells how it ended; its undo awaits."""
+
+    def __init__(self) -> None:
+        self.happened: list[str] = []
+        self.asked = anyio.Event()
+        self.undone = anyio.Event()
+
+    def reserve(self) -> str:
+        self.happened.append("reserve")
+        return "seat"
+
+    async def release(self, seat: str) -> None:
+        await anyio.sleep(0.01)
+        self.happened.append(f"release {seat}")
+        self.undone.set()
+
+    def tool(self) -> Tool[str]:
+        @tool(name="trip")
+        async def body(ctx: BranchContext) -> str:
+            """Reserve a seat and ask."""
+            await ctx.step(self.reserve, undo=self.release)
+            try:
+                answer = await ctx.elicit(Ok, "Ok?")
+            except StepFailed:
+                await ctx.step(self.happened.append, "went on", name="go_on")
+                raise
+            finally:
+                self.happened.append("body ended")
+            return answer.action if isinstance(answer, Accepted) else "no"
+
+        return body
+
+    async def never(self, _: object) -> types.ElicitResult:
+        self.asked.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    @asynccontextmanager
+    async def calling(self, client: Client) -> AsyncGenerator[anyio.CancelScope, None]:
+        """The call, open and asked; leaving cancels nothing."""
+
+        async def call(*, task_status: anyio.abc.TaskStatus[anyio.CancelScope]) -> None:
+            with anyio.CancelScope() as scope:
+                task_status.started(scope)
+                await client.call_tool("trip")
+
+        async with anyio.create_task_group() as tasks:
+            scope = await tasks.start(call)
+            await self.asked.wait()
+            yield scope
+
+
+ENDED = ["reserve", "body ended", "release seat"]
+
+
+@pytest.mark.parametrize("transport", ["memory", "http"])
+async def test_a_cancelled_call_ends_its_body_and_pays_its_undos(transport: str) -> None:
+    trip = Trip()
+    with anyio.fail_after(5):
+        async with (
+            over(transport, serving(trip.tool(), ask)) as server,
+            connected(server, HANDSHAKE, Answers(trip.never)) as client,
+        ):
+            async with trip.calling(client) as scope:
+                scope.cancel()
+            await trip.undone.wait()
+            assert trip.happened == ENDED
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["trip", "ask"]
+
+
+@pytest.mark.parametrize("transport", ["memory", "http"])
+async def test_a_client_that_disconnects_ends_the_body_and_its_undos_are_paid(
+    transport: str,
+) -> None:
+    trip = Trip()
+    with anyio.fail_after(5):
+        async with over(transport, serving(trip.tool())) as server, anyio.create_task_group() as tg:
+            async with connected(server, HANDSHAKE, Answers(trip.never)) as client:
+
+                async def call() -> None:
+                    with pytest.raises(MCPError, match="Connection closed"):
+                        await client.call_tool("trip")
+
+                tg.start_soon(call)
+                await trip.asked.wait()
+            await trip.undone.wait()
+    assert trip.happened == ENDED
+
+
+async def test_the_clients_question_is_withdrawn_when_its_call_is_cancelled() -> None:
+    trip, withdrawn = Trip(), anyio.Event()
+
+    async def never(_: object) -> types.ElicitResult:
+        trip.asked.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            withdrawn.set()
+        raise AssertionError
+
+    with anyio.fail_after(5):
+        async with connected(serving(trip.tool()), HANDSHAKE, Answers(never)) as client:
+            async with trip.calling(client) as scope:
+                scope.cancel()
+            await withdrawn.wait()
+
+
+async def test_a_modern_call_that_is_dropped_in_mid_round_pays_the_undos_of_that_round() -> None:
+    busy, undone = anyio.Event(), anyio.Event()
+    happened: list[str] = []
+
+    async def release(seat: str) -> None:
+        await anyio.lowlevel.checkpoint()
+        happened.append(f"release {seat}")
+        undone.set()
+
+    async def work() -> None:
+        busy.set()
+        await anyio.sleep_forever()
+
+    @tool
+    async def slow(ctx: BranchContext) -> str:
+        """Reserve, then work for ever."""
+        seat = await ctx.step("seat".strip, undo=release)
+        await ctx.step(work)
+        return seat
+
+    async def call(client: Client, *, task_status: anyio.abc.TaskStatus[Any]) -> None:
+        with anyio.CancelScope() as scope:
+            task_status.started(scope)
+            await client.call_tool("slow")
+
+    with anyio.fail_after(5):
+        async with (
+            http(serving(slow)) as url,
+            connected(url, MODERN) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            scope = await tasks.start(call, client)
+            await busy.wait()
+            scope.cancel()
+            await undone.wait()
+    assert happened == ["release seat"]

@@ -1,0 +1,242 @@
+"""What a database promises to the table modules: batches, cancellation, threads, connections."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from anabranch.call.store import StoreError
+from anabranch.stores import open_store, targets
+from anabranch.stores.database import Database
+from anabranch.stores.targets import read_url
+from anabranch.testing.store_suite import OpenStore, a_call, opened
+
+
+class Gate:
+    """Work that occupies a thread of the database until it is opened."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.opened = threading.Event()
+
+    def work(self, _connection: sa.Connection) -> str:
+        self.entered.set()
+        assert self.opened.wait(30)
+        return "through"
+
+    async def wait_entered(self) -> None:
+        assert await asyncio.get_running_loop().run_in_executor(None, self.entered.wait, 30)
+
+
+def add(name: str) -> Any:
+    def work(connection: sa.Connection) -> str:
+        connection.execute(sa.text("INSERT INTO note VALUES (:name)"), {"name": name})
+        return name
+
+    return work
+
+
+def fail(connection: sa.Connection) -> None:
+    add("half")(connection)
+    raise StoreError("on purpose")
+
+
+def nothing(_connection: sa.Connection) -> None:
+    pass
+
+
+def notes(connection: sa.Connection) -> list[str]:
+    return [
+        str(name) for name in connection.scalars(sa.text("SELECT name FROM note ORDER BY name"))
+    ]
+
+
+@pytest.fixture
+async def database(url: str) -> AsyncIterator[Database]:
+    database = Database(read_url(url))
+    await database.write(
+        lambda connection: connection.execute(sa.text("CREATE TABLE note (name TEXT)"))
+    )
+    yield database
+    await database.close()
+
+
+async def test_a_piece_of_a_batch_that_fails_takes_no_other_along(database: Database) -> None:
+    gate = Gate()
+    results: list[Any] = [None, None, None]
+
+    async def write(place: int, work: Any) -> None:
+        try:
+            results[place] = await database.write(work)
+        except StoreError as error:
+            results[place] = str(error)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(database.write, gate.work)
+        await gate.wait_entered()
+        for place, work in enumerate((add("a"), fail, add("b"))):
+            group.start_soon(write, place, work)
+        await anyio.wait_all_tasks_blocked()
+        gate.opened.set()
+
+    assert results == ["a", "on purpose", "b"]
+    assert await database.read(notes) == ["a", "b"]
+
+
+async def test_work_that_waits_for_the_writer_shares_one_commit(tmp_path: Path) -> None:
+    database = Database(read_url(f"sqlite:///{tmp_path}/calls.db"))
+    commits: list[sa.Connection] = []
+    listener = commits.append
+    event.listen(sa.Engine, "commit", listener)
+    gate = Gate()
+    async with anyio.create_task_group() as group:
+        group.start_soon(database.write, gate.work)
+        await gate.wait_entered()
+        commits.clear()
+        for _ in range(50):
+            group.start_soon(database.write, nothing)
+        await anyio.wait_all_tasks_blocked()
+        gate.opened.set()
+    await database.close()
+    event.remove(sa.Engine, "commit", listener)
+
+    assert len(commits) == 2, "the one in which the others waited, and theirs"
+
+
+async def test_when_a_batch_cannot_begin_all_who_wait_are_told(tmp_path: Path) -> None:
+    database = Database(read_url(f"sqlite:///{tmp_path}/calls.db?timeout=0.05"))
+    await database.write(nothing)
+    other = sqlite3.connect(tmp_path / "calls.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    results = await asyncio.gather(
+        *(database.write(nothing) for _ in range(3)), return_exceptions=True
+    )
+    other.close()
+    await database.close()
+
+    assert ["is locked" in str(result) for result in results] == [True] * 3
+
+
+async def test_work_that_is_cancelled_before_it_begins_is_not_done(tmp_path: Path) -> None:
+    database = Database(read_url(f"sqlite:///{tmp_path}/calls.db"))
+    done: list[str] = []
+    gate = Gate()
+    async with anyio.create_task_group() as group:
+        group.start_soon(database.write, gate.work)
+        await gate.wait_entered()
+        waiting = asyncio.ensure_future(database.write(lambda _: done.append("late")))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        gate.opened.set()
+    await database.close()
+
+    assert done == []
+
+
+@pytest.mark.parametrize("how", ["task", "scope"])
+async def test_who_is_cancelled_waits_for_work_that_has_begun(how: str, database: Database) -> None:
+    """So that nothing is written on behalf of somebody who has gone on to something else."""
+    gate = Gate()
+    order: list[str] = []
+
+    async def write() -> None:
+        try:
+            await database.write(gate.work)
+        finally:
+            order.append("caller is free")
+
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            task = asyncio.ensure_future(write()) if how == "task" else None
+            if task is None:
+                group.start_soon(write)
+            await gate.wait_entered()
+            task.cancel() if task is not None else scope.cancel()
+            with anyio.CancelScope(shield=True):
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                order.append("work is over")
+                gate.opened.set()
+                if task is not None:
+                    with pytest.raises(asyncio.CancelledError):
+                        await task
+
+    assert order == ["work is over", "caller is free"]
+
+
+async def test_one_store_serves_several_event_loops(open_any: OpenStore) -> None:
+    async with opened(open_any) as store:
+        await store.begin(a_call())
+
+        async def work(name: str) -> None:
+            for number in range(5):
+                await store.record("call_1", 0, {f"{name}.{number}": name})
+
+        def run(name: str) -> None:
+            anyio.run(work, name)
+
+        with ThreadPoolExecutor(4) as threads:
+            running = [threads.submit(run, f"loop {number}") for number in range(4)]
+            for one in running:
+                await anyio.to_thread.run_sync(one.result)
+
+        assert len(await store.entries("call_1", 0)) == 20
+
+
+async def test_slow_steps_of_authors_do_not_keep_a_store_waiting(open_any: OpenStore) -> None:
+    """Synchronous steps run in anyio's threads, of which there are forty."""
+    slow = threading.Event()
+    async with opened(open_any) as store, anyio.create_task_group() as group:
+        for _ in range(40):
+            group.start_soon(anyio.to_thread.run_sync, slow.wait, 30)
+        await anyio.wait_all_tasks_blocked()
+
+        with anyio.fail_after(20):
+            assert await store.begin(a_call()) == a_call()
+        slow.set()
+
+
+async def test_connections_that_the_server_closed_are_replaced(
+    postgres: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets, "TRUSTED", 0.0)
+    async with opened(partial(open_store, postgres.new_url())) as store:
+        await store.begin(a_call())
+        postgres.close_connections()
+
+        assert await store.find("call_1") == a_call()
+
+
+async def test_a_connection_that_breaks_in_use_is_reported_once(postgres: Any) -> None:
+    async with opened(partial(open_store, postgres.new_url())) as store:
+        await store.begin(a_call())
+        postgres.close_connections()
+
+        with pytest.raises(StoreError, match="is shutting down; try again"):
+            await store.find("call_1")
+        assert await store.find("call_1") == a_call()
+
+
+async def test_normal_durability_is_for_who_asks_for_it(tmp_path: Path) -> None:
+    def synchronous(connection: sa.Connection) -> Any:
+        return connection.scalar(sa.text("PRAGMA synchronous"))
+
+    found: list[int] = []
+    for option in ("", "?synchronous=normal"):
+        database = Database(read_url(f"sqlite:///{tmp_path}/calls.db{option}"))
+        found.append(await database.write(synchronous))
+        await database.close()
+
+    assert found == [2, 1]  # FULL, NORMAL

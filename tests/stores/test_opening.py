@@ -1,0 +1,222 @@
+"""The first use of a store: its tables are made or found, and what is not its own is left alone."""
+
+import sqlite3
+import stat
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from anabranch.call.store import StoreError
+from anabranch.stores import migrations, open_store
+from anabranch.stores.calls import Calls
+from anabranch.stores.columns import metadata
+from anabranch.stores.database import Database
+from anabranch.stores.targets import read_url, switch_to_wal
+from anabranch.testing.store_suite import OpenStore, a_call, opened
+
+
+def execute(url: str, statement: str) -> None:
+    """Change a store behind its back."""
+    engine = sa.create_engine(read_url(url).url)
+    with engine.begin() as connection:
+        connection.execute(sa.text(statement))
+    engine.dispose()
+
+
+async def test_the_migrations_make_the_tables_that_the_code_knows(url: str) -> None:
+    database = Database(read_url(url))
+
+    def compare(connection: sa.Connection) -> Any:
+        options = {"version_table": migrations.VERSION_TABLE}
+        return compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+
+    async with opened(lambda: Calls(database)):
+        assert await database.read(compare) == []
+
+
+def test_the_newest_migration_is_the_version_that_the_code_expects() -> None:
+    scripts = ScriptDirectory(str(Path(migrations.__file__).parent))
+
+    assert scripts.get_heads() == [migrations.SCHEMA]
+
+
+async def test_a_store_of_a_newer_release_is_refused_and_left_as_it_is(url: str) -> None:
+    async with opened(partial(open_store, url)) as store:
+        await store.begin(a_call())
+    execute(url, "UPDATE anabranch_version SET version_num = '9999'")
+
+    async with opened(partial(open_store, url)) as store:
+        with pytest.raises(StoreError, match=r"another release.*'9999'.*nothing was changed"):
+            await store.begin(a_call("call_2"))
+    execute(url, "UPDATE anabranch_version SET version_num = '0001'")
+
+    async with opened(partial(open_store, url)) as store:
+        assert await store.find("call_1") == a_call()
+        assert await store.find("call_2") is None
+
+
+async def test_tables_of_another_program_in_the_database_stay(url: str) -> None:
+    execute(url, "CREATE TABLE alembic_version (version_num TEXT)")
+    execute(url, "INSERT INTO alembic_version VALUES ('theirs')")
+
+    async with opened(partial(open_store, url)) as store:
+        await store.begin(a_call())
+
+    execute(url, "INSERT INTO alembic_version VALUES ('still there')")
+
+
+async def test_a_migration_that_fails_leaves_nothing_and_is_tried_again(url: str) -> None:
+    execute(url, "CREATE TABLE anabranch_entry (theirs INTEGER)")
+
+    async with opened(partial(open_store, url)) as store:
+        with pytest.raises(StoreError):
+            await store.begin(a_call())
+        execute(url, "DROP TABLE anabranch_entry")
+
+        assert await store.begin(a_call()) == a_call()
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_bytes(b"Dear diary, " * 100)
+
+    async with opened(lambda: open_store(f"sqlite:///{file}")) as store:
+        with pytest.raises(StoreError, match="is not a SQLite database"):
+            await store.begin(a_call())
+
+    assert file.read_bytes() == b"Dear diary, " * 100
+
+
+async def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "calls.db"
+    async with opened(lambda: open_store(f"sqlite:///{file}")) as store:
+        await store.begin(a_call())
+    damaged = file.read_bytes()[:4096] + b"\xff" * (file.stat().st_size - 4096)
+    file.write_bytes(damaged)
+
+    async with opened(lambda: open_store(f"sqlite:///{file}")) as store:
+        with pytest.raises(StoreError, match="is damaged"):
+            await store.find("call_1")
+
+    assert file.read_bytes() == damaged
+
+
+async def test_a_locked_file_is_reported_and_works_once_it_is_free(tmp_path: Path) -> None:
+    open_it: OpenStore = partial(open_store, f"sqlite:///{tmp_path}/calls.db?timeout=0.05")
+    async with opened(open_it) as store:
+        await store.begin(a_call())
+        other = sqlite3.connect(tmp_path / "calls.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+
+        with pytest.raises(StoreError, match=r"is locked by another program.*timeout="):
+            await store.record("call_1", 0, {"a": "1"})
+        assert await store.entries("call_1", 0) == {}
+        other.execute("ROLLBACK")
+        other.close()
+
+        assert await store.record("call_1", 0, {"a": "2"}) == {"a": "2"}
+
+
+async def test_a_locked_table_is_reported_and_works_once_it_is_free(postgres: Any) -> None:
+    url = postgres.new_url()
+    async with opened(partial(open_store, f"{url}&timeout=0.05")) as store:
+        await store.begin(a_call())
+        engine = sa.create_engine(read_url(url).url)
+        with engine.begin() as connection:
+            connection.execute(sa.text("LOCK TABLE anabranch_call"))
+
+            with pytest.raises(StoreError, match=r"is locked by another program.*timeout="):
+                await store.record("call_1", 0, {"a": "1"})
+        engine.dispose()
+
+        assert await store.record("call_1", 0, {"a": "2"}) == {"a": "2"}
+
+
+async def test_a_server_that_is_not_there_is_named() -> None:
+    async with opened(partial(open_store, "postgresql://me:secret@127.0.0.1:1/calls")) as store:
+        with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/calls cannot be reached") as caught:
+            await store.find("call_1")
+
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_server_without_the_database_says_so(postgres: Any) -> None:
+    url = postgres.new_url().replace("/postgres?", "/nothing?")
+
+    async with opened(partial(open_store, url)) as store:
+        with pytest.raises(StoreError, match=r"cannot be reached: .*does not exist"):
+            await store.find("call_1")
+
+
+async def test_a_user_without_rights_is_told_so(postgres: Any) -> None:
+    async with opened(partial(open_store, postgres.new_url(user="stranger"))) as store:
+        with pytest.raises(StoreError, match="does not let this user make or use its tables"):
+            await store.find("call_1")
+
+
+async def test_a_new_file_is_for_its_owner_alone_and_may_lie_in_a_new_folder(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "new" / "folder" / "calls.db"
+
+    async with opened(lambda: open_store(f"sqlite:///{file}")) as store:
+        await store.begin(a_call())
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in file.parent.iterdir()}
+
+    assert modes == {0o600}
+
+
+async def test_a_path_that_leads_nowhere_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    for path in (tmp_path / "file" / "calls.db", tmp_path):
+        async with opened(partial(open_store, f"sqlite:///{path}")) as store:
+            with pytest.raises(StoreError, match=r"cannot be opened: .*directory"):
+                await store.find("call_1")
+
+
+def test_a_switch_to_wal_that_fails_for_another_reason_is_not_tried_again(tmp_path: Path) -> None:
+    file = tmp_path / "calls.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE note (name TEXT)")
+
+    with (
+        closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection,
+        pytest.raises(sqlite3.OperationalError, match="readonly"),
+    ):
+        switch_to_wal(connection)
+
+
+def test_the_switch_to_wal_waits_for_who_holds_the_file(tmp_path: Path) -> None:
+    """SQLite itself does not wait here, so that two new stores on one file would collide."""
+    holder = sqlite3.connect(tmp_path / "calls.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    statements: list[str] = []
+
+    class Connection(sqlite3.Connection):
+        def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
+            statements.append(sql)
+            if sql.startswith("BEGIN"):
+                holder.execute("ROLLBACK")
+            return super().execute(sql, *arguments)
+
+    connection = sqlite3.connect(tmp_path / "calls.db", isolation_level=None, factory=Connection)
+    switch_to_wal(connection)
+
+    assert statements == [
+        "PRAGMA journal_mode = WAL",
+        "BEGIN EXCLUSIVE",
+        "ROLLBACK",
+        "PRAGMA journal_mode = WAL",
+    ]
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+    holder.close()

@@ -1,0 +1,35 @@
+"""On Postgres, the order of ids is the order of commits: whoever records waits for the call's row."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from anabranch.stores import open_store
+from anabranch.stores.targets import read_url
+from anabranch.testing.store_suite import a_call, opened
+
+LOCK = sa.text("SELECT call_id FROM anabranch_call FOR NO KEY UPDATE")
+INSERT = sa.text(
+    "INSERT INTO anabranch_entry (call_id, number, step_id, text)"
+    " SELECT call_id, 0, 'slow', 'first' FROM anabranch_call"
+)
+WAITING = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+
+
+async def test_who_commits_first_comes_first(postgres: Any) -> None:
+    url = postgres.new_url()
+    engine = sa.create_engine(read_url(url).url)
+    async with opened(partial(open_store, url)) as store:
+        await store.begin(a_call())
+        with engine.begin() as slow, engine.connect() as watcher:
+            slow.execute(LOCK)
+            recording = asyncio.ensure_future(store.record("call_1", 0, {"fast": "second"}))
+            while not recording.done() and not watcher.scalar(WAITING):
+                await asyncio.sleep(0.001)
+            slow.execute(INSERT)
+        await recording
+
+        assert list(await store.entries("call_1", 0)) == ["slow", "fast"]
+    engine.dispose()

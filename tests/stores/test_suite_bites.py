@@ -1,0 +1,158 @@
+"""The published suite finds stores that break a promise: each saboteur breaks one."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import pytest
+
+from anabranch.call.store import CallRecord, CallStore, RoundRecord
+from anabranch.stores import open_store
+from anabranch.testing import store_suite as suite
+from anabranch.testing.store_suite import CALL_STORE_CHECKS, Check
+
+
+class Saboteur:
+    """Passes everything on to a good store; subclasses get something wrong."""
+
+    def __init__(self) -> None:
+        self.good: CallStore = open_store("memory:")
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        return getattr(self.good, method)  # type: ignore[no-any-return]
+
+
+class ForgetsWhatIsThere(Saboteur):
+    async def begin(self, call: CallRecord) -> CallRecord:
+        await self.good.begin(call)
+        return call
+
+
+class TakesEntriesOfNobody(Saboteur):
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        if await self.good.find(call_id) is None:
+            return entries
+        return await self.good.record(call_id, number, entries)
+
+
+class ReturnsTheLastText(Saboteur):
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        await self.good.record(call_id, number, entries)
+        return entries
+
+
+class RecordsOneByOne(Saboteur):
+    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+        stored: dict[str, str] = {}
+        for step_id, text in entries.items():
+            stored |= await self.good.record(call_id, number, {step_id: text})
+        return stored
+
+
+class SortsEntries(Saboteur):
+    async def entries(self, call_id: str, number: int) -> dict[str, str]:
+        return dict(sorted((await self.good.entries(call_id, number)).items()))
+
+
+class CutsAtNul(Saboteur):
+    async def entries(self, call_id: str, number: int) -> dict[str, str]:
+        found = await self.good.entries(call_id, number)
+        return {step_id: text.partition("\x00")[0] for step_id, text in found.items()}
+
+
+class LeasesToEverybody(Saboteur):
+    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
+        await self.good.lease(call_id, owner, now, until)
+        return True
+
+
+class NeverLetsALeaseEnd(Saboteur):
+    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
+        return await self.good.lease(call_id, owner, 0.0, 1e12)
+
+
+class ReleasesForAnybody(Saboteur):
+    async def release(self, call_id: str, owner: str) -> None:
+        for name in ("a", "b"):
+            await self.good.release(call_id, name)
+
+
+class MovesWithTheSecondEnd(Saboteur):
+    async def end_round(
+        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
+    ) -> RoundRecord:
+        kept = await self.good.end_round(call_id, record, deadline=deadline, status=status)
+        if status != "open":
+            await self.good.finish(call_id, status)
+        return kept
+
+
+class FinishesTwice(Saboteur):
+    async def finish(self, call_id: str, status: str) -> bool:
+        return await self.good.finish(call_id, status) or bool(await self.good.find(call_id))
+
+
+class TakesTheLatestRound(Saboteur):
+    latest: RoundRecord | None = None
+
+    async def end_round(
+        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
+    ) -> RoundRecord:
+        self.latest = record
+        return await self.good.end_round(call_id, record, deadline=deadline, status=status)
+
+    async def last_round(self, call_id: str) -> RoundRecord | None:
+        return self.latest
+
+
+class FindsTheShortestOverdueFirst(Saboteur):
+    async def abandoned(self, now: float, limit: int) -> list[CallRecord]:
+        return (await self.good.abandoned(now, 1000))[::-1][:limit]
+
+
+class PrunesWithoutLimit(Saboteur):
+    async def prune(self, before: float, limit: int) -> int:
+        return await self.good.prune(before, 1000)
+
+
+class KeepsWorkingWhenClosed(Saboteur):
+    async def close(self) -> None:
+        pass
+
+
+SABOTEURS: list[tuple[type[Saboteur], Check]] = [
+    (ForgetsWhatIsThere, suite.begin_again_changes_nothing),
+    (TakesEntriesOfNobody, suite.writing_to_an_unknown_call_is_refused),
+    (ReturnsTheLastText, suite.the_first_text_of_a_step_stays),
+    (RecordsOneByOne, suite.a_record_that_fails_leaves_nothing),
+    (SortsEntries, suite.entries_come_in_the_order_of_recording),
+    (CutsAtNul, suite.any_text_is_kept),
+    (LeasesToEverybody, suite.a_lease_has_one_owner),
+    (NeverLetsALeaseEnd, suite.a_lease_ends_by_itself),
+    (ReleasesForAnybody, suite.a_lease_has_one_owner),
+    (MovesWithTheSecondEnd, suite.the_first_end_of_a_round_stays),
+    (FinishesTwice, suite.only_an_open_call_can_be_finished),
+    (TakesTheLatestRound, suite.rounds_are_found_by_number),
+    (FindsTheShortestOverdueFirst, suite.the_longest_overdue_call_comes_first),
+    (PrunesWithoutLimit, suite.pruning_stops_at_its_limit),
+    (KeepsWorkingWhenClosed, suite.a_closed_store_refuses),
+]
+
+
+@pytest.mark.parametrize(("saboteur", "check"), SABOTEURS)
+async def test_the_suite_finds_a_broken_promise(saboteur: type[Saboteur], check: Check) -> None:
+    stores: list[Saboteur] = []
+
+    def open_it() -> CallStore:
+        stores.append(saboteur())
+        return cast("CallStore", stores[-1])
+
+    with pytest.raises(AssertionError, match=r"expected|was recorded"):
+        await check(open_it)
+
+    assert check in CALL_STORE_CHECKS
+    for store in stores:
+        await store.good.close()

@@ -108,12 +108,12 @@ def _read(value: JsonValue) -> tuple[str, object]:
     Raises:
         ValidationError: that is no reply.
     """
-    match value:
-        case {"action": "accept", "content": dict(content)}:  # nearly always, and sooner said
+    if isinstance(value, dict) and value.get("action") == "accept":  # nearly always
+        content = value.get("content")
+        if isinstance(content, dict):
             return "accept", content
-        case _:
-            reply = ElicitReply.model_validate(value)
-            return reply.action, reply.content or {}
+    reply = ElicitReply.model_validate(value)
+    return reply.action, reply.content or {}
 
 
 @lru_cache(maxsize=512)
@@ -139,33 +139,37 @@ async def _ask(job: ElicitJob, step_id: str, message: str) -> Entry:
 async def run_elicit_url(
     scope: Scope, step_id: str, message: str, url: str, policy: Policy
 ) -> Accepted[None] | Declined | Cancelled:
-    """Send the person to ``url``.
+    """Send the person to ``url``; ask again, as above, if what comes back is no reply.
 
     Raises:
+        ElicitValidationError: the last answer was no reply either.
         ElicitInBranchError, ConcurrentElicitError: this host does not allow the question now.
         StepFailed: the client answered with an error.
     """
-    call = scope.strand.call
-
+    call, reason = scope.strand.call, ""
     asked = fingerprint(message, url)
 
-    def admitted() -> UrlRequest:
-        policy.check(scope, step_id, "url", asked)
+    def admitted(again: str) -> UrlRequest:
+        policy.check(scope, again, "url", asked)
         elicitation_id = f"{call.journal.call_id}:{step_id}"
         return UrlRequest(message=message, url=url, elicitation_id=elicitation_id)
 
-    entry = await call.ask(scope, step_id, "url", asked, admitted)
-    try:
-        action = ElicitReply.model_validate(entry.value).action
-    except ValidationError:
-        action = "cancel"
-    if action == "accept":
-        return Accepted(None)
-    return Declined() if action == "decline" else Cancelled()
+    for attempt in range(1, ASKED_AGAIN + 2):
+        again = call.new_attempt(step_id, attempt)
+        entry = await call.ask(scope, again, "url", asked, partial(admitted, again))
+        try:
+            action, _ = _read(entry.value)
+        except ValidationError as problem:
+            reason = describe(problem)
+        else:
+            if action == "accept":
+                return Accepted(None)
+            return Declined() if action == "decline" else Cancelled()
+    raise ElicitValidationError(step_id, ASKED_AGAIN + 1, reason)
 
 
 def _exchange(job: ElicitJob, content: BaseModel) -> Exchange:
     use = ToolUseBlock(id=job.step_id, name=job.name or "elicit", input={})
-    answer = TextBlock(text=content.model_dump_json())
+    answer = TextBlock(text=content.model_dump_json(by_alias=True))
     result = ToolResultBlock(tool_use_id=job.step_id, content=(answer,))
     return Exchange((assistant([TextBlock(text=job.message), use]), user([result])))

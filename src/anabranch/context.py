@@ -4,9 +4,9 @@ Owns the conversation of a branch and the translation of an author's wishes into
 call. Identity is taken when a method is *called*, in the order of the program; the work is done
 when its result is awaited. So operations may be made first and awaited together, in any order.
 
-Each task that the author starts has its own view of the conversation: what its parent had when
-it started, and what it said itself. Two tasks that talk at once cannot share one line of
-messages; sub-branches are the means to bring results together.
+Each task that the author starts, and each sub-branch, has its own view of a conversation: what its
+parent had when it started, and what it said itself. Two tasks that talk at once cannot share one
+line of messages; sub-branches are the means to bring results together.
 """
 
 from __future__ import annotations
@@ -399,10 +399,7 @@ class BranchContext:
                 system_prompt=system,
                 tools=bound or self.tools.values(),
             )
-            try:
-                return await fn(ctx, *args)
-            finally:
-                ctx._forget()
+            return await fn(ctx, *args)
 
         path = self._call.new_path(scope, _name_for(fn, name, "branch"))
         limits = Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
@@ -422,10 +419,6 @@ class BranchContext:
         if depth_from_here and limits.max_depth is not None:
             limits = replace(limits, max_depth=enclosing.depth + 1 + limits.max_depth)
         return await enclosing.run_child(path, limits, body, codec_of(fn))
-
-    def _forget(self) -> None:
-        """The branch has ended: what was said in it is of no use to anybody any more."""
-        self._scope().memory.pop(self, None)
 
     @overload
     def call_tool(self, tool: Runnable[T], /, **arguments: object) -> Op[T]: ...
@@ -456,10 +449,7 @@ class BranchContext:
                 parent_messages=self._conversation(scope),
                 parent_system_prompt=self.system_prompt,
             )
-            try:
-                return await chosen.run(ctx, values)
-            finally:
-                ctx._forget()
+            return await chosen.run(ctx, values)
 
         path = self._call.new_path(scope, _checked_name(chosen.name.replace("/", ".")))
         return self._call.made(

@@ -88,6 +88,9 @@ class _FormSchema(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - overrides
         return False
 
+    def handle_invalid_for_json_schema(self, schema: object, error_info: str) -> JsonSchemaValue:  # noqa: ARG002
+        return {}  # refused below, together with the name of its field
+
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
 
@@ -113,6 +116,9 @@ def form_schema(model: type[BaseModel]) -> dict[str, Any]:
 def _form_schema(model: type[BaseModel]) -> dict[str, Any]:
     schema = model.model_json_schema(schema_generator=_FormSchema)
     definitions = schema.pop("$defs", {})
+    schema = _inlined(schema, definitions)  # a recursive model is a reference to itself
+    if schema.get("type") != "object":
+        raise TypeError(f"A form has fields, which {model.__name__} has not; make it a BaseModel.")
     properties = {
         name: _inlined(field_schema, definitions)
         for name, field_schema in schema.get("properties", {}).items()

@@ -6,10 +6,10 @@ is charged, and when, is ``call/``'s.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = ["Limits"]
+__all__ = ["UNLIMITED", "Limits"]
 
 _N = TypeVar("_N", int, float)
 
@@ -33,14 +33,14 @@ class Limits:
     timeout: float | None = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in _NAMES:
+            value = getattr(self, name)
             if value is not None and not value >= 0:
-                raise ValueError(f"Limits.{field.name} must not be negative, got {value!r}")
+                raise ValueError(f"Limits.{name} must not be negative, got {value!r}")
 
     def narrowed(self, inner: Limits | None) -> Limits:
         """Return the tightest of both, field by field."""
-        if inner is None or inner == _UNLIMITED:
+        if inner is None or inner is UNLIMITED or inner == UNLIMITED:
             return self
         return Limits(
             max_depth=_tightest(self.max_depth, inner.max_depth),
@@ -55,4 +55,5 @@ def _tightest(outer: _N | None, inner: _N | None) -> _N | None:
     return min(outer, inner)
 
 
-_UNLIMITED = Limits()
+_NAMES = ("max_depth", "max_tokens", "timeout")
+UNLIMITED = Limits()

@@ -101,8 +101,9 @@ async def run_sample(job: SampleJob) -> SampleResult[Any]:
         StepFailed: the model could not answer.
     """
     call = job.scope.strand.call
-    messages = job.messages
-    for attempt in range(1, ATTEMPTS + 1):
+    messages, attempt = job.messages, 0
+    while True:
+        attempt += 1
         request = _request(job, messages)
         reply = await _ask(job, call.new_attempt(job.step_id, attempt), request)
         parsed, problem = _check(job, reply)
@@ -111,7 +112,6 @@ async def run_sample(job: SampleJob) -> SampleResult[Any]:
         if attempt == ATTEMPTS:
             raise SampleValidationError(job.step_id, attempt, problem, _said(reply))
         messages = (*messages, assistant(_said(reply)), user(_correction(job, problem)))
-    raise AssertionError("unreachable")
 
 
 def _request(job: SampleJob, messages: tuple[Message, ...]) -> SampleRequest:
@@ -228,7 +228,7 @@ def _result(
         exchange = Exchange((prompt, Message(role="assistant", content=reply.content)))
     else:
         use = ToolUseBlock(id=job.step_id, name=SCHEMA_TOOL, input={})
-        text = TextBlock(text=parsed.model_dump_json())
+        text = TextBlock(text=parsed.model_dump_json(by_alias=True))
         result = ToolResultBlock(tool_use_id=job.step_id, content=(text,))
         exchange = Exchange((prompt, assistant([use]), user([result])))
     return SampleResult(

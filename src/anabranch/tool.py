@@ -25,7 +25,15 @@ from typing import (
     overload,
 )
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 from anabranch.call import Effect, codec_of, current_scope, step_fingerprint
 from anabranch.context import BranchContext
@@ -76,18 +84,24 @@ class Tool(ABC, Generic[T]):
         returned_by: Callable[..., Any],
     ) -> None:
         """Read the parameters of ``reads``; ``skip`` names those that callers do not give."""
-        hints = get_type_hints(returned_by, include_extras=True)
         self.name = name
         self.description = description
         self.returned_by = returned_by
-        self.returns = hints.get("return", inspect.Signature.empty)
+        self.returns = _hints(name, returned_by).get("return", inspect.Signature.empty)
         self.parameters = tuple(_parameters(name, reads, frozenset(skip)))
         fields: dict[str, Any] = {
             _field_name(parameter.name): _field(parameter) for parameter in self.parameters
         }
         config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
-        self._model = create_model(f"{name}_arguments", __config__=config, **fields)
-        self.input_schema = self._model.model_json_schema()
+        try:
+            self._model = create_model(f"{name}_arguments", __config__=config, **fields)
+            self.input_schema = self._model.model_json_schema()
+        except PydanticUserError as problem:
+            wrong = ", ".join(map(repr, filter(_cannot_be_given, self.parameters))) or "together"
+            raise TypeError(
+                f"Tool {name!r}: a caller cannot give the parameter {wrong}, since JSON has no"
+                " such type. Take plain data, a pydantic model or a dataclass."
+            ) from problem
         self.input_schema.pop("additionalProperties", None)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,10 +141,29 @@ def _field(parameter: inspect.Parameter) -> tuple[Any, Any]:
     return annotation, ... if default is parameter.empty else default
 
 
+def _cannot_be_given(parameter: inspect.Parameter) -> bool:
+    try:
+        TypeAdapter(parameter.annotation).json_schema()
+    except PydanticUserError:
+        return True
+    return False
+
+
+def _hints(tool_name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of ``function``, references by name resolved."""
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as problem:
+        raise TypeError(
+            f"Tool {tool_name!r}: an annotation names {problem.name!r}, which is not known where"
+            " the function is defined. Define or import it at the top of the module, at run time."
+        ) from problem
+
+
 def _parameters(
     tool_name: str, reads: Callable[..., Any], skip: frozenset[str]
 ) -> Iterable[inspect.Parameter]:
-    hints = get_type_hints(reads, include_extras=True)
+    hints = _hints(tool_name, reads)
     for parameter in inspect.signature(reads).parameters.values():
         if parameter.name in skip:
             continue
@@ -180,7 +213,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
         first = next(iter(inspect.signature(fn).parameters.values()), None)
         if first is None or first.kind is first.KEYWORD_ONLY:
             raise TypeError(f"Tool {fn.__name__!r} must take a BranchContext as first parameter.")
-        hints = get_type_hints(fn, include_extras=True)
+        hints = _hints(fn.__name__, fn)
         if hints.get(first.name, BranchContext) is not BranchContext:
             raise TypeError(
                 f"Tool {fn.__name__!r} must take a BranchContext as first parameter,"

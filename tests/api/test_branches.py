@@ -158,6 +158,24 @@ async def test_a_branch_that_would_lie_too_deep_fails_and_its_body_does_not_run(
     assert entered == [1, 2]
 
 
+@pytest.mark.requirement("branch.depth-override")
+async def test_a_branch_may_lower_the_depth_limit_for_what_is_inside_it(replay: bool) -> None:
+    """Contract: max_depth at the branch site, within the ceiling."""
+
+    async def down(sub: BranchContext, levels: int) -> int:
+        return await sub.branch(down, levels - 1) if levels else sub.depth
+
+    @tool(limits=Limits(max_depth=3))
+    async def outer(ctx: BranchContext) -> int:
+        with pytest.raises(BranchDepthError, match="depth 2 would exceed max_depth=1"):
+            await ctx.branch(down, 1, max_depth=1)
+        with pytest.raises(BranchDepthError, match="depth 4 would exceed max_depth=3"):
+            await ctx.branch(down, 3, max_depth=9)
+        return await ctx.branch(down, 2)
+
+    assert await run_tool(outer, {}, MockClient(), replay=replay) == 3
+
+
 @pytest.mark.requirement("SP8")
 async def test_branches_run_at_once_and_all_must_finish(replay: bool) -> None:
     """Required: parallel branches; contract: gather, concurrent, all must finish."""
@@ -299,11 +317,14 @@ async def test_operations_made_first_and_awaited_later_are_not_forgotten(replay:
     async def outer(ctx: BranchContext) -> list[str]:
         a, b, c = ctx.sample("a"), ctx.branch(inner), ctx.step(str, "c")
         d, e = ctx.log("info", "d"), ctx.gather(ctx.sample("e"))
-        return [(await a).text, await b, await c, str(await d), (await e)[0].text]
+        said = [(await a).text, await b, await c]
+        await d
+        return [*said, (await e)[0].text]
 
     client = MockClient(samples=echo)
     said = await run_tool(outer, {}, client, replay=replay)
-    assert said == ["re: a", "re: b", "c", "None", "re: e"]
+    assert said == ["re: a", "re: b", "c", "re: e"]
+    assert [call.message for call in client.log_calls] == ["d"]
 
 
 @pytest.mark.requirement("SP8")

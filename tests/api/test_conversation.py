@@ -168,6 +168,7 @@ async def test_the_calling_conversation_is_read_only_and_not_sent_along() -> Non
     assert request.system_prompt is None
 
 
+@pytest.mark.requirement("sampling.decision-tree")
 async def test_a_decision_tree_sends_each_turn_the_turns_before_it(replay: bool) -> None:
     """Required: samples follow one another in one conversation, two levels deep."""
 

@@ -1,5 +1,7 @@
 """Asking the person: what is shown, how it can end, and what an unfitting answer gets."""
 
+from typing import cast
+
 import pytest
 from pydantic import BaseModel, Field
 
@@ -22,6 +24,7 @@ from anabranch import (
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
+    SampleReply,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -230,6 +233,38 @@ async def test_a_person_can_be_sent_to_a_url(
     assert request == UrlRequest(
         message="Pay there", url="https://pay.example/1", elicitation_id="call_1:pay/url.1"
     )
+
+
+class Confused(MockClient):
+    """Answers a question as a model would, some times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(elicits=lambda _: {"row": 1})
+        self.times = times
+
+    async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
+        reply = await super().elicit(request)
+        if len(self.elicit_calls) <= self.times:
+            return cast("ElicitReply", SampleReply(content=()))
+        return reply
+
+
+@pytest.mark.requirement("bad.answer")
+@pytest.mark.parametrize("way", ["form", "url"])
+async def test_an_answer_of_the_wrong_kind_is_asked_for_again(way: str, replay: bool) -> None:
+    """Required: an answer of the wrong kind → ignored, asked again."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> str:
+        if way == "form":
+            return (await ctx.elicit(Seat, "Row?")).action
+        return (await ctx.elicit_url("Row?", "https://example.org")).action
+
+    client = Confused(times=3)
+    assert await run_tool(ask, {}, client, replay=replay) == "accept"
+    assert len(client.elicit_calls) == 4
+    with pytest.raises(ElicitValidationError, match="after 4 attempts: action: Field required"):
+        await run_tool(ask, {}, Confused(times=4), replay=replay)
 
 
 @pytest.mark.requirement("SP9")

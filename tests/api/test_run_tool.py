@@ -21,7 +21,9 @@ from anabranch import (
     ToolError,
     run_tool,
     tool,
+    user,
 )
+from anabranch.edges.direct import Nobody
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
@@ -254,6 +256,15 @@ async def test_answers_find_their_questions_in_whatever_order_they_come(replay: 
 
     result = await run_tool(outer, {}, MockClient(samples=shuffled), replay=replay)
     assert result == ["yes 0", "no 1", "yes 2", "no 3", "yes 4", "no 5"]
+
+
+async def test_whoever_asks_nobody_all_the_same_gets_an_error() -> None:
+    """Chosen: an edge of its own may skip the look at the capabilities."""
+    request = SampleRequest(messages=(user("x"),), max_tokens=1)
+    with pytest.raises(AnswerError, match="nobody is there to answer a SampleRequest"):
+        await Nobody().sample(request)
+    with pytest.raises(AnswerError, match="nobody is there to answer a UrlRequest"):
+        await Nobody().elicit(UrlRequest(message="m", url="u", elicitation_id="e"))
 
 
 async def test_ids_and_parents_are_what_the_caller_says(replay: bool) -> None:

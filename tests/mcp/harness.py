@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mappi
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import anyio
 import mcp_types as types
@@ -153,7 +153,11 @@ def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
     first, *others = group.exceptions
     if others:
         return group
-    return _innermost(first) if isinstance(first, BaseExceptionGroup) else first
+    return (
+        _innermost(cast("BaseExceptionGroup[BaseException]", first))
+        if isinstance(first, BaseExceptionGroup)
+        else first
+    )
 
 
 def serving(*tools: Tool[Any], **options: Any) -> MCPServer[Any]:

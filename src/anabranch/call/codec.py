@@ -26,6 +26,8 @@ from anabranch.errors import SerializationError
 
 __all__ = ["PLAIN", "Codec", "codec_of", "reference_to", "resolve"]
 
+_NAMES: dict[str, bool] = {"by_alias": False, "by_name": True}
+"""Values are written by the names of their fields: an alias may be for one direction only."""
 _SCALARS = (str, int, float, bool, type(None))
 _TOO_LONG = 10**sys.int_info.default_max_str_digits
 
@@ -42,7 +44,7 @@ class Codec:
     def __init__(self, adapter: TypeAdapter[Any] | None) -> None:
         self._adapter = adapter
         # The adapter's own method would look at each of its options again for every value.
-        self._read = None if adapter is None else adapter.validator.validate_python
+        self._read = None if adapter is None else functools.partial(adapter.validator.validate_python, **_NAMES)
 
     def encode(self, step_id: str, value: object) -> JsonValue:
         """Return the JSON of ``value``; shares nothing mutable with it.
@@ -52,7 +54,9 @@ class Codec:
         """
         if self._adapter is not None:
             try:
-                value = self._adapter.dump_python(value, mode="json", warnings="error")
+                value = self._adapter.dump_python(
+                    value, mode="json", by_alias=False, warnings="error"
+                )
             except (PydanticSerializationError, ValueError, TypeError) as problem:
                 raise SerializationError(
                     step_id, type(value).__name__, _first_line(problem)
@@ -76,7 +80,7 @@ class Codec:
         """Read what a strict model accepts as JSON and not as Python's own types (a date)."""
         adapter = cast("TypeAdapter[Any]", self._adapter)
         try:
-            return adapter.validate_json(json.dumps(value))
+            return adapter.validate_json(json.dumps(value), **_NAMES)
         except ValidationError as problem:
             raise SerializationError(
                 step_id, str(adapter), "its JSON does not fit its own annotation"
@@ -155,7 +159,10 @@ def _innermost(function: Callable[..., object]) -> Callable[..., object]:
 @lru_cache(maxsize=4096)
 def _codec_of(function: Callable[..., object]) -> Codec:
     try:
-        annotation = get_type_hints(function, include_extras=True).get("return", Any)
+        if inspect.isclass(function):
+            annotation: Any = function  # calling it makes one
+        else:
+            annotation = get_type_hints(function, include_extras=True).get("return", Any)
     except (NameError, TypeError, AttributeError):  # a forward reference that cannot be resolved
         annotation = Any
     if annotation in (Any, object):

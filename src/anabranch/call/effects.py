@@ -27,7 +27,7 @@ __all__ = [
     "current_idempotency_key",
     "is_async",
     "perform",
-    "require_reference",
+    "require_references",
     "step_fingerprint",
 ]
 
@@ -139,18 +139,20 @@ def _pinned(value: object) -> JsonValue:
         return type(value).__qualname__
 
 
-def require_reference(step_id: str, undo: Callable[..., object]) -> None:
+def require_references(step_id: str, effect: Effect) -> None:
     """Refuse an undo that could not be found again by name.
 
-    A step of a race's loser is not run again in a replay, so that its undo is not bound there.
+    A step of a race's loser is not run again in a replay, so that its undo is not bound there;
+    the step's function tells how to read the value that the undo gets.
 
     Raises:
         SerializationError: naming ``step_id``.
     """
-    if reference_to(undo) is None:
-        raise SerializationError(
-            step_id, "undo", "inside race() an undo must be a function found in its module"
-        )
+    for what, function in (("undo", effect.undo), ("step", effect.function)):
+        if function is not None and reference_to(function) is None:
+            raise SerializationError(
+                step_id, "function", f"inside race() the {what} must be found in its module by name"
+            )
 
 
 class Undos:

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
@@ -69,8 +69,7 @@ class Answer:
     error: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A request that must be answered from outside the call.
 
     ``request`` is one of the request shapes of ``messages.py``; the machine only carries it.
@@ -108,6 +107,11 @@ class Owed:
     folded: bool = False
 
 
+_DICT: Callable[[], Any] = dict
+_LIST: Callable[[], Any] = list
+"""Not ``list[Owed]``, which type checkers like better: calling that takes far longer."""
+
+
 @dataclass(slots=True)
 class Journal:
     """All that is recorded of one call.
@@ -128,11 +132,11 @@ class Journal:
     call_id: str
     started: float
     rounds: int = 0
-    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
-    pending: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    delivered: dict[str, int] = field(default_factory=dict[str, int])
-    deadlines: dict[str, float | None] = field(default_factory=dict[str, float | None])
-    owed: list[Owed] = field(default_factory=list[Owed])
+    entries: dict[str, Entry] = field(default_factory=_DICT)
+    pending: dict[str, tuple[str, str]] = field(default_factory=_DICT)
+    delivered: dict[str, int] = field(default_factory=_DICT)
+    deadlines: dict[str, float | None] = field(default_factory=_DICT)
+    owed: list[Owed] = field(default_factory=_LIST)
     progressed: int = 0
 
     def answer(self, answers: Mapping[str, Answer]) -> None:

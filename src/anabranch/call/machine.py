@@ -23,16 +23,23 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from types import CoroutineType
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 from anabranch.call.branch import Branch
 from anabranch.call.codec import codec_of
 from anabranch.call.combine import first_of, let_go, only, to_the_end
 from anabranch.call.course import Course
-from anabranch.call.effects import Effect, Interrupted, Undos, perform, require_reference
+from anabranch.call.effects import Effect, Interrupted, Undos, perform, require_references
 from anabranch.call.journal import Answer, Ask, AskKind, Entry, Journal, Notice
 from anabranch.call.quiescence import Quiescence, check_support
-from anabranch.call.strands import Scope, Strand, adopt, current_strand, install_task_factory
+from anabranch.call.strands import (
+    Scope,
+    Strand,
+    adopt,
+    current_strand,
+    forget,
+    install_task_factory,
+)
 from anabranch.errors import (
     SerializationError,
     SuspensionError,
@@ -72,8 +79,7 @@ async def _deliver_nowhere(notice: Notice) -> None:
     logger.debug("notice without a reader: %s", notice)
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(NamedTuple):
     """An ask that waits: for ``future``, in ``task``."""
 
     ask: Ask
@@ -81,8 +87,7 @@ class _Open:
     task: asyncio.Task[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Quiet:
+class _Quiet(NamedTuple):
     """How a round has ended: the open asks, who asked what, and whether nobody could go on."""
 
     asks: tuple[Ask, ...]
@@ -171,8 +176,14 @@ class Call(Course, Generic[T]):
                 lambda: (opened.future for opened in self._open.values()),
                 self._on_quiet,
             )
-        self._task = adopt(self, self.root.run(self._body), self.root)
+        self._task = adopt(self, self._run(), self.root)
         return self._task
+
+    async def _run(self) -> T:
+        try:
+            return await self.root.run(self._body)
+        finally:
+            self._changed.set()  # one pass of the loop sooner than the task can tell of its end
 
     async def round(self) -> Finished[T] | Waiting:
         """Run until the body has ended or every strand waits for an answer.
@@ -210,7 +221,7 @@ class Call(Course, Generic[T]):
         while True:
             while self._unseen:
                 ask = self._unseen.popleft()
-                if ask.step_id in self._open:
+                if self.is_open(ask.step_id):
                     yield ask
             if task.done() or self._broken is not None:
                 return
@@ -219,16 +230,16 @@ class Call(Course, Generic[T]):
 
     def answer(self, step_id: str, answer: Answer) -> bool:
         """Answer an open ask of a hot run; false if it is not open (any more)."""
-        opened = self._open.get(step_id)
-        if opened is None or opened.future.done():
+        if not self.is_open(step_id):
             return False
         self.journal.answer({step_id: answer})
-        opened.future.set_result(None)
+        self._open[step_id].future.set_result(None)
         return True
 
     def is_open(self, step_id: str) -> bool:
         """Whether somebody still waits for the answer to ``step_id``."""
-        return step_id in self._open
+        opened = self._open.get(step_id)
+        return opened is not None and not opened.future.done()
 
     async def result(self) -> T:
         """Return what the body of a hot run returned, once :meth:`asks` has ended.
@@ -270,6 +281,7 @@ class Call(Course, Generic[T]):
 
     async def _conclude(self, task: asyncio.Task[T]) -> T:
         """Turn the ended root task into its value or its error."""
+        self._forget_ended()
         # What the body has left running, it has left: nobody will ask what became of it.
         self.cancelled.update(strand.path for strand in self.strands.values())
         await self._let_go()
@@ -314,6 +326,9 @@ class Call(Course, Generic[T]):
         """Cancel what still runs, wait for its ``finally`` blocks, let nothing new happen."""
         if not self.suspending:
             self._stop_strands()
+        self._forget_ended()
+        if not self.strands:  # nearly always: a strand that waited for an answer ends at once
+            return
         deadline = asyncio.get_running_loop().time() + LETTING_GO
         while self.strands:
             left = deadline - asyncio.get_running_loop().time()
@@ -322,6 +337,11 @@ class Call(Course, Generic[T]):
                 self._stop_strands()
                 break
             await asyncio.wait(list(self.strands), timeout=left)
+
+    def _forget_ended(self) -> None:
+        """Take note of the strands that have ended, of which the loop has not told yet."""
+        for task in [task for task in self.strands if task.done()]:
+            forget(task)
 
     def _check_suspended(self, quiet: _Quiet) -> None:
         for task, own in quiet.asked_by.items():
@@ -511,7 +531,7 @@ class Call(Course, Generic[T]):
     async def _run_effect(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Entry:
         strand = await self.go_live(scope, step_id)
         if effect.undo is not None and strand.racing:
-            require_reference(step_id, effect.undo)
+            require_references(step_id, effect)
         try:
             entry, cause = await perform(strand, step_id, asked, effect)
         except SerializationError as error:

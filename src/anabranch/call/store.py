@@ -4,8 +4,13 @@ Owns the shapes and the promises; ``stores/`` has the implementations and ``test
 that each must pass. The machine works without a store: then all state is in the journal that
 travels with the client.
 
-Every promise is about one call (``call_id``) and holds with several processes at work. Texts are
-opaque to the store. Times are seconds since the epoch and come from the caller's clock.
+Every promise is about one call (``call_id``) and holds with several processes at work: whatever
+they do at the same time, some order of one after the other explains what each of them sees. Texts
+are opaque to the store: any ``str`` comes back as it was. Times are seconds since the epoch and
+come from the caller's clock.
+
+A call that was never begun, or was pruned, has nothing to read; writing to it is an error, lest
+what is recorded there be taken for recorded.
 """
 
 from __future__ import annotations
@@ -20,7 +25,9 @@ __all__ = ["CallRecord", "CallStore", "RoundRecord", "StoreError"]
 class StoreError(Exception):
     """The store cannot do its work; the message says why, and what to do.
 
-    It is unreachable, locked for too long, damaged, or of a newer version.
+    It is unreachable, locked for too long, damaged, of a newer version, closed, or asked to write
+    to a call that it does not know. If a connection broke in mid-answer, what was written may be
+    there nevertheless; every method but :meth:`CallStore.finish` can simply be tried again.
     """
 
 
@@ -74,7 +81,8 @@ class CallStore(Protocol):
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
         """Take, or prolong, the right to run the call until ``until``.
 
-        False if another owner holds it at ``now``. At most one owner holds it at any time.
+        False if another owner holds it at ``now``; at ``until`` it is free. At most one owner
+        holds it at any time. It keeps nobody from writing: whoever records first is first.
         """
         ...
 
@@ -85,13 +93,15 @@ class CallStore(Protocol):
     async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
         """Write entries of round ``number``, all or none; the first text for a step id stays.
 
+        It stays in whatever round of the call it was recorded.
+
         Returns the texts that are stored now, for the ids in ``entries``. When this returns, they
         survive a crash of this process and of the machine.
         """
         ...
 
     async def entries(self, call_id: str, number: int) -> dict[str, str]:
-        """Return what was recorded in round ``number``, in the order of recording."""
+        """Return what round ``number`` was the first to record, in the order of recording."""
         ...
 
     async def end_round(
@@ -99,8 +109,8 @@ class CallStore(Protocol):
     ) -> RoundRecord:
         """Write how a round ended; the first record for a round stays and is returned.
 
-        Only if this one is the first, ``deadline`` (unless ``None``) and ``status`` become the
-        call's.
+        Only if this one is the first and the call is open, ``deadline`` (unless ``None``) and
+        ``status`` become the call's.
         """
         ...
 
@@ -109,7 +119,7 @@ class CallStore(Protocol):
         ...
 
     async def last_round(self, call_id: str) -> RoundRecord | None:
-        """Return the latest round that has ended, ``None`` before the first."""
+        """Return the ended round with the highest number, ``None`` before the first."""
         ...
 
     async def finish(self, call_id: str, status: str) -> bool:
@@ -117,16 +127,16 @@ class CallStore(Protocol):
         ...
 
     async def abandoned(self, now: float, limit: int) -> list[CallRecord]:
-        """Return open calls whose deadline has passed, the longest overdue first."""
+        """Return open calls whose deadline is ``now`` or earlier, the longest overdue first."""
         ...
 
     async def prune(self, before: float, limit: int) -> int:
         """Delete calls that are not open and whose deadline lies before ``before``; return how many.
 
-        All that belongs to them goes with them.
+        All that belongs to them goes with them. The oldest go first.
         """
         ...
 
     async def close(self) -> None:
-        """Give up connections and files. The store cannot be used afterwards."""
+        """Give up connections and files; again does nothing. Afterwards the store refuses."""
         ...

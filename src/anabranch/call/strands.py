@@ -34,6 +34,7 @@ __all__ = [
     "Strand",
     "current_scope",
     "current_strand",
+    "forget",
     "install_task_factory",
     "strand_of",
 ]
@@ -175,13 +176,15 @@ def adopt(
 def _register(strand: Strand) -> None:
     _strands[strand.task] = strand
     strand.call.strands[strand.task] = strand
-    strand.task.add_done_callback(_unregister)
+    strand.task.add_done_callback(forget)
 
 
-def _unregister(task: asyncio.Task[Any]) -> None:
-    strand = _strands.pop(task)
-    del strand.call.strands[task]
-    strand.call.strand_ended(strand)
+def forget(task: asyncio.Task[Any]) -> None:
+    """Unregister a strand that has ended: called by the loop, or by a call that cannot wait."""
+    strand = _strands.pop(task, None)
+    if strand is not None:
+        del strand.call.strands[task]
+        strand.call.strand_ended(strand)
 
 
 class _Factory:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from mcp import Client
 from mcp_types import CallToolResult, TextContent, Tool
@@ -119,17 +119,20 @@ def value_of(result: CallToolResult, tool: Tool) -> object:
         return text
 
 
-def _unwrapped(content: dict[str, Any], tool: Tool) -> object:
+def _unwrapped(content: object, tool: Tool) -> object:
     """Return a value that a server had to put into an object, because it is none.
 
     The SDK names the wrapping's schema after the tool's function, FastMCP marks it.
     """
+    if not isinstance(content, dict) or list(content) != ["result"]:
+        return content
     schema = tool.output_schema or {}
     title = str(schema.get("title", ""))
     named = title.endswith("Output") and title[:1].islower()
-    if named and list(schema.get("properties", {})) == ["result"]:
-        return content["result"]
-    return content["result"] if schema.get("x-fastmcp-wrap-result") else content
+    wrapped = schema.get("x-fastmcp-wrap-result") or (
+        named and list(schema.get("properties", {})) == ["result"]
+    )
+    return cast("dict[str, object]", content)["result"] if wrapped else content
 
 
 def to_json(value: object) -> str:

@@ -24,7 +24,7 @@ T = TypeVar("T")
 logger = logging.getLogger("anabranch.edges")
 
 WARN_AT_ROUND = 8
-"""Known clients give a call up after its tenth round (facts: Python, TypeScript, C#, Go)."""
+"""Known clients give a call up after its tenth round (Python, TypeScript, C#, Go)."""
 
 
 @dataclass(frozen=True, slots=True)

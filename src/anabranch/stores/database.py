@@ -43,7 +43,6 @@ class Database:
         self.is_postgresql = target.kind == "postgresql"
         self._target = target
         self._engine = engine = make_engine(target)
-        self._closed = False
         self._prepared = False
         self._preparing = threading.Lock()
         self._threads: list[ThreadPoolExecutor] = []
@@ -83,7 +82,6 @@ class Database:
 
     async def close(self) -> None:
         """Finish what is being done and give up threads and connections; again does nothing."""
-        self._closed = True
         await asyncio.to_thread(self._shut_down)
 
     def _shut_down(self) -> None:
@@ -92,9 +90,11 @@ class Database:
         self._engine.dispose()
 
     async def _have_done(self, workers: Workers, work: Work[T]) -> T:
-        if self._closed:
-            raise StoreError(f"The store {self._target.label} has been closed.")
-        return await outcome(workers.submit(work))
+        try:
+            future = workers.submit(work)
+        except RuntimeError as error:  # the threads are gone
+            raise StoreError(f"The store {self._target.label} has been closed.") from error
+        return await outcome(future)
 
     def _new_threads(self, number: int) -> ThreadPoolExecutor:
         threads = ThreadPoolExecutor(number, "anabranch-store")

@@ -1,6 +1,6 @@
 """A client that answers as a test tells it, and remembers what it was asked.
 
-Source: predecessors, "Mock client"; seed 000, "Testing".
+Source: seed 000, "Testing".
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class MockClient:
             return said
         if isinstance(said, Mapping):
             return SampleReply.model_validate(dict(cast("Mapping[str, Any]", said)))
-        text = said.model_dump_json() if isinstance(said, BaseModel) else said
+        text = said.model_dump_json(by_alias=True) if isinstance(said, BaseModel) else said
         if not isinstance(text, str):
             raise TypeError(f"MockClient cannot make a model's reply of {said!r}")
         return SampleReply.model_validate(
@@ -124,7 +124,7 @@ class MockClient:
             return ElicitReply(action=done.action)
         content = cast("Accepted[object]", done).content if isinstance(done, Accepted) else done
         if isinstance(content, BaseModel):
-            content = content.model_dump(mode="json")
+            content = content.model_dump(mode="json", by_alias=True)
         if content is not None and not isinstance(content, Mapping):
             raise TypeError(f"MockClient cannot make a person's answer of {done!r}")
         return ElicitReply.model_validate({"action": "accept", "content": content})

@@ -93,14 +93,29 @@ def install(
     """Add ``tools`` to a server that you have. Its keys and their lifetime are its own.
 
     Raises:
-        ValueError: two of the tools have the same name.
+        ValueError: two of the tools have the same name, or the server has a tool of that name.
     """
     names = [tool.name for tool in tools]
+    if taken := sorted(_names_on(server).intersection(names)):
+        # The SDK would keep the old one, with no more than a warning in its log.
+        raise ValueError(f"{server.name!r} already has a tool named {', '.join(taken)}")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"Two tools are named {', '.join(repeated)}; give one of them name=")
     service = Service(Runtime(limits=limits or Limits()), sampler)
     for tool in tools:
         server.add_tool(as_function(tool, service), name=tool.name, description=tool.description)
+
+
+def _names_on(server: MCPServer[Any]) -> set[str]:
+    """Return the names of the server's tools. ``list_tools`` is async, but has nothing to wait for."""
+    listing = server.list_tools()
+    try:
+        listing.send(None)
+    except StopIteration as listed:
+        tools: list[types.Tool] = listed.value
+        return {tool.name for tool in tools}
+    listing.close()  # a subclass that does wait; the SDK warns of names that are taken
+    return set()
 
 
 def as_function(tool: Tool[Any], service: Service) -> Callable[..., Awaitable[Any]]:

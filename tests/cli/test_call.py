@@ -1,0 +1,207 @@
+"""``anabranch call`` in this process, against the real server in another."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from anabranch.cli import main
+
+
+class Done(NamedTuple):
+    status: int
+    value: Any
+    told: str
+
+
+class Caller:
+    def __init__(self, capsys: pytest.CaptureFixture[str], url: str, folder: Path) -> None:
+        self.capsys, self.url, self.folder = capsys, url, folder
+
+    def __call__(self, *arguments: str, answers: object = None, script: object = None) -> Done:
+        options: list[str] = []
+        for option, prefix, content in (("--answers", "", answers), ("--model", "script:", script)):
+            if content is not None:
+                file = self.folder / f"{option}.json"
+                file.write_text(json.dumps(content))
+                options += [option, f"{prefix}{file}"]
+        status = main(["call", self.url, *arguments, *options])
+        out, told = self.capsys.readouterr()
+        return Done(status, json.loads(out) if out else None, told)
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], url: str, tmp_path: Path) -> Caller:
+    return Caller(capsys, url, tmp_path)
+
+
+@pytest.mark.parametrize("era", ["auto", "modern", "handshake"])
+def test_a_result_is_printed_as_json_in_every_era(call: Caller, era: str) -> None:
+    done = call("greet", "who=5", "times=5", "--era", era)
+    assert done == (0, {"words": "Hello 5", "times": 5}, "")
+
+
+def test_a_value_that_is_no_object_is_printed_as_it_is(call: Caller) -> None:
+    assert call("count", 'words=["a", "b"]') == (0, 2, "")
+
+
+def test_content_that_is_no_text_is_printed(call: Caller) -> None:
+    done = call("picture")
+    assert done.value == [{"type": "image", "data": "aGk=", "mimeType": "image/png"}]
+
+
+def test_arguments_come_as_json_too(call: Caller) -> None:
+    done = call("greet", "times=2", "--json", '{"who": "Ann", "times": 1}')
+    assert done.value == {"words": "Hello Ann", "times": 2}
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_answers_are_taken_in_order(call: Caller, era: str) -> None:
+    done = call(
+        "confirm",
+        "times=3",
+        "--era",
+        era,
+        answers=[{"cancel": True}, {"accept": {"ok": True}}, {"decline": True}],
+    )
+    assert (done.status, done.value) == (0, ["cancel", "accept", "decline"])
+    assert 'Sure (1)?\n> accept {"ok": true}' in done.told
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+@pytest.mark.parametrize("key", ["confirm", "confirm.2", "confirm/confirm.2"])
+def test_answers_are_taken_by_key(call: Caller, era: str, key: str) -> None:
+    answers = [{"key": key, "decline": True}, {"cancel": True}, {"cancel": True}]
+    done = call("confirm", "times=2", "--era", era, answers=answers)
+    first = "decline" if key == "confirm" else "cancel"
+    assert done.value == [first, "cancel" if key == "confirm" else "decline"]
+    assert 'Nothing asked for the answer {"cancel":true}.' in done.told
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_questions_asked_at_once_find_their_answers_by_key(call: Caller, era: str) -> None:
+    answers = [{"key": "right", "cancel": True}, {"key": "left", "decline": True}]
+    done = call("confirm_at_once", "--era", era, answers=answers)
+    assert (done.value, done.status) == (["decline", "cancel"], 0)
+
+
+def test_an_answer_that_does_not_fit_is_asked_for_again(call: Caller) -> None:
+    done = call("confirm", answers=[{"accept": {"ok": "perhaps"}}, {"accept": {"ok": True}}])
+    assert done.value == ["accept"]
+    assert "> accept" in done.told
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_without_a_terminal_questions_are_declined_aloud(call: Caller, era: str) -> None:
+    done = call("confirm", "--era", era)
+    assert (done.status, done.value) == (0, ["decline"])
+    assert "there is no terminal to ask at. Give --answers FILE." in done.told
+
+
+def test_answers_that_run_out_are_declined_aloud(call: Caller) -> None:
+    done = call("confirm", answers=[])
+    assert (done.status, done.value) == (0, ["decline"])
+    assert "No answer is left for the question 'confirm/confirm.1' (Sure (0)?): " in done.told
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_samples_go_to_the_model(call: Caller, era: str) -> None:
+    script = [{"text": "no"}, {"text": "deep", "when": "rivers"}]
+    assert call("think", "about=rivers", "--era", era, script=script) == (0, "deep", "")
+
+
+def test_the_default_model_comes_from_the_environment(
+    call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.json").write_text('[{"text": "from the environment"}]')
+    monkeypatch.setenv("ANABRANCH_MODEL", f"script:{tmp_path / 'model.json'}")
+    assert call("think", "about=rivers").value == "from the environment"
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_samples_can_be_answered_from_the_file(call: Caller, era: str) -> None:
+    done = call("think", "about=rivers", "--era", era, answers=[{"sample": "deep"}])
+    assert (done.status, done.value) == (0, "deep")
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_without_a_model_the_call_is_refused_with_the_way_out(call: Caller, era: str) -> None:
+    done = call("think", "about=rivers", "--era", era)
+    assert (done.status, done.value) == (1, None)
+    assert "'sampling'" in done.told
+    assert done.told.endswith("give --model NAME or set ANABRANCH_MODEL.\n")
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_a_model_that_fails_ends_the_call_with_its_reason(call: Caller, era: str) -> None:
+    done = call("think", "about=rivers", "--era", era, script=[])
+    assert (done.status, done.value) == (1, None)
+    assert "has no reply left for request 1" in done.told
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_an_address_is_shown_and_can_be_consented_to(call: Caller, era: str) -> None:
+    done = call("pay", "--era", era, answers=[{"accept": None}])
+    assert (done.status, done.value) == (0, "accept")
+    assert "Please pay." in done.told
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_a_refusal_is_told_on_stderr_with_status_1(call: Caller, era: str) -> None:
+    done = call("refuse", "--era", era)
+    assert (done.status, done.value) == (1, None)
+    assert done.told.startswith("anabranch: ")
+    assert done.told.endswith("No seats are left.\n")
+
+
+def test_arguments_that_do_not_fit_are_refused_by_the_server_in_one_go(call: Caller) -> None:
+    done = call("greet", "times=0", "whom=Ann")
+    assert done.status == 1
+    assert "who: " in done.told
+    assert "whom: " in done.told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["nothing"], "has no tool 'nothing'. It offers: greet, count,"),
+        (["greet", "who"], "'who' is no argument. Write name=value."),
+        (["greet", "times=often"], "times must be a whole number, not 'often'."),
+        (["greet", "--json", "{"], "--json is not JSON"),
+        (["greet", "--era", "bronze"], "Invalid value"),
+        (["greet", "--era", "saga"], "This server offers no sagas. Leave out --era saga."),
+        (["greet", "--answers", "missing.json"], "Cannot read the answers in missing.json"),
+        (["greet", "--model", "gpt"], "Unknown model 'gpt'"),
+        (["greet", "--model", "script:missing.json"], "Cannot read the model script"),
+        (["greet", "--bogus"], "Unknown option: --bogus"),
+        ([], "TOOL"),
+    ],
+)
+def test_wrong_usage_is_told_in_one_line_with_status_2(
+    call: Caller, arguments: list[str], problem: str
+) -> None:
+    done = call(*arguments)
+    assert (done.status, done.value) == (2, None)
+    assert problem in done.told
+    assert done.told.count("\n") == 1
+
+
+def test_a_server_that_is_not_there_is_told(call: Caller) -> None:
+    call.url = "http://127.0.0.1:9/mcp"
+    done = call("greet")
+    assert done.status == 1
+    assert done.told.startswith("anabranch: Cannot reach http://127.0.0.1:9/mcp: ")
+
+
+def test_a_host_that_nobody_knows_is_told(call: Caller) -> None:
+    call.url = "http://nowhere.invalid/mcp"
+    done = call("greet")
+    assert done.status == 1
+    assert done.told.startswith("anabranch: Cannot reach http://nowhere.invalid/mcp: ")
+
+
+def test_an_address_without_mcp_is_told(call: Caller, url: str) -> None:
+    call.url = url.replace("/mcp", "/nothing")
+    done = call("greet")
+    assert (done.status, done.told.count("\n")) == (1, 1)

@@ -1,0 +1,49 @@
+import stat
+from pathlib import Path
+
+import pytest
+
+from anabranch.cli.errors import UsageError
+from anabranch.cli.keys import new_key, read_keys
+
+OLD, NEW = "o" * 32, "n" * 40
+
+
+def test_keys_come_from_the_environment_newest_first(tmp_path: Path) -> None:
+    assert read_keys({"ANABRANCH_KEYS": f"{NEW}, {OLD},"}, tmp_path) == [NEW, OLD]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", ["", "short", f"{OLD},short", ","])
+def test_a_key_that_is_too_short_is_refused(tmp_path: Path, given: str) -> None:
+    with pytest.raises(UsageError, match="ANABRANCH_KEYS must hold keys of at least 32"):
+        read_keys({"ANABRANCH_KEYS": given}, tmp_path)
+
+
+def test_without_any_a_key_is_made_and_kept(tmp_path: Path) -> None:
+    data = tmp_path / "not" / "there"
+    first = read_keys({}, data)
+    assert len(first[0]) >= 32
+    assert read_keys({}, data) == first
+    assert [path.name for path in data.iterdir()] == ["keys"]
+
+
+def test_the_file_is_for_its_user_alone(tmp_path: Path) -> None:
+    read_keys({}, tmp_path)
+    assert stat.S_IMODE((tmp_path / "keys").stat().st_mode) == 0o600
+
+
+def test_a_key_of_the_file_can_be_replaced_by_hand(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text(f"{NEW},{OLD}\n")
+    assert read_keys({}, tmp_path) == [NEW, OLD]
+
+
+def test_a_place_that_cannot_be_written_is_told_with_the_way_out(tmp_path: Path) -> None:
+    occupied = tmp_path / "file"
+    occupied.write_text("")
+    with pytest.raises(UsageError, match=r"Cannot keep keys in .*Set ANABRANCH_KEYS"):
+        read_keys({}, occupied)
+
+
+def test_no_two_keys_are_the_same() -> None:
+    assert new_key() != new_key()

@@ -1,0 +1,93 @@
+"""The command line where no server is needed."""
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.cli import main
+
+
+@pytest.fixture(autouse=True)
+def own_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("ANABRANCH_KEYS", "k" * 32)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    sys.modules.pop("target", None)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(list(arguments))
+    out, told = capsys.readouterr()
+    return status, out, told
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, told = run(capsys, "--version")
+    assert (status, told) == (0, "")
+    assert out.strip()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], []])
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    status, out, told = run(capsys, *arguments)
+    assert (status, told) == (0, "")
+    assert all(command in out for command in ("serve", "call", "demo"))
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("serve", ["--transport", "--host", "--port", "--model", "TARGETS"]),
+        ("call", ["--json", "--era", "--answers", "--model", "NAME=VALUE", "TARGET", "TOOL"]),
+        ("demo", ["--era", "--answers", "--model"]),
+    ],
+)
+def test_help_of_a_command_names_its_options(
+    capsys: pytest.CaptureFixture[str], command: str, options: list[str]
+) -> None:
+    status, out, _ = run(capsys, command, "--help")
+    assert status == 0
+    assert [option for option in options if option not in out] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["dance"], "dance"),
+        (["serve"], "serve needs a TARGET"),
+        (["serve", "missing.py"], "There is no file missing.py"),
+        (["serve", "missing.py", "--transport", "pigeon"], "pigeon"),
+        (["serve", "missing.py", "--port", "many"], "many"),
+        (["serve", "missing.py", "--model", "gpt"], "Unknown model 'gpt'"),
+        (["call", "missing.py", "tool"], "There is no file missing.py"),
+        (["demo", "--answers", "missing.json"], "Cannot read the answers"),
+    ],
+)
+def test_wrong_usage_is_told_in_one_line_with_status_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    status, out, told = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert problem in told
+    assert told.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_told(
+    capsys: pytest.CaptureFixture[str], served: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        status, _, told = run(capsys, "serve", str(served), "--transport", "http", "--port", port)
+    assert status == 1
+    assert told.startswith(f"anabranch: Cannot listen on 127.0.0.1:{port}: ")
+
+
+def test_an_interrupt_ends_a_command_without_a_traceback(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "target.py"
+    target.write_text("raise KeyboardInterrupt")
+    assert run(capsys, "serve", str(target)) == (130, "", "anabranch: cancelled\n")

@@ -1,0 +1,227 @@
+import io
+
+import anyio
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from anabranch import AnswerError, Usage, assistant, user
+from anabranch.cli.answers import Answers
+from anabranch.cli.console import Console
+from anabranch.cli.respondent import Respondent
+from anabranch.messages import (
+    ElicitRequest,
+    ImageBlock,
+    SampleReply,
+    SampleRequest,
+    TextBlock,
+    UrlRequest,
+)
+from anabranch.models import ScriptedModel
+
+ASKED = SampleRequest(messages=(user("Why?"),), max_tokens=10)
+NAME = ElicitRequest(
+    message="Who are you?",
+    requested_schema={
+        "type": "object",
+        "properties": {"name": {"type": "string"}},
+        "required": ["name"],
+    },
+)
+PAY = UrlRequest(message="Please pay.", url="https://pay.example/1", elicitation_id="e1")
+
+
+def away() -> tuple[Console, io.StringIO]:
+    """A console that nobody sits at."""
+    shown = io.StringIO()
+    return Console(shown, interactive=False), shown
+
+
+def present() -> tuple[Console, io.StringIO]:
+    """A console that somebody sits at; what they type comes from a pipe."""
+    shown = io.StringIO()
+    return Console(shown, interactive=True), shown
+
+
+async def test_nobody_declines_and_says_why() -> None:
+    console, shown = away()
+    reply = await Respondent(console).elicit("t/name.1", NAME)
+    assert reply.action == "decline"
+    assert shown.getvalue() == (
+        "Declined the question 't/name.1' (Who are you?): there is no terminal to ask at."
+        " Give --answers FILE.\n"
+    )
+
+
+async def test_a_question_without_a_step_is_called_by_its_words() -> None:
+    console, shown = away()
+    await Respondent(console).elicit("", NAME)
+    assert shown.getvalue().startswith("Declined 'Who are you?': there is no terminal")
+
+
+async def test_a_file_answers_and_the_answer_is_told() -> None:
+    console, shown = present()
+    respondent = Respondent(console, answers=Answers([{"accept": {"name": "Ann"}}]))
+    reply = await respondent.elicit("t/name.1", NAME)
+    assert reply.content == {"name": "Ann"}
+    assert shown.getvalue() == 'Who are you?\n> accept {"name": "Ann"}\n'
+
+
+async def test_with_a_file_the_person_is_never_asked() -> None:
+    console, shown = present()
+    reply = await Respondent(console, answers=Answers([])).elicit("t/name.1", NAME)
+    assert reply.action == "decline"
+    assert shown.getvalue() == (
+        "No answer is left for the question 't/name.1' (Who are you?): declined.\n"
+    )
+
+
+async def test_answers_that_nothing_asked_for_are_told() -> None:
+    console, shown = away()
+    Respondent(console, answers=Answers([{"decline": True}])).report_left()
+    Respondent(console).report_left()
+    assert shown.getvalue() == 'Nothing asked for the answer {"decline":true}.\n'
+
+
+async def test_the_file_goes_before_the_model() -> None:
+    console, _ = away()
+    respondent = Respondent(
+        console, sampler=ScriptedModel([{"text": "model"}]), answers=Answers([{"sample": "file"}])
+    )
+    said = [(await respondent.sample("t/sample.1", ASKED)).text for _ in range(2)]
+    assert said == ["file", "model"]
+
+
+async def test_without_a_model_and_an_answer_a_sample_is_an_error() -> None:
+    console, shown = away()
+    with pytest.raises(AnswerError, match="the client has no model"):
+        await Respondent(console, answers=Answers([])).sample("t/sample.1", ASKED)
+    assert "t/sample.1: give --model NAME or set ANABRANCH_MODEL" in shown.getvalue()
+
+
+async def test_a_model_that_fails_is_told_here_and_not_to_the_server() -> None:
+    class Broken:
+        async def sample(self, request: SampleRequest) -> SampleReply:
+            raise RuntimeError("key sk-123 is not valid")
+
+    console, shown = away()
+    with pytest.raises(AnswerError) as raised:
+        await Respondent(console, sampler=Broken()).sample("t/sample.1", ASKED)
+    assert str(raised.value) == "the client's model failed"
+    assert shown.getvalue() == "The model failed: key sk-123 is not valid\n"
+
+
+@pytest.mark.parametrize(
+    ("interactive", "model", "answers", "sampling", "tools"),
+    [
+        (False, False, None, False, False),
+        (False, True, None, True, True),
+        (True, False, None, True, False),
+        (True, False, [], False, False),
+        (False, False, [{"sample": "a"}], True, False),
+        (False, False, [{"decline": True}], False, False),
+    ],
+)
+def test_what_nobody_here_can_do_is_not_declared(
+    interactive: bool, model: bool, answers: list[object] | None, sampling: bool, tools: bool
+) -> None:
+    respondent = Respondent(
+        Console(io.StringIO(), interactive=interactive),
+        sampler=ScriptedModel([]) if model else None,
+        answers=None if answers is None else Answers(answers),
+    )
+    able = respondent.capabilities
+    assert (able.sampling, able.sampling_tools, able.elicitation) == (sampling, tools, True)
+
+
+async def test_the_person_fills_forms_and_consents_to_addresses() -> None:
+    console, shown = present()
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        pipe.send_text("Ann\r" + "y")
+        named = await Respondent(console).elicit("t/name.1", NAME)
+        paid = await Respondent(console).elicit("t/url.1", PAY)
+    assert (named.content, paid.action) == ({"name": "Ann"}, "accept")
+    assert "\nWho are you?\n(Esc cancels, Ctrl-D declines)\n" in shown.getvalue()
+    assert "Please pay.\n  https://pay.example/1\n" in shown.getvalue()
+
+
+async def test_the_person_answers_in_the_place_of_a_model() -> None:
+    console, shown = present()
+    image = ImageBlock(data="aGk=", mime_type="image/png")
+    request = SampleRequest(
+        system_prompt="Be brief.",
+        messages=(user("Hi"), assistant("Yes?"), user([TextBlock(text="See:"), image])),
+        max_tokens=10,
+    )
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        pipe.send_text("A picture.\r")
+        reply = await Respondent(console).sample("t/sample.1", request)
+    assert (reply.text, reply.model, reply.usage) == ("A picture.", "person", None)
+    shown_lines = shown.getvalue().splitlines()
+    assert "  system: Be brief." in shown_lines
+    assert "  assistant: Yes?" in shown_lines
+    assert shown_lines[-2:] == ["  user: See:", "<image>"]
+
+
+async def test_a_person_who_does_not_answer_for_the_model_is_an_error() -> None:
+    console, _ = present()
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        pipe.send_text("\x04")
+        with pytest.raises(AnswerError, match="the person did not answer"):
+            await Respondent(console).sample("t/sample.1", ASKED)
+
+
+async def test_questions_that_come_at_once_are_shown_one_at_a_time() -> None:
+    console, shown = present()
+    respondent = Respondent(console)
+    replies: list[object] = []
+
+    async def ask(message: str) -> None:
+        request = NAME.model_copy(update={"message": message})
+        replies.append((message, (await respondent.elicit("", request)).content))
+
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, "First?")
+            tasks.start_soon(ask, "Second?")
+            await anyio.wait_all_tasks_blocked()
+            assert "Second?" not in shown.getvalue()
+            pipe.send_text("one\r" + "two\r")
+    assert replies == [("First?", {"name": "one"}), ("Second?", {"name": "two"})]
+
+
+async def test_lines_wait_until_the_question_on_the_screen_is_answered() -> None:
+    console, shown = present()
+    respondent = Respondent(console)
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(respondent.elicit, "", NAME)
+            await anyio.wait_all_tasks_blocked()
+            await respondent.log("info", "still here")
+            assert "still here" not in shown.getvalue()
+            pipe.send_text("Ann\r")
+    assert shown.getvalue().endswith("[info] still here\n")
+
+
+@pytest.mark.parametrize(
+    ("message", "progress", "total", "line"),
+    [
+        ("Reading", 1.0, 4.0, "[1/4] Reading"),
+        ("Reading", 2.5, None, "[2.5] Reading"),
+        ("", 3.0, None, "[3]"),
+    ],
+)
+async def test_progress_is_a_line(
+    message: str, progress: float, total: float | None, line: str
+) -> None:
+    console, shown = away()
+    await Respondent(console).notify(message, progress, total)
+    assert shown.getvalue() == f"{line}\n"
+
+
+async def test_a_model_tells_its_usage_on() -> None:
+    console, _ = away()
+    respondent = Respondent(console, sampler=ScriptedModel([{"text": "ok"}]))
+    reply = await respondent.sample("t/sample.1", ASKED)
+    assert isinstance(reply.usage, Usage)

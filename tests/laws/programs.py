@@ -1,0 +1,488 @@
+"""Programs that no one would write: a small language, one tool body that runs it, and its makers.
+
+Owns what law 1 needs: a program is data, so that it can be generated, shrunk and printed; the
+same interpreter runs it over every edge; and the answers depend on the questions alone.
+
+A *lane* is a line of control within which everything happens in order. Gathers open new ones.
+What happens in two lanes may happen in any order; within one, the order is part of the meaning.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from anabranch import (
+    Accepted,
+    AnabranchError,
+    BranchContext,
+    Limits,
+    Tool,
+    ToolError,
+    ToolSpec,
+    tool,
+)
+from anabranch.testing import ManualClock
+
+__all__ = [
+    "BUG",
+    "Block",
+    "World",
+    "as_tool",
+    "enter",
+    "model",
+    "person",
+    "programs",
+    "slow_programs",
+]
+
+
+class Number(BaseModel):
+    n: int
+
+
+BUG = "a bug"
+LOOK = ToolSpec(name="look", input_schema={"type": "object"})
+
+
+UNLIMITED = Limits()
+
+
+# -- the language ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Ask the person, who does ``how``. ``keyed``: by a key of its own."""
+
+    how: Literal["accept", "decline", "cancel", "misfit", "never"]
+    keyed: bool = False
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Ask the model."""
+
+    how: Literal["prompt", "messages", "schema", "misfit", "never", "tools"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Do something; ``undo`` says that it can be undone."""
+
+    how: Literal["sync", "async", "fails", "refuses", "cannot cross"]
+    undo: bool = False
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Run ``block`` in a sub-branch."""
+
+    block: tuple[Any, ...]
+    inherit: bool = True
+    limits: Limits = UNLIMITED
+
+
+@dataclass(frozen=True)
+class CallTool:
+    """Run ``block`` as another tool."""
+
+    block: tuple[Any, ...]
+    limits: Limits = UNLIMITED
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Run ``blocks`` at once."""
+
+    blocks: tuple[tuple[Any, ...], ...]
+    how: Literal["strands", "branches", "asyncio", "group"]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Run ``block`` several times."""
+
+    times: int
+    block: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Run ``block``; note an error of one of our types, and go on."""
+
+    block: tuple[Any, ...]
+    catch: Literal["ours", "any"] = "ours"
+
+
+@dataclass(frozen=True)
+class Fail:
+    """Raise."""
+
+    how: Literal["refusal", "bug"]
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Send a notice."""
+
+    how: Literal["log", "notify"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Note what the context says."""
+
+    what: Literal["messages", "depth", "path", "call_id", "key", "now", "uuid", "random"]
+
+
+@dataclass(frozen=True)
+class Yield:
+    """Let other tasks run."""
+
+    times: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Let time pass on the server, as an effect."""
+
+    seconds: int
+
+
+@dataclass(frozen=True)
+class AskSlowly:
+    """Ask the person, who takes ``seconds`` to answer."""
+
+    seconds: int
+
+
+Statement = (
+    Ask | Sample | Step | Branch | CallTool | Gather | Repeat | Attempt | Fail | Tell | Look
+    | Yield | Wait | AskSlowly
+)  # fmt: skip
+Block = tuple[Any, ...]
+
+
+# -- who answers -------------------------------------------------------------------------------
+
+
+def person(message: str) -> tuple[str, dict[str, Any] | None]:
+    """The person's action and content, by the question's text alone."""
+    how = message.split(" ", maxsplit=1)[0]
+    again = "did not fit" in message
+    if how in ("decline", "cancel"):
+        return how, None
+    if how == "never" or (how == "misfit" and not again):
+        return "accept", {"n": "many"}
+    return "accept", {"n": len(message)}
+
+
+def model(prompt: str, *, offered: str | None) -> str | dict[str, Any]:
+    """The model's reply: a text, or the input for the tool that it is ``offered``."""
+    how = prompt.split(" ", maxsplit=1)[0]
+    if offered is None:
+        return f"<{prompt}>"
+    if how == "never" or (how == "misfit" and "did not fit" not in prompt):
+        return {"n": "many"}
+    return {"n": len(prompt)}
+
+
+# -- the body ----------------------------------------------------------------------------------
+
+
+@dataclass
+class World:
+    """What a run of a program changes. There is one at a time: undos are found by name."""
+
+    clock: ManualClock = field(default_factory=ManualClock)
+    effects: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+
+_world = World()
+
+
+def enter(world: World) -> None:
+    """Let effects happen in ``world`` from now on."""
+    global _world  # noqa: PLW0603 - an undo of a folded step is found by its name in this module
+    _world = world
+
+
+def do(lane: str, what: str) -> list[str]:
+    """An effect."""
+    _world.effects.append((lane, what))
+    return [lane, what]
+
+
+async def do_async(lane: str, what: str) -> list[str]:
+    """An effect on the loop."""
+    await asyncio.sleep(0)
+    return do(lane, what)
+
+
+def undo(done: list[str]) -> None:
+    """Take an effect back."""
+    _world.effects.append((done[0], f"undo {done[1]}"))
+
+
+def do_and_fail(lane: str, what: str) -> list[str]:
+    """An effect that fails with an error of its own."""
+    do(lane, what)
+    raise OSError("out of paper")
+
+
+def do_and_refuse(lane: str, what: str) -> list[str]:
+    """An effect that fails with words for the caller."""
+    do(lane, what)
+    raise ToolError(f"{what} refused")
+
+
+def do_and_return_itself(lane: str, what: str) -> object:
+    """An effect whose value cannot be written down."""
+    do(lane, what)
+    return object()
+
+
+async def pass_time(lane: str, seconds: int) -> None:
+    """An effect that takes a while."""
+    do(lane, f"wait {seconds}")
+    _world.clock.advance(seconds)
+    await asyncio.sleep(0)
+
+
+STEPS: dict[str, Callable[[str, str], Any]] = {
+    "sync": do,
+    "async": do_async,
+    "fails": do_and_fail,
+    "refuses": do_and_refuse,
+    "cannot cross": do_and_return_itself,
+}
+
+
+def as_tool(program: Block, limits: Limits | None = None) -> Tool[list[Any]]:
+    """The tool that runs ``program`` and returns what it saw."""
+
+    @tool(name="program", limits=limits)
+    async def body(ctx: BranchContext) -> list[Any]:
+        """Run it."""
+        return await run_block(ctx, program, "0")
+
+    return body
+
+
+async def run_block(ctx: BranchContext, block: Block, lane: str) -> list[Any]:
+    seen: list[Any] = []
+    for place, statement in enumerate(block):
+        seen.append(await _run(ctx, statement, lane, f"{lane}.{place}"))
+    return seen
+
+
+async def _run(ctx: BranchContext, statement: Statement, lane: str, place: str) -> Any:
+    """Run one statement. ``place`` names it; a question's text is made of it."""
+    match statement:
+        case Ask() | AskSlowly() | Sample():
+            return await _ask(ctx, statement, place)
+        case Step(how, can_undo):
+            return await ctx.step(STEPS[how], lane, place, undo=undo if can_undo else None)
+        case Wait(seconds):
+            return await ctx.step(pass_time, lane, seconds)
+        case Tell(how):
+            said = f"{lane} {place}"
+            await (ctx.log("info", said) if how == "log" else ctx.notify(said))
+        case Look(what):
+            return _look(ctx, what)
+        case Yield(times):
+            for _ in range(times):
+                await asyncio.sleep(0)
+        case Fail(how):
+            raise ToolError(f"refused at {place}") if how == "refusal" else ValueError(BUG)
+        case _:
+            return await _run_inner(ctx, statement, lane, place)
+    return None
+
+
+async def _ask(ctx: BranchContext, statement: Ask | AskSlowly | Sample, place: str) -> Any:
+    match statement:
+        case Ask(how, keyed):
+            answer = await ctx.elicit(Number, f"{how} {place}", key=f"k{place}" if keyed else None)
+            return answer.content.n if isinstance(answer, Accepted) else answer.action
+        case AskSlowly(seconds):
+            return (await ctx.elicit(Number, f"slow {seconds} {place}")).action
+        case Sample(how):
+            return await _sample(ctx, how, f"{how} {place}")
+
+
+async def _run_inner(ctx: BranchContext, statement: Statement, lane: str, place: str) -> Any:
+    """Run a statement that has statements inside."""
+    match statement:
+        case Repeat(times, block):
+            return [await run_block(ctx, block, lane) for _ in range(times)]
+        case Attempt(block, catch):
+            caught = AnabranchError if catch == "ours" else Exception
+            try:
+                return await run_block(ctx, block, lane)
+            except caught as error:
+                return [type(error).__name__, str(error)]
+        case Branch(block, inherit, limits):
+            return await _branch(ctx, block, lane, limits, inherit=inherit)
+        case CallTool(block, limits):
+            return await ctx.call_tool(as_tool_inside(block, lane, limits))
+        case Gather(blocks, how):
+            return await _gather(ctx, blocks, how, place)
+        case _:
+            raise AssertionError(statement)
+
+
+def as_tool_inside(block: Block, lane: str, limits: Limits) -> Tool[list[Any]]:
+    @tool(name="inner", limits=limits)
+    async def inner(ctx: BranchContext) -> list[Any]:
+        """Run a part of it."""
+        return await run_block(ctx, block, lane)
+
+    return inner
+
+
+def _branch(
+    ctx: BranchContext, block: Block, lane: str, limits: Limits, *, inherit: bool = True
+) -> Awaitable[list[Any]]:
+    return ctx.branch(
+        run_block,
+        block,
+        lane,
+        inherit_messages=inherit,
+        max_depth=limits.max_depth,
+        max_tokens=limits.max_tokens,
+        timeout=limits.timeout,
+    )
+
+
+async def _sample(ctx: BranchContext, how: str, prompt: str) -> Any:
+    if how == "messages":
+        return (await ctx.sample(messages=[{"role": "user", "content": prompt}])).text
+    if how == "tools":
+        reply = await ctx.sample(prompt, tools=[LOOK], tool_choice="required")
+        return [[call.name, call.arguments] for call in reply.tool_calls]
+    if how == "prompt":
+        return (await ctx.sample(prompt)).text
+    return (await ctx.sample(prompt, schema=Number)).parsed.n
+
+
+def _look(ctx: BranchContext, what: str) -> Any:
+    looks: dict[str, Callable[[], Any]] = {
+        "messages": lambda: [message.text for message in ctx.messages],
+        "depth": lambda: ctx.depth,
+        "path": lambda: ctx.path,
+        "call_id": lambda: ctx.call_id,
+        "key": lambda: ctx.idempotency_key,
+        "now": lambda: ctx.now().isoformat(),
+        "uuid": lambda: str(ctx.uuid()),
+        "random": ctx.random.random,
+    }
+    return looks[what]()
+
+
+async def _gather(ctx: BranchContext, blocks: tuple[Block, ...], how: str, place: str) -> Any:
+    parts = [(block, f"{place}:{number}") for number, block in enumerate(blocks)]
+    if how == "branches":
+        return await ctx.gather(*(_branch(ctx, *part, UNLIMITED) for part in parts))
+    if how == "strands":
+        return await ctx.gather(*(run_block(ctx, *part) for part in parts))
+    # What asyncio does with the others when one fails depends on time, so here none does.
+    safe = [run_block(ctx, (Attempt(block, "any"),), lane) for block, lane in parts]
+    if how == "asyncio":
+        return await asyncio.gather(*safe)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in safe]
+    return [task.result() for task in tasks]
+
+
+# -- the makers --------------------------------------------------------------------------------
+
+_ASKS = st.builds(
+    Ask, st.sampled_from(["accept", "accept", "decline", "cancel", "misfit", "never"]), st.booleans()
+)
+_SAMPLES = st.builds(
+    Sample, st.sampled_from(["prompt", "prompt", "messages", "schema", "misfit", "never", "tools"])
+)
+_STEPS = st.builds(Step, st.sampled_from(["sync", "async"]), st.booleans())
+_FAILING = st.one_of(
+    st.builds(Step, st.sampled_from(["fails", "refuses"])),
+    st.builds(Fail, st.sampled_from(["refusal", "bug"])),
+)
+_QUIET = st.one_of(
+    st.builds(Tell, st.sampled_from(["log", "notify"])),
+    st.builds(
+        Look,
+        st.sampled_from(["messages", "depth", "path", "call_id", "key", "now", "uuid", "random"]),
+    ),
+    st.builds(Yield, st.integers(1, 3)),
+)
+_CATCHES = st.sampled_from(["ours", "any", "any"])
+_DEPTHS = st.builds(Limits, max_depth=st.one_of(st.none(), st.integers(0, 3)))
+_BUDGETS = st.builds(Limits, max_tokens=st.integers(0, 200))
+_TIMEOUTS = st.builds(Limits, timeout=st.integers(0, 25))
+_SECONDS = st.integers(1, 20)
+
+
+def _attempted(inner: st.SearchStrategy[Block]) -> st.SearchStrategy[Attempt]:
+    return st.builds(Attempt, inner, _CATCHES)
+
+
+def _blocks_of(
+    statements: list[st.SearchStrategy[Any]], least: int = 1
+) -> st.SearchStrategy[Block]:
+    """Blocks of ``statements``, among which a few fail."""
+    caught = st.builds(lambda failing: Attempt((failing,), "any"), _FAILING)
+    chosen = [*statements * 4, caught, caught, _FAILING]
+    return st.lists(st.one_of(chosen), min_size=least, max_size=4).map(tuple)
+
+
+def _blocks(depth: int, *, at_once: bool) -> st.SearchStrategy[Block]:
+    """Statements; ``at_once`` says whether some may run at the same time.
+
+    Under a token budget they may not: who comes first then decides whom it refuses, and that is
+    decided by who is answered first.
+    """
+    statements: list[st.SearchStrategy[Any]] = [
+        _ASKS, _ASKS, _SAMPLES, _SAMPLES, _STEPS, _QUIET,
+    ]  # fmt: skip
+    if depth:
+        inner = _blocks(depth - 1, at_once=at_once)
+        budgeted = _blocks(depth - 1, at_once=False)
+        statements += [
+            st.builds(Repeat, st.integers(2, 3), inner),
+            _attempted(inner),
+            st.builds(Branch, inner, st.booleans(), _DEPTHS),
+            _attempted(st.tuples(st.builds(Branch, budgeted, st.booleans(), _BUDGETS))),
+            st.builds(CallTool, inner, _DEPTHS),
+        ]
+        if at_once:
+            several = st.lists(inner, min_size=2, max_size=3).map(tuple)
+            ways = st.sampled_from(["strands", "branches", "asyncio", "group"])
+            statements += [st.builds(Gather, several, ways)] * 2
+    return _blocks_of(statements, least=depth or 1)
+
+
+def _slow_blocks(depth: int) -> st.SearchStrategy[Block]:
+    statements: list[st.SearchStrategy[Any]] = [
+        _ASKS, _STEPS, _QUIET, st.builds(Wait, _SECONDS), st.builds(AskSlowly, _SECONDS),
+    ]  # fmt: skip
+    if depth:
+        inner = _slow_blocks(depth - 1)
+        statements += [
+            _attempted(inner),
+            _attempted(st.tuples(st.builds(Branch, inner, st.booleans(), _TIMEOUTS))),
+            st.builds(CallTool, inner, _TIMEOUTS),
+        ]
+    return _blocks_of(statements, least=depth or 1)
+
+
+programs: st.SearchStrategy[Block] = _blocks(3, at_once=True)
+"""Programs that use everything but time."""
+
+slow_programs: st.SearchStrategy[Block] = _slow_blocks(3)
+"""Programs in which time passes and branches have deadlines; one thing at a time, because two
+that wait are answered at other times on every edge."""

@@ -1,0 +1,221 @@
+"""Law 1: one tool gives the same result over every edge, hot or cold, for any legal program.
+
+Generated programs run over the direct edge, alive and replayed, and over MCP in both of its
+eras, with the real client. All must agree on the value or the error, on what was asked, on the
+effects and their undos, and on the notices. ``ANABRANCH_EXAMPLES`` multiplies the numbers.
+"""
+
+import json
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import mcp_types as types
+import pytest
+from hypothesis import HealthCheck, given, settings
+from mcp import Client
+from mcp.server.mcpserver import MCPServer
+
+from anabranch import AnabranchError, Limits, Tool, run_tool
+from anabranch.edges.mcp.server import Service, as_function
+from anabranch.edges.opening import Runtime
+from anabranch.elicitation import Accepted, Cancelled, Declined
+from anabranch.messages import ElicitRequest, SampleRequest
+from anabranch.testing import MockClient, SequentialIds
+from tests.laws import programs as language
+from tests.laws.programs import BUG, Block, World, as_tool, enter
+
+TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet() -> Iterator[None]:
+    """Programs fail on purpose, hundreds of times, and each time the log hears of it."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def examples(number: int) -> settings:
+    return settings(
+        max_examples=max(1, int(number * TIMES)),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+@dataclass
+class Seen:
+    """What a run of a program came to."""
+
+    outcome: tuple[str, Any]
+    effects: dict[str, list[str]]
+    notices: dict[str, list[str]]
+    asked: list[str]
+    sampled: list[tuple[str, int]]
+
+
+class Edge:
+    """Runs programs, and notes what the other side is told and asked."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.notices: list[str] = []
+        self.asked: list[str] = []
+        self.sampled: list[tuple[str, int]] = []
+        self.runtime = Runtime(clock=self.world.clock, ids=SequentialIds())
+        enter(self.world)
+
+    def seen(self, outcome: tuple[str, Any]) -> Seen:
+        return Seen(
+            outcome,
+            by_lane(self.world.effects),
+            by_lane((notice.split(" ")[0], notice) for notice in self.notices),
+            sorted(self.asked),
+            sorted(self.sampled),
+        )
+
+    def answer(self, message: str) -> tuple[str, dict[str, Any] | None]:
+        self.asked.append(message)
+        if message.startswith("slow "):
+            self.world.clock.advance(int(message.split(" ")[1]))
+        return language.person(message)
+
+    def reply(self, prompt: str, max_tokens: int, offered: str | None) -> str | dict[str, Any]:
+        self.sampled.append((prompt, max_tokens))
+        return language.model(prompt, offered=offered)
+
+
+def by_lane(happened: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    lanes: dict[str, list[str]] = defaultdict(list)
+    for lane, what in happened:
+        lanes[lane].append(what)
+    return dict(lanes)
+
+
+async def directly(tool: Tool[Any], *, replay: bool) -> Seen:
+    edge = Edge()
+
+    def elicit(request: Any) -> Any:
+        assert isinstance(request, ElicitRequest)
+        action, content = edge.answer(request.message)
+        ended = {"decline": Declined(), "cancel": Cancelled()}
+        return ended.get(action) or Accepted(content)
+
+    def sample(request: SampleRequest) -> Any:
+        offered = request.tools[0].name if request.tools else None
+        said = edge.reply(request.messages[-1].text, request.max_tokens, offered)
+        if isinstance(said, str):
+            return said
+        use = {"type": "tool_use", "id": "u", "name": offered, "input": said}
+        return {"content": use, "stop_reason": "toolUse"}
+
+    client = MockClient(samples=sample, elicits=elicit)
+    try:
+        value = await run_tool(
+            tool,
+            {},
+            client,
+            replay=replay,
+            clock=edge.world.clock,
+            ids=SequentialIds(),
+        )
+        outcome: tuple[str, Any] = ("value", json.loads(json.dumps(value)))
+    except AnabranchError as error:
+        outcome = ("error", str(error))
+    except ValueError as error:
+        if str(error) != BUG and not str(error).startswith("The key"):
+            raise
+        outcome = ("bug", None)
+    edge.notices = [log.message for log in client.log_calls]
+    edge.notices += [notified.message for notified in client.notify_calls]
+    return edge.seen(outcome)
+
+
+async def over_mcp(tool: Tool[Any], mode: str) -> Seen:
+    edge = Edge()
+    told: list[str] = []
+
+    async def elicit(context: object, params: Any) -> types.ElicitResult:
+        action, content = edge.answer(params.message)
+        return types.ElicitResult.model_validate({"action": action, "content": content})
+
+    async def sample(context: object, params: types.CreateMessageRequestParams) -> Any:
+        offered = params.tools[0].name if params.tools else None
+        last = params.messages[-1].content
+        assert isinstance(last, types.TextContent)
+        said = edge.reply(last.text, params.max_tokens, offered)
+        content: dict[str, Any] = {"type": "text", "text": said}
+        if not isinstance(said, str):
+            content = {"type": "tool_use", "id": "u", "name": offered, "input": said}
+        return types.CreateMessageResultWithTools.model_validate(
+            {"role": "assistant", "content": content, "model": "m"}
+        )
+
+    async def log(params: types.LoggingMessageNotificationParams) -> None:
+        edge.notices.append(str(params.data))
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        told.append(str(message))
+
+    server: MCPServer[Any] = MCPServer("laws", log_level="ERROR")
+    server.add_tool(as_function(tool, Service(edge.runtime)), name=tool.name)
+    async with Client(
+        server,
+        mode=mode,
+        elicitation_callback=elicit,
+        sampling_callback=sample,
+        sampling_capabilities=types.SamplingCapability(tools=types.SamplingToolsCapability()),
+        logging_callback=log,
+        log_level="debug",
+        input_required_max_rounds=1000,
+    ) as client:
+        result = await client.call_tool(tool.name, {}, progress_callback=on_progress)
+    edge.notices += told
+    return edge.seen(outcome_of(result, tool.name))
+
+
+def outcome_of(result: types.CallToolResult, name: str) -> tuple[str, Any]:
+    if not result.is_error:
+        assert result.structured_content is not None
+        return "value", result.structured_content["result"]
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    _, told, message = block.text.partition(f"Error executing tool {name}: ")
+    return ("error", message) if told else ("bug", None)
+
+
+@examples(300)
+@given(language.programs)
+async def test_a_tool_that_is_replayed_every_round_does_what_it_does_alive(program: Block) -> None:
+    tool = as_tool(program)
+    assert await directly(tool, replay=True) == await directly(tool, replay=False)
+
+
+@examples(50)
+@given(language.programs)
+async def test_all_edges_agree(program: Block) -> None:
+    tool = as_tool(program)
+    alive = await directly(tool, replay=False)
+    assert await directly(tool, replay=True) == alive
+    assert await over_mcp(tool, "legacy") == alive
+    assert await over_mcp(tool, "2026-07-28") == alive
+
+
+@examples(100)
+@given(language.slow_programs)
+async def test_deadlines_mean_the_same_alive_and_replayed(program: Block) -> None:
+    tool = as_tool(program)
+    assert await directly(tool, replay=True) == await directly(tool, replay=False)
+
+
+@examples(20)
+@given(language.slow_programs)
+async def test_deadlines_mean_the_same_over_all_edges(program: Block) -> None:
+    tool = as_tool(program, Limits(timeout=60))
+    alive = await directly(tool, replay=False)
+    assert await over_mcp(tool, "legacy") == alive
+    assert await over_mcp(tool, "2026-07-28") == alive

@@ -1,0 +1,123 @@
+"""Our tools on a server that its user already has.
+
+Source: contract, "The author's API": ``install(existing_mcp_server, book_flight)``.
+"""
+
+from typing import Any
+
+import pytest
+from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, Limits, tool
+from anabranch.mcp import create_server, install
+from tests.mcp.harness import ERAS, MODERN, Answers, accept, connected, echo, text_of
+
+
+class Ok(BaseModel):
+    ok: bool
+
+
+@tool
+async def ask(ctx: BranchContext, what: str = "it") -> str:
+    """Ask whether to do it."""
+    answer = await ctx.elicit(Ok, f"Do {what}?")
+    return answer.action if isinstance(answer, Accepted) else "no"
+
+
+@tool
+async def deep(ctx: BranchContext) -> int:
+    """Go down until a limit is met."""
+
+    async def down(ctx: BranchContext) -> int:
+        return await ctx.branch(down)
+
+    return await ctx.branch(down)
+
+
+def existing() -> MCPServer[Any]:
+    server: MCPServer[Any] = MCPServer("existing", log_level="WARNING")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    return server
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_tools_are_added_next_to_those_that_are_there(era: str) -> None:
+    server = existing()
+    install(server, ask)
+    async with connected(server, era, Answers(lambda _: accept(ok=True))) as client:
+        names = [listed.name for listed in (await client.list_tools()).tools]
+        added = await client.call_tool("add", {"a": 1, "b": 2})
+        asked = await client.call_tool("ask")
+    assert names == ["add", "ask"]
+    assert added.structured_content == {"result": 3}
+    assert text_of(asked) == "accept"
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="Two tools are named ask"):
+        install(existing(), ask, deep, ask)
+
+
+def test_a_name_that_the_server_has_already_is_refused() -> None:
+    """Else the SDK keeps the old one with no more than a warning in its log."""
+
+    @tool(name="add")
+    async def other(ctx: BranchContext) -> str:
+        """Be another."""
+        return "other"
+
+    server = existing()
+    with pytest.raises(ValueError, match="'existing' already has a tool named add"):
+        install(server, ask, other)
+    with pytest.raises(ValueError, match="already has a tool named ask"):
+        install(create_server("existing", [ask]), ask)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_limits_of_an_installation_enclose_every_call(era: str) -> None:
+    server = existing()
+    install(server, deep, limits=Limits(max_depth=2))
+    async with connected(server, era) as client:
+        result = await client.call_tool("deep")
+    assert "A branch at depth 3 would exceed max_depth=2" in text_of(result)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_limits_of_a_server_enclose_every_call(era: str) -> None:
+    server = create_server("limited", [deep], limits=Limits(max_depth=1))
+    async with connected(server, era) as client:
+        result = await client.call_tool("deep")
+    assert "A branch at depth 2 would exceed max_depth=1" in text_of(result)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_an_ordinary_tool_can_call_ours(era: str) -> None:
+    server = existing()
+    install(server, ask)
+
+    @server.tool()
+    async def wrapped(subject: str, context: Context[Any, Any]) -> Any:
+        """Ask through another tool."""
+        return await server.call_tool("ask", {"what": subject}, context)
+
+    answers = Answers(lambda _: accept(ok=True), echo)
+    async with connected(server, era, answers) as client:
+        result = await client.call_tool("wrapped", {"subject": "that"})
+    assert text_of(result) == "accept"
+    assert [asked.message for asked in answers.asked] == ["Do that?"]
+
+
+async def test_a_server_tells_what_it_is() -> None:
+    server = create_server("travel", [ask], instructions="Ask me.", version="1.2")
+    async with connected(server, "auto", Answers(lambda _: accept(ok=True))) as client:
+        assert client.protocol_version == MODERN
+        assert client.instructions == "Ask me."
+        info = client.server_info
+    assert info is not None
+    assert (info.name, info.version) == ("travel", "1.2")

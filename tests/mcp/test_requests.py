@@ -1,0 +1,190 @@
+"""What a client is asked, word for word; the same in both eras.
+
+Source: MCP 2025-11-25 and 2026-07-28, ``sampling/createMessage`` and ``elicitation/create``.
+"""
+
+from enum import Enum
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from anabranch import BranchContext, Message, ToolSpec, tool, user
+from anabranch.messages import ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock, assistant
+from tests.mcp.harness import ERAS, Answers, accept, connected, echo, say, serving, use_tool
+
+LOOK = ToolSpec(
+    name="look", description="Look it up.", input_schema={"type": "object", "properties": {}}
+)
+SEEN: tuple[Message, ...] = (
+    user([TextBlock(text="What is it?"), ImageBlock(data="aGk=", mime_type="image/png")]),
+    assistant([ToolUseBlock(id="u1", name="look", input={"at": "it"})]),
+    user([ToolResultBlock(tool_use_id="u1", content=(TextBlock(text="a cat"),))]),
+)
+
+
+@tool
+async def everything(ctx: BranchContext) -> str:
+    """Ask with all that a request can have."""
+    reply = await ctx.sample(
+        messages=SEEN,
+        system_prompt="Be brief.",
+        max_tokens=77,
+        tools=[LOOK],
+        tool_choice="auto",
+        model_preferences={"hints": [{"name": "small"}], "speedPriority": 0.5},
+    )
+    return reply.text
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_sample_crosses_with_all_that_it_has(era: str) -> None:
+    answers = Answers(sample=lambda _: say("A cat."))
+    async with connected(serving(everything), era, answers) as client:
+        await client.call_tool("everything")
+    (asked,) = answers.prompted
+    sent = asked.model_dump(by_alias=True, exclude_none=True, mode="json", exclude={"meta"})
+    assert sent == {
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "What is it?"},
+                    {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+                ],
+            },
+            {
+                "role": "assistant",
+                "content": {"type": "tool_use", "id": "u1", "name": "look", "input": {"at": "it"}},
+            },
+            {
+                "role": "user",
+                "content": {
+                    "type": "tool_result",
+                    "toolUseId": "u1",
+                    "content": [{"type": "text", "text": "a cat"}],
+                    "isError": False,
+                },
+            },
+        ],
+        "systemPrompt": "Be brief.",
+        "maxTokens": 77,
+        "tools": [
+            {
+                "name": "look",
+                "description": "Look it up.",
+                "inputSchema": {"type": "object", "properties": {}},
+            }
+        ],
+        "toolChoice": {"mode": "auto"},
+        "modelPreferences": {"hints": [{"name": "small"}], "speedPriority": 0.5},
+    }
+
+
+class Verdict(BaseModel):
+    good: bool
+
+
+@tool
+async def judge(ctx: BranchContext) -> bool:
+    """Ask for an answer in a form."""
+    return (await ctx.sample("Good?", schema=Verdict)).parsed.good
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_schema_goes_as_a_tool_where_the_client_knows_tools(era: str) -> None:
+    answers = Answers(sample=lambda _: use_tool("__schema__", good=True))
+    async with connected(serving(judge), era, answers) as client:
+        result = await client.call_tool("judge")
+    (asked,) = answers.prompted
+    assert asked.tools is not None
+    assert asked.tools[0].input_schema == Verdict.model_json_schema()
+    assert result.structured_content == {"result": True}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_schema_goes_as_a_text_where_it_does_not_and_is_asked_for_again(era: str) -> None:
+    replies = iter(["Well…", '```json\n{"good": true}\n```'])
+    answers = Answers(sample=lambda _: say(next(replies)), sampling_tools=False)
+    async with connected(serving(judge), era, answers) as client:
+        result = await client.call_tool("judge")
+    first, second = answers.prompted
+    assert first.tools is None
+    assert first.system_prompt is not None
+    assert '"good"' in first.system_prompt
+    assert len(second.messages) == 3
+    assert result.structured_content == {"result": True}
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Form(BaseModel):
+    name: str = Field(min_length=1, description="Who you are.")
+    age: int = Field(default=30, ge=0)
+    height: float | None = None
+    member: bool = False
+    colour: Colour = Colour.RED
+    size: Literal["S", "M"] = "M"
+    likes: list[Literal["tea", "milk"]] = Field(default_factory=list[Literal["tea", "milk"]])
+
+
+@tool
+async def fill(ctx: BranchContext) -> dict[str, Any]:
+    """Ask for everything that a form can show."""
+    answer = await ctx.elicit(Form, "Please fill in.")
+    return answer.content.model_dump(mode="json") if answer.action == "accept" else {}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_every_kind_of_field_crosses_and_comes_back(era: str) -> None:
+    given: dict[str, Any] = {
+        "name": "Jo",
+        "age": 7,
+        "height": 1.5,
+        "member": True,
+        "colour": "blue",
+        "size": "S",
+        "likes": ["tea", "milk"],
+    }
+    answers = Answers(lambda _: accept(**given))
+    async with connected(serving(fill), era, answers) as client:
+        result = await client.call_tool("fill")
+    assert result.structured_content == given
+    (asked,) = answers.asked
+    assert asked.requested_schema["required"] == ["name"]
+    properties = asked.requested_schema["properties"]
+    assert {name: schema["type"] for name, schema in properties.items()} == {
+        "name": "string",
+        "age": "integer",
+        "height": "number",
+        "member": "boolean",
+        "colour": "string",
+        "size": "string",
+        "likes": "array",
+    }
+    assert properties["colour"]["enum"] == ["red", "blue"]
+    assert properties["likes"]["items"]["enum"] == ["tea", "milk"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_conversation_goes_along_and_a_branchs_does_not_come_back(era: str) -> None:
+    async def aside(ctx: BranchContext) -> str:
+        await ctx.sample("Aside?")
+        return str(len(ctx.messages))
+
+    @tool
+    async def talk(ctx: BranchContext) -> list[str]:
+        """Talk, aside too."""
+        await ctx.sample("One?")
+        inside = await ctx.branch(aside)
+        last = await ctx.sample("Two?")
+        return [inside, str(len(ctx.messages)), last.text]
+
+    answers = Answers(sample=echo)
+    async with connected(serving(talk), era, answers) as client:
+        result = await client.call_tool("talk")
+    assert result.structured_content == {"result": ["4", "4", "<Two?>"]}
+    assert [len(asked.messages) for asked in answers.prompted] == [1, 3, 3]

@@ -1,0 +1,320 @@
+"""How a tool looks to clients: schemas, structured values, arguments, errors.
+
+Source: contract, "The author's API"; issue 2, "Bad input, and what it gets".
+"""
+
+import json
+import logging
+from enum import Enum
+from typing import Annotated, Any, Literal, TypedDict
+
+import mcp_types as types
+import pytest
+from mcp import MCPError
+from pydantic import BaseModel, Field
+
+from anabranch import (
+    Accepted,
+    BranchContext,
+    Elicitation,
+    HandoffTool,
+    InvalidArgumentsError,
+    StepFailed,
+    Tool,
+    ToolError,
+    run_tool,
+    tool,
+)
+from tests.mcp.harness import ERAS, Answers, accept, connected, serving, text_of
+
+
+class Suit(Enum):
+    HEARTS = "hearts"
+    SPADES = "spades"
+
+
+class Hand(BaseModel):
+    cards: list[int]
+    suit: Suit = Suit.HEARTS
+    note: str | None = Field(default=None, description="What was noted.")
+
+
+class Place(TypedDict):
+    name: str
+    height: int
+
+
+@tool
+async def draw(
+    ctx: BranchContext,
+    hand: Hand,
+    count: Annotated[int, Field(ge=2, le=10, description="How many.")] = 5,
+    tags: list[str] | None = None,
+    schema: Literal["plain", "fancy"] = "plain",
+) -> Hand:
+    """Draw cards."""
+    note = f"{count} {tags} {schema}"
+    return Hand(cards=[*hand.cards, count], suit=hand.suit, note=note)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_input_schema_is_the_tools_own(era: str) -> None:
+    async with connected(serving(draw), era) as client:
+        (listed,) = (await client.list_tools()).tools
+    assert (listed.name, listed.description) == ("draw", "Draw cards.")
+    seen, own = listed.input_schema, draw.input_schema
+    assert seen["required"] == own["required"] == ["hand"]
+    assert list(seen["properties"]) == ["hand", "count", "tags", "schema"]
+    assert seen["properties"]["count"] == own["properties"]["count"]
+    assert seen["properties"]["tags"] == own["properties"]["tags"]
+    assert seen["properties"]["hand"]["$ref"] == own["properties"]["hand"]["$ref"]
+    assert seen["$defs"] == own["$defs"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_output_schema_is_made_of_the_return_annotation(era: str) -> None:
+    async with connected(serving(draw), era) as client:
+        (listed,) = (await client.list_tools()).tools
+        result = await client.call_tool("draw", {"hand": {"cards": [1], "suit": "spades"}})
+    assert listed.output_schema is not None
+    assert set(listed.output_schema["properties"]) == {"cards", "suit", "note"}
+    assert result.structured_content == {
+        "cards": [1, 5],
+        "suit": "spades",
+        "note": "5 None plain",
+    }
+
+
+def returning(annotation: Any, value: Any) -> Tool[Any]:
+    async def give(ctx: BranchContext) -> Any:
+        """Give a value."""
+        await ctx.elicit(Hand2, "Now?")
+        return value
+
+    give.__annotations__["return"] = annotation
+    return tool(give)
+
+
+class Hand2(BaseModel):
+    ok: bool = True
+
+
+VALUES: dict[str, tuple[Any, Any, Any]] = {
+    "a model": (Hand, Hand(cards=[1]), {"cards": [1], "suit": "hearts", "note": None}),
+    "a typed dict": (Place, {"name": "K2", "height": 8611}, {"name": "K2", "height": 8611}),
+    "a text": (str, "hi", {"result": "hi"}),
+    "a list": (list[int], [1, 2], {"result": [1, 2]}),
+    "a dict": (dict[str, int], {"a": 1}, {"a": 1}),
+    "nothing": (None, None, {"result": None}),
+    "an optional": (int | None, None, {"result": None}),
+}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("what", VALUES)
+async def test_values_cross_by_their_annotation_in_whatever_round_they_are_returned(
+    era: str, what: str
+) -> None:
+    annotation, value, expected = VALUES[what]
+    answers = Answers(lambda _: accept(ok=True))
+    async with connected(serving(returning(annotation, value)), era, answers) as client:
+        result = await client.call_tool("give")
+    assert not result.is_error
+    assert result.structured_content == expected
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("annotated", [True, False])
+async def test_a_tool_that_does_not_say_what_it_returns_gives_text(
+    era: str, annotated: bool
+) -> None:
+    async def give(ctx: BranchContext) -> Any:
+        return {"a": [1]}
+
+    if not annotated:
+        del give.__annotations__["return"]
+    async with connected(serving(tool(give)), era) as client:
+        result = await client.call_tool("give")
+        (listed,) = (await client.list_tools()).tools
+    assert json.loads(text_of(result)) == {"a": [1]}
+    assert result.structured_content is None
+    assert listed.output_schema is None
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "missing": {},
+    "unknown": {"hand": {"cards": []}, "cuont": 3},
+    "of a wrong type": {"hand": {"cards": []}, "count": "many"},
+    "out of range": {"hand": {"cards": []}, "count": 99},
+    "nested": {"hand": {"cards": ["x"], "suit": "clubs"}},
+    "everything": {"hand": {"cards": "x"}, "count": 1, "schema": 2, "tags": {}, "else": 1},
+    "missing and wrong": {"count": 1, "tags": "x", "else": None},
+}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("how", BAD)
+async def test_bad_arguments_get_the_message_of_every_other_edge(era: str, how: str) -> None:
+    with pytest.raises(InvalidArgumentsError) as direct:
+        await run_tool(draw, BAD[how])
+    async with connected(serving(draw), era) as client:
+        result = await client.call_tool("draw", BAD[how])
+    assert result.is_error
+    assert text_of(result) == f"Error executing tool draw: {direct.value}"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_lists_and_objects_may_come_as_json_in_a_text(era: str) -> None:
+    """Chosen here, as the SDK does: some clients cannot send them otherwise."""
+    async with connected(serving(draw), era) as client:
+        result = await client.call_tool("draw", {"hand": '{"cards": [7]}', "tags": '["a"]'})
+    assert result.structured_content is not None
+    assert result.structured_content["cards"] == [7, 5]
+    assert result.structured_content["note"] == "5 ['a'] plain"
+
+
+@tool
+async def echo_text(ctx: BranchContext, text: str | None = "none") -> str:
+    """Say it again."""
+    return repr(text)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("text", ['["a"]', "null", '{"a": 1}', "17", "plain"])
+async def test_a_text_that_happens_to_be_json_stays_a_text(era: str, text: str) -> None:
+    async with connected(serving(echo_text), era) as client:
+        assert text_of(await client.call_tool("echo_text", {"text": text})) == repr(text)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_defaults_are_filled_in_and_an_explicit_null_is_no_default(era: str) -> None:
+    async with connected(serving(echo_text), era) as client:
+        assert text_of(await client.call_tool("echo_text")) == "'none'"
+        assert text_of(await client.call_tool("echo_text", {"text": None})) == "None"
+
+
+# -- handoff -----------------------------------------------------------------------------------
+
+
+class Choice(BaseModel):
+    number: int = Field(ge=1, le=10)
+
+
+class Drawn(BaseModel):
+    cards: list[int]
+
+
+class Outcome(BaseModel):
+    picked: int
+    lucky: bool
+
+
+class PickCard(HandoffTool):
+    """Draw cards and let the person pick one."""
+
+    card = Elicitation("card", Choice)
+
+    def __init__(self, phases: list[str]) -> None:
+        self.phases = phases
+
+    async def before(self, count: Annotated[int, Field(ge=2, le=10)] = 5) -> Drawn:
+        self.phases.append("before")
+        return Drawn(cards=list(range(count)))
+
+    async def client(self, drawn: Drawn, ctx: BranchContext) -> int:
+        answer = await ctx.elicit(self.card, f"Pick one of {len(drawn.cards)}")
+        return answer.content.number if isinstance(answer, Accepted) else 0
+
+    async def after(self, drawn: Drawn, picked: int) -> Outcome:
+        self.phases.append("after")
+        return Outcome(picked=picked, lucky=picked in drawn.cards)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_handoff_tool_runs_each_of_its_phases_once(era: str) -> None:
+    phases: list[str] = []
+    answers = Answers(lambda _: accept(number=3))
+    async with connected(serving(PickCard(phases)), era, answers) as client:
+        result = await client.call_tool("pick_card", {"count": 4})
+        (listed,) = (await client.list_tools()).tools
+    assert result.structured_content == {"picked": 3, "lucky": True}
+    assert phases == ["before", "after"]
+    assert list(listed.input_schema["properties"]) == ["count"]
+    assert listed.output_schema is not None
+    assert list(listed.output_schema["properties"]) == ["picked", "lucky"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_no_phase_runs_on_bad_arguments(era: str) -> None:
+    phases: list[str] = []
+    async with connected(serving(PickCard(phases)), era) as client:
+        result = await client.call_tool("pick_card", {"count": 1})
+    assert result.is_error
+    assert phases == []
+
+
+# -- what callers are told of errors -----------------------------------------------------------
+
+
+def leak() -> str:
+    raise OSError("password: hunter2")
+
+
+@tool
+async def failing(ctx: BranchContext, how: str) -> str:
+    """Fail as told, in the second round."""
+    await ctx.elicit(Hand2, "Now?")
+    if how == "foreign":
+        raise OSError("password: hunter2")
+    if how == "step":
+        return await ctx.step(leak)
+    if how == "caused":
+        try:
+            return await ctx.step(leak)
+        except StepFailed as failure:
+            raise ToolError(f"no luck with {failure.step_id}") from failure
+    if how == "group":
+        raise ExceptionGroup("password: hunter2", [OSError("hunter2")])
+    if how == "validation":
+        Choice.model_validate({"number": "hunter2"})
+    raise ToolError("the shop is closed")
+
+
+TOLD = {
+    "foreign": "Error executing tool failing",
+    "step": "Error executing tool failing: Step 'failing/leak.1' failed with OSError. Catch StepFailed"
+    " to handle it; its detail is in the server's log.",
+    "caused": "Error executing tool failing: no luck with failing/leak.1",
+    "group": "Error executing tool failing",
+    "validation": "Error executing tool failing",
+    "tool": "Error executing tool failing: the shop is closed",
+}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("how", TOLD)
+async def test_a_foreign_exception_is_masked_for_the_caller_and_told_to_the_log(
+    era: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = Answers(lambda _: accept(ok=True))
+    with caplog.at_level(logging.INFO):
+        async with connected(serving(failing), era, answers) as client:
+            result = await client.call_tool("failing", {"how": how})
+    assert result.is_error
+    assert text_of(result) == TOLD[how]
+    assert "hunter2" not in result.model_dump_json()
+    if how != "tool":
+        assert "hunter2" in caplog.text
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_an_mcp_error_that_a_tool_raises_on_purpose_reaches_the_caller(era: str) -> None:
+    @tool
+    async def strict(ctx: BranchContext) -> str:
+        """Speak the protocol."""
+        raise MCPError(types.INVALID_PARAMS, "not like that", {"field": "x"})
+
+    async with connected(serving(strict), era) as client:
+        with pytest.raises(MCPError, match="not like that") as raised:
+            await client.call_tool("strict")
+    assert raised.value.error.data == {"field": "x"}

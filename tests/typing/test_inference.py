@@ -1,0 +1,242 @@
+"""What the type checkers know of an author's code: mypy and pyright read this, pytest runs it.
+
+A call that is wrong carries the checkers' own comments; both are set to complain about a comment
+that is not needed, so that a wrong call which is suddenly allowed fails the gate.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, assert_type
+
+from pydantic import BaseModel
+
+from anabranch import (
+    Accepted,
+    BranchContext,
+    Cancelled,
+    Declined,
+    Elicitation,
+    HandoffTool,
+    SampleResult,
+    Tool,
+    run_tool,
+    tool,
+)
+from anabranch.context import Op
+from anabranch.testing import MockClient
+
+
+class Confirm(BaseModel):
+    ok: bool
+
+
+class Verdict(BaseModel):
+    score: int
+
+
+CONFIRM = Elicitation("confirm", Confirm)
+
+
+async def analyze(ctx: BranchContext, what: str, depth: int) -> list[str]:
+    return [what] * depth
+
+
+async def alone(ctx: BranchContext) -> float:
+    return 1.5
+
+
+def reserve(seat: int) -> str:
+    return f"seat {seat}"
+
+
+async def confirm(seat: int, name: str) -> bool:
+    return True
+
+
+def release(seat: str) -> None: ...
+
+
+@tool
+async def search(ctx: BranchContext, city: str, budget: int = 500) -> list[str]:
+    return [city]
+
+
+@tool(elicits=[CONFIRM], name="other")
+async def with_options(ctx: BranchContext) -> Verdict:
+    return Verdict(score=1)
+
+
+class Phases(HandoffTool):
+    """Three phases."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    async def before(self) -> int:
+        return self.n
+
+    async def client(self, handoff: int, ctx: BranchContext) -> int:
+        return handoff
+
+    async def after(self, handoff: int, picked: int) -> int:
+        return picked
+
+
+def willing() -> MockClient:
+    return MockClient(
+        samples=lambda request: '{"score": 1}' if request.system_prompt or request.tools else "x",
+        elicits=lambda _: {"ok": True},
+    )
+
+
+async def test_an_answer_has_the_type_of_its_question() -> None:
+    """Contract: ctx.elicit(CONFIRM, …) is Accepted[Confirm] | Declined | Cancelled."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> bool:
+        declared = await ctx.elicit(CONFIRM, "?")
+        assert_type(declared, Accepted[Confirm] | Declined | Cancelled)
+        bare = await ctx.elicit(Confirm, "?", context={"n": 1}, key="k")
+        assert_type(bare, Accepted[Confirm] | Declined | Cancelled)
+        url = await ctx.elicit_url("go", "https://example.org")
+        assert_type(url, Accepted[None] | Declined | Cancelled)
+        assert isinstance(declared, Accepted)
+        assert_type(declared.content, Confirm)
+        return declared.content.ok
+
+    assert await run_tool(outer, {}, willing())
+
+
+async def test_a_question_by_key_can_be_of_any_type() -> None:
+    """Contract: elicit takes the key of a declared elicitation."""
+
+    @tool(elicits=[CONFIRM])
+    async def outer(ctx: BranchContext) -> bool:
+        answer = await ctx.elicit("confirm", "?")
+        assert_type(answer, Accepted[Any] | Declined | Cancelled)
+        return isinstance(answer, Accepted)
+
+    assert await run_tool(outer, {}, willing())
+
+
+async def test_a_sample_with_a_schema_has_its_type() -> None:
+    """Contract: sample(schema=M) is SampleResult[M]."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> int:
+        plain = await ctx.sample("hello")
+        assert_type(plain, SampleResult[None])
+        result = await ctx.sample("judge", schema=Verdict)
+        assert_type(result, SampleResult[Verdict])
+        assert_type(result.parsed, Verdict)
+        return result.parsed.score
+
+    assert await run_tool(outer, {}, willing()) == 1
+
+
+async def test_gather_is_a_typed_tuple_and_race_a_union() -> None:
+    """Contract: gather(*ops), race(*ops): typed."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> int:
+        pair = await ctx.gather(ctx.branch(alone), ctx.step(reserve, 1))
+        assert_type(pair, tuple[float, str])
+        triple = await ctx.gather(ctx.branch(alone), ctx.step(confirm, 1, "x"), ctx.sample("x"))
+        assert_type(triple, tuple[float, bool, SampleResult[None]])
+        many = await ctx.gather(*(ctx.step(reserve, n) for n in range(7)))
+        assert_type(many, tuple[str, ...])
+        winner = await ctx.race(ctx.branch(alone), ctx.step(reserve, 1))
+        assert_type(winner, float | str)
+        first = await ctx.race(*(ctx.step(reserve, n) for n in range(3)))
+        assert_type(first, str)
+        return len(many)
+
+    assert await run_tool(outer, {}, willing()) == 7
+
+
+async def wrong_calls(ctx: BranchContext) -> None:
+    """Nobody runs this: it is the checkers who must refuse each line."""
+    await ctx.branch(analyze, "x")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    await ctx.branch(analyze, 2, "x")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    await ctx.branch(alone, 1)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    await ctx.step(reserve, "x")  # type: ignore[arg-type] # pyright: ignore[reportCallIssue, reportArgumentType]
+    await ctx.step(reserve, 1, undo=confirm)  # type: ignore[arg-type] # pyright: ignore[reportCallIssue, reportArgumentType]
+    await search(ctx)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+    await search(ctx, "Rome", badget=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+    await ctx.elicit(int, "?")  # type: ignore[type-var] # pyright: ignore[reportCallIssue, reportArgumentType]
+    await ctx.sample("?", schema=int)  # type: ignore[type-var] # pyright: ignore[reportArgumentType]
+    await ctx.log("loud", "x")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    answer = await ctx.elicit(CONFIRM, "?")
+    str(answer.content)  # type: ignore[union-attr] # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
+
+
+async def test_a_branch_has_its_functions_type_and_checks_its_arguments() -> None:
+    """Contract: branch types its positional arguments by a TypeVarTuple."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> int:
+        assert_type(await ctx.branch(analyze, "x", 2, timeout=3), list[str])
+        assert_type(await ctx.branch(alone, name="n", tools=[search]), float)
+        return 1
+
+    assert await run_tool(outer, {}, willing()) == 1
+
+
+async def test_a_step_has_its_functions_type_sync_or_async() -> None:
+    """Contract: step(fn, *args): fn may be sync or async, undo takes its value."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> bool:
+        assert_type(await ctx.step(reserve, 1, undo=release), str)
+        assert_type(await ctx.step(confirm, 1, "x"), bool)
+        return True
+
+    assert await run_tool(outer, {}, willing())
+
+
+async def test_a_tool_keeps_the_signature_and_the_type_of_its_function() -> None:
+    """Contract: @tool preserves the call signature; run_tool returns the tool's type."""
+    as_tool: Tool[list[str]] = search
+    assert_type(await run_tool(search, {"city": "Rome"}), list[str])
+    assert_type(await run_tool(with_options), Verdict)
+
+    @tool
+    async def outer(ctx: BranchContext) -> int:
+        assert_type(await search(ctx, "Rome"), list[str])
+        assert_type(await search(ctx, city="Rome", budget=3), list[str])
+        return 1
+
+    assert await run_tool(outer) == 1
+    assert as_tool is search
+
+
+async def test_a_called_tool_has_its_type() -> None:
+    """Contract: call_tool(tool, **arguments)."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> int:
+        assert_type(await ctx.call_tool(search, city="Rome"), list[str])
+        assert_type(await ctx.call_tool(with_options), Verdict)
+        return (await ctx.call_tool(with_options)).score
+
+    assert await run_tool(outer, {}, willing()) == 1
+
+
+async def test_operations_can_be_kept_passed_on_and_started_as_tasks() -> None:
+    """Contract: an operation is a coroutine, with a type that can be written down."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> str:
+        kept: Op[str] = ctx.step(reserve, 1)
+        later: Callable[[], Awaitable[float]] = lambda: ctx.branch(alone)  # noqa: E731
+        await later()
+        return await kept
+
+    assert await run_tool(outer, {}, willing()) == "seat 1"
+
+
+async def test_a_handoff_tool_is_its_own_class() -> None:
+    """Contract: server-only things live on self."""
+    made = Phases(3)
+    assert_type(made, Phases)
+    assert made.n == 3
+    assert await run_tool(made) == 3

@@ -52,6 +52,8 @@ class Policy:
             ElicitInBranchError, ConcurrentElicitError: it may not.
         """
         branch, call = scope.branch, scope.strand.call
+        if step_id in call.journal.pending:  # it was allowed in an earlier round
+            return
         if self.root_only and branch.depth > 0:
             raise ElicitInBranchError(step_id, branch.depth)
         if self.one_at_a_time and (others := call.open_asks("elicit", "url")):
@@ -65,7 +67,8 @@ class Policy:
 class ElicitJob(NamedTuple):
     """All that one ``ctx.elicit`` asks for.
 
-    ``name`` is the declared elicitation's key; ``policy`` is looked at if the question is asked.
+    ``name`` is the declared elicitation's key. ``policy`` is called if the question must really
+    be asked, and may refuse.
     """
 
     scope: Scope
@@ -82,6 +85,7 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
 
     Raises:
         ElicitValidationError: the last answer did not fit either.
+        CapabilityError: nobody can be asked.
         ElicitInBranchError, ConcurrentElicitError: this host does not allow the question now.
         StepFailed: the client answered with an error.
     """

@@ -307,9 +307,9 @@ class BranchContext:
             message=message,
             name=name,
             context=context,
-            policy=self._policy,
+            policy=self._form_policy,
         )
-        return self._call.made(self._elicit(job))
+        return scope.strand.call.made(run_elicit(job))
 
     def _asked(
         self, question: Elicitation[Any] | type[BaseModel] | str
@@ -333,9 +333,9 @@ class BranchContext:
             root_only=not capabilities.elicits_in_branches,
         )
 
-    async def _elicit(self, job: ElicitJob) -> ElicitResult[Any]:
+    def _form_policy(self) -> Policy:
         self._host.require("elicitation")
-        return await run_elicit(job)
+        return self._policy()
 
     def elicit_url(
         self, message: str, url: str, *, key: str | None = None

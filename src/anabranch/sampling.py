@@ -142,11 +142,12 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest) -> SampleRe
     def admitted() -> SampleRequest:
         """The request as it is sent: refused if it cannot be paid for, cut to what is left."""
         prompt = math.ceil(_prompt_tokens(request) * ADMISSION_MARGIN)
-        branch.check_tokens(prompt + 1)
+        if step_id not in call.journal.pending:  # else it was admitted in an earlier round
+            branch.check_tokens(prompt + 1)
         left = branch.remaining_tokens()
         if left is None or left - prompt >= request.max_tokens:
             return request
-        return request.model_copy(update={"max_tokens": left - prompt})
+        return request.model_copy(update={"max_tokens": max(1, left - prompt)})
 
     # What may be left differs from round to round, so max_tokens is not part of the question.
     asked = fingerprint(request.model_dump(mode="json", exclude={"max_tokens"}))

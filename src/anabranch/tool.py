@@ -97,10 +97,10 @@ class Tool(ABC, Generic[T]):
             self._model = create_model(f"{name}_arguments", __config__=config, **fields)
             self.input_schema = self._model.model_json_schema()
         except PydanticUserError as problem:
-            wrong = ", ".join(map(repr, filter(_cannot_be_given, self.parameters))) or "together"
+            wrong = [p.name for p in self.parameters if _cannot_be_given(p)]
             raise TypeError(
-                f"Tool {name!r}: a caller cannot give the parameter {wrong}, since JSON has no"
-                " such type. Take plain data, a pydantic model or a dataclass."
+                f"Tool {name!r}: a caller cannot give {wrong}, since JSON has no such type."
+                " Take plain data, a pydantic model or a dataclass."
             ) from problem
         self.input_schema.pop("additionalProperties", None)
 

@@ -1,6 +1,8 @@
 """Sub-branches: what they inherit, what they return, and that several run at once."""
 
 import asyncio
+import functools
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -15,6 +17,7 @@ from anabranch import (
     tool,
     user,
 )
+from anabranch.call import current_scope
 from anabranch.messages import SampleRequest
 from anabranch.testing import MockClient, run_tool
 
@@ -305,6 +308,38 @@ async def test_a_name_may_not_hold_the_marks_that_ids_are_built_of(name: str) ->
         return True
 
     assert await run_tool(outer, {}, MockClient())
+
+
+class Analyst:
+    """Anything that can be called can be a branch."""
+
+    async def method(self, sub: BranchContext, n: int) -> int:
+        return n + sub.depth
+
+    async def __call__(self, sub: BranchContext, n: int) -> int:
+        return n + sub.depth
+
+
+FUNCTIONS: dict[str, Callable[[BranchContext, int], Awaitable[int]]] = {
+    "method": Analyst().method,
+    "branch": Analyst(),
+    "branch of a partial": functools.partial(Analyst().method),
+    "branch of a lambda": lambda sub, n: Analyst().method(sub, n),
+}
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+async def test_anything_that_can_be_called_can_be_a_branch(kind: str, replay: bool) -> None:
+    """Contract: called as fn(branch_ctx, *args); named after the function if that has a name."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> int:
+        value = await ctx.branch(FUNCTIONS[kind], 1)
+        await ctx.sample("next")
+        assert f"outer/{kind.partition(' ')[0]}#1" in current_scope().strand.call.journal.entries
+        return value
+
+    assert await run_tool(outer, {}, MockClient(samples=echo), replay=replay) == 2
 
 
 async def test_operations_made_first_and_awaited_later_are_not_forgotten(replay: bool) -> None:

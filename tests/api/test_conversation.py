@@ -199,6 +199,23 @@ async def test_messages_are_frozen() -> None:
     assert await run_tool(talk, {}, MockClient(samples=["x"]))
 
 
+async def test_an_outer_context_used_inside_a_branch_keeps_nothing_of_it(replay: bool) -> None:
+    """Law 4, by the back door: a folded branch is not run again, so nothing may stay of it."""
+
+    @tool
+    async def talk(ctx: BranchContext) -> list[str]:
+        async def inner(sub: BranchContext) -> list[str]:
+            await ctx.sample("by the back door")
+            return texts(ctx.messages)
+
+        inside = await ctx.branch(inner)
+        await ctx.sample("next")
+        return [*inside, *texts(ctx.messages)]
+
+    said = await run_tool(talk, {}, MockClient(samples=echo), replay=replay)
+    assert said == ["by the back door", "re: by the back door", "next", "re: next"]
+
+
 async def test_an_exchange_continues_an_explicit_conversation(replay: bool) -> None:
     """Required: an exchange is ready to be appended."""
 

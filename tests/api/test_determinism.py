@@ -165,6 +165,30 @@ async def test_a_question_asked_after_the_round_has_ended_is_not_shown() -> None
     assert [request.message for request in client.elicit_calls] == ["Well?"]
 
 
+@pytest.mark.requirement("bad.swallowed-cancellation")
+async def test_a_tool_that_never_stops_asking_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Required: a tool that asks after its round ended gets an error naming the step."""
+    monkeypatch.setattr("anabranch.call.machine.LETTING_GO", 0.05)
+    test_is_over = asyncio.Event()
+
+    @tool
+    async def outer(ctx: BranchContext) -> str:
+        while not test_is_over.is_set():
+            try:
+                await ctx.elicit(Yes, "Well?")
+            except BaseException:  # noqa: BLE001, S112 - the mistake under test
+                continue
+        return "at last"
+
+    client = willing()
+    try:
+        with pytest.raises(SuspensionError, match=r"'outer/elicit\.1'"):
+            await run_tool(outer, {}, client)
+    finally:
+        test_is_over.set()
+    assert client.elicit_calls == []
+
+
 async def test_a_context_is_of_no_use_outside_its_call() -> None:
     """Chosen: nothing done there could be named."""
     kept: list[BranchContext] = []

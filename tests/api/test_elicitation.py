@@ -1,5 +1,6 @@
 """What a form can show, checked when the question is defined."""
 
+from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -7,7 +8,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import pytest
-from pydantic import AnyUrl, BaseModel, Field
+from pydantic import AnyUrl, BaseModel, Field, RootModel
 
 from anabranch import Accepted, Cancelled, Declined, Elicitation
 from anabranch.elicitation import form_schema
@@ -100,6 +101,7 @@ def test_an_optional_field_is_one_that_is_not_required() -> None:
         (time, "string format 'time'"),
         (Decimal, "renders as anyOf"),
         (None, "renders as null"),
+        (Callable[[], int], "renders as anything"),
     ],
     ids=str,
 )
@@ -107,6 +109,29 @@ def test_what_a_form_cannot_show_is_refused_when_it_is_defined(annotation: Any, 
     """Required: elicitation schemas are checked when defined, with an error naming the field."""
     with pytest.raises(TypeError, match=f"Field 'field' of Form .*{words}"):
         field_of(annotation)
+
+
+class Recursive(BaseModel):
+    child: "Recursive | None" = None
+
+
+class Root(RootModel[int]): ...
+
+
+def test_a_model_that_is_no_flat_object_is_refused() -> None:
+    """Required: flat; an error that names the field."""
+    with pytest.raises(TypeError, match="Field 'child' of Recursive renders as object"):
+        form_schema(Recursive)
+    with pytest.raises(TypeError, match="A form has fields, which Root has not"):
+        form_schema(Root)
+
+
+def test_a_form_without_fields_asks_for_consent_alone() -> None:
+    """Chosen: accept or decline is an answer, too."""
+
+    class Consent(BaseModel): ...
+
+    assert form_schema(Consent) == {"type": "object", "properties": {}}
 
 
 @pytest.mark.parametrize("thing", [int, Inner(x=1), "Inner", None], ids=repr)

@@ -204,6 +204,29 @@ async def test_an_answer_can_be_told_to_the_model_as_an_exchange(replay: bool) -
     assert roles == ["user", "assistant", "user", "user"]
 
 
+class Card(BaseModel):
+    card_number: int = Field(alias="cardNumber")
+
+
+@pytest.mark.parametrize("answer", [{"cardNumber": 3}, Card(cardNumber=3)], ids=["dict", "model"])
+async def test_a_form_shows_the_names_that_its_fields_have_on_the_wire(
+    answer: dict[str, int] | Card, replay: bool
+) -> None:
+    """Chosen: schema, answer and exchange speak of the same names."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> ElicitResult[Card]:
+        return await ctx.elicit(Card, "Which card?")
+
+    client = MockClient(elicits=[answer])
+    result = await run_tool(ask, {}, client, replay=replay)
+    assert isinstance(result, Accepted)
+    assert result.content.card_number == 3
+    assert isinstance(client.elicit_calls[0], ElicitRequest)
+    assert client.elicit_calls[0].requested_schema["required"] == ["cardNumber"]
+    assert '{"cardNumber":3}' in str(result.exchange[1].content)
+
+
 async def test_an_error_of_the_client_fails_the_question(replay: bool) -> None:
     """Contract: a step or ask that failed raises the same exception type over every edge."""
     client = MockClient(elicits=[AnswerError("the form broke", -32603)])

@@ -137,6 +137,35 @@ def test_a_function_that_is_no_tool_is_refused_where_it_is_defined(
         tool(function)
 
 
+class NotData:
+    """No JSON makes one of these."""
+
+
+async def takes_no_data(ctx: BranchContext, city: str, database: NotData) -> None: ...
+
+
+async def takes_a_function(ctx: BranchContext, city: str, then: Callable[[], None]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [(takes_no_data, "database"), (takes_a_function, "then")]
+)
+def test_a_parameter_that_no_caller_could_give_is_named(
+    function: Callable[..., Awaitable[None]], name: str
+) -> None:
+    """Chosen: the author learns of it at import, in the author's own words."""
+    with pytest.raises(TypeError, match=rf"a caller cannot give \['{name}'\]"):
+        tool(function)
+
+
+def test_an_annotation_that_is_not_known_at_run_time_is_named() -> None:
+    """Chosen: schemas are built of annotations when the tool is defined."""
+    made: dict[str, Any] = {}
+    exec("async def book(ctx, seat: 'Seet') -> None: ...", made)  # noqa: S102
+    with pytest.raises(TypeError, match="an annotation names 'Seet', which is not known"):
+        tool(made["book"])
+
+
 def test_an_unknown_capability_is_refused_where_the_tool_is_defined() -> None:
     """Chosen: a requirement nobody can meet is a typing mistake."""
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from anabranch import (
     BranchContext,
@@ -259,6 +259,45 @@ async def test_anything_that_can_be_called_can_be_a_step(
         return Ticket.model_validate(value).seat
 
     assert await run_tool(outer, {}, willing(), replay=replay) == 3
+
+
+class Aliased(BaseModel):
+    """Fields whose names on the wire are others, in one direction or both."""
+
+    card_number: int = Field(alias="cardNumber")
+    one_way: int = Field(default=0, validation_alias="in")
+    other_way: int = Field(default=0, serialization_alias="out")
+
+
+def aliased() -> Aliased:
+    return Aliased.model_validate({"cardNumber": 3, "in": 4, "other_way": 5})
+
+
+async def test_a_value_crosses_whatever_its_fields_are_called_on_the_wire(replay: bool) -> None:
+    """Chosen: the journal is not the wire, and a default must not take a value's place."""
+
+    async def inner(sub: BranchContext) -> Aliased:
+        return aliased()
+
+    @tool
+    async def outer(ctx: BranchContext) -> list[Aliased]:
+        values = [await ctx.step(aliased), await ctx.branch(inner)]
+        await next_round(ctx)
+        return values
+
+    assert await run_tool(outer, {}, willing(), replay=replay) == [aliased(), aliased()]
+
+
+async def test_a_class_can_be_a_step_and_its_instance_is_the_value(replay: bool) -> None:
+    """Chosen: calling a class makes one of it, as its annotation would say."""
+
+    @tool
+    async def outer(ctx: BranchContext) -> Ticket:
+        ticket = await ctx.step(functools.partial(Ticket, seat=3))
+        await next_round(ctx)
+        return ticket
+
+    assert await run_tool(outer, {}, willing(), replay=replay) == Ticket(seat=3)
 
 
 async def test_steps_run_at_once_and_keep_their_names(replay: bool) -> None:

@@ -165,6 +165,23 @@ async def test_an_exchange_can_be_given_the_arguments_that_it_left_out(replay: b
     assert result.exchange[1].content[0] != block
 
 
+class Card(BaseModel):
+    card_number: int = Field(alias="cardNumber")
+
+
+async def test_a_schema_speaks_of_the_names_that_fields_have_on_the_wire(replay: bool) -> None:
+    """Chosen: schema, reply and exchange speak of the same names."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> SampleResult[Card]:
+        return await ctx.sample("Which?", schema=Card)
+
+    client = MockClient(samples=[Card(cardNumber=3)])
+    result = await run_tool(ask, {}, client, replay=replay)
+    assert result.parsed.card_number == 3
+    assert '{"cardNumber":3}' in str(result.exchange[2].content)
+
+
 async def test_schema_and_tools_together_are_refused() -> None:
     """Required: schema XOR tools."""
 

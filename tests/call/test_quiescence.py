@@ -342,6 +342,20 @@ async def test_a_callback_may_close_over_anything_even_over_what_is_not_set_yet(
         loop.set_exception_handler(before)
 
 
+@pytest.mark.parametrize("ticks", range(4))
+async def test_what_has_finished_is_about_to_go_on_and_keeps_the_round_going(ticks: int) -> None:
+    """Between the end of tasks and the waking of who waits for them, the loop passes again."""
+
+    async def briefly() -> None:
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+
+    async def shielded_twice() -> None:
+        await asyncio.shield(asyncio.shield(asyncio.gather(briefly(), briefly())))
+
+    assert await brackets_beside_an_ask(shielded_twice) == [["a", "b"]]
+
+
 async def test_a_branch_in_a_task_is_waited_for_like_any_task() -> None:
     async def inner(_: Branch) -> Any:
         await asyncio.sleep(LONGER_THAN_SETTLING)

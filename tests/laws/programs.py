@@ -10,7 +10,7 @@ What happens in two lanes may happen in any order; within one, the order is part
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -402,7 +402,9 @@ async def _gather(ctx: BranchContext, blocks: tuple[Block, ...], how: str, place
 # -- the makers --------------------------------------------------------------------------------
 
 _ASKS = st.builds(
-    Ask, st.sampled_from(["accept", "accept", "decline", "cancel", "misfit", "never"]), st.booleans()
+    Ask,
+    st.sampled_from(["accept", "accept", "decline", "cancel", "misfit", "never"]),
+    st.booleans(),
 )
 _SAMPLES = st.builds(
     Sample, st.sampled_from(["prompt", "prompt", "messages", "schema", "misfit", "never", "tools"])
@@ -427,17 +429,20 @@ _TIMEOUTS = st.builds(Limits, timeout=st.integers(0, 25))
 _SECONDS = st.integers(1, 20)
 
 
-def _attempted(inner: st.SearchStrategy[Block]) -> st.SearchStrategy[Attempt]:
+_Some: TypeAlias = st.SearchStrategy[Any]
+
+
+def _attempted(inner: _Some) -> _Some:
     return st.builds(Attempt, inner, _CATCHES)
 
 
-def _blocks_of(
-    statements: list[st.SearchStrategy[Any]], least: int = 1
-) -> st.SearchStrategy[Block]:
-    """Blocks of ``statements``, among which a few fail."""
-    caught = st.builds(lambda failing: Attempt((failing,), "any"), _FAILING)
-    chosen = [*statements * 4, caught, caught, _FAILING]
-    return st.lists(st.one_of(chosen), min_size=least, max_size=4).map(tuple)
+def _blocks_of(statements: list[tuple[int, _Some]], least: int) -> st.SearchStrategy[Block]:
+    """Blocks of ``statements``, each with its weight. Few fail, and most of these are caught."""
+    caught = _attempted(st.tuples(_FAILING))
+    weighted = [*statements, (3, caught), (1, _FAILING)]
+    lots = [index for index, (weight, _) in enumerate(weighted) for _ in range(weight)]
+    chosen = st.sampled_from(lots).flatmap(lambda index: weighted[index][1])
+    return st.lists(chosen, min_size=least, max_size=4).map(tuple)
 
 
 def _blocks(depth: int, *, at_once: bool) -> st.SearchStrategy[Block]:
@@ -446,36 +451,33 @@ def _blocks(depth: int, *, at_once: bool) -> st.SearchStrategy[Block]:
     Under a token budget they may not: who comes first then decides whom it refuses, and that is
     decided by who is answered first.
     """
-    statements: list[st.SearchStrategy[Any]] = [
-        _ASKS, _ASKS, _SAMPLES, _SAMPLES, _STEPS, _QUIET,
-    ]  # fmt: skip
+    statements: list[tuple[int, _Some]] = [(12, _ASKS), (12, _SAMPLES), (8, _STEPS), (5, _QUIET)]
     if depth:
         inner = _blocks(depth - 1, at_once=at_once)
         budgeted = _blocks(depth - 1, at_once=False)
         statements += [
-            st.builds(Repeat, st.integers(2, 3), inner),
-            _attempted(inner),
-            st.builds(Branch, inner, st.booleans(), _DEPTHS),
-            _attempted(st.tuples(st.builds(Branch, budgeted, st.booleans(), _BUDGETS))),
-            st.builds(CallTool, inner, _DEPTHS),
+            (2, st.builds(Repeat, st.integers(2, 3), inner)),
+            (6, _attempted(inner)),
+            (5, st.builds(Branch, inner, st.booleans(), _DEPTHS)),
+            (6, _attempted(st.tuples(st.builds(Branch, budgeted, st.booleans(), _BUDGETS)))),
+            (4, st.builds(CallTool, inner, _DEPTHS)),
         ]
         if at_once:
             several = st.lists(inner, min_size=2, max_size=3).map(tuple)
             ways = st.sampled_from(["strands", "branches", "asyncio", "group"])
-            statements += [st.builds(Gather, several, ways)] * 2
+            statements.append((9, st.builds(Gather, several, ways)))
     return _blocks_of(statements, least=depth or 1)
 
 
 def _slow_blocks(depth: int) -> st.SearchStrategy[Block]:
-    statements: list[st.SearchStrategy[Any]] = [
-        _ASKS, _STEPS, _QUIET, st.builds(Wait, _SECONDS), st.builds(AskSlowly, _SECONDS),
-    ]  # fmt: skip
+    waits = st.one_of(st.builds(Wait, _SECONDS), st.builds(AskSlowly, _SECONDS))
+    statements: list[tuple[int, _Some]] = [(8, _ASKS), (8, waits), (6, _STEPS), (4, _QUIET)]
     if depth:
         inner = _slow_blocks(depth - 1)
         statements += [
-            _attempted(inner),
-            _attempted(st.tuples(st.builds(Branch, inner, st.booleans(), _TIMEOUTS))),
-            st.builds(CallTool, inner, _TIMEOUTS),
+            (4, _attempted(inner)),
+            (9, _attempted(st.tuples(st.builds(Branch, inner, st.booleans(), _TIMEOUTS)))),
+            (4, _attempted(st.tuples(st.builds(CallTool, inner, _TIMEOUTS)))),
         ]
     return _blocks_of(statements, least=depth or 1)
 

@@ -26,8 +26,6 @@ from anabranch.errors import SerializationError
 
 __all__ = ["PLAIN", "Codec", "codec_of", "reference_to", "resolve"]
 
-_NAMES: dict[str, bool] = {"by_alias": False, "by_name": True}
-"""Values are written by the names of their fields: an alias may be for one direction only."""
 _SCALARS = (str, int, float, bool, type(None))
 _TOO_LONG = 10**sys.int_info.default_max_str_digits
 
@@ -43,8 +41,13 @@ class Codec:
 
     def __init__(self, adapter: TypeAdapter[Any] | None) -> None:
         self._adapter = adapter
-        # The adapter's own method would look at each of its options again for every value.
-        self._read = None if adapter is None else functools.partial(adapter.validator.validate_python, **_NAMES)
+        # The adapter's own method would look at each of its options again for every value. Fields
+        # are written and read by name: an alias may be meant for one of the two directions only.
+        self._read = (
+            None
+            if adapter is None
+            else functools.partial(adapter.validator.validate_python, by_alias=False, by_name=True)
+        )
 
     def encode(self, step_id: str, value: object) -> JsonValue:
         """Return the JSON of ``value``; shares nothing mutable with it.
@@ -80,7 +83,7 @@ class Codec:
         """Read what a strict model accepts as JSON and not as Python's own types (a date)."""
         adapter = cast("TypeAdapter[Any]", self._adapter)
         try:
-            return adapter.validate_json(json.dumps(value), **_NAMES)
+            return adapter.validate_json(json.dumps(value), by_alias=False, by_name=True)
         except ValidationError as problem:
             raise SerializationError(
                 step_id, str(adapter), "its JSON does not fit its own annotation"

@@ -409,10 +409,10 @@ class Call(Course, Generic[T]):
             asyncio.CancelledError: so it has, or the round has ended.
         """
         strand = current_strand()
-        if self.closing:  # first, since it yields: a body that catches everything may try for ever
-            await self.refuse(step_id)
         if self.fault is not None:
-            raise self.fault
+            await self._go_astray(step_id, self.fault)
+        if self.closing:
+            await self.refuse(step_id)
         branch: Branch | None = scope.branch
         while branch is not None:
             if branch.expired:
@@ -438,6 +438,13 @@ class Call(Course, Generic[T]):
         await asyncio.sleep(0)
         raise asyncio.CancelledError
 
+    async def _go_astray(self, step_id: str, fault: Exception) -> NoReturn:
+        """Raise ``fault``; but yield first: a body may catch whatever it gets, and try for ever."""
+        if self.closing:
+            await self.refuse(step_id)
+        await asyncio.sleep(0)
+        raise fault
+
     async def ask(
         self,
         scope: Scope,
@@ -456,6 +463,8 @@ class Call(Course, Generic[T]):
             StepFailed: the answer was an error.
             NonDeterminismError: something else was asked here before.
         """
+        if self.fault is not None:
+            await self._go_astray(step_id, self.fault)
         entry = self.recall(step_id, kind, asked)
         if entry is None:
             strand = await self.go_live(scope, step_id)
@@ -517,6 +526,8 @@ class Call(Course, Generic[T]):
             StepFailed: it raised (or the ``AnabranchError`` that it raised).
             SerializationError: its value cannot be recorded; the call fails.
         """
+        if self.fault is not None:
+            await self._go_astray(step_id, self.fault)
         entry = self.recall(step_id, "step", asked)
         if entry is not None:
             scope.branch.ids.append(step_id)

@@ -124,15 +124,17 @@ def _unwrapped(content: object, tool: Tool) -> object:
 
     The SDK names the wrapping's schema after the tool's function, FastMCP marks it.
     """
-    if not isinstance(content, dict) or list(content) != ["result"]:
+    if not isinstance(content, dict):
         return content
+    fields = cast("dict[str, object]", content)
     schema = tool.output_schema or {}
     title = str(schema.get("title", ""))
     named = title.endswith("Output") and title[:1].islower()
-    wrapped = schema.get("x-fastmcp-wrap-result") or (
+    if schema.get("x-fastmcp-wrap-result") or (
         named and list(schema.get("properties", {})) == ["result"]
-    )
-    return cast("dict[str, object]", content)["result"] if wrapped else content
+    ):
+        return fields["result"]
+    return fields
 
 
 def to_json(value: object) -> str:

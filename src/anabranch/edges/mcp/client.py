@@ -8,11 +8,15 @@ answers, and in what order, is decided by the :class:`Answerer`.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypeAlias
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client import ClientRequestContext, Transport
+from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from pydantic import ValidationError
 
@@ -69,7 +73,7 @@ class Answerer(Protocol):
 
 
 def connect(
-    server: MCPServer[Any] | StdioServerParameters | Transport | str,
+    server: MCPServer[Any] | Server[Any] | StdioServerParameters | Transport | str,
     answerer: Answerer,
     *,
     era: Era = "auto",
@@ -163,7 +167,8 @@ async def offers_sagas(client: Client) -> bool:
 
 def _step_id(context: ClientRequestContext) -> str:
     """The step's id: in ``_meta`` where our own servers write it, else the key of the round."""
-    told: object = context.meta.get(STEP_ID_META) if context.meta else None
+    meta = cast("Mapping[str, object]", context.meta or {})
+    told = meta.get(STEP_ID_META)
     return next((i for i in (told, context.request_id) if isinstance(i, str)), "")
 
 
@@ -181,11 +186,12 @@ def _elicit_request(step_id: str, params: types.ElicitRequestParams) -> ElicitRe
         known_as = params.elicitation_id or step_id
         return UrlRequest(message=params.message, url=params.url, elicitation_id=known_as)
     schema = dict(params.requested_schema)
-    return ElicitRequest(
-        message=params.message.partition(f"\n\n{CONTEXT_BOUNDARY}\n")[0],
-        requested_schema=schema,
-        context=schema.pop("x-elicit-context", None),
-    )
+    message, _, appendix = params.message.partition(f"\n\n{CONTEXT_BOUNDARY}\n")
+    context = schema.pop("x-elicit-context", None)
+    if context is None and appendix:  # the modern era's schemas have no place for it
+        with suppress(ValueError):
+            context = json.loads(appendix)
+    return ElicitRequest(message=message, requested_schema=schema, context=context)
 
 
 def _sampled(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 import mcp_types as types
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch.call import Answer, Ask
 from anabranch.host import Capabilities
@@ -86,6 +87,8 @@ def to_request(ask: Ask) -> types.ElicitRequest | types.CreateMessageRequest:
 
 def to_answer(kind: str, result: BaseModel | Mapping[str, Any]) -> Answer | None:
     """Return the answer in a client's result; ``None`` if it does not answer this kind of ask."""
+    if isinstance(result, types.ElicitResult) and kind != "sample":  # checked by the SDK
+        return Answer({"action": result.action, **_content(result)})
     if isinstance(result, BaseModel):
         result = result.model_dump(by_alias=True, mode="json", exclude_none=True)
     shape = SampleReply if kind == "sample" else ElicitReply
@@ -97,6 +100,10 @@ def to_answer(kind: str, result: BaseModel | Mapping[str, Any]) -> Answer | None
     return Answer(reply.model_dump(mode="json", exclude_none=True))
 
 
+def _content(result: types.ElicitResult) -> dict[str, JsonValue]:
+    return {} if result.content is None else {"content": cast("JsonValue", result.content)}
+
+
 def capabilities_of(declared: types.ClientCapabilities | None) -> Capabilities:
     """Return what a client has declared. ``elicitation: {}`` means forms only."""
     if declared is None:
@@ -105,12 +112,16 @@ def capabilities_of(declared: types.ClientCapabilities | None) -> Capabilities:
         )
     sampling, elicitation = declared.sampling, declared.elicitation
     url = elicitation is not None and elicitation.url is not None
-    return Capabilities(
+    return _capabilities(
         sampling=sampling is not None,
         sampling_tools=sampling is not None and sampling.tools is not None,
         elicitation=elicitation is not None and (elicitation.form is not None or not url),
         elicitation_url=url,
     )
+
+
+_capabilities = lru_cache(Capabilities)
+"""A modern client declares them with every request, mostly the same."""
 
 
 _DECLARATIONS: dict[str, dict[str, Any]] = {

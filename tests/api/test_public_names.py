@@ -1,0 +1,66 @@
+"""The names that the world imports."""
+
+import inspect
+from types import ModuleType
+
+import pytest
+
+import anabranch
+import anabranch.testing
+from anabranch import errors
+
+
+@pytest.mark.parametrize("module", [anabranch, anabranch.testing, errors])
+def test_every_public_name_is_there_documented_and_listed_in_order(module: ModuleType) -> None:
+    """Chosen: __all__ is what is promised."""
+    assert list(module.__all__) == sorted(set(module.__all__), key=_as_ruff_sorts)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isroutine(value):
+            assert inspect.getdoc(value), name
+
+
+def _as_ruff_sorts(name: str) -> tuple[int, str]:
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
+
+
+def test_every_error_can_be_imported_from_the_top() -> None:
+    """Contract: errors an author or caller can meet."""
+    internal = {"error_from_json", "error_to_json"}
+    assert set(errors.__all__) - internal <= set(anabranch.__all__)
+
+
+def test_the_contracts_own_imports_work() -> None:
+    """Contract: the author's API, its import lines."""
+    from anabranch import Accepted, BranchContext, Elicitation, HandoffTool, Limits, tool
+    from anabranch.testing import MockClient, run_tool
+
+    names = [Accepted, BranchContext, Elicitation, HandoffTool, Limits, tool, MockClient, run_tool]
+    assert all(callable(name) for name in names)
+
+
+CONTRACT = {
+    "sample": "prompt messages system_prompt max_tokens schema tools tool_choice"
+    " model_preferences key",
+    "elicit": "question message context key",
+    "elicit_url": "message url key",
+    "branch": "fn args name inherit_messages inherit_system_prompt messages system_prompt tools"
+    " max_depth max_tokens timeout",
+    "gather": "operations",
+    "race": "operations",
+    "step": "fn args name undo",
+    "call_tool": "tool arguments",
+    "log": "level message",
+    "notify": "message progress total",
+    "now": "",
+    "uuid": "",
+}
+"""What ``BranchContext`` offers, by the contract."""
+
+
+@pytest.mark.parametrize("method", CONTRACT)
+def test_the_context_has_the_contracts_methods_and_parameters(method: str) -> None:
+    """Contract: BranchContext."""
+    function = getattr(anabranch.BranchContext, method)
+    parameters = [name for name in inspect.signature(function).parameters if name != "self"]
+    assert sorted(parameters) == sorted(CONTRACT[method].split())

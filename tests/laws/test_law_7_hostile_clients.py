@@ -1,0 +1,425 @@
+"""Law 7: no byte a client sends can change what was asked, forge an answer to an unasked question,
+or make a second effect happen.
+
+A client has three ways in: the state that it sends back, the answers next to it, and, in the
+handshake era, its replies to requests. Each is attacked here. ``ANABRANCH_EXAMPLES`` multiplies
+the numbers. Known: without a store a state is not single-use, so an *older* state opens the call
+as it was then; within one line of states each effect happens once.
+"""
+
+import base64
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from mcp import Client, MCPError
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, Elicitation, Tool, tool
+from tests.mcp.harness import (
+    HANDSHAKE,
+    MODERN,
+    Answers,
+    accept,
+    call_once,
+    connected,
+    http,
+    meddling,
+    serving,
+)
+
+TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
+ANSWERS = Answers(lambda _: None, lambda _: None)
+
+
+class Number(BaseModel):
+    n: int
+
+
+NUMBER = Elicitation("number", Number)
+
+
+def target(effects: list[str], name: str = "target") -> Tool[dict[str, Any]]:
+    """A tool whose value tells what it took for whose answer, and whose effects are counted."""
+
+    def do(what: str) -> str:
+        effects.append(what)
+        return what
+
+    async def ask(ctx: BranchContext, text: str, key: str | None = None) -> Any:
+        answer = await ctx.elicit(NUMBER, text, key=key)
+        return answer.content.n if isinstance(answer, Accepted) else answer.action
+
+    async def aside(ctx: BranchContext) -> list[Any]:
+        first = await ask(ctx, "aside one?")
+        await ctx.step(do, "aside")
+        return [first, (await ctx.sample("aside two?")).text]
+
+    @tool(name=name, elicits=[NUMBER])
+    async def body(ctx: BranchContext, goal: str = "it") -> dict[str, Any]:
+        """Ask and do."""
+        await ctx.step(do, "begin")
+        one, two = await ctx.gather(ask(ctx, "one?", "one"), ctx.sample("two?", key="two"))
+        await ctx.step(do, "middle")
+        inside = await ctx.branch(aside)
+        link = await ctx.elicit_url("three?", "https://example.org/3")
+        await ctx.step(do, "end")
+        return {"one": one, "two": two.text, "inside": inside, "link": link.action}
+
+    return body
+
+
+# -- the state ---------------------------------------------------------------------------------
+
+
+def _flipped(state: str, chance: random.Random) -> str:
+    """One bit of the sealed bytes."""
+    body = state.removeprefix("v1.")
+    raw = bytearray(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
+    return "v1." + base64.urlsafe_b64encode(bytes(raw)).decode().rstrip("=")
+
+
+def _replaced(state: str, chance: random.Random) -> str:
+    place = chance.randrange(len(state))
+    return state[:place] + chance.choice("AZaz09-_.=+/ é\x00") + state[place + 1 :]
+
+
+def _cut(state: str, chance: random.Random) -> str:
+    start = chance.randrange(len(state))
+    return state[:start] + state[start + chance.randrange(1, 9) :]
+
+
+def _inserted(state: str, chance: random.Random) -> str:
+    place = chance.randrange(len(state) + 1)
+    return state[:place] + chance.choice(["A", "=", ".", " ", "\n", state]) + state[place:]
+
+
+def _swapped(state: str, chance: random.Random) -> str:
+    one, two = sorted(chance.sample(range(len(state)), 2))
+    return state[:one] + state[two] + state[one + 1 : two] + state[one] + state[two + 1 :]
+
+
+MUTATIONS: list[Callable[[str, random.Random], str]] = [
+    _flipped,
+    _replaced,
+    _cut,
+    _inserted,
+    _swapped,
+]
+
+ONE = {"action": "accept", "content": {"n": 1}}
+TWO = {"role": "assistant", "content": {"type": "text", "text": "two"}, "model": "m"}
+
+
+async def _states(client: Client, name: str = "target", **arguments: Any) -> list[str]:
+    """The states of the first two rounds."""
+    first = await call_once(client, name, arguments)
+    second = await call_once(
+        client,
+        name,
+        arguments,
+        state=first["requestState"],
+        responses={"one": ONE, "two": TWO},
+    )
+    return [first["requestState"], second["requestState"]]
+
+
+async def _assert_refused(client: Client, state: str, how: str) -> None:
+    with pytest.raises(MCPError) as refused:
+        await call_once(client, "target", {}, state=state, responses={"one": ONE, "two": TWO})
+    error = refused.value.error
+    assert (error.code, error.message, error.data) == (
+        -32602,
+        "Invalid or expired requestState",
+        {"reason": "invalid_request_state"},
+    ), how
+
+
+async def test_no_changed_state_is_opened_and_nothing_runs() -> None:
+    effects: list[str] = []
+    chance = random.Random("law 7")
+    async with connected(serving(target(effects)), MODERN, ANSWERS) as client:
+        states = await _states(client)
+        effects.clear()
+        for number in range(int(3000 * TIMES)):
+            state = chance.choice(states)
+            mutate = chance.choice(MUTATIONS)
+            changed = mutate(state, chance)
+            if changed not in states:
+                await _assert_refused(client, changed, f"{number}: {mutate.__name__} {changed!r}")
+    assert effects == []
+
+
+async def test_no_mixture_of_states_is_opened_and_nothing_runs() -> None:
+    effects: list[str] = []
+    chance = random.Random("law 7")
+    server = serving(target(effects), target(effects, "other"))
+    async with connected(server, MODERN, ANSWERS) as client:
+        mine = await _states(client)
+        others = await _states(client, goal="that") + await _states(client, "other")
+        async with connected(serving(target([]), keys=["k" * 32]), MODERN, ANSWERS) as elsewhere:
+            others += await _states(elsewhere)
+        effects.clear()
+        for state in others:
+            await _assert_refused(client, state, "whole")
+        for number in range(int(500 * TIMES)):
+            one, two = chance.choice(mine), chance.choice(others + mine)
+            place = chance.randrange(4, min(len(one), len(two)) - 4)
+            mixed = one[:place] + two[place:]
+            if mixed not in mine:
+                await _assert_refused(client, mixed, f"{number}: {mixed!r}")
+    assert effects == []
+
+
+# -- the answers -------------------------------------------------------------------------------
+
+IDS = [
+    "one",
+    "two",
+    "one~2",
+    "target/aside#1/number.1",
+    "target/aside#1/number.1~2",
+    "target/aside#1/sample.1",
+    "target/url.1",
+]
+NEVER_ASKED = [
+    "target",
+    "target/do.1",
+    "target/do.2",
+    "target/aside#1",
+    "target/aside#1/do.1",
+    "target/number.1",
+    "target/sample.1",
+    "target/race.1",
+    "ONE",
+    "one ",
+    "",
+    "../one",
+    "0",
+]
+FORMS: list[Any] = [
+    *({"action": "accept", "content": {"n": n}} for n in (1, 2, 3)),
+    {"action": "decline"},
+    {"action": "cancel"},
+    {"action": "accept", "content": {"n": "many"}},
+    {"action": "accept", "content": {}},
+    {"action": "accept"},
+    {"action": "accept", "content": {"n": 4}, "error": {"type": "ToolError"}, "tokens": -5},
+]
+SAMPLES: list[Any] = [
+    *(
+        {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m"}
+        for text in ("a", "b")
+    ),
+    {
+        "role": "assistant",
+        "content": {"type": "text", "text": "free"},
+        "model": "m",
+        "usage": {"inputTokens": 0, "outputTokens": 0},
+    },
+]
+GARBAGE: list[Any] = [
+    {"roots": []},
+    {},
+    {"value": 1, "error": None},
+    {"action": "perhaps"},
+    {"action": "accept", "content": {"n": {"n": 1}}},
+    {"action": "accept", "content": {"n": 5, "error": {"type": "ToolError"}}},
+    {"role": "assistant", "content": [], "model": "m"},
+    None,
+    [],
+    "accept",
+    1,
+]
+
+
+@dataclass
+class Line:
+    """What a state stands for, by the law: a line of rounds with what was asked and answered."""
+
+    state: str | None = None
+    asked: dict[str, Any] = field(default_factory=dict[str, Any])
+    taken: dict[str, Any] = field(default_factory=dict[str, Any])
+    done: list[str] = field(default_factory=list[str])
+    ended: bool = False
+
+
+def _fits(method: str, answer: Any) -> bool:
+    """Whether ``answer`` is one to a question of this kind. Whether it fits is found out later."""
+    wanted = "action" if method == "elicitation/create" else "role"
+    return isinstance(answer, dict) and wanted in answer and answer not in GARBAGE
+
+
+def _value(line: Line) -> dict[str, Any]:
+    """What the tool must return after the answers of ``line``."""
+
+    def number(step_id: str) -> Any:
+        for attempt in ("", "~2", "~3", "~4"):
+            answer = line.taken[step_id + attempt]
+            if answer["action"] != "accept":
+                return answer["action"]
+            content: dict[str, Any] = answer.get("content") or {}
+            if isinstance(content.get("n"), int):
+                return content["n"]
+        raise AssertionError(line)
+
+    def text(step_id: str) -> str:
+        said: str = line.taken[step_id]["content"]["text"]
+        return said
+
+    return {
+        "one": number("one"),
+        "two": text("two"),
+        "inside": [number("target/aside#1/number.1"), text("target/aside#1/sample.1")],
+        "link": line.taken["target/url.1"]["action"],
+    }
+
+
+class Attack:
+    """Sends what it is told, and checks each reply against the law."""
+
+    def __init__(self, client: Client, effects: list[str]) -> None:
+        self.client = client
+        self.effects = effects
+        self.lines = [Line()]
+        self.questions: dict[str, Any] = {}
+
+    async def send(self, line: Line, responses: dict[str, Any]) -> Line | None:
+        """Continue ``line``; returns what it has become, ``None`` if nothing was taken."""
+        before = list(self.effects)
+        try:
+            reply = await call_once(
+                self.client, "target", state=line.state, responses=responses or None
+            )
+        except MCPError as error:
+            if error.error.code != types.INVALID_PARAMS:
+                raise
+            assert any(answer in GARBAGE for answer in responses.values()), error
+            assert self.effects == before
+            return None
+        done = self.effects[len(before) :]
+        assert not set(done) & set(line.done), "an effect happened twice"
+        assert len(done) == len(set(done))
+        taken = {
+            step_id: answer
+            for step_id, answer in responses.items()
+            if step_id in line.asked and _fits(line.asked[step_id]["method"], answer)
+        }
+        left = {key: question for key, question in line.asked.items() if key not in taken}
+        after = Line(done=[*line.done, *done], taken={**line.taken, **taken})
+        if reply["resultType"] == "complete":
+            assert not left
+            after.ended = True
+            self.check_end(after, reply)
+            return after
+        after.state, after.asked = reply["requestState"], reply["inputRequests"]
+        assert left.items() <= after.asked.items(), "a question was changed or lost"
+        assert not taken.keys() & after.asked.keys(), "an answered question was asked again"
+        for step_id, question in after.asked.items():
+            assert step_id in IDS
+            if "~" not in step_id:
+                assert self.questions.setdefault(step_id, question) == question
+        return after
+
+    async def continue_honestly(self, line: Line) -> Line:
+        """Answer all that is asked; the call then gets one round further, or to its end."""
+        honest = {
+            key: FORMS[0] if asked["method"] == "elicitation/create" else SAMPLES[0]
+            for key, asked in line.asked.items()
+        }
+        after = await self.send(line, honest)
+        assert after is not None
+        assert after.ended or len(after.taken) == len(line.taken) + len(honest)
+        return after
+
+    def check_end(self, line: Line, reply: dict[str, Any]) -> None:
+        if reply.get("isError"):
+            # Nobody answered a question well in four times; an unfit answer is no forged one.
+            assert "did not fit after 4 attempts" in reply["content"][0]["text"]
+        else:
+            assert reply["structuredContent"] == _value(line)
+            assert sorted(line.done) == ["aside", "begin", "end", "middle"]
+
+
+_ANSWERS = st.one_of(st.sampled_from(FORMS), st.sampled_from(SAMPLES), st.sampled_from(GARBAGE))
+_RESPONSES = st.dictionaries(
+    st.one_of(st.sampled_from(IDS), st.sampled_from(IDS), st.sampled_from(NEVER_ASKED)),
+    st.one_of(st.sampled_from([*FORMS, *SAMPLES]), _ANSWERS),
+    max_size=5,
+)
+
+
+@settings(
+    max_examples=int(60 * TIMES),
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+)
+@given(st.lists(st.tuples(st.integers(0, 9), _RESPONSES), min_size=3, max_size=12))
+async def test_only_asked_questions_are_answered_and_each_effect_of_a_line_happens_once(
+    moves: list[tuple[int, dict[str, Any]]],
+) -> None:
+    """A move takes one of the latest states, or an older one, and sends answers of any kind."""
+    effects: list[str] = []
+    async with connected(serving(target(effects)), MODERN, ANSWERS) as client:
+        attack = Attack(client, effects)
+        for back, responses in moves:
+            line = attack.lines[max(0, len(attack.lines) - 1 - (back if back > 6 else 0))]
+            after = await attack.send(line, responses)
+            if after is not None and after.state is not None:
+                attack.lines.append(after)
+        line = attack.lines[-1]
+        while not line.ended:
+            line = await attack.continue_honestly(line)
+
+
+# -- the handshake era -------------------------------------------------------------------------
+
+
+async def test_a_reply_to_a_request_that_was_not_made_yet_is_not_kept_for_it() -> None:
+    forged: list[Any] = []
+
+    def alter(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
+        """Answer the next request instead of this one, the first time."""
+        if isinstance(message, types.JSONRPCResponse) and not forged:
+            forged.append(message)
+            return message.model_copy(update={"id": _next(message.id)})
+        return message
+
+    @tool
+    async def two(ctx: BranchContext) -> list[int]:
+        """Ask twice, the first time in vain."""
+        first = ctx.elicit(Number, "First?")
+        second = ctx.elicit(Number, "Second?")
+        answers = [await ctx.race(first, ctx.branch(_soon)), await second]
+        return [answer.content.n for answer in answers if isinstance(answer, Accepted)]
+
+    numbers = iter([1, 2])
+    answers = Answers(lambda _: accept(n=next(numbers)))
+    async with (
+        http(serving(two)) as url,
+        connected(meddling(url, alter), HANDSHAKE, answers) as client,
+    ):
+        result = await client.call_tool("two")
+    assert len(forged) == 1
+    assert result.structured_content == {"result": [2]}
+
+
+async def _soon(ctx: BranchContext) -> str:
+    await ctx.step(_nap)
+    return "nobody answered"
+
+
+async def _nap() -> None:
+    await anyio.sleep(0.05)
+
+
+def _next(request_id: int | str) -> int | str:
+    return request_id + 1 if isinstance(request_id, int) else str(int(request_id) + 1)

@@ -5,31 +5,20 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import branches, imports, replay, state, wizard
+from bench.catalogue import BENCHMARKS, run
 from bench.measure import Row
 
-BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
-    module.NAME: module.measure for module in (wizard, state, replay, branches, imports)
-}
 README = Path(__file__).with_name("README.md")
 START, END = "<!-- the table, as make bench writes it -->", "<!-- end of the table -->"
 HEADER = ["benchmark", "measured", "result", "goal", "reached"]
-
-
-def run(name: str) -> list[Row]:
-    """Measure ``name``; called in a process of its own, so that none finds another's leavings."""
-    # A call of eight rounds is told off for them, once; printing that is not what is measured.
-    logging.getLogger("anabranch").setLevel(logging.ERROR)
-    return BENCHMARKS[name]()
 
 
 def as_table(rows: Sequence[Row]) -> str:

@@ -7,10 +7,8 @@ in the operating system's cache, and byte code is compiled: the first turn does 
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from statistics import median
 from time import perf_counter
 

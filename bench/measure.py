@@ -23,7 +23,7 @@ class Row:
     benchmark: str
     measured: str
     value: float
-    unit: str = "×"
+    unit: str = "x"
     goal: float | None = None
 
     def cells(self) -> list[str]:
@@ -54,6 +54,8 @@ async def time_in_turns(
 ) -> Times:
     """Run every contender once to warm up, then ``turns`` times, in turns."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
+    gc.collect()
+    gc.freeze()  # what was there before is not collected again and again
     for turn in range(turns + 1):
         for name, run in contenders.items():
             gc.collect()
@@ -61,4 +63,5 @@ async def time_in_turns(
             await run()
             if turn:
                 times[name].append(perf_counter() - start)
+    gc.unfreeze()
     return Times(times)

@@ -24,6 +24,7 @@ from anabranch import Accepted, BranchContext, tool
 from anabranch.call import Answer, Finished, Journal
 from anabranch.edges.opening import Runtime, new_journal, open_call
 from anabranch.host import Host
+from anabranch.messages import ElicitReply
 from anabranch.tool import Tool
 from bench.measure import Row
 
@@ -88,8 +89,8 @@ async def last_state(
         journal = Journal.loads(state)
         content = {"text": answer()}
         given.append(content)
-        reply = {"action": "accept", "content": content}
-        journal.answer({ask.step_id: Answer(reply) for ask in outcome.asks})  # type: ignore[dict-item]
+        reply = ElicitReply(action="accept", content=dict(content)).model_dump(mode="json")
+        journal.answer({ask.step_id: Answer(reply) for ask in outcome.asks})
 
 
 async def rows() -> list[Row]:
@@ -108,7 +109,9 @@ async def rows() -> list[Row]:
             state, given = await last_state(wizard, {"questions": questions}, answer)
             floor = len(json.dumps(given, separators=(",", ":")))
             at = f"{questions} {what} answers"
-            measured.append(Row(NAME, f"state after {at} / their JSON", len(state) / floor, "×", goal))
+            measured.append(
+                Row(NAME, f"state after {at} / their JSON", len(state) / floor, "x", goal)
+            )
             measured.append(Row(NAME, f"state after {at}", len(state) / questions, "B each"))
     sizes = {
         (branches, steps): len(

@@ -19,6 +19,7 @@ from typing import Annotated
 
 import mcp_types as types
 from mcp import Client
+from mcp.client import ClientRequestContext
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from pydantic import BaseModel
 
@@ -128,7 +129,10 @@ def resolvers() -> MCPServer:
 async def rows() -> list[Row]:
     asked = 0
 
-    async def answer(_context: object, _question: object) -> types.ElicitResult:
+    async def answer(
+        context: ClientRequestContext,  # noqa: ARG001 - the SDK's signature
+        params: types.ElicitRequestParams,  # noqa: ARG001
+    ) -> types.ElicitResult:
         nonlocal asked
         asked += 1
         return types.ElicitResult(action="accept", content={"text": f"answer number {asked % 100}"})

@@ -36,7 +36,7 @@ from anabranch.call import (
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch.errors import NonDeterminismError, ToolError
 from anabranch.host import Host, Runnable
-from anabranch.limits import Limits
+from anabranch.limits import UNLIMITED, Limits
 from anabranch.messages import (
     LogLevel,
     Message,
@@ -402,7 +402,10 @@ class BranchContext:
             return await fn(ctx, *args)
 
         path = self._call.new_path(scope, _name_for(fn, name, "branch"))
-        limits = Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
+        if max_depth is max_tokens is timeout is None:
+            limits = UNLIMITED
+        else:
+            limits = Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
         return self._call.made(self._enter(path, limits, body, fn))
 
     async def _enter(

@@ -72,7 +72,7 @@ class Elicitation(Generic[M]):
             raise ValueError(f"An elicitation's key must be a plain name, got {key!r}")
         self.key = key
         self.model = model
-        self.schema = form_schema(model)
+        self.schema: dict[str, Any] = form_schema(model)
 
     def __repr__(self) -> str:
         return f"Elicitation({self.key!r}, {self.model.__name__})"

@@ -110,7 +110,7 @@ class InvalidArgumentsError(AnabranchError):
 
     def __init__(self, tool: str, problems: Mapping[str, str]) -> None:
         self.tool = tool
-        self.problems = dict(problems)
+        self.problems: dict[str, str] = dict(problems)
         listed = "; ".join(f"{field}: {problem}" for field, problem in self.problems.items())
         super().__init__(
             f"Invalid arguments for tool {tool!r}: {listed}. Correct them and call it again.",
@@ -142,7 +142,8 @@ class BranchDepthError(BranchLimitError):
     """A branch would lie deeper than allowed (the root is at depth 0)."""
 
     def __init__(self, depth: int, max_depth: int) -> None:
-        self.depth, self.max_depth = depth, max_depth
+        self.depth = depth
+        self.max_depth = max_depth
         super().__init__(
             f"A branch at depth {depth} would exceed max_depth={max_depth}."
             " Nest fewer branches, or raise max_depth in every limit that encloses this one.",
@@ -155,7 +156,9 @@ class BranchTokenError(BranchLimitError):
     """``used`` tokens are, or would be, more than the ``budget`` of the branch at ``path``."""
 
     def __init__(self, path: str, used: int, budget: int) -> None:
-        self.path, self.used, self.budget = path, used, budget
+        self.path = path
+        self.used = used
+        self.budget = budget
         super().__init__(
             f"Branch {path!r} needs {used} tokens but may use {budget}."
             " Shorten what is sent, or raise max_tokens in every limit that encloses it.",
@@ -169,7 +172,8 @@ class BranchTimeoutError(BranchLimitError):
     """The branch at ``path`` was not done ``timeout`` seconds after it had begun."""
 
     def __init__(self, path: str, timeout: float) -> None:
-        self.path, self.timeout = path, timeout
+        self.path = path
+        self.timeout = timeout
         super().__init__(
             f"Branch {path!r} was stopped after its timeout of {timeout:g} s."
             " Answer sooner, or raise timeout in every limit that encloses it.",
@@ -188,7 +192,9 @@ class StepFailed(AnabranchError):
     """
 
     def __init__(self, step_id: str, error: str, detail: str = "") -> None:
-        self.step_id, self.error, self.detail = step_id, error, detail
+        self.step_id = step_id
+        self.error = error
+        self.detail = detail
         super().__init__(
             f"Step {step_id!r} failed with {error}. Catch StepFailed to handle it; its detail"
             " is in the server's log.",
@@ -202,7 +208,9 @@ class SampleValidationError(AnabranchError):
     """After ``attempts`` tries the model's reply still did not fit; ``last_text`` is the last."""
 
     def __init__(self, step_id: str, attempts: int, reason: str, last_text: str = "") -> None:
-        self.step_id, self.attempts, self.reason = step_id, attempts, reason
+        self.step_id = step_id
+        self.attempts = attempts
+        self.reason = reason
         self.last_text = last_text
         super().__init__(
             f"The model's reply to {step_id!r} did not fit after {attempts} attempts: {reason}."
@@ -218,7 +226,9 @@ class ElicitValidationError(AnabranchError):
     """After ``attempts`` tries the answer still did not fit the schema that was asked."""
 
     def __init__(self, step_id: str, attempts: int, reason: str) -> None:
-        self.step_id, self.attempts, self.reason = step_id, attempts, reason
+        self.step_id = step_id
+        self.attempts = attempts
+        self.reason = reason
         super().__init__(
             f"The answer to {step_id!r} did not fit after {attempts} attempts: {reason}."
             " Call the tool again and answer in the form that is asked for.",
@@ -232,7 +242,8 @@ class ConcurrentElicitError(AnabranchError):
     """A second question while one is open, on a host that shows one at a time."""
 
     def __init__(self, step_id: str, pending: str) -> None:
-        self.step_id, self.pending = step_id, pending
+        self.step_id = step_id
+        self.pending = pending
         super().__init__(
             f"Question {step_id!r} was asked while {pending!r} is still open, and this host shows"
             " one question at a time. Await the first answer before you ask again.",
@@ -245,7 +256,8 @@ class ElicitInBranchError(AnabranchError):
     """A sub-branch asked the person, on a host that allows it at depth 0 only."""
 
     def __init__(self, step_id: str, depth: int) -> None:
-        self.step_id, self.depth = step_id, depth
+        self.step_id = step_id
+        self.depth = depth
         super().__init__(
             f"Question {step_id!r} was asked at depth {depth}, and this host lets only the tool"
             " itself (depth 0) ask the person. Return from the branch and ask there.",
@@ -258,7 +270,9 @@ class SerializationError(AnabranchError):
     """The value of ``step_id`` is of a type that cannot cross to another round."""
 
     def __init__(self, step_id: str, type_name: str, reason: str = "") -> None:
-        self.step_id, self.type_name, self.reason = step_id, type_name, reason
+        self.step_id = step_id
+        self.type_name = type_name
+        self.reason = reason
         super().__init__(
             f"The value of {step_id!r} is of type {type_name}, which cannot be written to the"
             f" journal{': ' + reason if reason else ''}. Return plain JSON or a pydantic model,"
@@ -277,7 +291,9 @@ class NonDeterminismError(AnabranchError):
     """
 
     def __init__(self, step_id: str, expected: str, found: str) -> None:
-        self.step_id, self.expected, self.found = step_id, expected, found
+        self.step_id = step_id
+        self.expected = expected
+        self.found = found
         super().__init__(
             f"Replay differs at {step_id!r}: recorded {expected}, now {found}. Take time, randomness"
             " and I/O from ctx (ctx.now, ctx.uuid, ctx.random, ctx.step); if the tool was changed"
@@ -292,7 +308,8 @@ class SuspensionError(AnabranchError):
     """The body went on although its round had ended (it swallowed the cancellation)."""
 
     def __init__(self, step_ids: Sequence[str], found: str) -> None:
-        self.step_ids, self.found = list(step_ids), found
+        self.step_ids: list[str] = list(step_ids)
+        self.found = found
         super().__init__(
             f"The tool would not be suspended at {', '.join(map(repr, self.step_ids))}: {found}."
             " Do not catch BaseException or asyncio.CancelledError around an ask without raising"

@@ -20,7 +20,7 @@ from anabranch.sampling import Sampler
 __all__ = ["Capabilities", "Host", "Runnable"]
 
 T_co = TypeVar("T_co", covariant=True)
-logger = logging.getLogger("anabranch.host")
+logger: logging.Logger = logging.getLogger("anabranch.host")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ branches. Asking, waiting and validating answers against a schema are not done h
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, field_validator
 from pydantic.alias_generators import to_camel
@@ -49,7 +49,9 @@ ToolChoice: TypeAlias = Literal["auto", "required", "none"]
 class Shape(BaseModel):
     """A frozen value with two spellings, snake_case here and camelCase on the wire."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, alias_generator=to_camel, populate_by_name=True
+    )
 
     def wire(self) -> dict[str, Any]:
         """Return the protocol's JSON, absent fields left out."""
@@ -151,7 +153,8 @@ def to_messages(messages: Iterable[MessageLike]) -> tuple[Message, ...]:
     Raises:
         pydantic.ValidationError: one of them is not a message.
     """
-    return _MESSAGES.validate_python(tuple(messages))
+    given = tuple(messages)
+    return _MESSAGES.validate_python(given) if given else ()
 
 
 def text_of(blocks: Iterable[Block]) -> str:

@@ -227,9 +227,9 @@ class FunctionTool(Tool[T], Generic[P, T]):
             [first.name],
             fn,
         )
-        self.elicits = _checked_elicits(self.name, elicits)
-        self.requires = _checked_requires(self.name, requires)
-        self.limits = limits or Limits()
+        self.elicits: tuple[Elicitation[Any], ...] = _checked_elicits(self.name, elicits)
+        self.requires: frozenset[str] = _checked_requires(self.name, requires)
+        self.limits: Limits = limits or Limits()
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
 
@@ -289,8 +289,8 @@ class HandoffTool(Tool[Any]):
         TypeError: when the class is defined, if a phase is missing.
     """
 
-    requires = frozenset()
-    limits = Limits()
+    requires: frozenset[str] = frozenset()
+    limits: Limits = Limits()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

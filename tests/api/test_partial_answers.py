@@ -10,7 +10,6 @@ from anabranch.call import Answer, Finished, Journal, Notice
 from anabranch.edges.opening import Runtime, open_call
 from anabranch.host import Host
 
-
 Answers: TypeAlias = Mapping[str, JsonValue]
 
 

@@ -6,43 +6,51 @@ import pytest
 from anabranch.cli.errors import UsageError
 from anabranch.cli.keys import new_key, read_keys
 
+
+def never(line: str) -> None:
+    """Take what is told; nothing should be."""
+    raise AssertionError(line)
+
+
 OLD, NEW = "o" * 32, "n" * 40
 
 
 def test_keys_come_from_the_environment_newest_first(tmp_path: Path) -> None:
-    assert read_keys({"ANABRANCH_KEYS": f"{NEW}, {OLD},"}, tmp_path) == [NEW, OLD]
+    assert read_keys({"ANABRANCH_KEYS": f"{NEW}, {OLD},"}, never, tmp_path) == [NEW, OLD]
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("given", ["", "short", f"{OLD},short", ","])
 def test_a_key_that_is_too_short_is_refused(tmp_path: Path, given: str) -> None:
     with pytest.raises(UsageError, match="ANABRANCH_KEYS must hold keys of at least 32"):
-        read_keys({"ANABRANCH_KEYS": given}, tmp_path)
+        read_keys({"ANABRANCH_KEYS": given}, never, tmp_path)
 
 
 def test_without_any_a_key_is_made_and_kept(tmp_path: Path) -> None:
     data = tmp_path / "not" / "there"
-    first = read_keys({}, data)
+    first = read_keys({}, never, data)
     assert len(first[0]) >= 32
-    assert read_keys({}, data) == first
+    assert read_keys({}, never, data) == first
     assert [path.name for path in data.iterdir()] == ["keys"]
 
 
 def test_the_file_is_for_its_user_alone(tmp_path: Path) -> None:
-    read_keys({}, tmp_path)
+    read_keys({}, never, tmp_path)
     assert stat.S_IMODE((tmp_path / "keys").stat().st_mode) == 0o600
 
 
 def test_a_key_of_the_file_can_be_replaced_by_hand(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text(f"{NEW},{OLD}\n")
-    assert read_keys({}, tmp_path) == [NEW, OLD]
+    assert read_keys({}, never, tmp_path) == [NEW, OLD]
 
 
-def test_a_place_that_cannot_be_written_is_told_with_the_way_out(tmp_path: Path) -> None:
-    occupied = tmp_path / "file"
+def test_where_no_file_can_be_made_a_key_is_used_that_nobody_keeps(tmp_path: Path) -> None:
+    occupied, told = tmp_path / "file", list[str]()
     occupied.write_text("")
-    with pytest.raises(UsageError, match=r"Cannot keep keys in .*Set ANABRANCH_KEYS"):
-        read_keys({}, occupied)
+    keys = [read_keys({}, told.append, occupied) for _ in range(2)]
+    assert keys[0] != keys[1]
+    assert told[0].startswith(f"Cannot keep a key in {occupied / 'keys'} (")
+    assert told[0].endswith("will not survive a restart. Set ANABRANCH_KEYS to change that.")
 
 
 def test_no_two_keys_are_the_same() -> None:

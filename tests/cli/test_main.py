@@ -61,6 +61,7 @@ def test_help_of_a_command_names_its_options(
         (["serve", "missing.py"], "There is no file missing.py"),
         (["serve", "missing.py", "--transport", "pigeon"], "pigeon"),
         (["serve", "missing.py", "--port", "many"], "many"),
+        (["serve", "missing.py", "--port", "70000"], "There is no port 70000. Choose one"),
         (["serve", "missing.py", "--model", "gpt"], "Unknown model 'gpt'"),
         (["call", "missing.py", "tool"], "There is no file missing.py"),
         (["demo", "--answers", "missing.json"], "Cannot read the answers"),
@@ -75,9 +76,7 @@ def test_wrong_usage_is_told_in_one_line_with_status_2(
     assert told.count("\n") == 1
 
 
-def test_a_port_that_is_taken_is_told(
-    capsys: pytest.CaptureFixture[str], served: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str], served: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         status, _, told = run(capsys, "serve", str(served), "--transport", "http", "--port", port)

@@ -220,6 +220,12 @@ async def test_progress_is_a_line(
     assert shown.getvalue() == f"{line}\n"
 
 
+async def test_what_a_server_says_cannot_take_over_the_terminal() -> None:
+    console, shown = away()
+    await Respondent(console).log("info", "\x1b[2J\x9b2J\rgone\n\tkept")
+    assert shown.getvalue() == "[info] �[2J�2J�gone\n\tkept\n"
+
+
 async def test_a_model_tells_its_usage_on() -> None:
     console, _ = away()
     respondent = Respondent(console, sampler=ScriptedModel([{"text": "ok"}]))

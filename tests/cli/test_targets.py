@@ -1,6 +1,5 @@
 import sys
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -156,8 +155,12 @@ async def loose(ctx: BranchContext) -> int:
 def server_with(name: str, *tools: str) -> MCPServer[None]:
     server: MCPServer[None] = MCPServer(name)
     for each in tools:
-        server.add_tool(partial(str, each), name=each, structured_output=False)
+        server.add_tool(saying(each), name=each, structured_output=False)
     return server
+
+
+def saying(word: str) -> Callable[[], str]:
+    return lambda: word
 
 
 def test_tools_alone_make_a_server() -> None:

@@ -76,9 +76,9 @@ def test_the_demo_is_played_by_keyboard() -> None:
     assert outcome["picked"] in outcome["message"]
 
 
-def test_questions_at_once_and_samples_are_answered_by_keyboard(served: Path) -> None:
-    """Over the handshake era, where the questions are two requests at the same time."""
-    with terminal("call", str(served), "confirm_at_once", "--era", "handshake") as person:
+def test_questions_at_once_and_a_sample_are_answered_by_keyboard(served: Path) -> None:
+    """In the handshake era, where the questions are two requests at the same time."""
+    with terminal("call", str(served), "confirm_and_think", "--era", "handshake") as person:
         person.wait_for("Left?")
         person.wait_for("(y/N)")
         assert "Right?" not in person.shown
@@ -86,12 +86,7 @@ def test_questions_at_once_and_samples_are_answered_by_keyboard(served: Path) ->
         person.wait_for("Right?")
         person.wait_for("(y/N)")
         person.type("\x1b")
-        assert person.result() == ["accept", "cancel"]
-
-
-def test_a_sample_is_answered_by_keyboard_where_no_model_is(served: Path) -> None:
-    with terminal("call", str(served), "think", "about=rivers") as person:
-        person.wait_for("user: rivers")
+        person.wait_for("user: Why?")
         person.wait_for("assistant:")
-        person.type("deep\r")
-        assert person.result() == "deep"
+        person.type("Because.\r")
+        assert person.result() == ["accept", "cancel", "Because."]

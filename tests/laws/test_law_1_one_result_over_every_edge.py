@@ -26,7 +26,22 @@ from anabranch.elicitation import Accepted, Cancelled, Declined
 from anabranch.messages import ElicitRequest, SampleRequest
 from anabranch.testing import MockClient, SequentialIds
 from tests.laws import programs as language
-from tests.laws.programs import BUG, Block, World, as_tool, enter
+from tests.laws.programs import (
+    BUG,
+    Ask,
+    Attempt,
+    Block,
+    Branch,
+    CallTool,
+    Fail,
+    Gather,
+    Sample,
+    Step,
+    World,
+    Yield,
+    as_tool,
+    enter,
+)
 
 TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
 
@@ -199,6 +214,46 @@ async def test_a_tool_that_is_replayed_every_round_does_what_it_does_alive(progr
 @given(language.programs)
 async def test_all_edges_agree(program: Block) -> None:
     tool = as_tool(program)
+    alive = await directly(tool, replay=False)
+    assert await directly(tool, replay=True) == alive
+    assert await over_mcp(tool, "legacy") == alive
+    assert await over_mcp(tool, "2026-07-28") == alive
+
+
+FOUND: dict[str, Block] = {
+    "a refusal names what was spent then, not what is spent by now": (
+        Branch(
+            (Attempt((Sample("schema"),)), Sample("prompt"), Attempt((Sample("messages"),))),
+            limits=Limits(max_tokens=25),
+        ),
+        Ask("accept"),
+    ),
+    "a value that cannot cross ends the call even if its error is caught": (
+        Ask("accept"),
+        Attempt((Step("cannot cross"),), "any"),
+        Ask("accept"),
+    ),
+    "an undo that waits in a folded branch is paid": (
+        Branch((Step("sync", undo=True), Ask("accept"))),
+        Ask("accept"),
+        Fail("refusal"),
+    ),
+    "errors of one gather are those of the first in order": (
+        Attempt(
+            (Gather(((Ask("never"), Fail("refusal")), (Yield(3), Fail("bug"))), "strands"),), "any"
+        ),
+        Ask("accept"),
+    ),
+    "a branch is as deep where it is awaited by another": (
+        CallTool((Branch((Branch((Ask("accept"),)),), limits=Limits(max_depth=2)),)),
+    ),
+}
+"""Programs in which something was, or is likely to be, wrong."""
+
+
+@pytest.mark.parametrize("what", FOUND)
+async def test_all_edges_agree_on(what: str) -> None:
+    tool = as_tool(FOUND[what])
     alive = await directly(tool, replay=False)
     assert await directly(tool, replay=True) == alive
     assert await over_mcp(tool, "legacy") == alive

@@ -44,15 +44,15 @@ class Branch:
     )  # fmt: skip
 
     def __init__(self, call: Call[Any], parent: Branch | None, path: str, own: Limits) -> None:
-        self.call = call
-        self.parent = parent
-        self.path = path
+        self.call: Call[Any] = call
+        self.parent: Branch | None = parent
+        self.path: str = path
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.limits: Limits = own if parent is None else parent.limits.narrowed(own)
-        self.max_tokens = own.max_tokens
-        self.timeout = own.timeout
+        self.max_tokens: int | None = own.max_tokens
+        self.timeout: float | None = own.timeout
         self.spent: int = call.ledger.get(path, 0)
-        self.expired = False
+        self.expired: bool = False
         self.ids: list[str] = []
         self.noticed: list[str] = []
         self._limit: asyncio.Timeout | None = None

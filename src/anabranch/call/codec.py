@@ -144,7 +144,7 @@ def _first_line(problem: Exception) -> str:
 
 def codec_of(function: Callable[..., object]) -> Codec:
     """Return the codec for what ``function`` returns, by its annotation."""
-    inner = _innermost(function)
+    inner = function if isinstance(function, FunctionType) else _innermost(function)
     if isinstance(inner, FunctionType) and "<locals>" in inner.__qualname__:
         return _codec_of_local(inner)
     return _codec_of(inner)

@@ -37,6 +37,7 @@ class Course:
         self.journal = journal
         self.name = name
         self.reached: set[str] = set()
+        self._ahead = dict.fromkeys(journal.entries)
         self.cancelled: set[str] = set()
         self.unentered: set[str] = set()
         self.fault: AnabranchError | None = None
@@ -61,6 +62,7 @@ class Course:
         if step_id in self.reached:
             raise ValueError(f"The key {step_id!r} was used twice; a key names one step of a call.")
         self.reached.add(step_id)
+        self._ahead.pop(step_id, None)
         return step_id
 
     def new_attempt(self, step_id: str, attempt: int) -> str:
@@ -69,6 +71,7 @@ class Course:
             return step_id
         again = f"{step_id}~{attempt}"
         self.reached.add(again)
+        self._ahead.pop(again, None)
         return again
 
     def new_path(self, scope: Scope, name: str) -> str:
@@ -80,6 +83,7 @@ class Course:
         scope.check_order(name)
         path = f"{scope.path}/{name}#{scope.count(name)}"
         self.reached.add(path)
+        self._ahead.pop(path, None)
         self.unentered.add(path)
         return path
 
@@ -135,12 +139,9 @@ class Course:
 
     def unreached(self, path: str) -> list[str]:
         """Return what is recorded below ``path`` (everywhere, if it is empty) and not yet passed."""
-        below = f"{path}/" if path else ""
-        return [
-            known
-            for known in self.journal.entries
-            if known not in self.reached and known.startswith(below)
-        ]
+        # Not all entries are searched, but those that the run began with: branches that fold ask.
+        below, entries = f"{path}/" if path else "", self.journal.entries
+        return [known for known in self._ahead if known.startswith(below) and known in entries]
 
     def is_replaying(self, path: str) -> bool:
         """Whether something recorded below ``path`` is still to be passed."""
@@ -149,10 +150,9 @@ class Course:
 
     def _is_excused(self, step_id: str) -> bool:
         """Whether it lies in what the program has cancelled, or has not entered."""
-        aside = self.cancelled | self.unentered
         path = step_id
         while path:
-            if path in aside:
+            if path in self.cancelled or path in self.unentered:
                 return True
             path = path.rpartition("/")[0]
         if _ORDINAL.search(step_id):
@@ -160,4 +160,4 @@ class Course:
         # An author's key tells the branch it is in, but not the task.
         inside = f"{self.name}/"
         branch = f"{step_id.rpartition('/')[0]}/" if step_id.startswith(inside) else inside
-        return any(path.startswith(branch) for path in aside)
+        return any(path.startswith(branch) for path in (*self.cancelled, *self.unentered))

@@ -31,7 +31,7 @@ __all__ = [
     "step_fingerprint",
 ]
 
-logger = logging.getLogger("anabranch.call")
+logger: logging.Logger = logging.getLogger("anabranch.call")
 
 
 def is_async(function: Callable[..., object]) -> bool:

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
@@ -107,8 +107,8 @@ class Owed:
     folded: bool = False
 
 
-_DICT: Callable[[], Any] = dict
-_LIST: Callable[[], Any] = list
+_DICT = cast("Callable[[], Any]", dict)
+_LIST = cast("Callable[[], Any]", list)
 """Not ``list[Owed]``, which type checkers like better: calling that takes far longer."""
 
 

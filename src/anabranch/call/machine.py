@@ -41,9 +41,11 @@ from anabranch.call.strands import (
     install_task_factory,
 )
 from anabranch.errors import (
+    AnabranchError,
     SerializationError,
     SuspensionError,
     error_from_json,
+    error_to_json,
 )
 from anabranch.limits import Limits
 from anabranch.ports import Clock, SystemClock
@@ -53,7 +55,7 @@ __all__ = ["Call", "Finished", "Sink", "Waiting"]
 T = TypeVar("T")
 T_op = TypeVar("T_op")
 Sink = Callable[[Notice], Awaitable[None]]
-logger = logging.getLogger("anabranch.call")
+logger: logging.Logger = logging.getLogger("anabranch.call")
 
 LETTING_GO = 5.0
 """Seconds that a body's ``finally`` blocks have to end when its round is over."""
@@ -123,12 +125,12 @@ class Call(Course, Generic[T]):
         super().__init__(journal, name)
         self.clock: Clock = clock or SystemClock()
         self.strands: dict[asyncio.Task[Any], Strand] = {}
-        self.ledger = journal.spent()
+        self.ledger: dict[str, int] = journal.spent()
         self.ledger[name] = sum(entry.tokens or 0 for entry in journal.entries.values())
-        self.undos = Undos(journal)
-        self.closing = False
-        self.suspending = False
-        self.root = Branch(self, None, name, limits or Limits())
+        self.undos: Undos = Undos(journal)
+        self.closing: bool = False
+        self.suspending: bool = False
+        self.root: Branch = Branch(self, None, name, limits or Limits())
         self._body = body
         self._sink = sink
         self._open: dict[str, _Open] = {}
@@ -456,7 +458,8 @@ class Call(Course, Generic[T]):
     ) -> Entry:
         """Return the answer's entry; waits for it if it is not recorded.
 
-        ``make_request`` is called only if the question must really be asked; it may refuse.
+        ``make_request`` is called only if the question must really be asked; it may refuse, and
+        then refuses for good.
         ``responder`` answers it here, on the server, as an effect; without one it goes out.
 
         Raises:
@@ -468,7 +471,12 @@ class Call(Course, Generic[T]):
         entry = self.recall(step_id, kind, asked)
         if entry is None:
             strand = await self.go_live(scope, step_id)
-            ask = Ask(step_id, kind, make_request(), asked)
+            try:
+                ask = Ask(step_id, kind, make_request(), asked)
+            except AnabranchError as refusal:
+                # Why it is refused (what is spent, what is open) is another thing in a replay.
+                self.record(step_id, Entry(kind, asked, error=error_to_json(refusal)), scope.branch)
+                raise
             if responder is None:
                 entry = await self._park(strand, ask)
             else:

@@ -55,12 +55,12 @@ class Scope:
     def __init__(
         self, strand: Strand, branch: Branch, path: str, memory: dict[object, Any] | None = None
     ) -> None:
-        self.strand = strand
-        self.branch = branch
-        self.path = path
+        self.strand: Strand = strand
+        self.branch: Branch = branch
+        self.path: str = path
         self.counters: dict[str, int] = {}
         self.memory: dict[object, Any] = memory if memory is not None else {}
-        self.unordered = False
+        self.unordered: bool = False
         self._random: random.Random | None = None
 
     @property
@@ -108,12 +108,12 @@ class Strand:
     __slots__ = ("call", "effects", "path", "racing", "scope", "task")
 
     def __init__(self, call: Call[Any], task: asyncio.Task[Any]) -> None:
-        self.call = call
-        self.task = task
+        self.call: Call[Any] = call
+        self.task: asyncio.Task[Any] = task
         self.scope: Scope
-        self.path = ""
-        self.effects = 0
-        self.racing = False
+        self.path: str = ""
+        self.effects: int = 0
+        self.racing: bool = False
 
 
 _strands: dict[asyncio.Task[Any], Strand] = {}

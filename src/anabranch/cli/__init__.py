@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from cyclopts import CycloptsError
 
 from anabranch.cli.commands import app
+from anabranch.cli.console import printable
 from anabranch.cli.errors import CommandError, UsageError
 
 __all__ = ["main"]
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result_action="return_none",
         )
     except CommandError as error:
-        sys.stderr.write(f"anabranch: {error}\n")
+        sys.stderr.write(printable(f"anabranch: {error}\n"))
         return error.status
     except CycloptsError as error:
         sys.stderr.write(f"anabranch: {error} See anabranch --help.\n")

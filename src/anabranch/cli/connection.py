@@ -14,14 +14,13 @@ from typing import Literal, TypeAlias, TypeVar, cast
 
 import anyio
 from mcp import Client, InputRequiredRoundsExceededError, MCPError, StdioServerParameters
-from mcp.client import Transport
 from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
 
 from anabranch.cli.errors import CommandError, FailedError, UsageError
 from anabranch.cli.keys import KEYS, new_key
 from anabranch.cli.targets import is_url, split_target
-from anabranch.edges.mcp.client import Answerer, connect, offers_sagas
+from anabranch.edges.mcp.client import Answerer, Connectable, connect, offers_sagas
 
 __all__ = ["MODEL", "Era", "server_of", "talk"]
 
@@ -45,7 +44,7 @@ def server_of(target: str) -> str | StdioServerParameters:
 
 async def talk(
     target: str,
-    server: str | StdioServerParameters | Transport,
+    server: Connectable,
     answerer: Answerer,
     act: Callable[[Client], Awaitable[T]],
     *,
@@ -130,7 +129,7 @@ def _words_for(cause: Exception, target: str) -> str | None:
         case ValidationError():
             return f"{target} answered with something that is not MCP."
         case _ if isinstance(cause, OSError) or type(cause).__module__.startswith("http"):
-            return f"Cannot reach {target}: {cause or type(cause).__name__}."
+            return f"Cannot reach {target}: {str(cause) or type(cause).__name__}."
         case _:  # not the connection's fault
             return None
 

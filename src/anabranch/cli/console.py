@@ -6,6 +6,7 @@ While a question stands on the screen, lines wait, so that they do not tear the 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -15,7 +16,17 @@ import anyio
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output import create_output
 
-__all__ = ["Console"]
+__all__ = ["Console", "printable"]
+
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """Return ``text`` without what could move the cursor or change the terminal.
+
+    Much of what is shown was written by a server, which may be anybody's.
+    """
+    return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 
 class Console:
@@ -39,7 +50,7 @@ class Console:
         if self._asking:
             self._held.append(line)
         else:
-            print(line, file=self._stream, flush=True)
+            self.show(line)
 
     @asynccontextmanager
     async def question(self) -> AsyncGenerator[None]:
@@ -63,7 +74,7 @@ class Console:
 
     def show(self, text: str) -> None:
         """Show what belongs to the question that stands."""
-        print(text, file=self._stream, flush=True)
+        print(printable(text), file=self._stream, flush=True)
 
 
 def _is_terminal() -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,11 +27,15 @@ def new_key() -> str:
     return secrets.token_hex(SHORTEST)
 
 
-def read_keys(environment: Mapping[str, str], data: Path | None = None) -> list[str]:
+def read_keys(
+    environment: Mapping[str, str], say: Callable[[str], None], data: Path | None = None
+) -> list[str]:
     """Return the keys, newest first: the environment's, else the file's, which is made if needed.
 
+    Where no file can be made, ``say`` is told, and a key is returned that nobody keeps.
+
     Raises:
-        UsageError: a key is too short, or the file cannot be made.
+        UsageError: a key is too short.
     """
     given = environment.get(KEYS)
     if given is not None:
@@ -40,10 +44,11 @@ def read_keys(environment: Mapping[str, str], data: Path | None = None) -> list[
     try:
         return _checked(_read_or_make(path), str(path))
     except OSError as error:
-        raise UsageError(
-            f"Cannot keep keys in {path}: {error.strerror}. Set {KEYS} to a key of at least"
-            f" {SHORTEST} characters."
-        ) from error
+        say(
+            f"Cannot keep a key in {path} ({error.strerror}): questions that are open now will not"
+            f" survive a restart. Set {KEYS} to change that."
+        )
+        return [new_key()]
 
 
 def _read_or_make(path: Path) -> str:

@@ -18,15 +18,16 @@ import anyio
 import uvicorn
 from mcp.server.mcpserver import MCPServer
 
+from anabranch.cli.call import open_sampler
 from anabranch.cli.console import Console
 from anabranch.cli.errors import FailedError, UsageError
 from anabranch.cli.keys import read_keys
 from anabranch.cli.server import assemble, tool_names
 from anabranch.cli.targets import load
-from anabranch.models import ModelError, open_model
 
 __all__ = ["serve"]
 
+PORTS = range(2**16)
 GRACE = 2
 """Seconds that open connections get when the server is stopped."""
 
@@ -46,15 +47,15 @@ def serve(
     """
     if not targets:
         raise UsageError("serve needs a TARGET: a Python file, a module, or module:attribute.")
+    if port not in PORTS:
+        raise UsageError(f"There is no port {port}. Choose one from 0 to 65535.")
     # First, because the SDK's own set-up draws boxes around tracebacks, and yields to this one.
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    try:
-        sampler = open_model(model) if model else None
-    except ModelError as error:
-        raise UsageError(str(error)) from error
-    server = assemble(load(targets), keys=read_keys(os.environ), sampler=sampler)
-    tools = ", ".join(tool_names(server)) or "no tools"
+    sampler = open_sampler(model)
     console = Console()
+    found = load(targets)
+    server = assemble(found, keys=read_keys(os.environ, console.say), sampler=sampler)
+    tools = ", ".join(tool_names(server)) or "no tools"
     if transport == "http":
         _serve_http(server, host, port, tools, console)
         return
@@ -70,7 +71,8 @@ def _serve_http(server: MCPServer[Any], host: str, port: int, tools: str, consol
     app = server.streamable_http_app(host=host)
     # Bound here, so that a port that is taken is told in one sentence, and port 0 gets a number.
     try:
-        listener = socket.create_server((host, port), reuse_port=False)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family)
     except OSError as error:
         raise FailedError(
             f"Cannot listen on {host}:{port}: {error.strerror}. Choose another --port."
@@ -79,6 +81,7 @@ def _serve_http(server: MCPServer[Any], host: str, port: int, tools: str, consol
         config = uvicorn.Config(
             app, log_level="warning", timeout_graceful_shutdown=GRACE, ws="none"
         )
-        console.say(f"Serving {tools} at http://{host}:{listener.getsockname()[1]}/mcp")
+        place = f"[{host}]" if ":" in host else host
+        console.say(f"Serving {tools} at http://{place}:{listener.getsockname()[1]}/mcp")
         with suppress(KeyboardInterrupt):  # the person has stopped it, as they should
             anyio.run(uvicorn.Server(config).serve, [listener])

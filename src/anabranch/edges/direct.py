@@ -182,7 +182,7 @@ async def deliver(client: Client, notice: Notice) -> None:
 class Nobody:
     """A client without capabilities; notices are dropped."""
 
-    capabilities = Capabilities(
+    capabilities: Capabilities = Capabilities(
         sampling=False, sampling_tools=False, elicitation=False, elicitation_url=False
     )
 

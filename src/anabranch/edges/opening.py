@@ -21,7 +21,7 @@ from anabranch.tool import Tool
 __all__ = ["Runtime", "new_journal", "open_call", "warn_of_rounds"]
 
 T = TypeVar("T")
-logger = logging.getLogger("anabranch.edges")
+logger: logging.Logger = logging.getLogger("anabranch.edges")
 
 WARN_AT_ROUND = 8
 """Known clients give a call up after its tenth round (Python, TypeScript, C#, Go)."""

@@ -89,7 +89,7 @@ class MockClient:
     ) -> None:
         self._samples = _Answers("samples", samples)
         self._elicits = _Answers("elicits", elicits)
-        self.capabilities = _capabilities(capabilities)
+        self.capabilities: Capabilities = _capabilities(capabilities)
         self.reset()
 
     def reset(self) -> None:

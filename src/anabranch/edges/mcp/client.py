@@ -33,8 +33,10 @@ from anabranch.messages import (
     UrlRequest,
 )
 
-__all__ = ["Answerer", "Era", "call_tool", "connect", "list_tools", "offers_sagas"]
+__all__ = ["Answerer", "Connectable", "Era", "call_tool", "connect", "list_tools", "offers_sagas"]
 
+Connectable: TypeAlias = MCPServer[Any] | Server[Any] | StdioServerParameters | Transport | str
+"""What can be connected to: a server in this process, a command, a transport, a URL."""
 Era: TypeAlias = Literal["auto", "modern", "handshake"]
 MODES: dict[Era, str] = {"auto": "auto", "modern": "2026-07-28", "handshake": "legacy"}
 
@@ -73,12 +75,12 @@ class Answerer(Protocol):
 
 
 def connect(
-    server: MCPServer[Any] | Server[Any] | StdioServerParameters | Transport | str,
+    server: Connectable,
     answerer: Answerer,
     *,
     era: Era = "auto",
 ) -> Client:
-    """Return a client of ``server`` (a URL, a command, …) whose questions ``answerer`` answers."""
+    """Return a client of ``server`` whose questions ``answerer`` answers."""
     able = answerer.capabilities
 
     async def sample(
@@ -174,7 +176,8 @@ def _step_id(context: ClientRequestContext) -> str:
 
 def _sample_request(params: types.CreateMessageRequestParams) -> SampleRequest:
     wire = params.model_dump(by_alias=True, mode="json", exclude_none=True)
-    wire["toolChoice"] = (wire.get("toolChoice") or {}).get("mode")
+    choice: dict[str, Any] = wire.get("toolChoice") or {}
+    wire["toolChoice"] = choice.get("mode")
     try:
         return SampleRequest.model_validate(wire)
     except ValidationError as error:

@@ -9,7 +9,6 @@ and only of the right kind; anything else is ignored, and asked again.
 from __future__ import annotations
 
 import logging
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
@@ -26,9 +25,6 @@ __all__ = ["read_state", "run_round"]
 T = TypeVar("T")
 logger = logging.getLogger("anabranch.edges.mcp")
 
-UNREADABLE = (ValueError, TypeError, KeyError, IndexError, zlib.error)
-"""What reading a journal may raise that this release, or this tool, did not write."""
-
 
 def read_state(
     state: str | None, responses: Mapping[str, Any] | None, new: Callable[[], Journal]
@@ -44,7 +40,7 @@ def read_state(
         return new()
     try:
         journal = Journal.loads(state)
-    except UNREADABLE as problem:
+    except ValueError as problem:
         _refuse(problem)
     answers: dict[str, Answer] = {}
     for step_id, result in (responses or {}).items():
@@ -56,7 +52,7 @@ def read_state(
     return journal
 
 
-def _refuse(problem: Exception) -> NoReturn:
+def _refuse(problem: ValueError) -> NoReturn:
     """Refuse a state with the words that the SDK's boundary uses for every other reason."""
     logger.warning("requestState rejected: unreadable journal: %s", problem)
     raise MCPError(

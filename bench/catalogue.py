@@ -1,0 +1,20 @@
+"""The benchmarks by name. Apart from ``__main__``, which a new process cannot import."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from bench import branches, imports, replay, state, wizard
+from bench.measure import Row
+
+BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
+    module.NAME: module.measure for module in (wizard, state, replay, branches, imports)
+}
+
+
+def run(name: str) -> list[Row]:
+    """Measure ``name``; called in a process of its own, so that none finds another's leavings."""
+    # A call of eight rounds is told off for them, once; printing that is not what is measured.
+    logging.getLogger("anabranch").setLevel(logging.ERROR)
+    return BENCHMARKS[name]()

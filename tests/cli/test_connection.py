@@ -1,0 +1,135 @@
+"""What a connection that breaks is called."""
+
+import io
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client, InputRequiredRoundsExceededError, MCPError
+from mcp.client import Transport
+from mcp.server.mcpserver import Extension, MCPServer, MethodBinding
+
+from anabranch.cli.connection import server_of, talk
+from anabranch.cli.console import Console
+from anabranch.cli.errors import CommandError, FailedError, UsageError
+from anabranch.cli.respondent import Respondent
+
+URL = "http://server.example/mcp"
+
+
+async def attempt(act: Callable[[Client], Awaitable[Any]], server: Any = None) -> CommandError:
+    """Talk to a server in this process and return how it ended."""
+    console = Console(io.StringIO(), interactive=False)
+    with pytest.raises(CommandError) as raised:
+        await talk(URL, server or MCPServer("plain"), Respondent(console), act)
+    return raised.value
+
+
+def raising(error: Exception) -> Callable[[Client], Awaitable[None]]:
+    async def act(client: Client) -> None:
+        raise error
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MCPError(types.CONNECTION_CLOSED, "?"), f"The server of {URL} ended the connection."),
+        (MCPError(types.INVALID_PARAMS, "No, not so."), "No, not so."),
+        (InputRequiredRoundsExceededError(100), "The tool asked in more than 100 rounds."),
+        (ConnectionResetError("reset by peer"), f"Cannot reach {URL}: reset by peer."),
+        (TimeoutError(), f"Cannot reach {URL}: TimeoutError."),
+        (ExceptionGroup("", [ValueError(), OSError("gone")]), f"Cannot reach {URL}: gone."),
+        (FailedError("As it is."), "As it is."),
+    ],
+)
+async def test_an_error_of_the_connection_is_told_in_words(error: Exception, words: str) -> None:
+    ended = await attempt(raising(error))
+    assert (type(ended), str(ended)) == (FailedError, words)
+
+
+async def test_a_server_that_talks_something_else_is_told() -> None:
+    async def act(client: Client) -> None:
+        types.Tool.model_validate({})
+
+    ended = await attempt(act)
+    assert str(ended) == f"{URL} answered with something that is not MCP."
+
+
+async def test_an_error_of_this_library_is_not_dressed_up() -> None:
+    console = Console(io.StringIO(), interactive=False)
+    with pytest.raises(ExceptionGroup) as raised:
+        await talk(URL, MCPServer("plain"), Respondent(console), raising(KeyError("bug")))
+    assert raised.group_contains(KeyError, match="bug")
+
+
+async def test_an_address_that_cannot_be_reached_is_told() -> None:
+    @asynccontextmanager
+    async def unreachable() -> AsyncGenerator[Any]:
+        raise OSError("no route")
+        yield
+
+    transport: Transport = unreachable()
+    ended = await attempt(raising(KeyError()), transport)
+    assert str(ended) == f"Cannot reach {URL}: no route."
+
+
+class NoParams(types.RequestParams):
+    pass
+
+
+class Sagas(Extension):
+    identifier = "com.example/sagas"
+
+    def methods(self) -> list[MethodBinding]:
+        return [MethodBinding("tools/resumeSaga", NoParams, self.resume)]
+
+    async def resume(self, ctx: object, params: NoParams) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        (MCPServer("plain"), "This server offers no sagas. Leave out --era saga."),
+        (
+            MCPServer("sagas", extensions=[Sagas()]),
+            "This server offers sagas, which this release cannot call yet.",
+        ),
+    ],
+)
+async def test_sagas_are_refused_for_the_reason_that_is_true(
+    server: MCPServer[Any], words: str
+) -> None:
+    respondent = Respondent(Console(io.StringIO(), interactive=False))
+    with pytest.raises(UsageError) as raised:
+        await talk(URL, server, respondent, raising(KeyError()), era="saga")
+    assert str(raised.value) == words
+
+
+def test_a_server_process_gets_this_ones_environment_but_not_its_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANABRANCH_MODEL", "script:model.json")
+    monkeypatch.setenv("DATABASE", "here")
+    monkeypatch.delenv("ANABRANCH_KEYS", raising=False)
+    started = server_of(__file__)
+    assert not isinstance(started, str)
+    assert started.env is not None
+    assert started.env["DATABASE"] == "here"
+    assert "ANABRANCH_MODEL" not in started.env
+    assert len(started.env["ANABRANCH_KEYS"]) >= 32
+
+
+def test_keys_that_are_set_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANABRANCH_KEYS", "k" * 32)
+    started = server_of(__file__)
+    assert not isinstance(started, str)
+    assert (started.env or {})["ANABRANCH_KEYS"] == "k" * 32
+
+
+def test_an_address_is_connected_to_as_it_is() -> None:
+    assert server_of(URL) == URL

@@ -204,4 +204,4 @@ def test_a_host_that_nobody_knows_is_told(call: Caller) -> None:
 def test_an_address_without_mcp_is_told(call: Caller, url: str) -> None:
     call.url = url.replace("/mcp", "/nothing")
     done = call("greet")
-    assert (done.status, done.told.count("\n")) == (1, 1)
+    assert (done.status, done.told) == (1, f"anabranch: Cannot connect to {call.url}: Not Found\n")

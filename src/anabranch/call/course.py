@@ -42,6 +42,10 @@ class Course:
         self.unentered: set[str] = set()
         self.fault: AnabranchError | None = None
 
+    def fail_with(self, fault: AnabranchError) -> None:
+        """End the call with ``fault``, whatever its body does."""
+        self.fault = fault
+
     # -- names -------------------------------------------------------------------------------
 
     def new_id(self, scope: Scope, name: str, key: str | None = None) -> str:

@@ -359,7 +359,7 @@ class Call(Course, Generic[T]):
 
     def _not_suspended(self, own: list[str], found: str) -> None:
         if self.fault is None and self._quiet is not None:
-            self.fault = SuspensionError(own or [a.step_id for a in self._quiet.asks], found)
+            self.fail_with(SuspensionError(own or [a.step_id for a in self._quiet.asks], found))
 
     def _close_unstarted(self) -> None:
         """The body would have come to these operations later; they were not forgotten."""
@@ -554,7 +554,7 @@ class Call(Course, Generic[T]):
         try:
             entry, cause = await perform(strand, step_id, asked, effect)
         except SerializationError as error:
-            self.fault = error
+            self.fail_with(error)
             raise
         self.record(step_id, entry, scope.branch)
         if entry.error is None:

@@ -5,6 +5,7 @@ Owns the command line's words and its help. What a command does is in the module
 
 from __future__ import annotations
 
+import logging
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,7 +16,7 @@ from cyclopts import App, Parameter
 
 from anabranch.cli.call import Wish, call, new_respondent, open_sampler, read_answers, to_json
 from anabranch.cli.connection import MODEL, Era
-from anabranch.cli.console import Console
+from anabranch.cli.console import Console, log_to_stderr
 from anabranch.cli.demo import demo
 from anabranch.cli.serve import serve
 
@@ -29,7 +30,7 @@ def _version() -> str:
         return "unknown"
 
 
-app = App(
+app: App = App(
     name="anabranch",
     version=_version,
     help="Tools that talk back: serve them, call them, and answer what they ask.",
@@ -111,6 +112,7 @@ def call_command(
     Its questions become forms in this terminal, and its samples go to the model, or to you where
     none is configured. Exit status: 0 done, 1 the tool failed or was refused, 2 wrong usage.
     """
+    log_to_stderr(logging.ERROR)  # what a connection does wrong is told in our own words
     respondent = new_respondent(Console(), model, answers)
     wish = Wish(target, tool, values, json_text, era)
     sys.stdout.write(to_json(anyio.run(call, wish, respondent)) + "\n")
@@ -124,6 +126,7 @@ def demo_command(
 
     Without a terminal it plays itself.
     """
+    log_to_stderr(logging.ERROR)
     sampler, given = open_sampler(model), read_answers(answers)
 
     async def play() -> object:

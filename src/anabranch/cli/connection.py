@@ -69,6 +69,8 @@ async def talk(
             raise
         if not connected and not is_url(target):
             known = await _why_it_did_not_start(target)
+        elif not connected and target not in str(known):  # the server's own words, then
+            known = FailedError(f"Cannot connect to {target}: {known}")
         raise known from error
 
 
@@ -129,7 +131,7 @@ def _words_for(cause: Exception, target: str) -> str | None:
         case ValidationError():
             return f"{target} answered with something that is not MCP."
         case _ if isinstance(cause, OSError) or type(cause).__module__.startswith("http"):
-            return f"Cannot reach {target}: {str(cause) or type(cause).__name__}."
+            return f"Cannot reach {target}: {str(cause).rstrip('.') or type(cause).__name__}."
         case _:  # not the connection's fault
             return None
 

@@ -6,6 +6,7 @@ While a question stands on the screen, lines wait, so that they do not tear the 
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections.abc import AsyncGenerator
@@ -16,7 +17,7 @@ import anyio
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output import create_output
 
-__all__ = ["Console", "printable"]
+__all__ = ["Console", "log_to_stderr", "printable"]
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -27,6 +28,14 @@ def printable(text: str) -> str:
     Much of what is shown was written by a server, which may be anybody's.
     """
     return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+
+
+def log_to_stderr(level: int) -> None:
+    """Write log records of ``level`` and above to stderr, one plain line each.
+
+    It goes before the SDK's own set-up, which draws boxes around tracebacks and yields to this.
+    """
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
 
 
 class Console:
@@ -40,7 +49,7 @@ class Console:
 
     def __init__(self, stream: TextIO | None = None, *, interactive: bool | None = None) -> None:
         self._stream = stream or sys.stderr
-        self.interactive = _is_terminal() if interactive is None else interactive
+        self.interactive: bool = _is_terminal() if interactive is None else interactive
         self._turn = anyio.Lock()
         self._asking = False
         self._held: list[str] = []

@@ -23,7 +23,7 @@ from anabranch.sampling import Sampler
 __all__ = ["demo"]
 
 TARGET = "anabranch.cli.demo_tool"
-ARGUMENTS = {"count": 5, "analyze": True}
+ARGUMENTS: dict[str, object] = {"count": 5, "analyze": True}
 MODEL_SAYS = "The third one has a lucky look about it. But I am a script; I say that every time."
 PERSON_PICKS = {"accept": {"cardNumber": 3}}
 

@@ -48,12 +48,12 @@ class Outcome(BaseModel):
 class PickCard(HandoffTool):
     """Draw cards, of which one wins, and let the person pick one."""
 
-    requires = frozenset({"elicitation"})
-    limits = Limits(max_depth=1, max_tokens=5_000)
-    card = Elicitation("card", CardChoice)
+    requires: frozenset[str] = frozenset({"elicitation"})
+    limits: Limits = Limits(max_depth=1, max_tokens=5_000)
+    card: Elicitation[CardChoice] = Elicitation("card", CardChoice)
 
     def __init__(self, chance: random.Random | None = None) -> None:
-        self.chance = chance or random.SystemRandom()
+        self.chance: random.Random = chance or random.SystemRandom()
 
     async def before(
         self, *, count: Annotated[int, Field(ge=2, le=10)] = 5, analyze: bool = False
@@ -99,4 +99,4 @@ async def analyze(ctx: BranchContext, cards: list[str]) -> str:
     return reply.text
 
 
-pick_card = PickCard()
+pick_card: PickCard = PickCard()

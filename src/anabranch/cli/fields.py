@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -26,7 +26,9 @@ LEAVE_OUT: Final = LeaveOut()
 
 
 class _Schema(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, alias_generator=to_camel, populate_by_name=True
+    )
 
 
 class Option(_Schema):

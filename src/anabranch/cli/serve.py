@@ -19,7 +19,7 @@ import uvicorn
 from mcp.server.mcpserver import MCPServer
 
 from anabranch.cli.call import open_sampler
-from anabranch.cli.console import Console
+from anabranch.cli.console import Console, log_to_stderr
 from anabranch.cli.errors import FailedError, UsageError
 from anabranch.cli.keys import read_keys
 from anabranch.cli.server import assemble, tool_names
@@ -49,8 +49,7 @@ def serve(
         raise UsageError("serve needs a TARGET: a Python file, a module, or module:attribute.")
     if port not in PORTS:
         raise UsageError(f"There is no port {port}. Choose one from 0 to 65535.")
-    # First, because the SDK's own set-up draws boxes around tracebacks, and yields to this one.
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    log_to_stderr(logging.WARNING)
     sampler = open_sampler(model)
     console = Console()
     found = load(targets)

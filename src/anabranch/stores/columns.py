@@ -10,7 +10,7 @@ from sqlalchemy.types import TypeDecorator
 
 __all__ = ["Opaque", "metadata", "to_bytes"]
 
-metadata = sa.MetaData()
+metadata: sa.MetaData = sa.MetaData()
 """All tables, as the newest migration leaves them."""
 
 
@@ -20,8 +20,8 @@ class Opaque(TypeDecorator[str]):
     Postgres has no text with NUL characters, and neither database takes a lone surrogate.
     """
 
-    impl = sa.LargeBinary
-    cache_ok = True
+    impl: type[sa.LargeBinary] = sa.LargeBinary
+    cache_ok: bool | None = True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> bytes | None:  # noqa: ARG002
         """Return the bytes for a text."""

@@ -40,7 +40,7 @@ class Database:
     """
 
     def __init__(self, target: Target) -> None:
-        self.is_postgresql = target.kind == "postgresql"
+        self.is_postgresql: bool = target.kind == "postgresql"
         self._target = target
         self._engine = engine = make_engine(target)
         self._prepared = False

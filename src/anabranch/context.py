@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple, TypeVar, TypeVarTuple, get_args, overload
 
 from pydantic import BaseModel, JsonValue
@@ -30,11 +31,11 @@ from anabranch.call import (
     all_of,
     codec_of,
     current_idempotency_key,
-    current_scope,
+    scope_in,
     step_fingerprint,
 )
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
-from anabranch.errors import NonDeterminismError, ToolError
+from anabranch.errors import ToolError
 from anabranch.host import Host, Runnable
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.messages import (
@@ -70,6 +71,18 @@ _LEVELS: tuple[str, ...] = get_args(LogLevel)
 
 Op = Coroutine[Any, Any, T]
 """What the methods return: await it, pass it to ``gather`` or ``race``, or start a task of it."""
+
+
+class _Start(NamedTuple):
+    """With what a sub-branch begins: all in one, since thousands may be open at a time."""
+
+    fn: Callable[..., Awaitable[Any]]
+    args: tuple[Any, ...]
+    messages: tuple[Message, ...]
+    parent_messages: tuple[Message, ...]
+    parent_system_prompt: str | None
+    system_prompt: str | None
+    tools: tuple[Runnable[Any], ...]
 
 
 class _Said(NamedTuple):
@@ -163,10 +176,7 @@ class BranchContext:
         return self._branch.call
 
     def _scope(self) -> Scope:
-        scope = current_scope()
-        if scope.strand.call is not self._branch.call:
-            raise NonDeterminismError("ctx", f"use in call {self.call_id!r}", "use in another call")
-        return scope
+        return scope_in(self._branch.call)
 
     def _conversation(self, scope: Scope) -> tuple[Message, ...]:
         said: _Said = scope.memory.get(self, _NOTHING_SAID)
@@ -386,42 +396,27 @@ class BranchContext:
         seeds = (inherited if inherit_messages else ()) + to_messages(messages)
         outer = self.system_prompt if inherit_system_prompt else None
         system = outer if system_prompt is None else system_prompt
-        bound = tuple(tools)
-
-        async def body(branch: Branch) -> T:
-            ctx = BranchContext(
-                branch,
-                self._host,
-                elicits=self._elicits.values(),
-                messages=seeds,
-                parent_messages=inherited,
-                parent_system_prompt=self.system_prompt,
-                system_prompt=system,
-                tools=bound or self.tools.values(),
-            )
-            return await fn(ctx, *args)
-
+        start = _Start(fn, args, seeds, inherited, self.system_prompt, system, tuple(tools))
         path = self._call.new_path(scope, _name_for(fn, name, "branch"))
         if max_depth is max_tokens is timeout is None:
             limits = UNLIMITED
         else:
             limits = Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
-        return self._call.made(self._enter(path, limits, body, fn))
+        body = partial(self._in_branch, start)
+        return self._call.made(self._branch.run_child(path, limits, body, codec_of(fn)))
 
-    async def _enter(
-        self,
-        path: str,
-        limits: Limits,
-        body: Callable[[Branch], Awaitable[T]],
-        fn: Callable[..., Any],
-        *,
-        depth_from_here: bool = False,
-    ) -> T:
-        # The enclosing branch is the one we are awaited in: its limits hold, whoever made us.
-        enclosing = self._scope().branch
-        if depth_from_here and limits.max_depth is not None:
-            limits = replace(limits, max_depth=enclosing.depth + 1 + limits.max_depth)
-        return await enclosing.run_child(path, limits, body, codec_of(fn))
+    def _in_branch(self, start: _Start, branch: Branch) -> Awaitable[Any]:
+        ctx = BranchContext(
+            branch,
+            self._host,
+            elicits=self._elicits.values(),
+            messages=start.messages,
+            parent_messages=start.parent_messages,
+            parent_system_prompt=start.parent_system_prompt,
+            system_prompt=start.system_prompt,
+            tools=start.tools or self.tools.values(),
+        )
+        return start.fn(ctx, *start.args)
 
     @overload
     def call_tool(self, tool: Runnable[T], /, **arguments: object) -> Op[T]: ...
@@ -455,9 +450,15 @@ class BranchContext:
             return await chosen.run(ctx, values)
 
         path = self._call.new_path(scope, _checked_name(chosen.name.replace("/", ".")))
-        return self._call.made(
-            self._enter(path, chosen.limits, body, chosen.returned_by, depth_from_here=True)
-        )
+        return self._call.made(self._enter(path, chosen, body))
+
+    async def _enter(
+        self, path: str, tool: Runnable[T], body: Callable[[Branch], Awaitable[T]]
+    ) -> T:
+        limits = tool.limits
+        if limits.max_depth is not None:
+            limits = replace(limits, max_depth=self._scope().branch.depth + 1 + limits.max_depth)
+        return await self._branch.run_child(path, limits, body, codec_of(tool.returned_by))
 
     def _bound(self, name: str) -> Runnable[Any]:
         if name not in self.tools:

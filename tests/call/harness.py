@@ -49,7 +49,7 @@ def ask(question: str, *, key: str | None = None) -> Coroutine[Any, Any, Any]:
         entry = await call.ask(scope, step_id, "elicit", fingerprint(question), lambda: question)
         return entry.value
 
-    return asking()
+    return call.made(asking())
 
 
 async def ask_here(question: str) -> Any:
@@ -68,7 +68,7 @@ def step(
     call = scope.strand.call
     step_id = call.new_id(scope, name or _name_of(function))
     effect = Effect(function, args, f"key of {step_id}", undo)
-    return call.step(scope, step_id, step_fingerprint(function, args), effect)
+    return call.made(call.step(scope, step_id, step_fingerprint(function, args), effect))
 
 
 def branch(
@@ -76,20 +76,21 @@ def branch(
 ) -> Coroutine[Any, Any, Any]:
     """Run ``body`` in a sub-branch, as an operation."""
     scope = current_scope()
-    path = scope.strand.call.new_path(scope, name or _name_of(body))
+    call = scope.strand.call
+    path = call.new_path(scope, name or _name_of(body))
 
     async def entering() -> Any:
         enclosing = current_scope().branch
         return await enclosing.run_child(path, Limits(**limits), body, codec_of(body))
 
-    return entering()
+    return call.made(entering())
 
 
 def race(*operations: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
     """Race, as an operation."""
     scope = current_scope()
     call = scope.strand.call
-    return call.race(scope, call.new_id(scope, "race"), operations)
+    return call.made(call.race(scope, call.new_id(scope, "race"), operations))
 
 
 def _name_of(function: Callable[..., Any]) -> str:

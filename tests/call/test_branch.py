@@ -17,6 +17,7 @@ from anabranch.errors import (
     NonDeterminismError,
     SerializationError,
     StepFailed,
+    SuspensionError,
     ToolError,
 )
 from anabranch.limits import Limits
@@ -664,6 +665,45 @@ async def test_a_branch_that_owes_an_undo_without_a_name_is_not_folded() -> None
         return str(await step(seat, undo=UNDONE.append))
 
     assert "t/inner#1/seat.1" in (await last_state(inner)).entries
+
+
+async def test_undos_of_several_branches_keep_their_own_values() -> None:
+    async def leaf(_: Branch) -> Any:
+        return await step(str, "leaf", undo=undo)
+
+    async def middle(_: Branch) -> Any:
+        await step(str, "middle", undo=undo)
+        return await branch(leaf)
+
+    async def body(_: Branch) -> None:
+        await step(str, "root", undo=undo)
+        await branch(middle)
+        await ask("a")
+        raise ToolError("no")
+
+    UNDONE.clear()
+    with pytest.raises(ToolError):
+        await rounds(body)
+    assert UNDONE == ["leaf", "middle", "root"]
+
+
+async def test_a_branch_that_fails_while_its_round_ends_is_not_folded() -> None:
+    async def inner(_: Branch) -> None:
+        try:
+            await ask("a")
+        finally:
+            raise ToolError("cleaning up has failed")
+
+    world = World()
+    journal = world.journal()
+
+    async def body(_: Branch) -> None:
+        await branch(inner)
+
+    async with world.call(body, journal) as call:
+        with pytest.raises(SuspensionError, match="raised ToolError instead"):
+            await call.round()
+    assert journal.entries == {}
 
 
 async def test_nested_branches_fold_from_the_inside_out() -> None:

@@ -189,10 +189,25 @@ async def test_the_call_has_ended_even_if_the_body_catches_the_error() -> None:
             await step(UNDONE.append, "an effect after the difference was seen")
         with contextlib.suppress(NonDeterminismError):
             await ask("and now?")
+        with contextlib.suppress(NonDeterminismError):
+            now()
         return "went on"
 
     await goes_on_with(changed, await answered(original))
     assert "an effect after the difference was seen" not in UNDONE
+
+
+async def test_nothing_is_said_after_the_difference_was_seen() -> None:
+    world = World()
+
+    async def changed(_: Branch) -> None:
+        with contextlib.suppress(NonDeterminismError):
+            await ask("REALLY?")
+        await say("after it")
+
+    with pytest.raises(NonDeterminismError):
+        await rounds(changed, state=await answered(original), world=world)
+    assert world.notices == []
 
 
 async def test_an_effect_that_waited_when_the_difference_was_seen_does_not_happen() -> None:

@@ -61,6 +61,23 @@ def test_the_text_form_is_ascii_so_that_any_transport_takes_it(journal: Journal)
     assert journal.dumps().isascii()
 
 
+def nested(depth: int) -> Any:
+    value: Any = "inside"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("value", ["half of a pair: \ud800", nested(400)], ids=["half", "deep"])
+def test_what_is_rare_in_json_is_written_and_read_too(value: Any) -> None:
+    journal = Journal("call_1", 1.0)
+    journal.entries["t/step.1"] = Entry("step", "abcdef", value)
+    journal.entries["t/ask.1"] = Entry("elicit", "abcdef", value, public=True)
+    text = journal.dumps()
+    assert text.isascii()
+    assert Journal.loads(text) == journal
+
+
 def split(text: str) -> tuple[Any, Any]:
     """Return what is compressed and what is not."""
     packed, _, plain = text.partition(" ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
 import anyio
@@ -320,15 +320,30 @@ async def test_a_timer_that_nobody_tells_of_does_not_end_a_round_early() -> None
 
 async def test_a_callback_may_close_over_anything_even_over_what_is_not_set_yet() -> None:
     """Callbacks are looked through for what they complete."""
-    called: list[str] = []
+    seen: list[str] = []
 
-    async def body(_: Branch) -> Any:
-        task = asyncio.create_task(ask_here("a"))
-        task.add_done_callback(lambda _: called.append(what))
-        heard = await asyncio.shield(task)
-        what = "set"
-        await asyncio.sleep(0)
-        return heard
+    async def first() -> Any:
+        return await ask("a")
+
+    async def second(future: asyncio.Future[None]) -> Any:
+        await future
+        return await ask("b")
+
+    async def body(_: Branch) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(_: object) -> None:
+            if not future.done():
+                future.set_result(None)
+            seen.append(word)
+
+        task = asyncio.create_task(first())
+        task.add_done_callback(done)
+        waiting = asyncio.create_task(second(future))
+        await asyncio.sleep(0.001)  # the round looks at the callback meanwhile
+        if seen:
+            word = "never"
+        await asyncio.gather(task, waiting)
 
     def ignore(_: object, context: dict[str, Any]) -> None:
         assert isinstance(context["exception"], NameError), context
@@ -337,9 +352,77 @@ async def test_a_callback_may_close_over_anything_even_over_what_is_not_set_yet(
     before = loop.get_exception_handler()
     loop.set_exception_handler(ignore)
     try:
-        assert (await rounds(body)).value == "A"
+        assert await brackets(body) == [["a"], ["b"]]
     finally:
         loop.set_exception_handler(before)
+
+
+async def test_several_strands_may_wait_for_futures_of_strangers() -> None:
+    async def waiting(question: str) -> None:
+        await later()
+        await ask(question)
+
+    async def body(_: Branch) -> None:
+        await asyncio.gather(ask("a"), waiting("b"), waiting("c"))
+
+    assert await brackets(body) == [["a", "b", "c"]]
+
+
+class Opaque(Coroutine[Any, Any, Any]):
+    """A coroutine that is not Python's own, as compiled libraries have them."""
+
+    def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
+        self._inner = inner
+
+    def send(self, value: Any) -> Any:
+        return self._inner.send(value)
+
+    def throw(self, *args: Any) -> Any:
+        return self._inner.throw(*args)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._inner.__await__()
+
+
+async def test_a_coroutine_that_shows_nothing_is_a_device() -> None:
+    async def hidden() -> None:
+        await later()
+
+    assert await brackets_beside_an_ask(lambda: asyncio.create_task(Opaque(hidden()))) == [
+        ["a", "b"]
+    ]
+
+
+async def test_a_body_may_end_while_its_round_settles() -> None:
+    """A task that nobody waits for has asked; the body waits for a stranger and returns."""
+
+    async def body(_: Branch) -> str:
+        event = asyncio.Event()
+        helpers.append(asyncio.create_task(ask_here("a")))
+        asyncio.get_running_loop().call_later(0.01, event.set)
+        await event.wait()
+        return "done"
+
+    helpers: list[asyncio.Task[Any]] = []
+    assert await brackets(body) == []
+    assert helpers[0].cancelled()
+
+
+async def test_a_round_that_is_broken_off_while_it_settles_leaves_no_timer() -> None:
+    async def body(_: Branch) -> None:
+        await asyncio.gather(ask("a"), asyncio.Event().wait())
+
+    loop: Any = asyncio.get_running_loop()
+    world = World()
+    async with world.call(body, world.journal()) as call:
+        trying = asyncio.create_task(call.round())
+        await asyncio.sleep(0.01)
+        trying.cancel()
+        await asyncio.wait([trying])
+    assert [handle for handle in loop._scheduled if not handle.cancelled()] == []
 
 
 @pytest.mark.parametrize("ticks", range(4))

@@ -162,7 +162,7 @@ async def test_randomness_is_the_same_in_every_replay_and_differs_between_places
         other = await asyncio.create_task(elsewhere())
         unique = scope.strand.call.unique(scope, "uuid")
         assert unique != scope.strand.call.unique(scope, "uuid")
-        drawn.append((scope.random.random(), other, str(unique)))
+        drawn.append((scope.random.random() + scope.random.random(), other, str(unique)))
         await ask("a")
 
     await rounds(body)

@@ -104,6 +104,7 @@ def test_ctrl_c_cancels_the_call_and_what_was_done_is_undone(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,  # noqa: PLW1509 - nothing here has threads yet
     ) as call:
         assert call.stderr is not None
         assert call.stderr.readline() == "[1/2] waiting\n"
@@ -111,6 +112,11 @@ def test_ctrl_c_cancels_the_call_and_what_was_done_is_undone(
         out, told = call.communicate()
     assert (call.returncode, out, told) == (130, "", "anabranch: cancelled\n")
     assert notes.read_text() == "done\nundone\n"
+
+
+def heed_interrupts() -> None:
+    """A shell starts what runs in its background deaf to Ctrl-C, and the tests may be run there."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_the_demo_plays_itself_without_a_terminal() -> None:

@@ -11,6 +11,7 @@ from mcp import MCPError
 from pydantic import BaseModel
 
 from anabranch import BranchContext, CapabilityError, Tool, ToolSpec, tool
+from anabranch.edges.mcp.render import capabilities_of
 from anabranch.messages import SampleReply, SampleRequest
 from tests.mcp.harness import (
     ERAS,
@@ -169,17 +170,25 @@ async def test_the_servers_own_model_is_asked_once_over_all_rounds(era: str) -> 
     assert len(model.asked) == 1
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_forms_alone_are_no_promise_to_open_urls(era: str) -> None:
-    """``elicitation: {}`` means forms."""
-    from anabranch.edges.mcp.render import capabilities_of
-
-    declared = types.ClientCapabilities(elicitation=types.ElicitationCapability())
-    assert capabilities_of(declared).names() == {"elicitation"}
-    url_only = types.ElicitationCapability(url=types.UrlElicitationCapability())
-    assert capabilities_of(types.ClientCapabilities(elicitation=url_only)).names() == {
-        "elicitation.url"
-    }
+def test_what_a_declaration_promises() -> None:
+    """``elicitation: {}`` means forms; nothing declared is nothing promised."""
+    forms = types.ElicitationCapability()
+    links = types.ElicitationCapability(url=types.UrlElicitationCapability())
+    both = types.ElicitationCapability(
+        form=types.FormElicitationCapability(), url=types.UrlElicitationCapability()
+    )
+    tools = types.SamplingCapability(tools=types.SamplingToolsCapability())
+    promised: list[tuple[types.ClientCapabilities | None, set[str]]] = [
+        (None, set()),
+        (types.ClientCapabilities(), set()),
+        (types.ClientCapabilities(elicitation=forms), {"elicitation"}),
+        (types.ClientCapabilities(elicitation=links), {"elicitation.url"}),
+        (types.ClientCapabilities(elicitation=both), {"elicitation", "elicitation.url"}),
+        (types.ClientCapabilities(sampling=types.SamplingCapability()), {"sampling"}),
+        (types.ClientCapabilities(sampling=tools), {"sampling", "sampling.tools"}),
+    ]
+    for declared, names in promised:
+        assert capabilities_of(declared).names() == names
 
 
 @pytest.mark.parametrize("era", ERAS)

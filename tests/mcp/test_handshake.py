@@ -27,6 +27,7 @@ from tests.mcp.harness import (
     http,
     meddling,
     over,
+    say,
     serving,
     text_of,
     use_tool,
@@ -63,19 +64,13 @@ async def count(ctx: BranchContext, to: int = 3) -> int:
     return await ctx.step(sum, range(to))
 
 
-async def test_a_request_names_its_step_and_how_the_context_is_to_be_drawn() -> None:
-    @tool
-    async def draw(ctx: BranchContext) -> str:
-        """Ask with something to draw."""
-        return (await ctx.elicit(Ok, "This one?", context={"cards": [1, 2]})).action
-
-    answers = Answers(lambda _: accept(ok=True))
-    async with connected(serving(draw), HANDSHAKE, answers) as client:
-        await client.call_tool("draw")
-    (asked,) = answers.asked
-    assert asked.meta["anabranch/stepId"] == "draw/elicit.1"
-    assert asked.requested_schema["x-elicit-context"] == {"cards": [1, 2]}
-    assert asked.message == ('This one?\n\n--x-elicit-context: application/json\n{"cards": [1, 2]}')
+async def test_a_request_names_its_step() -> None:
+    answers = Answers(lambda _: accept(ok=True), echo)
+    async with connected(serving(ask, prompt), HANDSHAKE, answers) as client:
+        await client.call_tool("ask")
+        await client.call_tool("prompt")
+    metas: list[Any] = [answers.asked[0].meta, answers.prompted[0].meta]
+    assert [meta["anabranch/stepId"] for meta in metas] == ["the question", "prompt/sample.1"]
 
 
 async def test_asks_at_once_are_open_at_once() -> None:
@@ -184,6 +179,18 @@ async def test_a_client_that_only_gives_answers_of_another_kind_fails_the_step()
     assert (len(client_answers.asked), len(client_answers.prompted)) == (3, 3)
 
 
+async def test_a_reply_with_something_unheard_of_in_it_is_asked_for_again() -> None:
+    link = types.ResourceLink(type="resource_link", uri="file:///x", name="x")
+    strange = types.ToolResultContent(type="tool_result", tool_use_id="u", content=[link])
+    whole = types.CreateMessageResultWithTools(role="assistant", content=[strange], model="test")
+    replies = iter([whole, say("plainly")])
+    answers = Answers(sample=lambda _: next(replies))
+    async with connected(serving(prompt), HANDSHAKE, answers) as client:
+        result = await client.call_tool("prompt")
+    assert text_of(result) == "plainly"
+    assert len(answers.prompted) == 2
+
+
 async def test_a_model_may_answer_with_several_blocks_and_tools() -> None:
     @tool
     async def choose(ctx: BranchContext) -> list[str]:
@@ -196,6 +203,33 @@ async def test_a_model_may_answer_with_several_blocks_and_tools() -> None:
     ) as client:
         result = await client.call_tool("choose")
     assert result.structured_content == {"result": ["count {'to': 4}"]}
+
+
+@pytest.mark.parametrize(
+    ("revision", "elicited"),
+    [
+        ("2024-11-05", "the question failed with -32601: Method not found"),  # not invented yet
+        ("2025-03-26", "the question failed with -32601: Method not found"),
+        ("2025-06-18", "accept"),
+    ],
+)
+async def test_older_revisions_of_the_protocol_are_served_as_well(
+    revision: str, elicited: str
+) -> None:
+    def alter(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
+        if isinstance(message, types.JSONRPCRequest) and message.method == "initialize":
+            params = {**(message.params or {}), "protocolVersion": revision}
+            return message.model_copy(update={"params": params})
+        return message
+
+    answers = Answers(lambda _: accept(ok=True), echo)
+    async with (
+        http(serving(ask, prompt)) as url,
+        connected(meddling(url, alter), HANDSHAKE, answers) as client,
+    ):
+        assert client.protocol_version == revision
+        assert text_of(await client.call_tool("prompt")) == "<Hello>"
+        assert text_of(await client.call_tool("ask")) == elicited
 
 
 # -- no way back to the client -----------------------------------------------------------------

@@ -5,6 +5,8 @@ Source: contract, "The author's API": ``install(existing_mcp_server, book_flight
 
 from typing import Any
 
+import anyio.lowlevel
+import mcp_types as types
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
@@ -77,6 +79,18 @@ def test_a_name_that_the_server_has_already_is_refused() -> None:
         install(server, ask, other)
     with pytest.raises(ValueError, match="already has a tool named ask"):
         install(create_server("existing", [ask]), ask)
+
+
+async def test_a_server_that_lists_its_tools_in_its_own_time_is_served_all_the_same() -> None:
+    class Slow(MCPServer[Any]):
+        async def list_tools(self) -> list[types.Tool]:
+            await anyio.lowlevel.checkpoint()
+            return await super().list_tools()
+
+    server = Slow("slow", log_level="WARNING")
+    install(server, ask)
+    async with connected(server, MODERN, Answers(lambda _: accept(ok=True))) as client:
+        assert text_of(await client.call_tool("ask")) == "accept"
 
 
 @pytest.mark.parametrize("era", ERAS)

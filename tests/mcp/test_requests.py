@@ -11,7 +11,17 @@ from pydantic import BaseModel, Field
 
 from anabranch import BranchContext, Message, ToolSpec, tool, user
 from anabranch.messages import ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock, assistant
-from tests.mcp.harness import ERAS, Answers, accept, connected, echo, say, serving, use_tool
+from tests.mcp.harness import (
+    ERAS,
+    HANDSHAKE,
+    Answers,
+    accept,
+    connected,
+    echo,
+    say,
+    serving,
+    use_tool,
+)
 
 LOOK = ToolSpec(
     name="look", description="Look it up.", input_schema={"type": "object", "properties": {}}
@@ -167,6 +177,24 @@ async def test_every_kind_of_field_crosses_and_comes_back(era: str) -> None:
     }
     assert properties["colour"]["enum"] == ["red", "blue"]
     assert properties["likes"]["items"]["enum"] == ["tea", "milk"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_data_for_whoever_draws_the_form_goes_in_the_message(era: str) -> None:
+    """In the schema too, which seed 004 reads; but on 2026-07-28 the SDK drops it from there."""
+
+    @tool
+    async def draw(ctx: BranchContext) -> str:
+        """Ask with something to draw."""
+        return (await ctx.elicit(Verdict, "This one?", context={"cards": [1, 2]})).action
+
+    answers = Answers(lambda _: accept(good=True))
+    async with connected(serving(draw), era, answers) as client:
+        await client.call_tool("draw")
+    (asked,) = answers.asked
+    in_schema = asked.requested_schema.get("x-elicit-context")
+    assert in_schema == ({"cards": [1, 2]} if era == HANDSHAKE else None)
+    assert asked.message == 'This one?\n\n--x-elicit-context: application/json\n{"cards": [1, 2]}'
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -149,6 +149,7 @@ BAD: dict[str, dict[str, Any]] = {
     "nested": {"hand": {"cards": ["x"], "suit": "clubs"}},
     "everything": {"hand": {"cards": "x"}, "count": 1, "schema": 2, "tags": {}, "else": 1},
     "missing and wrong": {"count": 1, "tags": "x", "else": None},
+    "wrong in a text": {"hand": '{"cards": "x"}', "tags": "[1]"},
 }
 
 

@@ -22,7 +22,7 @@ from anabranch.call.combine import all_of
 from anabranch.call.effects import Effect, current_idempotency_key, step_fingerprint
 from anabranch.call.journal import Answer, Ask, AskKind, Entry, Journal, Notice, fingerprint
 from anabranch.call.machine import Call, Finished, Sink, Waiting
-from anabranch.call.strands import Scope, current_scope
+from anabranch.call.strands import Scope, current_scope, scope_in
 
 __all__ = [
     "Answer",
@@ -44,5 +44,6 @@ __all__ = [
     "current_idempotency_key",
     "current_scope",
     "fingerprint",
+    "scope_in",
     "step_fingerprint",
 ]

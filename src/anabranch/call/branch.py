@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from anabranch.call.codec import Codec
 from anabranch.call.journal import Entry
-from anabranch.call.strands import Scope, current_scope
+from anabranch.call.strands import Scope, scope_in
 from anabranch.errors import (
     BranchDepthError,
     BranchTimeoutError,
@@ -116,56 +116,57 @@ class Branch:
     ) -> T:
         """Run ``body`` in a sub-branch at ``path``, or return what it was folded to.
 
+        The enclosing branch is the one that this is awaited in: its limits hold, whichever branch
+        of the call has made the operation.
+
         Raises:
             BranchDepthError, BranchTimeoutError: before or while the body runs.
             Exception: whatever the body raises.
         """
         call = self.call
+        scope = scope_in(call)
+        enclosing = scope.branch
         folded = call.recall(path, "branch", "")
         if folded is not None:
-            self.ids.append(path)
+            enclosing.ids.append(path)
             if folded.error is not None:
                 raise error_from_json(folded.error)
             return codec.decode(path, folded.value)  # type: ignore[no-any-return]
         if call.closing:
             await call.refuse(path)
         call.unentered.discard(path)
-        branch = Branch(call, self, path, own)
+        branch = Branch(call, enclosing, path, own)
         max_depth = branch.limits.max_depth
         if max_depth is not None and branch.depth > max_depth:
             raise BranchDepthError(branch.depth, max_depth)
+        # A copy: what the branch keeps ends with it, and a folded one has kept nothing.
+        memory = dict(scope.memory) if scope.memory else None
+        scope.strand.scope = Scope(scope.strand, branch, path, memory)
         try:
-            value = await branch.run(body)
+            try:
+                value = await branch.run(body)
+            finally:
+                scope.strand.scope = scope
         except asyncio.CancelledError:
             if not call.suspending:
                 call.cancelled.add(path)
-            self._keep(branch)
+            enclosing._keep(branch)
             raise
         except Exception as error:
             known = error_to_json(error)
-            if known is None or not branch._fold(Entry("branch", "", error=known), self):
-                self._keep(branch)
+            if known is None or not branch._fold(Entry("branch", "", error=known), enclosing):
+                enclosing._keep(branch)
             raise
         encoded, again = _crossed(path, value, codec)
-        if encoded is None or not branch._fold(encoded, self):
-            self._keep(branch)
+        if encoded is None or not branch._fold(encoded, enclosing):
+            enclosing._keep(branch)
             return value
         return again  # what every replay will see
 
-    async def run(self, body: Callable[[Branch], Awaitable[T]]) -> T:
-        """Run ``body`` as this branch, in the current strand, until its deadline."""
-        scope = current_scope()
-        strand = scope.strand
-        if scope.branch is not self:
-            # A copy: what this branch keeps ends with it, and a folded one has kept nothing.
-            memory = dict(scope.memory) if scope.memory else None
-            strand.scope = Scope(strand, self, self.path, memory)
-        try:
-            if self.timeout is None:
-                return await body(self)
-            return await self._run_until_deadline(body, self.timeout)
-        finally:
-            strand.scope = scope
+    def run(self, body: Callable[[Branch], Awaitable[T]]) -> Awaitable[T]:
+        """Return what runs ``body`` as this branch, in the current strand, until its deadline."""
+        # No coroutine around the body unless it is of use: each stays for as long as the branch.
+        return body(self) if self.timeout is None else self._run_until_deadline(body, self.timeout)
 
     async def _run_until_deadline(
         self, body: Callable[[Branch], Awaitable[T]], timeout: float

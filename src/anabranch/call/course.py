@@ -37,7 +37,7 @@ class Course:
         self.journal = journal
         self.name = name
         self.reached: set[str] = set()
-        self._ahead = dict.fromkeys(journal.entries)
+        self._ahead = list(journal.entries)
         self.cancelled: set[str] = set()
         self.unentered: set[str] = set()
         self.fault: AnabranchError | None = None
@@ -66,7 +66,6 @@ class Course:
         if step_id in self.reached:
             raise ValueError(f"The key {step_id!r} was used twice; a key names one step of a call.")
         self.reached.add(step_id)
-        self._ahead.pop(step_id, None)
         return step_id
 
     def new_attempt(self, step_id: str, attempt: int) -> str:
@@ -75,7 +74,6 @@ class Course:
             return step_id
         again = f"{step_id}~{attempt}"
         self.reached.add(again)
-        self._ahead.pop(again, None)
         return again
 
     def new_path(self, scope: Scope, name: str) -> str:
@@ -87,7 +85,6 @@ class Course:
         scope.check_order(name)
         path = f"{scope.path}/{name}#{scope.count(name)}"
         self.reached.add(path)
-        self._ahead.pop(path, None)
         self.unentered.add(path)
         return path
 
@@ -143,7 +140,8 @@ class Course:
 
     def unreached(self, path: str) -> list[str]:
         """Return what is recorded below ``path`` (everywhere, if it is empty) and not yet passed."""
-        # Not all entries are searched, but those that the run began with: branches that fold ask.
+        # Among those that the run began with, less at each call: every branch that fails asks.
+        self._ahead = [known for known in self._ahead if known not in self.reached]
         below, entries = f"{path}/" if path else "", self.journal.entries
         return [known for known in self._ahead if known.startswith(below) and known in entries]
 

@@ -19,6 +19,7 @@ import sys
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -147,6 +148,7 @@ class Call(Course, Generic[T]):
         self._repay: Callable[[], Coroutine[Any, Any, list[BaseException]]] | None = None
         self._made: list[Coroutine[Any, Any, Any]] = []
         self._sweep_at = 64
+        self.context = Context()
 
     # -- driving -----------------------------------------------------------------------------
 
@@ -511,13 +513,16 @@ class Call(Course, Generic[T]):
         try:
             await opened.future
         finally:
-            del self._open[ask.step_id]
-            if (answering := self._answering.pop(ask.step_id, None)) is not None:
-                answering.cancel()  # nobody waits for this answer any more
-            if not self.closing:
-                self.journal.pending.pop(ask.step_id, None)
-                self.stir()
+            self._unpark(ask.step_id)
         return self.journal.entries[ask.step_id]
+
+    def _unpark(self, step_id: str) -> None:
+        del self._open[step_id]
+        if (answering := self._answering.pop(step_id, None)) is not None:
+            answering.cancel()  # nobody waits for this answer any more
+        if not self.closing:  # answered, or withdrawn; not just interrupted by the round's end
+            self.journal.pending.pop(step_id, None)
+            self.stir()
 
     async def step(
         self,

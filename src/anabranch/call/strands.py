@@ -36,6 +36,7 @@ __all__ = [
     "current_strand",
     "forget",
     "install_task_factory",
+    "scope_in",
     "strand_of",
 ]
 
@@ -150,6 +151,19 @@ def current_scope() -> Scope:
     return current_strand().scope
 
 
+def scope_in(call: Call[Any]) -> Scope:
+    """Return where the running strand is, which must be one of ``call``.
+
+    Raises:
+        NonDeterminismError: as :func:`current_strand`; or the strand is another call's.
+    """
+    strand = current_strand()
+    if strand.call is not call:
+        expected = f"use in call {call.journal.call_id!r}"
+        raise NonDeterminismError("ctx", expected, "use in another call")
+    return strand.scope
+
+
 def _misuse(task: asyncio.Task[Any] | None, strand: Strand | None) -> str:
     if task is None:
         return "use outside any task (a thread or a loop callback)"
@@ -176,7 +190,8 @@ def adopt(
 def _register(strand: Strand) -> None:
     _strands[strand.task] = strand
     strand.call.strands[strand.task] = strand
-    strand.task.add_done_callback(forget)
+    # The call's own context, or asyncio would copy the current one for every single task.
+    strand.task.add_done_callback(forget, context=strand.call.context)
 
 
 def forget(task: asyncio.Task[Any]) -> None:

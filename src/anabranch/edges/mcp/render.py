@@ -7,7 +7,6 @@ capabilities. When a request is sent, and how, is decided by the era's module.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
@@ -17,7 +16,6 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from anabranch.call import Answer, Ask
 from anabranch.host import Capabilities
 from anabranch.messages import (
-    ElicitReply,
     ElicitRequest,
     Message,
     SampleReply,
@@ -85,15 +83,14 @@ def to_request(ask: Ask) -> types.ElicitRequest | types.CreateMessageRequest:
     return types.ElicitRequest.model_validate({"params": {"mode": "form", **params}})
 
 
-def to_answer(kind: str, result: BaseModel | Mapping[str, Any]) -> Answer | None:
+def to_answer(kind: str, result: BaseModel) -> Answer | None:
     """Return the answer in a client's result; ``None`` if it does not answer this kind of ask."""
-    if isinstance(result, types.ElicitResult) and kind != "sample":  # checked by the SDK
-        return Answer({"action": result.action, **_content(result)})
-    if isinstance(result, BaseModel):
-        result = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-    shape = SampleReply if kind == "sample" else ElicitReply
+    if kind != "sample":
+        if isinstance(result, types.ElicitResult):  # checked by the SDK
+            return Answer({"action": result.action, **_content(result)})
+        return None
     try:
-        reply = shape.model_validate(dict(result))
+        reply = SampleReply.model_validate(result.model_dump(mode="json", exclude_none=True))
     except ValidationError:
         return None
     # Written in this library's spelling, without what the protocol adds and nobody reads.

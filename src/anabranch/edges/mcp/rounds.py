@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import mcp_types as types
 from mcp import MCPError
 from mcp.types import InputRequiredResult
+from pydantic import BaseModel
 
 from anabranch.call import Answer, Call, Finished, Journal
 from anabranch.edges.mcp.render import to_answer, to_request
@@ -23,11 +24,11 @@ from anabranch.edges.opening import warn_of_rounds
 __all__ = ["read_state", "run_round"]
 
 T = TypeVar("T")
-logger = logging.getLogger("anabranch.edges.mcp")
+logger: logging.Logger = logging.getLogger("anabranch.edges.mcp")
 
 
 def read_state(
-    state: str | None, responses: Mapping[str, Any] | None, new: Callable[[], Journal]
+    state: str | None, responses: Mapping[str, BaseModel] | None, new: Callable[[], Journal]
 ) -> Journal:
     """Return the journal of this round: from ``state`` and the answers to it, or a ``new`` one.
 

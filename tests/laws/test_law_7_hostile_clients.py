@@ -68,7 +68,7 @@ def target(effects: list[str], name: str = "target") -> Tool[dict[str, Any]]:
         await ctx.step(do, "begin")
         one, two = await ctx.gather(ask(ctx, "one?", "one"), ctx.sample("two?", key="two"))
         await ctx.step(do, "middle")
-        inside = await ctx.branch(aside)
+        inside = await ctx.branch(aside, inherit_messages=False)
         link = await ctx.elicit_url("three?", "https://example.org/3")
         await ctx.step(do, "end")
         return {"one": one, "two": two.text, "inside": inside, "link": link.action}

@@ -150,16 +150,16 @@ class Branch:
         except asyncio.CancelledError:
             if not call.suspending:
                 call.cancelled.add(path)
-            enclosing._keep(branch)
+            enclosing.keep(branch)
             raise
         except Exception as error:
             known = error_to_json(error)
             if known is None or not branch._fold(Entry("branch", "", error=known), enclosing):
-                enclosing._keep(branch)
+                enclosing.keep(branch)
             raise
         encoded, again = _crossed(path, value, codec)
         if encoded is None or not branch._fold(encoded, enclosing):
-            enclosing._keep(branch)
+            enclosing.keep(branch)
             return value
         return again  # what every replay will see
 
@@ -250,7 +250,7 @@ class Branch:
         call.record(self.path, entry, into)
         return True
 
-    def _keep(self, branch: Branch) -> None:
+    def keep(self, branch: Branch) -> None:
         """The entries of ``branch`` stay; they are part of this branch now."""
         if self.call.closing:
             return

@@ -10,6 +10,7 @@ What happens in two lanes may happen in any order; within one, the order is part
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from hypothesis import strategies as st
@@ -336,6 +337,7 @@ async def _run_inner(ctx: BranchContext, statement: Statement, lane: str, place:
             raise AssertionError(statement)
 
 
+@lru_cache(maxsize=256)
 def as_tool_inside(block: Block, lane: str, limits: Limits) -> Tool[list[Any]]:
     @tool(name="inner", limits=limits)
     async def inner(ctx: BranchContext) -> list[Any]:
@@ -407,7 +409,8 @@ _ASKS = st.builds(
     st.booleans(),
 )
 _SAMPLES = st.builds(
-    Sample, st.sampled_from(["prompt", "prompt", "messages", "schema", "misfit", "never", "tools"])
+    Sample,
+    st.sampled_from([*["prompt", "messages"] * 3, "schema", "misfit", "never", "tools", "tools"]),
 )
 _STEPS = st.builds(Step, st.sampled_from(["sync", "async"]), st.booleans())
 _FAILING = st.one_of(

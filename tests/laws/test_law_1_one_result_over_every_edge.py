@@ -203,7 +203,7 @@ def outcome_of(result: types.CallToolResult, name: str) -> tuple[str, Any]:
     return ("error", message) if told else ("bug", None)
 
 
-@examples(300)
+@examples(200)
 @given(language.programs)
 async def test_a_tool_that_is_replayed_every_round_does_what_it_does_alive(program: Block) -> None:
     tool = as_tool(program)
@@ -260,7 +260,7 @@ async def test_all_edges_agree_on(what: str) -> None:
     assert await over_mcp(tool, "2026-07-28") == alive
 
 
-@examples(100)
+@examples(80)
 @given(language.slow_programs)
 async def test_deadlines_mean_the_same_alive_and_replayed(program: Block) -> None:
     tool = as_tool(program)

@@ -5,8 +5,10 @@ Owns the registry of tables and the column types of this package.
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 __all__ = ["Opaque", "metadata", "to_bytes"]
 
@@ -20,7 +22,7 @@ class Opaque(TypeDecorator[str]):
     Postgres has no text with NUL characters, and neither database takes a lone surrogate.
     """
 
-    impl: type[sa.LargeBinary] = sa.LargeBinary
+    impl: TypeEngine[Any] | type[TypeEngine[Any]] = sa.LargeBinary
     cache_ok: bool | None = True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> bytes | None:  # noqa: ARG002

@@ -180,6 +180,8 @@ class BranchContext:
 
     def _conversation(self, scope: Scope) -> tuple[Message, ...]:
         said: _Said = scope.memory.get(self, _NOTHING_SAID)
+        if not said.groups:
+            return self._inherited
         return self._inherited + tuple(message for _, group in said.groups for message in group)
 
     def _take_place(self, scope: Scope) -> int:

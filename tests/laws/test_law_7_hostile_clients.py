@@ -8,9 +8,10 @@ as it was then; within one line of states each effect happens once.
 """
 
 import base64
+import logging
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,14 @@ from tests.mcp.harness import (
 
 TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
 ANSWERS = Answers(lambda _: None, lambda _: None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet() -> Iterator[None]:
+    """The log hears of each attack; a failing test is not helped by thousands of them."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
 
 
 class Number(BaseModel):
@@ -149,7 +158,7 @@ async def test_no_changed_state_is_opened_and_nothing_runs() -> None:
     async with connected(serving(target(effects)), MODERN, ANSWERS) as client:
         states = await _states(client)
         effects.clear()
-        for number in range(int(2000 * TIMES)):
+        for number in range(int(3000 * TIMES)):
             state = chance.choice(states)
             mutate = chance.choice(MUTATIONS)
             changed = mutate(state, chance)
@@ -371,7 +380,7 @@ _RESPONSES = st.one_of(
 
 
 @settings(
-    max_examples=int(40 * TIMES),
+    max_examples=int(60 * TIMES),
     deadline=None,
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )

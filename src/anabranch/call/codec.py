@@ -34,13 +34,14 @@ class Codec:
     """Writes and reads the values of one function.
 
     ``adapter`` is the pydantic view of the return annotation; without one, values must be plain
-    JSON.
+    JSON. ``exact`` is the annotation, where values of just that type are plain JSON themselves.
     """
 
-    __slots__ = ("_adapter", "_read")
+    __slots__ = ("_adapter", "_exact", "_read")
 
-    def __init__(self, adapter: TypeAdapter[Any] | None) -> None:
+    def __init__(self, adapter: TypeAdapter[Any] | None, exact: object = None) -> None:
         self._adapter = adapter
+        self._exact = exact
         # The adapter's own method would look at each of its options again for every value. Fields
         # are written and read by name: an alias may be meant for one of the two directions only.
         self._read = (
@@ -55,7 +56,7 @@ class Codec:
         Raises:
             SerializationError: naming ``step_id`` and the type that cannot cross.
         """
-        if self._adapter is not None:
+        if self._adapter is not None and type(value) is not self._exact:
             try:
                 value = self._adapter.dump_python(
                     value, mode="json", by_alias=False, warnings="error"
@@ -72,7 +73,7 @@ class Codec:
         Raises:
             SerializationError: the annotation does not accept its own JSON.
         """
-        if self._read is None:
+        if self._read is None or type(value) is self._exact:
             return copied(value)
         try:
             return self._read(value)
@@ -171,7 +172,7 @@ def _codec_of(function: Callable[..., object]) -> Codec:
     if annotation in (Any, object):
         return PLAIN
     try:
-        return Codec(TypeAdapter(annotation))
+        return Codec(TypeAdapter(annotation), annotation if annotation in _SCALARS else None)
     except (PydanticSchemaGenerationError, PydanticUserError):
         return PLAIN
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from inspect import iscoroutine
 from typing import Any, TypeVar
 
 import anyio
@@ -24,7 +25,11 @@ async def all_of(operations: Iterable[Awaitable[Any]]) -> tuple[Any, ...]:
     order* is raised. Raising at the first one in time would make the error, and how far the
     others got, depend on who answers fastest, and that differs between edges.
     """
-    tasks = [asyncio.ensure_future(operation) for operation in operations]
+    start = asyncio.get_running_loop().create_task
+    tasks = [
+        start(operation) if iscoroutine(operation) else asyncio.ensure_future(operation)
+        for operation in operations
+    ]
     if tasks:
         try:
             await asyncio.wait(tasks)

@@ -148,7 +148,7 @@ class Call(Course, Generic[T]):
         self._repay: Callable[[], Coroutine[Any, Any, list[BaseException]]] | None = None
         self._made: list[Coroutine[Any, Any, Any]] = []
         self._sweep_at = 64
-        self.context = Context()
+        self.context: Context = Context()
 
     # -- driving -----------------------------------------------------------------------------
 

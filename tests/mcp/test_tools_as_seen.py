@@ -3,11 +3,13 @@
 Source: contract, "The author's API"; issue 2, "Bad input, and what it gets".
 """
 
+import asyncio
 import json
 import logging
 from enum import Enum
 from typing import Annotated, Any, Literal, TypedDict
 
+import anyio
 import mcp_types as types
 import pytest
 from mcp import MCPError
@@ -25,7 +27,7 @@ from anabranch import (
     run_tool,
     tool,
 )
-from tests.mcp.harness import ERAS, Answers, accept, connected, serving, text_of
+from tests.mcp.harness import ERAS, Answers, accept, connected, over, serving, text_of
 
 
 class Suit(Enum):
@@ -319,3 +321,30 @@ async def test_an_mcp_error_that_a_tool_raises_on_purpose_reaches_the_caller(era
         with pytest.raises(MCPError, match="not like that") as raised:
             await client.call_tool("strict")
     assert raised.value.error.data == {"field": "x"}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("transport", ["memory", "http"])
+async def test_a_tool_that_cancels_itself_fails_alone(
+    era: str, transport: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else its cancellation would reach the SDK, and end the connection with all calls on it."""
+    undone: list[str] = []
+
+    @tool
+    async def selfish(ctx: BranchContext) -> str:
+        """Await a task that was cancelled."""
+        await ctx.step("seat".strip, undo=undone.append)
+        task = asyncio.ensure_future(asyncio.sleep(3600))
+        task.cancel()
+        await task
+        return "never"
+
+    with anyio.fail_after(5):
+        async with over(transport, serving(selfish)) as server, connected(server, era) as client:
+            result = await client.call_tool("selfish")
+            assert len((await client.list_tools()).tools) == 1
+    assert result.is_error
+    assert text_of(result) == "Error executing tool selfish"
+    assert "tool 'selfish' was cancelled from within" in caplog.text
+    assert undone == ["seat"]

@@ -39,7 +39,7 @@ class Codec:
 
     __slots__ = ("_adapter", "_exact", "_read")
 
-    def __init__(self, adapter: TypeAdapter[Any] | None, exact: object = None) -> None:
+    def __init__(self, adapter: TypeAdapter[Any] | None, exact: type[Any] | None = None) -> None:
         self._adapter = adapter
         self._exact = exact
         # The adapter's own method would look at each of its options again for every value. Fields

@@ -6,6 +6,7 @@ public surface alone, so that a tool can be added to any server its user already
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -139,6 +140,11 @@ def as_function(tool: Tool[Any], service: Service) -> Callable[..., Awaitable[An
             raise McpToolError(str(error)) from error
         except AnabranchError as error:
             raise McpToolError(str(error)) from error
+        except asyncio.CancelledError as cancelled:
+            if _is_being_cancelled():
+                raise
+            # The tool's own: passed on, it would end the connection, and all other calls on it.
+            raise RuntimeError(f"tool {tool.name!r} was cancelled from within") from cancelled
 
     parameters = [
         *open_parameters(tool),
@@ -152,6 +158,11 @@ def as_function(tool: Tool[Any], service: Service) -> Callable[..., Awaitable[An
     if tool.returns is not inspect.Signature.empty:
         call_tool.__annotations__["return"] = tool.returns
     return call_tool
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _given(

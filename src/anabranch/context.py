@@ -156,7 +156,7 @@ class BranchContext:
         if running is not None:
             return running
         scope = self._scope()
-        return self._key_of_step(scope, scope.counters.get(_STEPS, 0) + 1)
+        return self._key_of_step(scope, scope.counted(_STEPS) + 1)
 
     def _key_of_step(self, scope: Scope, number: int) -> str:
         return f"{self._branch.call.journal.call_id}:{scope.path}/step.{number}"
@@ -187,7 +187,7 @@ class BranchContext:
     def _take_place(self, scope: Scope) -> int:
         """Return where in the conversation the prompt goes that is made now."""
         said: _Said = scope.memory.get(self, _NOTHING_SAID)
-        scope.memory[self] = said._replace(places=said.places + 1)
+        scope.memory = {**scope.memory, self: said._replace(places=said.places + 1)}
         return said.places + 1
 
     def _append(self, scope: Scope, place: int, messages: tuple[Message, ...]) -> None:
@@ -197,7 +197,7 @@ class BranchContext:
         """
         said: _Said = scope.memory.get(self, _NOTHING_SAID)
         groups = sorted((*said.groups, (place, messages)), key=lambda group: group[0])
-        scope.memory[self] = said._replace(groups=tuple(groups))
+        scope.memory = {**scope.memory, self: said._replace(groups=tuple(groups))}
 
     # -- asking the model ----------------------------------------------------------------------
 

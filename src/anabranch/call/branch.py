@@ -139,9 +139,8 @@ class Branch:
         max_depth = branch.limits.max_depth
         if max_depth is not None and branch.depth > max_depth:
             raise BranchDepthError(branch.depth, max_depth)
-        # A copy: what the branch keeps ends with it, and a folded one has kept nothing.
-        memory = dict(scope.memory) if scope.memory else None
-        scope.strand.scope = Scope(scope.strand, branch, path, memory)
+        # What is kept inside ends with the branch: of a folded one nothing would be there, either.
+        scope.strand.scope = Scope(scope.strand, branch, path, scope.memory)
         try:
             try:
                 value = await branch.run(body)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextvars import Context
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -43,25 +43,29 @@ __all__ = [
 _Coro: TypeAlias = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 
 
+_NOTHING: Mapping[object, Any] = {}
+
+
 class Scope:
     """A place in the call's program: a branch, the path that names it, and its counters.
 
     ``memory`` holds what the author's view of a branch keeps per scope; a new strand starts with
-    a copy of its parent's, as with context variables. ``unordered`` says that ``path`` is an
-    accident, because the task was started from a set: nothing can be named here.
+    its parent's, as with context variables. So it is replaced and never changed. ``unordered``
+    says that ``path`` is an accident, because the task was started from a set: nothing can be
+    named here.
     """
 
-    __slots__ = ("_random", "branch", "counters", "memory", "path", "strand", "unordered")
+    __slots__ = ("_counters", "_random", "branch", "memory", "path", "strand", "unordered")
 
     def __init__(
-        self, strand: Strand, branch: Branch, path: str, memory: dict[object, Any] | None = None
+        self, strand: Strand, branch: Branch, path: str, memory: Mapping[object, Any] = _NOTHING
     ) -> None:
         self.strand: Strand = strand
         self.branch: Branch = branch
         self.path: str = path
-        self.counters: dict[str, int] = {}
-        self.memory: dict[object, Any] = memory if memory is not None else {}
+        self.memory: Mapping[object, Any] = memory
         self.unordered: bool = False
+        self._counters: dict[str, int] | None = None  # most of thousands of scopes count nothing
         self._random: random.Random | None = None
 
     @property
@@ -93,9 +97,16 @@ class Scope:
 
     def count(self, name: str) -> int:
         """Return how often ``name`` has been used here, this time included."""
-        number = self.counters.get(name, 0) + 1
-        self.counters[name] = number
+        counters = self._counters
+        if counters is None:
+            counters = self._counters = {}
+        number = counters.get(name, 0) + 1
+        counters[name] = number
         return number
+
+    def counted(self, name: str) -> int:
+        """Return how often ``name`` has been used here."""
+        return self._counters.get(name, 0) if self._counters else 0
 
 
 class Strand:
@@ -252,7 +263,7 @@ def _branch_off(parent: Strand, task: asyncio.Task[Any], coro: _Coro) -> None:
     strand.racing = parent.racing
     path = f"{scope.path}/~{name}#{scope.count('~' + name)}"
     strand.path = path
-    strand.scope = Scope(strand, scope.branch, path, dict(scope.memory) if scope.memory else None)
+    strand.scope = Scope(strand, scope.branch, path, scope.memory)
     strand.scope.unordered = scope.unordered or _started_from_a_set()
     _register(strand)
 

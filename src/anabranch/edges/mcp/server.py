@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,24 +128,9 @@ def as_function(tool: Tool[Any], service: Service) -> Callable[..., Awaitable[An
 
     async def call_tool(**parsed: Any) -> object:  # noqa: ANN401 - whatever the client sent
         context: Context[Any, Any] = parsed.pop(CONTEXT_PARAMETER)
-        try:
+        with _told_as_the_sdk_does(tool, context):
             arguments = validate(tool, _given(tool, parsed, context), parsed)
             return await _serve(tool, arguments, context, service)
-        except CapabilityError as error:
-            if _is_modern(context):
-                raise MCPError(
-                    types.MISSING_REQUIRED_CLIENT_CAPABILITY,
-                    str(error),
-                    required_capabilities(error.capability),
-                ) from error
-            raise McpToolError(str(error)) from error
-        except AnabranchError as error:
-            raise McpToolError(str(error)) from error
-        except asyncio.CancelledError as cancelled:
-            if _is_being_cancelled():
-                raise
-            # The tool's own: passed on, it would end the connection, and all other calls on it.
-            raise RuntimeError(f"tool {tool.name!r} was cancelled from within") from cancelled
 
     parameters = [
         *open_parameters(tool),
@@ -160,9 +146,29 @@ def as_function(tool: Tool[Any], service: Service) -> Callable[..., Awaitable[An
     return call_tool
 
 
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+@contextmanager
+def _told_as_the_sdk_does(
+    tool: Tool[Any], context: Context[Any, Any]
+) -> Generator[None, None, None]:
+    """Turn our errors into those whose message the SDK shows; it masks all others."""
+    try:
+        yield
+    except CapabilityError as error:
+        if not _is_modern(context):
+            raise McpToolError(str(error)) from error
+        raise MCPError(
+            types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+            str(error),
+            required_capabilities(error.capability),
+        ) from error
+    except AnabranchError as error:
+        raise McpToolError(str(error)) from error
+    except asyncio.CancelledError as cancelled:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # The tool's own: passed on, it would end the connection, and all other calls on it.
+        raise RuntimeError(f"tool {tool.name!r} was cancelled from within") from cancelled
 
 
 def _given(

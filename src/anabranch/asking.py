@@ -56,7 +56,7 @@ class Policy:
             return
         if self.root_only and branch.depth > 0:
             raise ElicitInBranchError(step_id, branch.depth)
-        if self.one_at_a_time and (others := call.open_asks("elicit", "url")):
+        if self.one_at_a_time and (others := call.open.ids("elicit", "url")):
             refusal = ConcurrentElicitError(step_id, others[0])
             # Recorded: by the next round the other question is answered, and this one, which was
             # refused in the tool's eyes, would be asked after all.

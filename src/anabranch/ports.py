@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Clock", "Ids", "SystemClock", "SystemIds", "Timer"]
+__all__ = ["Clock", "Ids", "SystemClock", "SystemIds", "Timer", "pause"]
 
 
 class Timer(Protocol):
@@ -32,6 +32,16 @@ class Clock(Protocol):
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call ``callback`` on the running loop once ``now()`` has reached ``when``."""
         ...
+
+
+async def pause(clock: Clock, seconds: float) -> None:
+    """Return when ``seconds`` have passed on ``clock``."""
+    over = asyncio.Event()
+    timer = clock.call_at(clock.now() + seconds, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()
 
 
 class Ids(Protocol):

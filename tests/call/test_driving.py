@@ -156,8 +156,8 @@ async def test_questions_come_one_by_one_while_the_body_runs() -> None:
         async for asked in call.asks():
             seen.append(asked.request)
             assert call.is_open(asked.step_id)
-            assert call.open_asks("elicit") == [asked.step_id]
-            assert call.open_asks("sample", "url") == []
+            assert call.open.ids("elicit") == [asked.step_id]
+            assert call.open.ids("sample", "url") == []
             assert call.answer(asked.step_id, loudly(asked.request))
         assert await call.result() == ["A", "B"]
     assert seen == ["a", "b"]

@@ -290,12 +290,36 @@ async def test_an_undo_that_fails_is_noted_and_the_others_still_run() -> None:
         await step(do, "third", undo=undo)
         raise ToolError("no")
 
-    async with world.call(body, journal) as call:
+    async with world.clock.running(), world.call(body, journal) as call:
         with pytest.raises(ToolError) as caught:
             await call.round()
     assert UNDONE == ["<third>", "<first>"]
     assert caught.value.__notes__ == ["An undo failed as well: OSError('cannot undo <second>')"]
     assert [owed.step_id for owed in journal.owed] == ["t/do.2"]
+
+
+async def test_an_undo_that_fails_is_tried_again_a_little_later_each_time() -> None:
+    world = World()
+    tried: list[float] = []
+
+    def fragile(_: Any) -> None:
+        tried.append(round(world.clock.now() - began, 1))
+        if len(tried) < 3:
+            raise OSError("not now")
+
+    async def body(_: Branch) -> None:
+        await step(do, "first", undo=fragile)
+        raise ToolError("no")
+
+    began = world.clock.now()
+    journal = world.journal()
+    async with world.clock.running(), world.call(body, journal) as call:
+        with pytest.raises(ToolError) as caught:
+            await call.round()
+    assert len(tried) == 3
+    assert tried[2] - tried[1] > tried[1] - tried[0] > 0
+    assert not hasattr(caught.value, "__notes__")
+    assert journal.owed == []
 
 
 async def test_an_undo_that_cannot_be_found_any_more_is_noted() -> None:

@@ -13,6 +13,9 @@ clock and draws no randomness but through what it is given.
     branch.py       a timeline with limits; sub-branches, deadlines, folding
     effects.py      steps, and the undos that are still owed
     combine.py      gather and race, and work that must not be broken off
+    open_asks.py    the asks that wait for an answer
+    recording.py    with a store: what has happened is written before it is seen
+    operations.py   what a running body does: ask, step, notify, race, look at the clock
     machine.py      the call: rounds for cold edges, a stream of asks for hot ones
 """
 
@@ -21,7 +24,9 @@ from anabranch.call.codec import Codec, codec_of
 from anabranch.call.combine import all_of
 from anabranch.call.effects import Effect, current_idempotency_key, step_fingerprint
 from anabranch.call.journal import Answer, Ask, AskKind, Entry, Journal, Notice, fingerprint
-from anabranch.call.machine import Call, Finished, Sink, Waiting
+from anabranch.call.machine import Call, Finished, Waiting
+from anabranch.call.operations import Sink
+from anabranch.call.recording import Recorder
 from anabranch.call.strands import Scope, current_scope, scope_in
 
 __all__ = [
@@ -36,6 +41,7 @@ __all__ = [
     "Finished",
     "Journal",
     "Notice",
+    "Recorder",
     "Scope",
     "Sink",
     "Waiting",

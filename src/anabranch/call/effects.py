@@ -11,14 +11,14 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from pydantic import JsonValue
 
 from anabranch.call.codec import PLAIN, Codec, codec_of, reference_to, resolve
 from anabranch.call.journal import Entry, Journal, Owed, fingerprint
-from anabranch.call.strands import Strand
 from anabranch.errors import SerializationError, StepFailed, error_to_json
+from anabranch.ports import Clock, pause
 
 __all__ = [
     "Effect",
@@ -31,7 +31,11 @@ __all__ = [
     "step_fingerprint",
 ]
 
+Paid: TypeAlias = Callable[[str], Awaitable[None]]
 logger: logging.Logger = logging.getLogger("anabranch.call")
+
+UNDO_AGAIN_AFTER = (0.2, 1.0)
+"""Seconds until an undo that has failed is tried again, each time."""
 
 
 def is_async(function: Callable[..., object]) -> bool:
@@ -82,9 +86,7 @@ class Effect(NamedTuple):
     undo: Callable[[Any], Any] | None = None
 
 
-async def perform(
-    strand: Strand, step_id: str, asked: str, effect: Effect
-) -> tuple[Entry, BaseException | None]:
+async def perform(step_id: str, asked: str, effect: Effect) -> tuple[Entry, BaseException | None]:
     """Run one effect and return its entry, with the exception that came with it, if any.
 
     That is what its function raised; or :class:`Interrupted`, next to the entry of what a thread
@@ -95,7 +97,6 @@ async def perform(
             which is why the call cannot go on.
     """
     codec = codec_of(effect.function)
-    strand.effects += 1
     outer = current_idempotency_key.set(effect.key)
     interrupted: Interrupted | None = None
     try:
@@ -119,8 +120,6 @@ async def perform(
         return Entry("step", asked, error=known), interrupted or error
     finally:
         current_idempotency_key.reset(outer)
-        strand.effects -= 1
-        strand.call.stir()
 
 
 def step_fingerprint(function: Callable[..., object], args: Sequence[Any]) -> str:
@@ -192,25 +191,55 @@ class Undos:
                 owed.value = self._journal.entries[owed.step_id].value
                 owed.folded = True
 
-    async def pay(self, *, this_round_only: bool = False) -> list[BaseException]:
+    async def pay(
+        self, clock: Clock, paid: Paid, *, this_round_only: bool = False
+    ) -> list[BaseException]:
         """Run the undos in reverse order and return what went wrong with them.
 
-        One that fails does not keep the others from running; it stays in ``journal.owed``.
+        One that fails is tried again, a little later each time. If it fails still, it does not
+        keep the others from running, and stays in ``journal.owed``. ``paid`` is awaited after
+        each that has not failed, with the step's id.
         ``this_round_only`` leaves alone what an earlier round owed: for a round whose outcome
         reached nobody, so that the same round may be tried again.
+
+        Raises:
+            Exception: what ``paid`` raises; the rest stays in ``journal.owed``.
         """
         keep = self._known_before if this_round_only else 0
-        owed, self._journal.owed = self._journal.owed[keep:], self._journal.owed[:keep]
         failed: list[BaseException] = []
-        for item in reversed(owed):
-            try:
-                undo, value = self._find(item)
-                await run_function(undo, value)
-            except Exception as error:
-                logger.exception("the undo of step %r failed", item.step_id)
-                self._journal.owed.append(item)
+        unpaid: list[Owed] = []
+        owed = self._journal.owed
+        while len(owed) > keep:
+            item = owed[-1]
+            error = await self._pay_one(item, clock)
+            if error is None:
+                await paid(item.step_id)
+            else:
+                logger.error("the undo of step %r failed", item.step_id, exc_info=error)
                 failed.append(error)
+                unpaid.append(item)
+            owed.remove(item)
+        owed += reversed(unpaid)
         return failed
+
+    async def _pay_one(self, owed: Owed, clock: Clock) -> Exception | None:
+        try:
+            undo, value = self._find(owed)
+        except Exception as error:  # noqa: BLE001 - the author's modules may raise anything
+            return error
+        for delay in (*UNDO_AGAIN_AFTER, None):
+            try:
+                await run_function(undo, value)
+            except Exception as error:  # noqa: BLE001 - as may the author's undo
+                if delay is None:
+                    return error
+                logger.warning(
+                    "the undo of step %r failed: %r; again in %g s", owed.step_id, error, delay
+                )
+                await pause(clock, delay)
+            else:
+                return None
+        raise AssertionError("unreachable")
 
     def _find(self, owed: Owed) -> tuple[Callable[..., Any], Any]:
         entry = self._journal.entries.get(owed.step_id)

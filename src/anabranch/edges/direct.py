@@ -144,19 +144,12 @@ async def _run_cold(
         journal = Journal.loads(journal.dumps())
         try:
             given = {ask.step_id: await answer(client, ask) for ask in outcome.asks}
-        except BaseException as error:
-            await _abandon(opened(journal), error)
+        except BaseException as error:  # nobody will answer any more
+            with anyio.CancelScope(shield=True):
+                async with opened(journal) as call:
+                    await call.unwind(error)
             raise
         journal.answer(given)
-
-
-async def _abandon(call: Call[Any], error: BaseException) -> None:
-    """Pay the undos of a call that nobody will answer any more; a replay tells which they are."""
-    with anyio.CancelScope(shield=True):
-        async with call:
-            await call.round()
-            for problem in await call.undos.pay():
-                error.add_note(f"An undo failed as well: {problem!r}")
 
 
 async def answer(client: Client, ask: Ask) -> Answer:

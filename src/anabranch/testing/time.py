@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -49,6 +51,22 @@ class ManualClock:
             alarm.callback()
         self._alarms = [alarm for alarm in self._alarms if not alarm.cancelled]
         self._now = target
+
+    @asynccontextmanager
+    async def running(self, step: float = 0.1) -> AsyncGenerator[None]:
+        """Move on by itself, ``step`` seconds with each pass of the loop, while the block runs."""
+
+        async def run() -> None:
+            while True:
+                await asyncio.sleep(0)
+                self.advance(step)
+
+        moving = asyncio.ensure_future(run())
+        try:
+            yield
+        finally:
+            moving.cancel()
+            await asyncio.wait({moving})
 
 
 class SequentialIds:

@@ -159,7 +159,7 @@ class BranchContext:
         return self._key_of_step(scope, scope.counted(_STEPS) + 1)
 
     def _key_of_step(self, scope: Scope, number: int) -> str:
-        return f"{self._branch.call.journal.call_id}:{scope.path}/step.{number}"
+        return f"{self._branch.call.journal.line}:{scope.path}/step.{number}"
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -34,6 +34,7 @@ from pydantic import (
     ValidationError,
     create_model,
 )
+from pydantic_core import to_json
 
 from anabranch.call import Effect, codec_of, current_scope, step_fingerprint
 from anabranch.context import BranchContext
@@ -122,6 +123,10 @@ class Tool(ABC, Generic[T]):
             parameter.name: getattr(model, _field_name(parameter.name))
             for parameter in self.parameters
         }
+
+    def to_json(self, arguments: Mapping[str, Any]) -> str:
+        """Return arguments that :meth:`validate` has returned as JSON that it takes again."""
+        return to_json(dict(arguments), by_alias=True).decode()
 
     @abstractmethod
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:

@@ -20,8 +20,10 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import AnabranchError, Limits, Tool, run_tool
-from anabranch.edges.mcp.server import Service, as_function
+from anabranch.edges.mcp.server import as_function
+from anabranch.edges.mcp.serving import Service
 from anabranch.edges.opening import Runtime
+from anabranch.edges.service import CallService
 from anabranch.elicitation import Accepted, Cancelled, Declined
 from anabranch.messages import ElicitRequest, SampleRequest
 from anabranch.testing import MockClient, SequentialIds
@@ -177,7 +179,7 @@ async def over_mcp(tool: Tool[Any], mode: str) -> Seen:
         told.append(str(message))
 
     server: MCPServer[Any] = MCPServer("laws", log_level="ERROR")
-    server.add_tool(as_function(tool, Service(edge.runtime)), name=tool.name)
+    server.add_tool(as_function(tool, Service(CallService(edge.runtime))), name=tool.name)
     async with Client(
         server,
         mode=mode,

@@ -14,6 +14,7 @@ clock and draws no randomness but through what it is given.
     effects.py      steps, and the undos that are still owed
     combine.py      gather and race, and work that must not be broken off
     open_asks.py    the asks that wait for an answer
+    store.py        the port behind which calls are kept
     recording.py    with a store: what has happened is written before it is seen
     operations.py   what a running body does: ask, step, notify, race, look at the clock
     machine.py      the call: rounds for cold edges, a stream of asks for hot ones
@@ -21,9 +22,19 @@ clock and draws no randomness but through what it is given.
 
 from anabranch.call.branch import Branch
 from anabranch.call.codec import Codec, codec_of
-from anabranch.call.combine import all_of
+from anabranch.call.combine import all_of, to_the_end
 from anabranch.call.effects import Effect, current_idempotency_key, step_fingerprint
-from anabranch.call.journal import Answer, Ask, AskKind, Entry, Journal, Notice, fingerprint
+from anabranch.call.journal import (
+    Answer,
+    Ask,
+    AskKind,
+    Entry,
+    Journal,
+    Notice,
+    Owed,
+    canonical,
+    fingerprint,
+)
 from anabranch.call.machine import Call, Finished, Waiting
 from anabranch.call.operations import Sink
 from anabranch.call.recording import Recorder
@@ -41,15 +52,18 @@ __all__ = [
     "Finished",
     "Journal",
     "Notice",
+    "Owed",
     "Recorder",
     "Scope",
     "Sink",
     "Waiting",
     "all_of",
+    "canonical",
     "codec_of",
     "current_idempotency_key",
     "current_scope",
     "fingerprint",
     "scope_in",
     "step_fingerprint",
+    "to_the_end",
 ]

@@ -236,12 +236,9 @@ class Branch:
         inner = set(self.ids)
         if call.cancelled or entry.error is not None:
             inner.update(call.unreached(self.path))
-        if journal.owed and inner:
-            if not call.undos.can_fold(inner):
-                return False
-            call.undos.fold(inner)
-        for step_id in inner:
-            journal.entries.pop(step_id, None)
+        if journal.owed and not call.undos.can_fold(inner):
+            return False
+        journal.fold(inner)
         for path in (self.path, *self.noticed):
             journal.delivered.pop(path, None)
             journal.deadlines.pop(path, None)

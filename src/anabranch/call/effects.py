@@ -184,13 +184,6 @@ class Undos:
             if owed.step_id in step_ids
         )
 
-    def fold(self, step_ids: set[str]) -> None:
-        """Take the values of these steps over before their entries are dropped."""
-        for owed in self._journal.owed:
-            if owed.step_id in step_ids and not owed.folded:
-                owed.value = self._journal.entries[owed.step_id].value
-                owed.folded = True
-
     async def pay(
         self, clock: Clock, paid: Paid, *, this_round_only: bool = False
     ) -> list[BaseException]:

@@ -15,7 +15,7 @@ import base64
 import binascii
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, cast
@@ -127,6 +127,8 @@ class Journal:
         deadlines: branch path to when the branch must be done; ``None`` once it was done in time
             but could not be folded.
         owed: undos, in the order in which their steps were done.
+        fork: which line of this call it is; empty for the first. Another begins where a round
+            that had been answered was answered differently.
     """
 
     call_id: str
@@ -138,6 +140,12 @@ class Journal:
     deadlines: dict[str, float | None] = field(default_factory=_DICT)
     owed: list[Owed] = field(default_factory=_LIST)
     progressed: int = 0
+    fork: str = ""
+
+    @property
+    def line(self) -> str:
+        """The name of this line of the call: under it effects are done, and kept."""
+        return self.call_id + self.fork
 
     def answer(self, answers: Mapping[str, Answer]) -> None:
         """Record answers to open questions; anything else in ``answers`` is ignored.
@@ -151,6 +159,15 @@ class Journal:
                 self.entries[step_id] = Entry(
                     kind, asked_print, answer.value, answer.error, tokens=None, public=True
                 )
+
+    def fold(self, step_ids: Collection[str]) -> None:
+        """Drop these entries; undos that they owe take their values over."""
+        for owed in self.owed:
+            if owed.step_id in step_ids and not owed.folded:
+                owed.value = self.entries[owed.step_id].value
+                owed.folded = True
+        for step_id in step_ids:
+            self.entries.pop(step_id, None)
 
     def spent(self) -> dict[str, int]:
         """Return tokens by path: each recorded entry counts for every path that encloses it."""
@@ -181,7 +198,7 @@ class Journal:
                 private.append([entry.fingerprint, *row])
         owed = [[o.step_id, o.undo, o.step, o.value, o.folded] for o in self.owed]
         head = [FORMAT, self.call_id, self.started, self.rounds, _joined(prints), private, owed]
-        state = [*head, self.delivered, self.deadlines, self.progressed]
+        state = [*head, self.delivered, self.deadlines, self.progressed, self.fork]
         while not state[-1]:
             state.pop()
         asked = [[step_id, kind] for step_id, (kind, _) in self.pending.items()]
@@ -206,11 +223,11 @@ class Journal:
     @classmethod
     def _read(cls, fields: list[Any], pending: list[Any], public: list[Any]) -> Journal:
         padded = [*fields, *_EMPTY[len(fields) :]]
-        call_id, started, rounds, joined, private, owed, delivered, deadlines, progressed = padded
+        call_id, started, rounds, joined, private, owed, delivered, deadlines, *rest = padded
         journal = cls(
             call_id, started, rounds, delivered=dict(delivered), deadlines=dict(deadlines)
         )
-        journal.progressed = progressed
+        journal.progressed, journal.fork = rest
         journal.owed = [Owed(*row) for row in owed]
         prints = _apart(joined)
         for asked, (step_id, kind) in zip(prints, pending, strict=False):
@@ -228,7 +245,7 @@ class Journal:
         self.entries[step_id] = Entry(kind, asked, value, error, tokens, public)
 
 
-_EMPTY: list[Any] = ["", 0, 0, "", (), (), (), (), 0]
+_EMPTY: list[Any] = ["", 0, 0, "", (), (), (), (), 0, ""]
 """What a journal's fields are when they are left out at the end."""
 
 

@@ -42,6 +42,7 @@ class CallRecord:
         started: when it began.
         deadline: when it counts as abandoned unless something happens before.
         status: ``open``, ``done``, ``failed`` or ``abandoned``; only ``open`` can change.
+        principal: who has called, as the edge names them; empty if it does not know.
     """
 
     call_id: str
@@ -50,6 +51,7 @@ class CallRecord:
     started: float
     deadline: float
     status: str = "open"
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +61,14 @@ class RoundRecord:
     Attributes:
         number: rounds count from 0.
         answers: digest of the answers that the round was given.
-        reply: what was replied, as text; for a round with open questions it holds the state.
+        reply: what was replied, as text.
+        state: what the next round starts from; empty if the call has ended.
     """
 
     number: int
     answers: str
     reply: str
+    state: str = ""
 
 
 class CallStore(Protocol):
@@ -122,8 +126,11 @@ class CallStore(Protocol):
         """Return the ended round with the highest number, ``None`` before the first."""
         ...
 
-    async def finish(self, call_id: str, status: str) -> bool:
-        """Move an ``open`` call to ``status``; false if it is not open (any more)."""
+    async def finish(self, call_id: str, status: str, *, deadline: float | None = None) -> bool:
+        """Move an ``open`` call to ``status``, maybe with a new ``deadline``.
+
+        False if it is not open (any more). With ``open`` as the status it is only put off.
+        """
         ...
 
     async def abandoned(self, now: float, limit: int) -> list[CallRecord]:

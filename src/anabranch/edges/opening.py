@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from anabranch.call import Branch, Call, Journal, Sink
+from anabranch.call import Branch, Call, Journal, Recorder, Sink
 from anabranch.context import BranchContext
 from anabranch.host import Host
 from anabranch.limits import Limits
@@ -52,6 +52,7 @@ def open_call(
     host: Host,
     runtime: Runtime,
     sink: Sink,
+    recorder: Recorder | None = None,
 ) -> Call[T]:
     """Return the call of ``tool`` with ``arguments`` that its ``validate`` has returned.
 
@@ -76,6 +77,7 @@ def open_call(
         limits=runtime.limits.narrowed(tool.limits),
         clock=runtime.clock,
         sink=sink,
+        recorder=recorder,
     )
 
 

@@ -37,6 +37,7 @@ CALL = sa.Table(
     sa.Column[float]("started", sa.Double(), nullable=False),
     sa.Column[float]("deadline", sa.Double(), nullable=False),
     sa.Column[str]("status", sa.Text, nullable=False),
+    sa.Column[str]("principal", Opaque, nullable=False),
     sa.Column[str]("owner", Opaque),
     sa.Column[float]("leased_until", sa.Double()),
     sa.Index("anabranch_call_open", "deadline", sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
@@ -55,6 +56,7 @@ ROUND = sa.Table(
     sa.Column[int]("number", sa.Integer, primary_key=True),
     sa.Column[str]("answers", Opaque, nullable=False),
     sa.Column[str]("reply", Opaque, nullable=False),
+    sa.Column[str]("state", Opaque, nullable=False),
 )
 ENTRY = sa.Table(
     "anabranch_entry",
@@ -72,7 +74,13 @@ ENTRY = sa.Table(
 
 _THIS = CALL.c.call_id == sa.bindparam("this")
 _CALL = sa.select(
-    CALL.c.call_id, CALL.c.tool, CALL.c.arguments, CALL.c.started, CALL.c.deadline, CALL.c.status
+    CALL.c.call_id,
+    CALL.c.tool,
+    CALL.c.arguments,
+    CALL.c.started,
+    CALL.c.deadline,
+    CALL.c.status,
+    CALL.c.principal,
 )
 FIND = _CALL.where(_THIS)
 LEASE = (
@@ -100,7 +108,7 @@ MOVE = (
         deadline=sa.func.coalesce(sa.bindparam("new_deadline", type_=sa.Double), CALL.c.deadline),
     )
 )
-_ROUND = sa.select(ROUND.c.number, ROUND.c.answers, ROUND.c.reply).where(
+_ROUND = sa.select(ROUND.c.number, ROUND.c.answers, ROUND.c.reply, ROUND.c.state).where(
     ROUND.c.call_id == sa.bindparam("this")
 )
 ROUND_NUMBER = _ROUND.where(ROUND.c.number == sa.bindparam("which"))

@@ -148,7 +148,7 @@ class Calls:
     ) -> RoundRecord:
         """Write how a round ended, unless that is written; return what is."""
         row = {"call_id": call_id, "number": record.number, "answers": record.answers}
-        row["reply"] = record.reply
+        row["reply"], row["state"] = record.reply, record.state
         move = {"this": call_id, "new_status": status, "new_deadline": deadline}
 
         def work(connection: sa.Connection) -> RoundRecord:
@@ -177,9 +177,9 @@ class Calls:
             lambda connection: _round(connection, LAST_ROUND, {"this": call_id})
         )
 
-    async def finish(self, call_id: str, status: str) -> bool:
+    async def finish(self, call_id: str, status: str, *, deadline: float | None = None) -> bool:
         """Move the call to ``status`` if it is open."""
-        values = {"this": call_id, "new_status": status, "new_deadline": None}
+        values = {"this": call_id, "new_status": status, "new_deadline": deadline}
         return await self._database.write_single(
             lambda connection: connection.execute(MOVE, values).rowcount > 0
         )
@@ -211,7 +211,7 @@ def _find(connection: sa.Connection, call_id: str) -> CallRecord | None:
 
 
 def _round(
-    connection: sa.Connection, statement: sa.Select[int, str, str], values: Mapping[str, Any]
+    connection: sa.Connection, statement: sa.Select[int, str, str, str], values: Mapping[str, Any]
 ) -> RoundRecord | None:
     row = connection.execute(statement, values).one_or_none()
     return None if row is None else RoundRecord(*row)

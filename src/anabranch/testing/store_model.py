@@ -121,12 +121,14 @@ class CallModel:
         kept = self._calls.get(call_id)
         return kept.rounds[max(kept.rounds)] if kept and kept.rounds else None
 
-    def finish(self, call_id: str, status: str) -> bool:
+    def finish(self, call_id: str, status: str, *, deadline: float | None = None) -> bool:
         """See the port."""
         kept = self._calls.get(call_id)
         if kept is None or kept.record.status != "open":
             return False
         kept.record = replace(kept.record, status=status)
+        if deadline is not None:
+            kept.record = replace(kept.record, deadline=deadline)
         return True
 
     def abandoned(self, now: float, limit: int) -> list[CallRecord]:

@@ -39,7 +39,8 @@ _TEXTS = (
 
 def a_call(call_id: str = "call_1", **changes: Any) -> CallRecord:  # noqa: ANN401  # fields
     """Return an open call that began at 100 and is abandoned at 200, but for ``changes``."""
-    return replace(CallRecord(call_id, "pick_card", '{"count": 5}', 100.0, 200.0), **changes)
+    call = CallRecord(call_id, "pick_card", '{"count": 5}', 100.0, 200.0, principal="somebody")
+    return replace(call, **changes)
 
 
 def expect(found: object, wanted: object, promise: str) -> None:
@@ -194,7 +195,7 @@ async def any_text_is_kept(open_store: OpenStore) -> None:
             entries = {f"step {text[:20]}": text, text[:20]: ""}
             await store.record(name, 0, entries)
             yes(await store.entries(name, 0) == entries, f"entries of {name!r} are kept")
-            ended = RoundRecord(0, text, text)
+            ended = RoundRecord(0, text, text, text)
             await store.end_round(name, ended, deadline=None)
             yes(await store.round(name, 0) == ended, f"the round of {name!r} is kept")
             yes(await store.lease(name, text[:20], 0, 9), "any owner may hold it")
@@ -261,13 +262,13 @@ async def rounds_are_found_by_number(open_store: OpenStore) -> None:
         await store.begin(a_call())
         expect(await store.last_round("call_1"), None, "no round has ended")
         for number in (0, 11, 2):
-            ended = RoundRecord(number, f"answers {number}", f"reply {number}")
+            ended = RoundRecord(number, f"answers {number}", f"reply {number}", f"{number}")
             await store.end_round("call_1", ended, deadline=None)
         expect(await store.round("call_1", 1), None, "this one has not ended")
         found = await store.round("call_1", 2)
-        expect(found, RoundRecord(2, "answers 2", "reply 2"), "this one has")
+        expect(found, RoundRecord(2, "answers 2", "reply 2", "2"), "this one has")
         found = await store.last_round("call_1")
-        expect(found, RoundRecord(11, "answers 11", "reply 11"), "the highest number")
+        expect(found, RoundRecord(11, "answers 11", "reply 11", "11"), "the highest number")
 
 
 async def only_an_open_call_can_be_finished(open_store: OpenStore) -> None:
@@ -278,6 +279,17 @@ async def only_an_open_call_can_be_finished(open_store: OpenStore) -> None:
             yes(await store.finish(status, status), "it was open")
             no(await store.finish(status, "done"), "it is not open any more")
             expect(await store.find(status), a_call(status, status=status), "its end stays")
+
+
+async def a_call_can_be_put_off(open_store: OpenStore) -> None:
+    """An open call stays open, with another deadline; one that is over keeps its own."""
+    async with opened(open_store) as store:
+        await store.begin(a_call())
+        yes(await store.finish("call_1", "open", deadline=500.0), "it is open")
+        expect(await store.find("call_1"), a_call(deadline=500.0), "a new deadline")
+        yes(await store.finish("call_1", "done"), "it is still open")
+        no(await store.finish("call_1", "open", deadline=900.0), "it is not any more")
+        expect(await store.find("call_1"), a_call(deadline=500.0, status="done"), "nothing moves")
 
 
 async def the_longest_overdue_call_comes_first(open_store: OpenStore) -> None:

@@ -6,7 +6,7 @@ belongs to; without that it would leave on a stream that clients need not read.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
 
 import mcp_types as types
 from mcp import MCPError
@@ -14,26 +14,22 @@ from mcp.server.session import ServerSession
 from mcp.shared.message import ServerMessageMetadata
 from pydantic import ValidationError
 
-from anabranch.call import Answer, Ask, Call
+from anabranch.call import Answer, Ask
 from anabranch.edges.mcp.render import to_answer, to_request
 from anabranch.errors import StepFailed, ToolError, error_to_json
 
-__all__ = ["drive_by_requests"]
-
-T = TypeVar("T")
+__all__ = ["asking"]
 
 
 TIMES_ASKED = 3
 """How often a question is asked whose answer is of another kind, before that is an error."""
 
 
-async def drive_by_requests(call: Call[T], session: ServerSession, request_id: str) -> T:
-    """Run ``call`` to its end; the client of ``session`` answers, several asks at once.
+def asking(session: ServerSession, request_id: str) -> Callable[[Ask], Awaitable[Answer]]:
+    """Return what has the client of ``session`` answer an ask.
 
-    Raises:
-        ToolError: the tool asks, and the client cannot be reached: this connection does not carry
-            requests, or it was closed.
-        Exception: what the call raises.
+    It raises ``ToolError`` if the client cannot be reached: this connection does not carry
+    requests, or it was closed.
     """
 
     async def answer(ask: Ask) -> Answer:
@@ -45,7 +41,7 @@ async def drive_by_requests(call: Call[T], session: ServerSession, request_id: s
             )
         return await _request(ask, session, request_id)
 
-    return await call.drive(answer)
+    return answer
 
 
 async def _request(ask: Ask, session: ServerSession, request_id: str) -> Answer:

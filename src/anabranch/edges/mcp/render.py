@@ -7,6 +7,7 @@ capabilities. When a request is sent, and how, is decided by the era's module.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
@@ -31,6 +32,7 @@ __all__ = [
     "to_answer",
     "to_params",
     "to_request",
+    "to_saga_answer",
 ]
 
 STEP_ID_META = "anabranch/stepId"
@@ -89,8 +91,21 @@ def to_answer(kind: str, result: BaseModel) -> Answer | None:
         if isinstance(result, types.ElicitResult):  # checked by the SDK
             return Answer({"action": result.action, **_content(result)})
         return None
+    return _reply(result.model_dump(mode="json", exclude_none=True))
+
+
+def to_saga_answer(kind: str, result: Mapping[str, JsonValue]) -> Answer | None:
+    """Return the answer in the result of a saga's step; ``None`` if it does not answer the ask."""
+    shape = types.CreateMessageResultWithTools if kind == "sample" else types.ElicitResult
     try:
-        reply = SampleReply.model_validate(result.model_dump(mode="json", exclude_none=True))
+        return to_answer(kind, shape.model_validate(result))
+    except ValidationError:
+        return None
+
+
+def _reply(result: dict[str, Any]) -> Answer | None:
+    try:
+        reply = SampleReply.model_validate(result)
     except ValidationError:
         return None
     # Written in this library's spelling, without what the protocol adds and nobody reads.

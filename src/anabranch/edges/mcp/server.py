@@ -1,63 +1,56 @@
-"""Tools into an ``MCPServer``: one function for the SDK, two eras behind it.
+"""Tools into an ``MCPServer``: one function for the SDK, all ways of calling behind it.
 
-Owns the registration of tools and the choice of the era for each request. It uses the SDK's
-public surface alone, so that a tool can be added to any server its user already has.
+Owns the registration of tools and how the SDK is told of errors. It uses the SDK's public surface
+alone (but for adding the saga methods to a server that exists), so that a tool can be added to any
+server its user already has.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import warnings
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 import mcp_types as types
-from mcp import MCPDeprecationWarning, MCPError
+from mcp import MCPError
 from mcp.server.mcpserver import Context, MCPServer, RequestStateSecurity
 from mcp.server.mcpserver.exceptions import ToolError as McpToolError
-from mcp_types.version import is_version_at_least
 
-from anabranch.call import Call, Journal, Notice, Sink
 from anabranch.edges.mcp.arguments import MISSING, open_parameters, validate
-from anabranch.edges.mcp.handshake import drive_by_requests
-from anabranch.edges.mcp.render import capabilities_of, required_capabilities
-from anabranch.edges.mcp.rounds import read_state, run_round
-from anabranch.edges.opening import Runtime, new_journal, open_call
-from anabranch.errors import AnabranchError, CapabilityError
-from anabranch.host import Capabilities, Host
+from anabranch.edges.mcp.installation import TTL, Installation, Keys, Store
+from anabranch.edges.mcp.render import required_capabilities
+from anabranch.edges.mcp.request import McpRequest
+from anabranch.edges.mcp.sagas import Sagas
+from anabranch.edges.mcp.serving import Service, ToBeContinued, serve
+from anabranch.edges.opening import Runtime
+from anabranch.errors import AnabranchError, CapabilityError, InvalidTokenError
 from anabranch.limits import Limits
+from anabranch.ports import Clock, SystemClock
 from anabranch.sampling import Sampler
 from anabranch.tool import Tool
 
-__all__ = ["create_server", "install"]
+__all__ = ["as_function", "create_server", "install"]
 
-MODERN = "2026-07-28"
 CONTEXT_PARAMETER = "anabranch_mcp_context"
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    """What all tools of one installation share."""
-
-    runtime: Runtime = field(default_factory=Runtime)
-    sampler: Sampler | None = None
-
-
-def create_server(
+def create_server(  # noqa: PLR0913 - all but two have a default
     name: str,
     tools: Iterable[Tool[Any]],
     *,
-    keys: Sequence[bytes | str] | None = None,
-    ttl: float = 600.0,
+    keys: Keys | None = None,
+    ttl: float = TTL,
+    store: Store | None = None,
     sampler: Sampler | None = None,
     limits: Limits | None = None,
+    continue_calls: bool = True,
+    clock: Clock | None = None,
     instructions: str | None = None,
     version: str = "",
 ) -> MCPServer[Any]:
-    """Return an ordinary ``MCPServer`` that offers ``tools`` in both eras.
+    """Return an ordinary ``MCPServer`` that offers ``tools`` in both eras, and as sagas.
 
     Args:
         name: the server's name; states are bound to it, so workers that share keys share it too.
@@ -66,46 +59,114 @@ def create_server(
             all open. Without keys one is made for this process, and open questions do not
             survive it.
         ttl: seconds that a person has for one round of questions.
+        store: where calls are kept (a URL as of ``anabranch.stores.open_store``, a store, or a
+            ``Durability``), so that effects happen once whatever clients repeat. While the server
+            runs, calls that nobody continues are undone.
         sampler: a model of the server's own; without one, the client's is asked.
         limits: enclose every call, in addition to each tool's own.
+        continue_calls: with a store, let a call that needs more rounds than clients allow be
+            picked up again, by a tool ``continue_call``.
+        clock: time for calls and their leases; the system's by default.
         instructions: told to clients about the server.
         version: told to clients.
 
     Raises:
         ValueError: a key is too short, or two tools have the same name.
+        StoreError: the store's URL cannot be understood.
     """
+    installation = Installation(
+        name,
+        keys=keys,
+        ttl=ttl,
+        store=store,
+        sampler=sampler,
+        runtime=Runtime(limits=limits or Limits(), clock=clock or SystemClock()),
+        continue_calls=continue_calls,
+    )
     security = None if keys is None else RequestStateSecurity(keys=list(keys), ttl=ttl)
     server: MCPServer[Any] = MCPServer(
         name,
         instructions=instructions,
         version=version,
         request_state_security=security or RequestStateSecurity.ephemeral(ttl=ttl),
+        extensions=[Sagas(installation.sagas)],
+        lifespan=_lifespan(installation) if store is not None else None,
         log_level="WARNING",
     )
-    install(server, *tools, sampler=sampler, limits=limits)
+    _add(server, tools, installation)
     return server
 
 
 def install(
     server: MCPServer[Any],
     *tools: Tool[Any],
+    keys: Keys | None = None,
+    ttl: float = TTL,
+    store: Store | None = None,
     sampler: Sampler | None = None,
     limits: Limits | None = None,
-) -> None:
-    """Add ``tools`` to a server that you have. Its keys and their lifetime are its own.
+    continue_calls: bool = True,
+    clock: Clock | None = None,
+) -> Installation:
+    """Add ``tools`` to a server that you have, and the saga methods if it has none of ours.
+
+    What seals the state of ``tools/call`` is the server's own; ``keys`` and ``ttl`` are for the
+    tokens of sagas. With a store, enter ``installation.running()`` in your server's lifespan, so
+    that calls which nobody continues are undone.
 
     Raises:
         ValueError: two of the tools have the same name, or the server has a tool of that name.
+        StoreError: the store's URL cannot be understood.
     """
-    names = [tool.name for tool in tools]
+    installation = Installation(
+        server.name,
+        keys=keys,
+        ttl=ttl,
+        store=store,
+        sampler=sampler,
+        runtime=Runtime(limits=limits or Limits(), clock=clock or SystemClock()),
+        continue_calls=continue_calls,
+    )
+    _add(server, tools, installation)
+    _offer_sagas(server, installation, tools)
+    return installation
+
+
+def _add(server: MCPServer[Any], tools: Iterable[Tool[Any]], installation: Installation) -> None:
+    offered = installation.add(*tools)
+    names = [tool.name for tool in offered]
     if taken := sorted(_names_on(server).intersection(names)):
         # The SDK would keep the old one, with no more than a warning in its log.
         raise ValueError(f"{server.name!r} already has a tool named {', '.join(taken)}")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"Two tools are named {', '.join(repeated)}; give one of them name=")
-    service = Service(Runtime(limits=limits or Limits()), sampler)
-    for tool in tools:
-        server.add_tool(as_function(tool, service), name=tool.name, description=tool.description)
+    for tool in offered:
+        function = as_function(tool, installation.service)
+        server.add_tool(function, name=tool.name, description=tool.description)
+
+
+def _offer_sagas(
+    server: MCPServer[Any], installation: Installation, tools: Iterable[Tool[Any]]
+) -> None:
+    # The SDK takes extensions when a server is made, and from outside never again.
+    known = server._extensions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    for extension in known:
+        if isinstance(extension, Sagas):
+            for tool in tools:
+                extension.saga_methods.offer(tool, installation.service)
+            return
+    server._apply_extension(Sagas(installation.sagas))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+def _lifespan(
+    installation: Installation,
+) -> Callable[[MCPServer[Any]], AbstractAsyncContextManager[dict[str, Any]]]:
+    @asynccontextmanager
+    async def lifespan(_: MCPServer[Any]) -> AsyncGenerator[dict[str, Any]]:
+        async with installation.running():
+            yield {}
+
+    return lifespan
 
 
 def _names_on(server: MCPServer[Any]) -> set[str]:
@@ -128,9 +189,17 @@ def as_function(tool: Tool[Any], service: Service) -> Callable[..., Awaitable[An
 
     async def call_tool(**parsed: Any) -> object:  # noqa: ANN401 - whatever the client sent
         context: Context[Any, Any] = parsed.pop(CONTEXT_PARAMETER)
-        with _told_as_the_sdk_does(tool, context):
+        request = McpRequest(
+            context.request_context, context.request_state, context.input_responses
+        )
+        with _told_as_the_sdk_does(tool, request):
             arguments = validate(tool, _given(tool, parsed, context), parsed)
-            return await _serve(tool, arguments, context, service)
+            outcome = await serve(tool, arguments, request, service)
+        if isinstance(outcome, ToBeContinued):
+            if tool.returns in (str, Any, inspect.Signature.empty):
+                return outcome.text
+            raise McpToolError(outcome.text)  # no result without what the schema promises
+        return outcome
 
     parameters = [
         *open_parameters(tool),
@@ -147,20 +216,24 @@ def as_function(tool: Tool[Any], service: Service) -> Callable[..., Awaitable[An
 
 
 @contextmanager
-def _told_as_the_sdk_does(
-    tool: Tool[Any], context: Context[Any, Any]
-) -> Generator[None, None, None]:
+def _told_as_the_sdk_does(tool: Tool[Any], request: McpRequest) -> Generator[None, None, None]:
     """Turn our errors into those whose message the SDK shows; it masks all others."""
     try:
         yield
     except CapabilityError as error:
-        if not _is_modern(context):
+        if not request.is_modern:
             raise McpToolError(str(error)) from error
         raise MCPError(
             types.MISSING_REQUIRED_CLIENT_CAPABILITY,
             str(error),
             required_capabilities(error.capability),
         ) from error
+    except InvalidTokenError as error:
+        if not request.is_modern:
+            raise McpToolError(str(error)) from error
+        # In the words that the SDK's boundary uses for every other reason.
+        data = {"reason": "invalid_request_state"}
+        raise MCPError(types.INVALID_PARAMS, "Invalid or expired requestState", data) from error
     except AnabranchError as error:
         raise McpToolError(str(error)) from error
     except asyncio.CancelledError as cancelled:
@@ -183,55 +256,3 @@ def _given(
         arguments: Mapping[str, Any] = params.get("arguments") or {}
         return arguments
     return {name: value for name, value in parsed.items() if value is not MISSING}
-
-
-def _is_modern(context: Context[Any, Any]) -> bool:
-    version = context.protocol_version
-    return version is not None and is_version_at_least(version, MODERN)
-
-
-async def _serve(
-    tool: Tool[Any], arguments: dict[str, Any], context: Context[Any, Any], service: Service
-) -> object:
-    modern = _is_modern(context)
-
-    def opened(journal: Journal, capabilities: Capabilities) -> Call[Any]:
-        return open_call(
-            tool,
-            arguments,
-            journal,
-            host=Host(capabilities, service.sampler),
-            runtime=service.runtime,
-            sink=_sink(context, journal),
-        )
-
-    def new() -> Journal:
-        return new_journal(service.runtime)
-
-    declared = context.client_capabilities
-    if modern:
-        journal = read_state(context.request_state, context.input_responses, new)
-        async with opened(journal, capabilities_of(declared)) as call:
-            return await run_round(call, tool.name)
-    # A stateless HTTP session of the handshake era does not know what its client declared.
-    unknown = declared is None
-    async with opened(new(), Capabilities() if unknown else capabilities_of(declared)) as call:
-        return await drive_by_requests(call, context.session, context.request_id)
-
-
-def _sink(context: Context[Any, Any], journal: Journal) -> Sink:
-    async def deliver(notice: Notice) -> None:
-        if notice.level is None:
-            progress = journal.progressed if notice.progress is None else notice.progress
-            await context.session.report_progress(progress, notice.total, notice.message)
-            return
-        with warnings.catch_warnings():
-            # Deprecated by SEP-2577 and without a successor; it is dropped by the SDK where the
-            # client has not asked for it.
-            warnings.simplefilter("ignore", MCPDeprecationWarning)
-            sending = context.session.send_log_message(  # pyright: ignore[reportDeprecated]
-                notice.level, notice.message, related_request_id=context.request_id
-            )
-        await sending
-
-    return deliver

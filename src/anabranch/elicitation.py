@@ -166,7 +166,9 @@ def _problem(schema: dict[str, Any]) -> str | None:
     kind = schema.get("type")
     if kind == "array":
         items: dict[str, Any] = schema.get("items", {})
-        if items.get("type") == "string" and ("enum" in items or "anyOf" in items):
+        # Values that have titles are written without a type.
+        titled = "anyOf" in items and all("const" in item for item in items["anyOf"])
+        if titled or (items.get("type") == "string" and "enum" in items):
             return None
         return "is a list of something other than enum values"
     if kind not in _SCALARS:

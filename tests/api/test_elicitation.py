@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import pytest
-from pydantic import AnyUrl, BaseModel, Field, RootModel
+from pydantic import AnyUrl, BaseModel, Field, RootModel, WithJsonSchema
 
 from anabranch import Accepted, Cancelled, Declined, Elicitation
 from anabranch.elicitation import form_schema
@@ -67,6 +67,23 @@ def test_a_form_shows_enums_in_place() -> None:
     assert (several["type"], several["items"]["enum"]) == ("array", ["fish", "vegan"])
 
 
+@pytest.mark.parametrize(
+    ("type_", "schema"),
+    [
+        (Literal["a"], {"type": "string", "oneOf": [{"const": "a", "title": "Ah"}]}),
+        (
+            list[Literal["a"]],
+            {"type": "array", "items": {"anyOf": [{"const": "a", "title": "Ah"}]}},
+        ),
+        (Literal["a"], {"type": "string", "enum": ["a"], "enumNames": ["Ah"]}),
+    ],
+    ids=["one", "several", "one, as it was written before"],
+)
+def test_a_form_shows_choices_with_titles(type_: Any, schema: dict[str, Any]) -> None:
+    """Required: SEP-1330, where the items of a multi-select have no type."""
+    assert field_of(Annotated[type_, WithJsonSchema(schema)]) == schema
+
+
 def test_an_optional_field_is_one_that_is_not_required() -> None:
     """Chosen: MCP forms know no null."""
 
@@ -92,6 +109,7 @@ def test_an_optional_field_is_one_that_is_not_required() -> None:
         (Inner, "renders as object"),
         (dict[str, str], "renders as object"),
         (list[str], "list of something other than enum values"),
+        (list[int | str], "list of something other than enum values"),
         (list[Inner], "list of something other than enum values"),
         (tuple[int, int], "list of something other than enum values"),
         (int | str, "renders as anyOf"),

@@ -3,15 +3,14 @@
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import mcp_types as types
 import pytest
-from mcp import Client, MCPError
+from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
 from anabranch.mcp import create_server
 from examples.deploy import complex_tool
 from tests.mcp.harness import ERAS, KEY
-from tests.sagas.harness import call_saga, raw, resume_saga
+from tests.sagas.harness import call_saga, resume_saga
 
 TARGET = {"action": "accept", "content": {"target": "production"}}
 GREEN = {

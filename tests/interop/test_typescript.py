@@ -1,0 +1,244 @@
+"""The TypeScript client of the protocol's own organisation against ``anabranch serve``.
+
+Each test is played by ``driver.mjs``, which tells what the client saw. Era ``auto`` finds the
+stateless one; the client's own default is the handshake.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop.conftest import TARGETS
+from tests.interop.processes import SERVE, play
+
+MODERN = "2026-07-28"
+VERSIONS = {"auto": MODERN, MODERN: MODERN, "legacy": "2025-11-25"}
+
+Lines = list[dict[str, Any]]
+
+
+@pytest.fixture(params=["http", "stdio"])
+def server(request: pytest.FixtureRequest) -> Mapping[str, Any]:
+    """What the client connects to: a running server, or a command that it starts itself."""
+    if request.param == "http":
+        return {"url": request.getfixturevalue("url")}
+    command, *arguments = [*SERVE, *map(str, TARGETS)]
+    return {"command": command, "args": arguments}
+
+
+@pytest.fixture(params=VERSIONS)
+def era(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def call(tool: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": tool, "arguments": arguments}
+
+
+def accept(**content: Any) -> dict[str, Any]:
+    return {"action": "accept", "content": content}
+
+
+def told(lines: Lines, kind: str) -> list[Any]:
+    """What the lines of one kind say, in order."""
+    return [line[kind] for line in lines if kind in line]
+
+
+def cards_in(question: str) -> list[str]:
+    """The cards that ``pick_card`` lays out: ``1: 7♠   2: A♥``."""
+    laid_out = question.partition("   ")[2]
+    return [card.partition(": ")[2] for card in laid_out.split("   ")]
+
+
+def test_a_card_is_picked_after_a_model_has_looked_at_the_hand(
+    server: Mapping[str, Any], era: str
+) -> None:
+    lines = play(
+        {
+            "server": server,
+            "era": era,
+            "sample": ["Number two."],
+            "elicit": [accept(cardNumber=2)],
+            "calls": [call("pick_card", count=4, analyze=True)],
+        }
+    )
+    (sampled,), (asked,), (result,) = (told(lines, k) for k in ("sampled", "asked", "result"))
+    assert told(lines, "connected") == [VERSIONS[era]]
+    cards = cards_in(asked["message"])
+    assert sampled["messages"][0]["content"]["text"].endswith(f" {' '.join(cards)}")
+    assert asked["message"].startswith("The model says: Number two.")
+    assert asked["requestedSchema"]["required"] == ["cardNumber"]
+    assert result["structuredContent"]["picked"] == cards[1]
+    assert result["structuredContent"]["secret"] in cards
+    assert [log["data"] for log in told(lines, "log")] == ["Drew 4 cards"]
+
+
+def test_declining_and_cancelling_are_answers(server: Mapping[str, Any], era: str) -> None:
+    lines = play(
+        {
+            "server": server,
+            "era": era,
+            "elicit": [{"action": "decline"}, {"action": "cancel"}],
+            "calls": [call("pick_card"), call("pick_card")],
+        }
+    )
+    assert [result["structuredContent"]["picked"] for result in told(lines, "result")] == [None] * 2
+    assert len(told(lines, "asked")) == 2
+
+
+def test_questions_made_at_once_are_open_at_once_and_effects_happen_once(
+    server: Mapping[str, Any], era: str, tmp_path: Path
+) -> None:
+    """The client answers nothing before it has been asked three things."""
+    effects = tmp_path / "effects"
+    lines = play(
+        {
+            "server": server,
+            "era": era,
+            "together": 3,
+            "elicit": [accept(number=3), accept(number=4), accept(ok=True)],
+            "sample": ["Take a coat."],
+            "calls": [call("journey", who="Ida", effects=str(effects))],
+        }
+    )
+    (result,) = told(lines, "result")
+    first_two = [asked["message"] for asked in told(lines, "asked")][:2]
+    numbers = dict(zip((message[:5].strip(":") for message in first_two), (3, 4), strict=True))
+    assert result["structuredContent"] == {
+        "who": "Ida",
+        "cards": [numbers["left"], numbers["right"]],
+        "tip": "Take a coat.",
+        "ticket": "BOOK",
+    }
+    assert effects.read_text().splitlines() == ["pack", "book"]
+    assert told(lines, "progress") == [
+        {"progress": 1, "total": 3, "message": "packing"},
+        {"progress": 2, "total": 3, "message": "asking"},
+        {"progress": 3, "total": 3, "message": "done"},
+    ]
+    assert [log["data"] for log in told(lines, "log")] == ["Ida sets out"]
+
+
+def test_a_tool_that_fails_is_undone_and_its_words_arrive(
+    server: Mapping[str, Any], era: str, tmp_path: Path
+) -> None:
+    effects = tmp_path / "effects"
+    lines = play(
+        {
+            "server": server,
+            "era": era,
+            "elicit": [accept(number=1), accept(number=2), {"action": "decline"}],
+            "sample": ["Stay."],
+            "calls": [call("journey", who="Ida", effects=str(effects))],
+        }
+    )
+    (result,) = told(lines, "result")
+    assert result["isError"] is True
+    assert "Ida stays at home (decline)" in result["content"][0]["text"]
+    assert effects.read_text().splitlines() == ["pack", "undo PACK"]
+
+
+def test_an_answer_that_does_not_fit_is_asked_for_again(url: str, era: str) -> None:
+    """The form allows ten cards; the tool has drawn three."""
+    lines = play(
+        {
+            "server": {"url": url},
+            "era": era,
+            "elicit": [accept(cardNumber=9), accept(cardNumber=3)],
+            "calls": [call("pick_card", count=3)],
+        }
+    )
+    first, second = [asked["message"] for asked in told(lines, "asked")]
+    (result,) = told(lines, "result")
+    assert second.startswith("There are only 3 cards.")
+    assert result["structuredContent"]["picked"] == cards_in(first)[2]
+
+
+def test_a_client_without_a_model_is_told_what_it_lacks(url: str, era: str) -> None:
+    lines = play(
+        {
+            "server": {"url": url},
+            "era": era,
+            "capabilities": {"elicitation": {"form": {}}},
+            "calls": [call("pick_card", analyze=True)],
+        }
+    )
+    assert told(lines, "asked") == []
+    if VERSIONS[era] == MODERN:
+        (error,) = told(lines, "error")
+        assert error["code"] == -32021
+        assert error["data"] == {"requiredCapabilities": {"sampling": {}}}
+    else:
+        (result,) = told(lines, "result")
+        assert result["isError"] is True
+        assert "sampling" in result["content"][0]["text"]
+
+
+def test_a_client_that_cannot_answer_ends_the_call(url: str, era: str) -> None:
+    """In the handshake era the tool hears of it; in the stateless one the server never does."""
+    lines = play({"server": {"url": url}, "era": era, "elicit": [], "calls": [call("pick_card")]})
+    if VERSIONS[era] == MODERN:
+        (error,) = told(lines, "error")
+        assert "no answer to" in error["message"]
+    else:
+        (result,) = told(lines, "result")
+        assert result["isError"] is True
+        assert "Step 'pick_card/card.1' failed with -32603" in result["content"][0]["text"]
+
+
+@pytest.mark.parametrize("questions", [10, 11])
+def test_the_client_gives_a_call_up_after_ten_rounds(url: str, era: str, questions: int) -> None:
+    """As the page on MCP says. In the handshake era there are no rounds."""
+    lines = play(
+        {
+            "server": {"url": url},
+            "era": era,
+            "elicit": [accept(ok=True)] * questions,
+            "calls": [call("interview", questions=questions)],
+        }
+    )
+    if VERSIONS[era] == MODERN and questions > 10:
+        (error,) = told(lines, "error")
+        assert error["code"] == "INPUT_REQUIRED_ROUNDS_EXCEEDED"
+    else:
+        (result,) = told(lines, "result")
+        assert result["structuredContent"] == {"result": [True] * questions}
+
+
+def test_a_client_may_be_told_to_go_on_for_longer(url: str, era: str) -> None:
+    lines = play(
+        {
+            "server": {"url": url},
+            "era": era,
+            "maxRounds": 25,
+            "elicit": [accept(ok=True)] * 25,
+            "calls": [call("interview", questions=25)],
+        }
+    )
+    (result,) = told(lines, "result")
+    assert result["structuredContent"] == {"result": [True] * 25}
+
+
+@pytest.mark.parametrize("era", ["auto", MODERN])
+def test_every_round_may_go_to_another_server(
+    url: str, other_url: str, era: str, tmp_path: Path
+) -> None:
+    """Each round has a client of its own, too: nothing is kept but the state that it passes on."""
+    effects = tmp_path / "effects"
+    urls = {"by": "rounds", "urls": [url, other_url]}
+    lines = play(
+        {
+            "server": {"url": url},
+            "era": era,
+            "together": 3,
+            "elicit": [accept(number=3), accept(number=4), accept(ok=True)],
+            "sample": ["Take a coat."],
+            "calls": [call("journey", who="Ida", effects=str(effects)) | urls],
+        }
+    )
+    (result,) = told(lines, "result")
+    assert result["structuredContent"]["ticket"] == "BOOK"
+    assert effects.read_text().splitlines() == ["pack", "book"]
+    assert told(lines, "connected") == [MODERN] * 4

@@ -234,6 +234,7 @@ SAMPLES: list[Any] = [
         "model": "m",
         "usage": {"inputTokens": 0, "outputTokens": 0},
     },
+    {"role": "assistant", "content": [], "model": "m"},  # a model may have nothing to say
 ]
 GARBAGE: list[Any] = [
     {"roots": []},
@@ -242,7 +243,6 @@ GARBAGE: list[Any] = [
     {"action": "perhaps"},
     {"action": "accept", "content": {"n": {"n": 1}}},
     {"action": "accept", "content": {"n": 5, "error": {"type": "ToolError"}}},
-    {"role": "assistant", "content": [], "model": "m"},
     None,
     [],
     "accept",
@@ -281,8 +281,8 @@ def _value(line: Line) -> dict[str, Any]:
         raise AssertionError(line)
 
     def text(step_id: str) -> str:
-        said: str = line.taken[step_id]["content"]["text"]
-        return said
+        content = line.taken[step_id]["content"]
+        return content["text"] if content else ""
 
     return {
         "one": number("one"),

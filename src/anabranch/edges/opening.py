@@ -81,12 +81,17 @@ def open_call(
     )
 
 
-def warn_of_rounds(tool: str, journal: Journal) -> None:
-    """Tell the author, once per call, that it comes near the number of rounds clients allow."""
-    if journal.rounds == WARN_AT_ROUND:
+def warn_of_rounds(tool: str, journal: Journal) -> bool:
+    """Tell the author, once per call, that it comes near the number of rounds clients allow.
+
+    Returns whether there was reason to.
+    """
+    near = journal.rounds == WARN_AT_ROUND
+    if near:
         logger.warning(
             "tool %r has asked in %d rounds of one call; most clients give up after 10."
             " Ask several questions at once (ctx.gather), or put them into one form.",
             tool,
             journal.rounds,
         )
+    return near

@@ -75,6 +75,7 @@ class CallService:
         self.runtime = runtime
         self.durability = durability
         self.worker: str = secrets.token_hex(8)
+        self._warned: set[str] = set()
 
     def new(self) -> Journal:
         """Return the journal of a call that begins now."""
@@ -232,7 +233,8 @@ class CallService:
             outcome = await call.round()
         if isinstance(outcome, Finished):
             return Returned(outcome.value)
-        warn_of_rounds(job.tool.name, journal)
+        if job.tool.name not in self._warned and warn_of_rounds(job.tool.name, journal):
+            self._warned.add(job.tool.name)  # its author knows by now
         return Asked(rendering.render(outcome.asks, self._handed_out(journal)))
 
     def _handed_out(self, journal: Journal) -> str:

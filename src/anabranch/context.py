@@ -156,10 +156,7 @@ class BranchContext:
         if running is not None:
             return running
         scope = self._scope()
-        return self._key_of_step(scope, scope.counted(_STEPS) + 1)
-
-    def _key_of_step(self, scope: Scope, number: int) -> str:
-        return f"{self._branch.call.journal.line}:{scope.path}/step.{number}"
+        return self._call.key_of_effect(scope, scope.counted(_STEPS) + 1)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -554,9 +551,10 @@ class BranchContext:
             StepFailed: ``fn`` raised; an ``AnabranchError`` that it raised comes as it is.
             SerializationError: the value cannot be recorded; the call fails.
         """
-        scope, call = self._scope(), self._branch.call
+        call = self._branch.call
+        scope = scope_in(call)
         step_id = call.new_id(scope, _name_for(fn, name, "step"))
-        effect = Effect(fn, args, self._key_of_step(scope, scope.count(_STEPS)), undo)
+        effect = Effect(fn, args, scope.count(_STEPS), undo)
         return call.made(call.step(scope, step_id, step_fingerprint(fn, args), effect))
 
     # -- telling -------------------------------------------------------------------------------

@@ -343,7 +343,7 @@ class HandoffTool(Tool[Any]):
         scope = current_scope()
         call = scope.strand.call
         values = tuple(given.values())
-        effect = Effect(partial(function, **named), values, f"{ctx.call_id}:{scope.path}/{phase}")
+        effect = Effect(partial(function, **named), values, phase)
         pinned = step_fingerprint(function, values)
         return call.step(scope, call.new_id(scope, phase), pinned, effect)
 

@@ -67,7 +67,7 @@ def step(
     scope = current_scope()
     call = scope.strand.call
     step_id = call.new_id(scope, name or _name_of(function))
-    effect = Effect(function, args, f"key of {step_id}", undo)
+    effect = Effect(function, args, step_id, undo)
     return call.made(call.step(scope, step_id, step_fingerprint(function, args), effect))
 
 

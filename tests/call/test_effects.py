@@ -119,7 +119,7 @@ async def test_while_an_effect_runs_its_key_is_known() -> None:
     async def key_on_the_loop() -> str | None:
         return current_idempotency_key.get()
 
-    assert (await rounds(body)).value == ["key of t/get.1", "key of t/key_on_the_loop.1"]
+    assert (await rounds(body)).value == ["call_1:t/t/get.1", "call_1:t/t/key_on_the_loop.1"]
     assert current_idempotency_key.get() is None
 
 

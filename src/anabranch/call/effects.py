@@ -78,16 +78,21 @@ current_idempotency_key: ContextVar[str | None] = ContextVar("idempotency_key", 
 
 
 class Effect(NamedTuple):
-    """What a step does: ``function(*args)``, under an idempotency ``key``, maybe with an undo."""
+    """What a step does: ``function(*args)``, maybe with an undo.
+
+    ``place`` names it in its scope, for its idempotency key: which step it is there, or a phase.
+    """
 
     function: Callable[..., Any]
     args: Sequence[Any]
-    key: str
+    place: int | str
     undo: Callable[[Any], Any] | None = None
 
 
-async def perform(step_id: str, asked: str, effect: Effect) -> tuple[Entry, BaseException | None]:
-    """Run one effect and return its entry, with the exception that came with it, if any.
+async def perform(
+    step_id: str, asked: str, effect: Effect, key: str
+) -> tuple[Entry, BaseException | None]:
+    """Run one effect under an idempotency ``key`` and return its entry, with the exception that came with it, if any.
 
     That is what its function raised; or :class:`Interrupted`, next to the entry of what a thread
     has done to its end. An ``async`` effect is cancelled as usual, and leaves no entry.
@@ -97,7 +102,7 @@ async def perform(step_id: str, asked: str, effect: Effect) -> tuple[Entry, Base
             which is why the call cannot go on.
     """
     codec = codec_of(effect.function)
-    outer = current_idempotency_key.set(effect.key)
+    outer = current_idempotency_key.set(key)
     interrupted: Interrupted | None = None
     try:
         try:

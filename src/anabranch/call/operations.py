@@ -290,13 +290,19 @@ class Operations(Course):
             entry = await self._run_effect(scope, step_id, asked, effect)
         return codec_of(effect.function).decode(step_id, entry.value)
 
+    def key_of_effect(self, scope: Scope, place: int | str) -> str:
+        """Return the idempotency key of the effect at ``place`` in ``scope``."""
+        named = place if isinstance(place, str) else f"step.{place}"
+        return f"{self.journal.line}:{scope.path}/{named}"
+
     async def _run_effect(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Entry:
         strand = await self.go_live(scope, step_id)
         if effect.undo is not None and strand.racing:
             require_references(step_id, effect)
         async with self._effect(strand):
             try:
-                entry, cause = await perform(step_id, asked, effect)
+                key = self.key_of_effect(scope, effect.place)
+                entry, cause = await perform(step_id, asked, effect, key)
             except SerializationError as error:
                 self.fail_with(error)
                 raise

@@ -1,0 +1,128 @@
+"""From a path of the tree to what a provider is sent: law 6.
+
+Owns this one pure function. Whatever path it is given, the messages alternate between user and
+assistant, begin with the user, hold no empty block, and answer each tool use exactly once, in the
+message after it; ids of tool uses never repeat. It never looks anything up: the path and the
+results along it are all there is. A longer path has the shorter one's messages as its beginning
+(but for the message that it continues), so that providers' prompt caches hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from anabranch.tree.nodes import Node, Result, Role
+from anabranch.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock
+
+__all__ = ["NO_RESULT", "Results", "project"]
+
+Results: TypeAlias = Mapping[tuple[str, str], Result]
+"""By the id of the node that holds it, and the tool use's."""
+
+NO_RESULT = "The tool was interrupted before it returned anything."
+"""Stands for the result of a tool use that has none."""
+
+NOTHING = "(nothing)"
+"""Stands for a message without any content, which providers refuse."""
+
+
+def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:
+    """Return the messages of ``path``, which leads from a beginning to any node."""
+    projection = _Projection(results)
+    for node in path:
+        projection.add(node)
+    return projection.messages()
+
+
+class _Projection:
+    """Messages under construction.
+
+    The turn that is being built takes in whatever the same role goes on saying; with the other
+    role's first word it is closed. Tool uses wait until then for the results that answer them.
+    """
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self._closed: list[Message] = []
+        self._role: Role = "user"
+        self._spoken = False
+        self._blocks: list[Block] = []
+        self._waiting: list[tuple[str, str]] = []  # each tool use as it was stored, and as told
+        self._holders: list[str] = []
+        self._told: set[str] = set()
+
+    def add(self, node: Node) -> None:
+        """Take in one more node."""
+        if node.kind in {"question", "answer"}:
+            self._holders.append(node.id)  # from an answer on, a call may have run anew
+            return
+        if node.role != self._role or self._waiting:
+            self._turn(node.role)
+        self._spoken = True
+        if node.kind == "assistant":
+            self._holders = [node.id]
+            self._blocks += [self._named(block) for block in node.content if _says(block)]
+        else:
+            self._blocks += [block for block in node.content if _says(block)]
+
+    def messages(self) -> tuple[Message, ...]:
+        """Return them all; tool uses at the end of the path are answered, too."""
+        if self._waiting:
+            self._turn("user")
+        self._close()
+        return tuple(self._closed)
+
+    def _turn(self, role: Role) -> None:
+        """Let ``role`` speak; tool uses are answered first, by the user."""
+        self._close()
+        self._role = "user" if self._waiting else role
+        self._blocks += [self._answer(stored, told) for stored, told in self._waiting]
+        self._waiting = []
+        if self._role != role:
+            self._close()
+            self._role = role
+
+    def _close(self) -> None:
+        if not self._spoken and not self._blocks:
+            return
+        if not self._closed and self._role == "assistant":
+            self._closed.append(_message("user", ()))
+        self._closed.append(_message(self._role, self._blocks))
+        self._spoken, self._blocks = False, []
+
+    def _named(self, block: Block) -> Block:
+        """Return ``block``; a tool use under an id that nothing before it has."""
+        if not isinstance(block, ToolUseBlock):
+            return block
+        told, number = block.id, 1
+        while told in self._told:
+            number += 1
+            told = f"{block.id}_{number}"
+        self._told.add(told)
+        self._waiting.append((block.id, told))
+        return block if told == block.id else block.model_copy(update={"id": told})
+
+    def _answer(self, stored: str, told: str) -> ToolResultBlock:
+        for holder in reversed(self._holders):
+            result = self._results.get((holder, stored))
+            if result is not None:
+                content = tuple(block for block in result.content if _says(block))
+                return ToolResultBlock(
+                    tool_use_id=told,
+                    content=content or (TextBlock(text=NOTHING),),
+                    is_error=result.is_error,
+                )
+        missing = (TextBlock(text=NO_RESULT),)
+        return ToolResultBlock(tool_use_id=told, content=missing, is_error=True)
+
+
+def _says(block: Block) -> bool:
+    """Whether a provider takes the block; results of tools come from beside the nodes."""
+    if isinstance(block, TextBlock):
+        return bool(block.text.strip())
+    return not isinstance(block, ToolResultBlock)
+
+
+def _message(role: Role, blocks: Sequence[Block]) -> Message:
+    return Message(role=role, content=tuple(blocks) or (TextBlock(text=NOTHING),))

@@ -1,0 +1,117 @@
+"""The port behind which conversations are kept.
+
+Owns the promises; ``stores/`` has the implementations and ``testing`` the suite that each must
+pass. Nodes are only ever added, and a ref is a pointer beside them: whatever two processes do to
+one thread at the same time, both have succeeded, and neither has lost a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from anabranch.tree.nodes import Node, Ref, Result, Thread
+
+__all__ = ["Path", "Tree", "TreeStore"]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The nodes from a beginning to one node, and the results that any of them holds."""
+
+    nodes: tuple[Node, ...]
+    results: Mapping[tuple[str, str], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """All of a thread: nodes with parents before children, older siblings first."""
+
+    thread: Thread
+    nodes: tuple[Node, ...]
+    results: Mapping[tuple[str, str], Result]
+    refs: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class TreeStore(Protocol):
+    """Where threads are kept.
+
+    Methods raise ``StoreError`` (``anabranch.call.store``) and leave nothing half done. Texts come
+    back as they were. When a method returns, what it wrote survives a crash.
+    """
+
+    async def create_thread(self, thread: Thread) -> None:
+        """Add a thread without nodes. A thread of this id that exists already is an error."""
+        ...
+
+    async def thread(self, thread_id: str) -> Thread | None:
+        """Return the thread, ``None`` if there is none."""
+        ...
+
+    async def threads(self, limit: int) -> list[Thread]:
+        """Return the latest threads, the newest first."""
+        ...
+
+    async def append(
+        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> None:
+        """Add nodes, in order, set results and move refs: all or nothing.
+
+        A parent must be there, or come earlier in ``nodes``; :func:`~nodes.check_place` must allow
+        each place. A node that is there already with this id is an error. Where a new node follows
+        on one whose results have something ``pending``, that becomes their content (unless the new
+        node is a ``branch``, ``question`` or ``answer``).
+        """
+        ...
+
+    async def set_results(self, results: Sequence[Result]) -> None:
+        """Write results; one that is there for its node and tool use is replaced."""
+        ...
+
+    async def set_ref(self, thread_id: str, ref: Ref) -> None:
+        """Point a name at a node of the thread."""
+        ...
+
+    async def delete_ref(self, thread_id: str, name: str) -> bool:
+        """Take a name away; false if there is none."""
+        ...
+
+    async def refs(self, thread_id: str) -> dict[str, str]:
+        """Return the thread's names and the nodes that they point at."""
+        ...
+
+    async def node(self, node_id: str) -> Node | None:
+        """Return the node, ``None`` if there is none."""
+        ...
+
+    async def path(self, node_id: str) -> Path:
+        """Return the way to a node. One statement, however long it is and large the thread.
+
+        An unknown node is an error.
+        """
+        ...
+
+    async def children(self, node_id: str) -> list[Node]:
+        """Return what follows on a node, the oldest first."""
+        ...
+
+    async def beginnings(self, thread_id: str) -> list[Node]:
+        """Return the nodes that follow on nothing, the oldest first."""
+        ...
+
+    async def tree(self, thread_id: str) -> Tree:
+        """Return all of a thread. An unknown thread is an error."""
+        ...
+
+    async def delete_thread(self, thread_id: str) -> bool:
+        """Delete a thread with all that belongs to it; false if there is none."""
+        ...
+
+    async def delete_subtree(self, node_id: str) -> int:
+        """Delete a node and all that follows on it, refs to them included; return how many."""
+        ...
+
+    async def close(self) -> None:
+        """Give up connections and files; again does nothing. Afterwards the store refuses."""
+        ...

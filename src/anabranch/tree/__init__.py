@@ -1,12 +1,15 @@
-"""The main stream: a conversation that branches, and the agent that lives on it.
+"""The conversation tree: what the main stream has been, in all its branches.
 
-tree.py         threads, nodes, results of tools, refs
-projection.py   from a path to what a provider is sent (law 6)
-store.py        the port behind which threads are kept
+Owns words, projection and port. Who lives on the tree is in ``agents/``; where it is kept, in
+``stores/``.
+
+    nodes.py        threads, nodes, results of tools, refs
+    projection.py   from a path to what a provider is sent (law 6)
+    store.py        the port behind which threads are kept
 """
 
+from anabranch.tree.nodes import Node, Ref, Result, Thread
 from anabranch.tree.projection import project
 from anabranch.tree.store import Path, Tree, TreeStore
-from anabranch.tree.nodes import Node, Ref, Result, Thread
 
 __all__ = ["Node", "Path", "Ref", "Result", "Thread", "Tree", "TreeStore", "project"]

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from anabranch.tree.nodes import Node, Result, Role
 from anabranch.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from anabranch.tree.nodes import Node, Result, Role
 
 __all__ = ["NO_RESULT", "Results", "project"]
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import anyio
 
-from anabranch.call import Answer, Ask, Call, Effect, Finished, Journal, Notice, Scope
+from anabranch.call import Answer, Ask, Call, Effect, Entry, Finished, Journal, Notice, Scope
 from anabranch.edges.direct import Client, Nobody, answer, deliver
 from anabranch.edges.opening import Runtime, new_journal, open_call
 from anabranch.errors import NonDeterminismError, SerializationError, SuspensionError
@@ -136,10 +136,12 @@ class _Trial:
     Attributes:
         begun: the effects that the first run has begun.
         interrupted: one of them that has left no record, and that the replay has come to.
+        over: ends the replay; what it waits for may never come once it has gone astray.
     """
 
     begun: set[str] = field(default_factory=set[str])
     interrupted: str | None = None
+    over: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
 
 class _Performance(Call[Any]):
@@ -163,6 +165,14 @@ class _Replay(Call[Any]):
         super().__init__(*args, **options)
         self._trial = trial
 
+    def recall(self, step_id: str, kind: str, asked: str) -> Entry | None:
+        """Return what is recorded; if it is something else, the replay is over."""
+        try:
+            return super().recall(step_id, kind, asked)
+        except NonDeterminismError:
+            self._trial.over.cancel()
+            raise
+
     async def step(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Any:  # noqa: ANN401 - the type is the effect's
         """Pass an effect by its record, or refuse it."""
         if step_id not in self.journal.entries:
@@ -176,6 +186,7 @@ class _Replay(Call[Any]):
         name = getattr(effect.function, "__qualname__", type(effect.function).__qualname__)
         fault = NonDeterminismError(step_id, "nothing", f"step {name}")
         self.fail_with(fault)
+        self._trial.over.cancel()
         raise fault
 
 
@@ -193,13 +204,21 @@ class _Stage:
 
     async def perform(self, journal: Journal, trial: _Trial) -> Run:
         """Run a round for real."""
-        return await self._run(journal, partial(_Performance, trial=trial), real=True)
+        make = partial(_Performance, trial=trial)
+        return await self._run(journal, make, anyio.CancelScope(), real=True)
 
     async def replay(self, journal: Journal, trial: _Trial) -> Run:
         """Run a round again: what it tells and asks reaches nobody."""
-        return await self._run(journal, partial(_Replay, trial=trial), real=False)
+        return await self._run(journal, partial(_Replay, trial=trial), trial.over, real=False)
 
-    async def _run(self, journal: Journal, make: Callable[..., Call[Any]], *, real: bool) -> Run:
+    async def _run(
+        self,
+        journal: Journal,
+        make: Callable[..., Call[Any]],
+        until: anyio.CancelScope,
+        *,
+        real: bool,
+    ) -> Run:
         seen = dict(journal.delivered)
         notices: dict[tuple[str, int], Notice] = {}
 
@@ -222,16 +241,18 @@ class _Stage:
         )
         run = Run(call, notices)
         try:
-            async with call:
-                outcome = await call.round()
+            with until:
+                async with call:
+                    outcome = await call.round()
+                if isinstance(outcome, Finished):
+                    run.value = outcome.value
+                else:
+                    run.waiting = True
+                    run.asks = {ask.step_id: ask for ask in outcome.asks}
         except Exception as error:  # noqa: BLE001 - whatever the tool raises is how it has ended
             run.error = error
-            return run
-        if isinstance(outcome, Finished):
-            run.value = outcome.value
-        else:
-            run.waiting = True
-            run.asks = {ask.step_id: ask for ask in outcome.asks}
+        if until.cancelled_caught:
+            run.error = call.fault
         return run
 
     def _arguments(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 from anabranch import (
     Accepted,
     BranchContext,
+    Capabilities,
     HandoffTool,
     InvalidArgumentsError,
     Limits,
@@ -20,7 +22,7 @@ from anabranch import (
     tool,
 )
 from anabranch.cli.targets import load
-from anabranch.messages import SampleRequest
+from anabranch.messages import SampleReply, SampleRequest
 from anabranch.testing import ManualClock, MockClient, MockExhausted, check_replay
 from anabranch.testing.replay_check.rehearsal import rehearse
 from anabranch.tool import Tool
@@ -138,8 +140,8 @@ async def test_another_error_is_found(parity: int) -> None:
             raise ToolError("no")
         return "yes"
 
-    failing_tool: Tool[str | None] = failing if parity else failing_at_times
-    (found,) = await check_replay(failing_tool, {}, ada())
+    chosen: Tool[Any] = failing if parity else failing_at_times
+    (found,) = await check_replay(chosen, {}, ada())
     assert found.rule == "different-outcome"
     assert "ToolError: " in f"{found.first} {found.second}"
 
@@ -308,6 +310,23 @@ async def test_a_tool_that_is_right_passes_and_its_effects_happen_once() -> None
     assert len(client.elicit_calls) == 1
     assert [call.message for call in client.notify_calls] == ["begun"]
     assert sorted(call.message for call in client.log_calls) == ["branch 1", "branch 2"]
+
+
+async def test_what_a_client_can_do_is_asked_once() -> None:
+    """A client may find out, with its last answer given, that it can no longer sample."""
+
+    class Tiring(MockClient):
+        async def sample(self, request: SampleRequest) -> SampleReply:
+            self.capabilities = Capabilities(sampling=False)
+            return await super().sample(request)
+
+    @tool
+    async def thinking(ctx: BranchContext) -> str:
+        return (await ctx.sample("Why?")).text
+
+    done = await rehearse(thinking, {}, Tiring(samples=["Because."]))
+    assert done.last is not None
+    assert (done.findings, done.last.error, done.last.value) == ([], None, "Because.")
 
 
 async def test_a_tool_that_fails_the_same_way_twice_passes_and_is_undone_once() -> None:

@@ -200,6 +200,8 @@ class _Stage:
         self._params = params
         self._client = client
         self._runtime = runtime
+        # Once, as a client declares them: answers that have run out do not take a capability away.
+        self._host = Host(client.capabilities)
         self._arguments()
 
     async def perform(self, journal: Journal, trial: _Trial) -> Run:
@@ -234,7 +236,7 @@ class _Stage:
             self._tool,
             self._arguments(),
             journal,
-            host=Host(self._client.capabilities),
+            host=self._host,
             runtime=self._runtime,
             sink=sink,
             make=make,

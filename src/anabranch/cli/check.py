@@ -138,6 +138,7 @@ class _Client:
     def __init__(self, respondent: Respondent, step_id: str = "") -> None:
         self._respondent = respondent
         self._step_id = step_id
+        self._notices = 0
 
     @property
     def capabilities(self) -> Capabilities:
@@ -153,4 +154,6 @@ class _Client:
         await self._respondent.log(level, message)
 
     async def notify(self, message: str, progress: float | None, total: float | None) -> None:
-        await self._respondent.notify(message, progress or 0, total)
+        self._notices += 1
+        far = progress if progress is not None else float(self._notices)
+        await self._respondent.notify(message, far, total)

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from anabranch import (
 )
 from anabranch.cli.targets import load
 from anabranch.messages import SampleReply, SampleRequest
+from anabranch.ports import Timer
 from anabranch.testing import ManualClock, MockClient, MockExhausted, check_replay
 from anabranch.testing.replay_check.rehearsal import rehearse
 from anabranch.tool import Tool
@@ -450,6 +451,21 @@ async def test_what_was_done_is_undone_when_a_round_differs() -> None:
     assert effects == ["x", "not x"]
 
 
+class Hurried:
+    """A clock that goes on to each time that somebody waits for."""
+
+    def __init__(self) -> None:
+        self._clock = ManualClock()
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        alarm = self._clock.call_at(when, callback)
+        self._clock.advance(when - self.now())
+        return alarm
+
+
 async def test_what_was_done_is_undone_when_nobody_answers() -> None:
     def broken_undo(name: str) -> None:
         raise ValueError("locked")
@@ -461,7 +477,7 @@ async def test_what_was_done_is_undone_when_nobody_answers() -> None:
         await ctx.elicit(Name, "Who?")
 
     with pytest.raises(MockExhausted) as caught:
-        await check_replay(asking, {}, MockClient())
+        await check_replay(asking, {}, MockClient(), clock=Hurried())
     assert effects == ["x", "y", "not x"]
     assert "locked" in caught.value.__notes__[0]
 

@@ -39,14 +39,14 @@ class Module:
     """
 
     def __init__(self, name: str, package: str, path: str, text: str) -> None:
-        self.name = name
-        self.package = package
-        self.path = path
+        self.name: str = name
+        self.package: str = package
+        self.path: str = path
         try:
-            self.tree = ast.parse(text, path)
+            self.tree: ast.Module = ast.parse(text, path)
         except (SyntaxError, ValueError) as error:
             raise NoSourceError(f"{path} is no Python source: {error}.") from error
-        self.safe_lines = _safe_lines(text)
+        self.safe_lines: set[int] = _safe_lines(text)
         self.scopes: dict[ast.AST, Scope] = read_scopes(self, self.tree)
 
     @property
@@ -104,7 +104,7 @@ class Library:
         if not text:
             raise NoSourceError(f"The source of {function!r} cannot be read from {path}.")
         name, package = function.__module__, function.__globals__.get("__package__") or ""
-        self.home = Module(name, package, path, text)
+        self.home: Module = Module(name, package, path, text)
         self._modules: dict[str, Module | None] = {name: self.home}
         self._root = Path(path).resolve().parents[package.count(".") + 1 if package else 0]
 

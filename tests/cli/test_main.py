@@ -34,7 +34,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     status, out, told = run(capsys, *arguments)
     assert (status, told) == (0, "")
-    assert all(command in out for command in ("serve", "call", "demo"))
+    assert all(command in out for command in ("serve", "call", "check", "demo"))
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str], arguments:
     [
         ("serve", ["--transport", "--host", "--port", "--model", "TARGETS"]),
         ("call", ["--json", "--era", "--answers", "--model", "NAME=VALUE", "TARGET", "TOOL"]),
+        ("check", ["--json", "--answers", "NAME=VALUE", "TARGET", "TOOL", "It really runs"]),
         ("demo", ["--era", "--answers", "--model"]),
     ],
 )
@@ -64,6 +65,10 @@ def test_help_of_a_command_names_its_options(
         (["serve", "missing.py", "--port", "70000"], "There is no port 70000. Choose one"),
         (["serve", "missing.py", "--model", "gpt"], "Unknown model 'gpt'"),
         (["call", "missing.py", "tool"], "There is no file missing.py"),
+        (["check"], "TARGET"),
+        (["check", "missing.py"], "There is no file missing.py"),
+        (["check", "http://x/mcp"], "is running elsewhere"),
+        (["check", "missing.py", "tool", "--answers", "missing.json"], "Cannot read the answers"),
         (["demo", "--answers", "missing.json"], "Cannot read the answers"),
     ],
 )

@@ -15,6 +15,7 @@ import anyio
 from cyclopts import App, Parameter
 
 from anabranch.cli.call import Wish, call, new_respondent, open_sampler, read_answers, to_json
+from anabranch.cli.check import Subject, check, report
 from anabranch.cli.connection import MODEL, Era
 from anabranch.cli.console import Console, log_to_stderr
 from anabranch.cli.demo import demo
@@ -116,6 +117,44 @@ def call_command(
     respondent = new_respondent(Console(), model, answers)
     wish = Wish(target, tool, values, json_text, era)
     sys.stdout.write(to_json(anyio.run(call, wish, respondent)) + "\n")
+
+
+@app.command(name="check")
+def check_command(
+    target: Annotated[str, Parameter(help="A Python file, a module, or module:attribute.")],
+    tool: Annotated[str | None, Parameter(help="The tool's name; all tools by default.")] = None,
+    /,
+    *values: Annotated[
+        str, Parameter(name="name=value", help="Arguments for the run, as for call.")
+    ],
+    json_text: Annotated[
+        str | None,
+        Parameter(name="--json", help="Arguments as a JSON object; name=value goes over it."),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        Parameter(
+            name="--answers",
+            help="Run the tool as well, answered from this file (as for call). It really runs:"
+            " its steps happen once, and what it does outside of steps happens twice.",
+        ),
+    ] = None,
+) -> None:
+    """Find what in a tool is not safe to replay.
+
+    Reads the source of the tools in TARGET (which is imported). With --answers, one tool is run
+    too, each round twice, and what the two runs do differently is found. Findings are printed as
+    a JSON list, and in words on stderr. A line with the comment `# anabranch: replay-safe` is left
+    alone. Exit status: 0 nothing found, 1 something found, 2 wrong usage.
+    """
+    log_to_stderr(logging.ERROR)
+    console = Console(interactive=False)
+    respondent = new_respondent(console, None, answers) if answers is not None else None
+    subject = Subject(target, tool, values, json_text)
+    findings = anyio.run(check, subject, console, respondent)
+    sys.stdout.write(to_json([finding.to_json() for finding in findings]) + "\n")
+    sys.stdout.flush()
+    report(findings, console)
 
 
 @app.command(name="demo")

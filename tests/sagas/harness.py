@@ -22,7 +22,7 @@ class _Result(types.Result):
 async def raw(client: Client, method: str, params: dict[str, Any]) -> dict[str, Any]:
     """Send a request as it is; return the result as it came, without what the SDK stamps."""
     request = _Request(method=method, params=params)
-    result = await client.session.send_request(request, _Result)  # type: ignore[arg-type]
+    result = await client.session.send_request(request, _Result)
     found = result.model_dump(mode="json", by_alias=True, exclude_unset=True)
     found.pop(RESULT_TYPE, None)
     found.pop("_meta", None)

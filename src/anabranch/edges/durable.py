@@ -222,7 +222,8 @@ class DurableRound(Generic[R]):
         wait = policy.abandon_after if status == "open" else policy.keep
         if status == "failed" and self.journal.owed:
             status, wait = "open", policy.retry_undo_after  # the sweep will try them again
-        mine = RoundRecord(number, self._digest, canonical(reply), state)
+        # Not the canonical spelling: a form's fields come again in the order in which they came.
+        mine = RoundRecord(number, self._digest, json.dumps(reply, separators=(",", ":")), state)
         ended = await self._store.end_round(
             self.journal.line, mine, deadline=self._clock.now() + wait, status=status
         )

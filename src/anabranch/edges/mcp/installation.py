@@ -26,7 +26,7 @@ from anabranch.sampling import Sampler
 from anabranch.stores import open_store
 from anabranch.tool import Tool
 
-__all__ = ["TTL", "Installation", "Keys", "Store"]
+__all__ = ["TTL", "Installation", "Keys", "Store", "named_once"]
 
 Store: TypeAlias = str | CallStore | Durability
 """The URL of a store (``anabranch.stores``), a store, or a store and how it is used."""
@@ -103,6 +103,18 @@ class Installation:
             ValueError: there is no store.
         """
         return Sweeper(self.service.calls, self._tools)
+
+
+def named_once(tools: list[Tool[Any]]) -> list[Tool[Any]]:
+    """Return ``tools``.
+
+    Raises:
+        ValueError: two of them have the same name.
+    """
+    names = [tool.name for tool in tools]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"Two tools are named {', '.join(repeated)}; give one of them name=")
+    return tools
 
 
 def _durability(store: Store | None, ttl: float) -> Durability | None:

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import mcp_types as types
 from mcp import MCPError
@@ -51,73 +51,95 @@ from anabranch.errors import (
 from anabranch.host import Capabilities, Host
 from anabranch.tool import Tool
 
-__all__ = ["CALL_SAGA", "IDENTIFIER", "RESUME_SAGA", "LooseParams", "SagaMethods", "Sagas"]
+__all__ = [
+    "CALL_SAGA",
+    "IDENTIFIER",
+    "RESUME_SAGA",
+    "SETTINGS",
+    "Offered",
+    "SagaMethods",
+    "Sagas",
+]
 
 CALL_SAGA = "tools/callSaga"
 RESUME_SAGA = "tools/resumeSaga"
 IDENTIFIER = "io.github.anabranch/sagas"
+SETTINGS: Final = {"version": "1"}
 
 logger: logging.Logger = logging.getLogger("anabranch.edges.mcp")
 
 
 @dataclass(frozen=True, slots=True)
-class _Offered:
+class Offered:
+    """A tool that can be called as a saga, what runs it, and what makes its results."""
+
     tool: Tool[Any]
     service: Service
     results: Results
 
 
-class SagaMethods:
-    """The two methods over a set of tools, for whichever server binds them."""
+Find: TypeAlias = Callable[[str], Awaitable[Offered | None]]
+"""What a name stands for, now and for who is asking; ``None`` if for nothing."""
 
-    def __init__(self, sealer: Sealer) -> None:
+
+class SagaMethods:
+    """The two methods over a set of tools, for whichever server binds them.
+
+    Args:
+        sealer: seals their tokens.
+        find: finds a tool where the host itself keeps them; without it, those that are offered
+            can be called.
+    """
+
+    def __init__(self, sealer: Sealer, find: Find | None = None) -> None:
         self._sealer = sealer
-        self._offered: dict[str, _Offered] = {}
+        self._offered: dict[str, Offered] = {}
+        self._find = find or self._find_offered
 
     def offer(self, tool: Tool[Any], service: Service) -> None:
         """Let ``tool`` be called."""
-        self._offered[tool.name] = _Offered(tool, service, Results(tool))
+        self._offered[tool.name] = Offered(tool, service, Results(tool))
 
-    async def call(self, context: ServerRequestContext[Any, Any], _: LooseParams) -> dict[str, Any]:
+    async def call(self, request: McpRequest) -> dict[str, Any]:
         """Answer ``tools/callSaga``.
 
         Raises:
             MCPError: a parameter is wrong; the message begins with its name.
         """
-        params = read(CallSaga, context.params)
-        if params.name not in self._offered:
+        params = read(CallSaga, request.context.params)
+        offered = await self._find(params.name)
+        if offered is None:
             known = f"there is no tool {quoted(params.name)}; tools/list has those there are"
             raise invalid("name", known)
-        offered, request = self._offered[params.name], McpRequest(context)
         claims = SagaClaims(tool=params.name, arguments=params.arguments, state="")
         journal = offered.service.calls.new()
         return await _told(offered.tool, request, self._round(offered, request, claims, journal))
 
-    async def resume(
-        self, context: ServerRequestContext[Any, Any], _: LooseParams
-    ) -> dict[str, Any]:
+    async def resume(self, request: McpRequest) -> dict[str, Any]:
         """Answer ``tools/resumeSaga``.
 
         Raises:
             MCPError: a parameter is wrong; the message begins with its name. Whatever is wrong
                 with the token, the error is the same.
         """
-        params = read(ResumeSaga, context.params)
-        request = McpRequest(context)
+        params = read(ResumeSaga, request.context.params)
         try:
             claims = self._sealer.open(params.sagaToken, request.principal)
         except InvalidTokenError as error:
             raise _refused() from error
-        offered = self._offered.get(claims.tool)
+        offered = await self._find(claims.tool)
         if offered is None:
             logger.warning("a saga token was refused: there is no tool %r", claims.tool)
             raise _refused()
         resumed = self._resumed(offered, request, claims, params.completedSteps)
         return await _told(offered.tool, request, resumed)
 
+    async def _find_offered(self, name: str) -> Offered | None:
+        return self._offered.get(name)
+
     async def _resumed(
         self,
-        offered: _Offered,
+        offered: Offered,
         request: McpRequest,
         claims: SagaClaims,
         steps: list[CompletedStep],
@@ -128,7 +150,7 @@ class SagaMethods:
 
     async def _round(
         self,
-        offered: _Offered,
+        offered: Offered,
         request: McpRequest,
         claims: SagaClaims,
         journal: Journal,
@@ -166,14 +188,24 @@ class Sagas(Extension):
 
     def settings(self) -> dict[str, Any]:
         """Return what the server advertises about them."""
-        return {"version": "1"}
+        return dict(SETTINGS)
 
     def methods(self) -> list[MethodBinding]:
         """Return the methods, served in every era."""
         return [
-            MethodBinding(CALL_SAGA, LooseParams, self.saga_methods.call),
-            MethodBinding(RESUME_SAGA, LooseParams, self.saga_methods.resume),
+            MethodBinding(CALL_SAGA, LooseParams, self._call),
+            MethodBinding(RESUME_SAGA, LooseParams, self._resume),
         ]
+
+    async def _call(
+        self, context: ServerRequestContext[Any, Any], _: LooseParams
+    ) -> dict[str, Any]:
+        return await self.saga_methods.call(McpRequest(context))
+
+    async def _resume(
+        self, context: ServerRequestContext[Any, Any], _: LooseParams
+    ) -> dict[str, Any]:
+        return await self.saga_methods.resume(McpRequest(context))
 
 
 async def _told(

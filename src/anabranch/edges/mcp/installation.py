@@ -6,12 +6,11 @@ knows no host.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
-
-import anyio
 
 from anabranch.call.store import CallStore
 from anabranch.edges.durable import Durability
@@ -89,10 +88,13 @@ class Installation:
             if self.service.calls.durability is None or self._running > 1:
                 yield
                 return
-            async with anyio.create_task_group() as group:
-                group.start_soon(self.sweeper().run)
+            # No task group: hosts end a lifespan within a cancel scope that they had not begun it in.
+            sweeping = asyncio.ensure_future(self.sweeper().run())
+            try:
                 yield
-                group.cancel_scope.cancel()
+            finally:
+                sweeping.cancel()
+                await asyncio.wait({sweeping})
         finally:
             self._running -= 1
 

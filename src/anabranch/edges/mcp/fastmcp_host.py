@@ -13,6 +13,7 @@ import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, Self
 
 import mcp_types as types
@@ -150,7 +151,9 @@ def _described(tool: Tool[Any]) -> BaseTool:
 
     returning.__annotations__ = {}
     if tool.returns is not inspect.Signature.empty:
-        returning.__annotations__ = {"return": tool.returns}
+        # FastMCP knows a function that returns nothing by the annotation None, not by its type.
+        nothing = tool.returns is NoneType
+        returning.__annotations__ = {"return": None if nothing else tool.returns}
     return BaseTool.from_function(returning, name=tool.name)
 
 

@@ -19,9 +19,13 @@ from anabranch.cli.check import Subject, check, report
 from anabranch.cli.connection import MODEL, Era
 from anabranch.cli.console import Console, log_to_stderr
 from anabranch.cli.demo import demo
-from anabranch.cli.serve import serve
+from anabranch.cli.serve import Way, serve
+from anabranch.cli.server import Keeping
+from anabranch.edges.mcp.installation import TTL
 
-__all__ = ["app"]
+__all__ = ["STORE", "app"]
+
+STORE = "ANABRANCH_STORE"
 
 
 def _version() -> str:
@@ -75,15 +79,43 @@ def serve_command(
     ] = "stdio",
     host: Annotated[str, Parameter(help="Where HTTP listens.")] = "127.0.0.1",
     port: Annotated[int, Parameter(help="Where HTTP listens; 0 for any free port.")] = 8000,
+    workers: Annotated[
+        int,
+        Parameter(
+            help="Processes that share the port, over HTTP. With more than one, clients up to"
+            " 2025-11-25 have no sessions, so that tools cannot ask them anything."
+        ),
+    ] = 1,
+    store: Annotated[
+        str | None,
+        Parameter(
+            env_var=STORE,
+            help="Where calls are kept, so that effects happen once whatever clients repeat:"
+            " sqlite:///path, postgresql://…, or memory:. Without it, nothing is kept.",
+        ),
+    ] = None,
+    ttl: Annotated[
+        float, Parameter(help="Seconds that a person has for one round of questions.")
+    ] = TTL,
+    continue_calls: Annotated[
+        bool,
+        Parameter(
+            help="With a store, offer the tool continue_call, which picks up calls that need more"
+            " rounds of questions than clients allow."
+        ),
+    ] = True,
     model: Model = None,
 ) -> None:
     """Serve the tools found in TARGET as an MCP server.
 
     Offered are every @tool, every HandoffTool instance and every MCPServer at module level. Open
     questions are sealed with the keys in ANABRANCH_KEYS (comma-separated, newest first), or with
-    a key kept in your data directory.
+    a key kept in your data directory. Calls are kept in a store only if --store or
+    ANABRANCH_STORE names one.
     """
-    serve(targets, transport=transport, host=host, port=port, model=model)
+    way = Way(transport, host, port, workers)
+    keeping = Keeping(store or None, ttl, continue_calls)
+    serve(targets, way, model=model, keeping=keeping)
 
 
 @app.command(name="call")

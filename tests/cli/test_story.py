@@ -46,6 +46,7 @@ def test_a_modern_call_is_told_in_rounds(lines: list[str]) -> None:
 
 def test_a_saga_is_told_in_rounds(lines: list[str]) -> None:
     story = Story(lines.append)
+    story.sent(request(0, "tools/resumeSaga"))  # whether there are any
     story.sent(request(1, "tools/callSaga", name="pick", arguments={}))
     steps = [{"type": "sampling", "stepId": "a"}, {"type": "elicitation", "stepId": "b"}]
     story.received(response(1, state="suspended", sagaToken="t", steps=steps))

@@ -49,9 +49,9 @@ class Story:
                 self._say(f"→ tools/call again, with {_counted(answers, 'answer')}")
             elif completed := params.get("completedSteps"):
                 self._say(f"→ {message.method}, with {_counted(completed, 'completed step')}")
-            else:
+            elif name := params.get("name"):  # what has none is looking for saga methods
                 arguments = json.dumps(params.get("arguments") or {})
-                self._say(f"→ {message.method} {params.get('name')} {arguments}")
+                self._say(f"→ {message.method} {name} {arguments}")
         elif isinstance(message, JSONRPCResponse):
             self._say("→ the answer")
 

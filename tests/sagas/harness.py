@@ -4,7 +4,7 @@ Owns the ways to reach a server by them, and a person who answers steps.
 """
 
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,7 +131,7 @@ async def reached(
 
 
 @contextmanager
-def signed_in(who: str) -> Iterator[None]:
+def signed_in(who: str) -> Generator[None]:
     """Be ``who``, as the SDK's middleware would have it, for connections made from here on."""
     user = AuthenticatedUser(AccessToken(token="t", client_id=who, scopes=[]))
     before = auth_context_var.set(user)

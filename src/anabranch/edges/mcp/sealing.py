@@ -14,7 +14,7 @@ import logging
 from collections.abc import Sequence
 
 from mcp.server.mcpserver import AESGCMRequestStateCodec, InvalidRequestState
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch.errors import InvalidTokenError
 from anabranch.ports import Clock
@@ -102,7 +102,7 @@ class Sealer:
             opened = self._codec.unseal(token).decode("utf-8", "surrogatepass")
             head, _, state = opened.partition("\n")
             claims = SagaClaims.model_validate({**json.loads(head), "state": state})
-        except (InvalidRequestState, ValidationError, ValueError, RecursionError) as problem:
+        except (InvalidRequestState, ValueError, TypeError, RecursionError) as problem:
             raise self._refused(type(problem).__name__) from problem
         now = self._clock.now()
         for reason, holds in {

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from anabranch import AnswerError, BranchContext, StepFailed, ToolError, tool
 from anabranch.edges.mcp.client import connect
-from anabranch.edges.mcp.sagas import LooseParams
+from anabranch.edges.mcp.saga_params import LooseParams
 from anabranch.mcp import SagaClient, SagaRoundsExceededError, Turn, create_server
 from examples.deploy import complex_tool
 from tests.mcp.harness import ERAS, KEY, MODERN, ROOT, Answers, connected, serving, text_of

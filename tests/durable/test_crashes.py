@@ -118,40 +118,40 @@ def assert_the_same(seen: Seen, calm: Seen, *, gap: bool) -> None:
         assert seen.by_lane() == calm.by_lane()
 
 
-async def check_cut(program: Block, at: int, *, after: bool, limits: Limits | None = None) -> None:
-    calm, _ = await undisturbed(program, limits)
+async def check_cut(
+    program: Block, where: float, *, after: bool, limits: Limits | None = None
+) -> None:
+    calm, asked = await undisturbed(program, limits)
     behind = Modelled()
-    dying = Cut(behind, at, after=after)
+    dying = Cut(behind, int(where * len(asked)), after=after)
     seen = await Play(program, limits).over(dying, behind)
     assert_the_same(seen, calm, gap=dying.cut_off == "record" and not after)
 
 
 @examples(60)
-@given(language.programs)
+@given(language.small_programs)
 async def test_a_store_changes_nothing_in_what_a_tool_does(program: Block) -> None:
     with_store, _ = await undisturbed(program)
     without = await Play(program).over(None)
     assert_the_same(with_store, without, gap=False)
 
 
-@examples(150)
-@given(language.programs, WHERE, st.booleans())
+@examples(60)
+@given(language.small_programs, WHERE, st.booleans())
 async def test_a_call_survives_the_death_of_its_server(
     program: Block, where: float, after: bool
 ) -> None:
-    _, asked = await undisturbed(program)
-    await check_cut(program, int(where * len(asked)), after=after)
+    await check_cut(program, where, after=after)
 
 
 @examples(60)
 @given(language.slow_programs, WHERE)
 async def test_deadlines_survive_the_death_of_a_server(program: Block, where: float) -> None:
-    _, asked = await undisturbed(program, Limits(timeout=60))
-    await check_cut(program, int(where * len(asked)), after=True, limits=Limits(timeout=60))
+    await check_cut(program, where, after=True, limits=Limits(timeout=60))
 
 
-@examples(100)
-@given(language.programs, WHERE)
+@examples(50)
+@given(language.small_programs, WHERE)
 async def test_a_request_that_is_cancelled_at_the_store_is_taken_up_when_repeated(
     program: Block, where: float
 ) -> None:
@@ -165,8 +165,8 @@ async def test_a_request_that_is_cancelled_at_the_store_is_taken_up_when_repeate
     assert_the_same(seen, calm, gap=False)
 
 
-@examples(100)
-@given(language.programs, st.integers(0, 60))
+@examples(50)
+@given(language.small_programs, st.integers(1, 60))
 async def test_a_request_that_is_cancelled_anywhere_is_taken_up_when_repeated(
     program: Block, ticks: int
 ) -> None:

@@ -116,6 +116,24 @@ class Interrupting(Watched):
         return await work()
 
 
+class Heard(Watched):
+    """A store that tells when an operation is done: its name is in ``done``."""
+
+    def __init__(self, store: CallStore) -> None:
+        super().__init__(store)
+        self.done: asyncio.Queue[str] = asyncio.Queue()
+
+    async def _pass(self, name: str, work: Work[T]) -> T:
+        result = await work()
+        self.done.put_nowait(name)
+        return result
+
+    async def until(self, name: str) -> None:
+        """Return when an operation of that name has been done, since the last time."""
+        while await self.done.get() != name:
+            pass
+
+
 class Gate(Watched):
     """A store that lets operations named ``name`` wait at its door.
 

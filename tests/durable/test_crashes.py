@@ -128,7 +128,7 @@ async def check_cut(
     assert_the_same(seen, calm, gap=dying.cut_off == "record" and not after)
 
 
-@examples(60)
+@examples(20)
 @given(language.small_programs)
 async def test_a_store_changes_nothing_in_what_a_tool_does(program: Block) -> None:
     with_store, _ = await undisturbed(program)
@@ -136,7 +136,7 @@ async def test_a_store_changes_nothing_in_what_a_tool_does(program: Block) -> No
     assert_the_same(with_store, without, gap=False)
 
 
-@examples(60)
+@examples(20)
 @given(language.small_programs, WHERE, st.booleans())
 async def test_a_call_survives_the_death_of_its_server(
     program: Block, where: float, after: bool
@@ -144,13 +144,13 @@ async def test_a_call_survives_the_death_of_its_server(
     await check_cut(program, where, after=after)
 
 
-@examples(60)
+@examples(20)
 @given(language.slow_programs, WHERE)
 async def test_deadlines_survive_the_death_of_a_server(program: Block, where: float) -> None:
     await check_cut(program, where, after=True, limits=Limits(timeout=60))
 
 
-@examples(50)
+@examples(20)
 @given(language.small_programs, WHERE)
 async def test_a_request_that_is_cancelled_at_the_store_is_taken_up_when_repeated(
     program: Block, where: float
@@ -165,7 +165,7 @@ async def test_a_request_that_is_cancelled_at_the_store_is_taken_up_when_repeate
     assert_the_same(seen, calm, gap=False)
 
 
-@examples(50)
+@examples(20)
 @given(language.small_programs, st.integers(1, 60))
 async def test_a_request_that_is_cancelled_anywhere_is_taken_up_when_repeated(
     program: Block, ticks: int

@@ -186,7 +186,14 @@ async def http(server: MCPServer[Any], **options: Any) -> AsyncGenerator[str, No
 @asynccontextmanager
 async def asgi(app: Any) -> AsyncGenerator[str, None]:
     """Serve an application on loopback; yields the URL of its ``/mcp``."""
-    with socket.create_server(("127.0.0.1", 0)) as listening, _unwrapped():
+    # Named as TCP, or asyncio would not see that it is, and let each reply wait for the client's
+    # acknowledgement of the one before: 40 ms.
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening,
+        _unwrapped(),
+    ):
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
         port = listening.getsockname()[1]
         running = _Uvicorn(app)
         async with anyio.create_task_group() as tasks:

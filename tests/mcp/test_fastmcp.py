@@ -219,6 +219,25 @@ async def test_values_become_the_result_that_fastmcp_makes_of_them(era: str, wha
     assert ours.content == theirs.content
 
 
+@ERA
+@pytest.mark.parametrize("what", VALUES)
+async def test_values_of_sagas_are_the_same_but_for_texts_which_are_not_said_twice(
+    era: str, what: str
+) -> None:
+    annotation, value, structured = VALUES[what]
+
+    async def give(ctx: BranchContext) -> Any:
+        return value
+
+    give.__annotations__["return"] = annotation
+    server = serving()
+    install_fastmcp(server, tool(give))
+    async with called(server, era, Answers()) as client:
+        direct, saga = await client.call_tool("give"), await call_saga(client, "give", {})
+    assert saga["content"] == [block.model_dump(exclude_none=True) for block in direct.content]
+    assert saga.get("structuredContent") == (None if what == "a text" else structured)
+
+
 async def test_fastmcps_client_has_the_plain_value_as_data() -> None:
     answers = Answers(lambda _: accept(ok=True), echo)
     async with by_fastmcp(serving(as_fastmcp_tool(ask)), MODERN, answers) as client:
@@ -553,7 +572,7 @@ async def test_two_tools_of_one_name_are_refused() -> None:
     assert await server.list_tools() == []
 
 
-async def test_what_is_installed_later_is_called_as_saga_as_well() -> None:
+async def test_what_is_installed_later_is_directas_saga_as_well() -> None:
     server = serving()
     install_fastmcp(server, ask, keys=[KEY])
     install_fastmcp(server, complex_tool, keys=[KEY])

@@ -94,6 +94,20 @@ class Refusal(ToolResult):
         raise self._error
 
 
+class FastMcpResults(Results):
+    """Makes results of the values of one tool, as FastMCP does."""
+
+    def __init__(self, tool: Tool[Any], made: BaseTool) -> None:
+        super().__init__(tool)
+        self._made = made
+
+    def _convert(self, value: object) -> types.CallToolResult:
+        result = self._made.convert_result(value)
+        return types.CallToolResult(
+            content=result.content, structured_content=result.structured_content
+        )
+
+
 class FastMcpTool(BaseTool):
     """A tool of this library as FastMCP has them."""
 
@@ -112,7 +126,7 @@ class FastMcpTool(BaseTool):
             output_schema=described.output_schema,
             return_type=described.return_type,
         )
-        made._tool, made._service, made._results = tool, service, Results(tool)
+        made._tool, made._service, made._results = tool, service, FastMcpResults(tool, made)
         return made
 
     @property

@@ -1,6 +1,6 @@
 """A tool's value as the result of a saga: what ``tools/call`` would return, field for field.
 
-Owns the translation where the SDK does not do it by itself. A text is the one exception: its result
+Owns the translation where no host does it by itself. A text is the one exception: its result
 has the text alone, as in the sagas' proposal, and not the same text again as structured content.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
 from mcp.types import CallToolResult
+from pydantic import BaseModel
 
 from anabranch.tool import Tool
 
@@ -19,7 +20,7 @@ __all__ = ["Results", "to_failure"]
 
 
 class Results:
-    """Makes results of the values of one tool."""
+    """Makes results of the values of one tool, as the SDK does; another host has its own way."""
 
     def __init__(self, tool: Tool[Any]) -> None:
         self._tool = tool
@@ -30,15 +31,18 @@ class Results:
         Raises:
             Exception: it is not what the tool's return annotation promises, or cannot be JSON.
         """
-        converted = self._shape.convert_result(value)
+        converted = self._convert(value)
         result = converted.model_dump(
             mode="json", by_alias=True, exclude_none=True, exclude={"result_type"}
         )
         if isinstance(converted, CallToolResult) and not converted.is_error:
             del result["isError"]
-        if isinstance(value, str) and self._shape.wrap_output:
-            del result["structuredContent"]
+        if isinstance(value, str):
+            result.pop("structuredContent", None)
         return result
+
+    def _convert(self, value: object) -> BaseModel:
+        return self._shape.convert_result(value)
 
     @cached_property
     def _shape(self) -> FuncMetadata:

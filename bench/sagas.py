@@ -1,0 +1,210 @@
+"""A whole saga of eight questions over HTTP, next to the modern era and to durable workflows.
+
+Each question is followed by a step that works on its answer: sixteen durable operations.
+
+    saga        ``tools/callSaga`` and eight ``tools/resumeSaga``, over HTTP on loopback; without
+                a store, and with every round, effect and reply recorded in one
+    modern      the same tool, called by ``tools/call`` in the era of 2026-07-28: as many requests
+    DBOS        the same flow as a workflow, with ``recv`` for each question and a step for each
+                answer. The peer: durable execution in a library, on the same databases
+
+What is fair, and what is in DBOS's favour: server and client are one process and one event loop,
+as DBOS and its caller are; ours go through HTTP, a JSON-RPC client and a seal all the same. The
+answers to DBOS are sent in one go, so that it never waits for a question to be read (its ``recv``
+looks once a second by default; here a thousand times). Both commit to a file in SQLite's default
+durability, or to one Postgres server that waits for its disk. Without a store ours keeps its promise
+along one chain of rounds only; that row says what the durability of a database costs.
+
+Eight steps without questions are measured as well: one request of ours, one workflow of DBOS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import mcp_types as types
+from mcp import Client
+from mcp.client import ClientRequestContext
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, Elicitation, tool
+from anabranch.host import Capabilities
+from anabranch.mcp import SagaClient, create_server
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    LogLevel,
+    SampleReply,
+    SampleRequest,
+    UrlRequest,
+)
+from bench.dbos_peer import dbos_on
+from bench.measure import Row, Times, time_in_turns
+from tests.mcp.harness import http
+from tests.stores.conftest import Server
+
+NAME = "sagas"
+TURNS = 30
+NUMBER = 8
+MODERN = "2026-07-28"
+
+
+class Reply(BaseModel):
+    """What each question asks for."""
+
+    text: str
+
+
+REPLY = Elicitation("reply", Reply)
+
+
+async def work(answer: str) -> str:
+    return answer.upper()
+
+
+@tool
+async def wizard(ctx: BranchContext) -> str:
+    """Ask eight questions and work on each answer."""
+    done = [""]
+    for number in range(NUMBER):
+        reply = await ctx.elicit(REPLY, f"Question {number}. You said {done[-1]!r}; what is next?")
+        assert isinstance(reply, Accepted)
+        done.append(await ctx.step(work, reply.content.text))
+    return " ".join(done)
+
+
+@tool
+async def worker(ctx: BranchContext) -> str:
+    """Make eight steps."""
+    return " ".join([await ctx.step(work, f"answer {each}") for each in range(NUMBER)])
+
+
+class Answers:
+    """Answers the questions of a saga, at once. There is nothing else to answer, or to hear of."""
+
+    capabilities = Capabilities()
+
+    async def sample(self, step_id: str, request: SampleRequest) -> SampleReply:  # noqa: D102
+        raise NotImplementedError
+
+    async def elicit(  # noqa: D102
+        self,
+        step_id: str,
+        request: ElicitRequest | UrlRequest,  # noqa: ARG002
+    ) -> ElicitReply:
+        return ElicitReply(action="accept", content={"text": step_id})
+
+    async def log(self, level: LogLevel, message: str) -> None: ...  # noqa: D102
+
+    async def notify(  # noqa: D102
+        self, message: str, progress: float, total: float | None
+    ) -> None: ...
+
+
+async def answer(
+    context: ClientRequestContext,  # noqa: ARG001 - the SDK's signature
+    params: types.ElicitRequestParams,
+) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content={"text": params.message[:30]})
+
+
+@asynccontextmanager
+async def ours(
+    store: str | None = None,
+) -> AsyncGenerator[dict[str, Callable[[], Awaitable[object]]]]:
+    """What is measured of ours: a saga, a modern call, and a saga of steps alone."""
+    server = create_server("bench", [wizard, worker], store=store)
+    async with (
+        http(server) as url,
+        Client(url, mode=MODERN, elicitation_callback=answer) as client,
+    ):
+        sagas = SagaClient(client, Answers())
+
+        async def checked(calling: Awaitable[types.CallToolResult]) -> None:
+            assert not (await calling).is_error
+
+        yield {
+            "saga": lambda: checked(sagas.call_tool("wizard")),
+            "modern": lambda: checked(client.call_tool("wizard", {})),
+            "steps": lambda: checked(sagas.call_tool("worker")),
+        }
+
+
+async def against_dbos(ours_at: str, theirs_at: str) -> Times:
+    """Measure ours, without a store and with it, and DBOS, in turns."""
+    async with (
+        ours() as bare,
+        ours(ours_at) as stored,
+        dbos_on(theirs_at, NUMBER, work) as dbos,
+    ):
+        return await time_in_turns(
+            {
+                "saga": bare["saga"],
+                "saga, stored": stored["saga"],
+                "DBOS": dbos.messages,
+                "steps": bare["steps"],
+                "steps, stored": stored["steps"],
+                "DBOS, steps": dbos.steps,
+            },
+            TURNS,
+        )
+
+
+def compared(times: Times, database: str) -> list[Row]:
+    asking = f"{NUMBER} questions and steps"
+    plain = f"{NUMBER} steps alone"
+    return [
+        Row(
+            NAME, f"{asking}: no store / DBOS on {database}", times.ratio("saga", "DBOS"), "x", 0.1
+        ),
+        Row(NAME, f"{asking}: {database} / DBOS", times.ratio("saga, stored", "DBOS"), "x", 0.5),
+        Row(NAME, f"{asking} on {database}", times.best("saga, stored") * 1e3, "ms"),
+        Row(NAME, f"{asking} by DBOS on {database}", times.best("DBOS") * 1e3, "ms"),
+        Row(
+            NAME,
+            f"{plain}: no store / DBOS on {database}",
+            times.ratio("steps", "DBOS, steps"),
+            "x",
+            0.1,
+        ),
+        Row(
+            NAME,
+            f"{plain}: {database} / DBOS",
+            times.ratio("steps, stored", "DBOS, steps"),
+            "x",
+            0.5,
+        ),
+    ]
+
+
+async def rows() -> list[Row]:
+    async with ours() as bare:
+        times = await time_in_turns({name: bare[name] for name in ("saga", "modern")}, TURNS)
+    at = f"{NUMBER} questions and steps over HTTP"
+    found = [
+        Row(NAME, f"{at}: saga / MCP 2026-07-28", times.ratio("saga", "modern"), "x", 1.1),
+        Row(NAME, f"{at}: saga", times.best("saga") * 1e3, "ms"),
+    ]
+    with tempfile.TemporaryDirectory(prefix="bench-") as place:
+        files = Path(place)
+        sqlite = f"sqlite:///{files}/ours.db", f"sqlite:///{files}/theirs.db"
+        found += compared(await against_dbos(*sqlite), "SQLite")
+    # The path of a socket is short, and the server's user must get there.
+    with tempfile.TemporaryDirectory(prefix="bench-") as place:
+        server = Server(Path(place), durable=True)
+        server.start()
+        try:
+            urls = server.new_url(), f"postgresql://postgres@/postgres?host={place}"
+            found += compared(await against_dbos(*urls), "Postgres")
+        finally:
+            server.stop()
+    return found
+
+
+def measure() -> list[Row]:
+    """Return this benchmark's lines of the table."""
+    return asyncio.run(rows())

@@ -33,19 +33,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="faults-") as name:
         folder = Path(name)
         url = given.store or f"sqlite:///{folder}/calls.db"
-        print(f"seed {given.seed}", flush=True)
+        sys.stdout.write(f"seed {given.seed}\n")
+        sys.stdout.flush()
         begun = time.monotonic()
-        options = {"seed": given.seed, "number": given.runs}
-        report = anyio.run(
-            partial(disturb, folder, url, speed=given.speed, at_once=given.at_once, **options)
-        )
-    print(
+        work = partial(disturb, folder, url, seed=given.seed, number=given.runs)
+        report = anyio.run(partial(work, speed=given.speed, at_once=given.at_once))
+    sys.stdout.write(
         f"{report.runs} runs, {report.calls} calls, {report.effects} effects, {report.undos} undos;"
         f" {report.kills} kills, {report.repeated} requests repeated, {report.again} effects or"
-        f" undos repeated in the gap; {time.monotonic() - begun:.0f} s"
+        f" undos repeated in the gap; {time.monotonic() - begun:.0f} s\n"
     )
     for wrong in report.wrong:
-        print(f"WRONG {wrong}")
+        sys.stdout.write(f"WRONG {wrong}\n")
     return 1 if report.wrong else 0
 
 

@@ -14,7 +14,7 @@ import httpx2
 
 Way = Literal["rounds", "saga"]
 
-META = {
+META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": {"name": "faults", "version": "0"},
     "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "sampling": {}},
@@ -45,7 +45,8 @@ class Client:
         """Answer all questions and return the result; or leave at a question, the first being 0."""
         asked = 0
         params: dict[str, Any] = {"name": "journey", "arguments": arguments}
-        method, completed = "tools/call" if way == "rounds" else "tools/callSaga", []
+        method = "tools/call" if way == "rounds" else "tools/callSaga"
+        completed: list[dict[str, Any]] = []
         while True:
             result = await self._send(method, params)
             if "requestState" not in result and "sagaToken" not in result:
@@ -84,7 +85,7 @@ class Client:
         }
         if method == "tools/call":
             headers["Mcp-Name"] = "journey"
-        body = {
+        body: dict[str, Any] = {
             "jsonrpc": "2.0",
             "id": next(self._ids),
             "method": method,

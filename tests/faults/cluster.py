@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import signal
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from importlib import import_module
 from itertools import cycle
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
 
 import anyio
 import uvicorn
@@ -21,6 +25,37 @@ import uvicorn
 from tests.faults.journey import Settings, make_server
 
 WORKERS = 4
+ROOT = Path(__file__).parents[2]
+
+for late in (
+    "alembic.command",
+    "anabranch.stores.calls",
+    "anabranch.stores.database",
+    "anabranch.stores.migrations",
+    "psycopg",
+    "rich.logging",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite",
+    "uvicorn.lifespan.on",
+    "uvicorn.protocols.http.auto",
+):
+    import_module(late)  # or every worker would load them, each time anew
+
+
+def _have_a_process_to_fork() -> ForkServerContext:
+    """Start a process that has loaded everything: no worker then waits for its imports."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(ROOT)  # it is not told of sys.path
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+    return context
 
 
 def work(settings: Settings, listener: socket.socket) -> None:
@@ -45,9 +80,7 @@ class Cluster:
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(WORKERS)]
         self._ports = cycle([listener.getsockname()[1] for listener in self._listeners])
         self._running: dict[ForkServerProcess, int] = {}
-        # A process that has loaded everything is forked: no worker waits for its imports.
-        self._context: ForkServerContext = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["tests.faults.cluster"])
+        self._context = _have_a_process_to_fork()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[str]:

@@ -1,13 +1,8 @@
 """Many calls, each disturbed at places of its own, and the verdict on what came of them.
 
-Owns which workers die where, the course of all runs, and the rules that must hold afterwards:
-
-- no call is lost: one that was played to its end has the right result, one that was left is
-  abandoned, and none stays open;
-- an effect happens once for each idempotency key. It happens again only if the process was killed
-  that had run it, and never once the tool has seen its value (law 2);
-- what is owed is undone, under its own key, once, and again only if the process was killed that
-  had undone it; what is not owed is not undone.
+Owns which workers die where, the course of all runs, and that no call is lost: one that was
+played to its end has the right result, one that was left is abandoned, and none stays open. What
+must hold within each call is in ``verdict.py``.
 """
 
 from __future__ import annotations
@@ -31,6 +26,7 @@ from tests.faults.client import Client, Way
 from tests.faults.cluster import Cluster
 from tests.faults.journey import ANYONE, BEFORE_QUESTION, END, STEPS, Settings, has_undo
 from tests.faults.ledger import Ledger, Line
+from tests.faults.verdict import broken_rules
 
 Course = Literal["success", "failure", "abandoned"]
 
@@ -95,8 +91,10 @@ def plan(seed: int, number: int | None) -> list[Run]:
     """
     order = random.Random(seed)
     courses: tuple[Course, ...] = ("success", "failure", "abandoned")
+    each: list[tuple[Course, tuple[str, ...]]]
     each = [(course, (point,)) for course in courses for point in _points(course)]
     order.shuffle(each)
+    all_at_once: list[tuple[Course, tuple[str, ...]]]
     all_at_once = [(course, tuple(_points(course))) for course in courses]
     chosen = [*all_at_once, *each] if number is None else each[:number]
     ways: tuple[Way, ...] = ("rounds", "saga")
@@ -189,10 +187,13 @@ class Trial:
             wanted = {"success": "done", "failure": "failed", "abandoned": "abandoned"}[run.course]
             if statuses[wanted] < 1 or statuses["done"] != (run.course == "success"):
                 self._wrong.append(f"{run.name}: its calls are {dict(statuses)}")
+        killed = self._cluster.killed
         for name, own in calls.items():
             record = ended[name]
             done = record is not None and record.status == "done"
-            self._wrong += [f"{name} ({own[0].run}): {wrong}" for wrong in self._broken(own, done)]
+            self._wrong += [
+                f"{name} ({own[0].run}): {wrong}" for wrong in broken_rules(own, killed, done=done)
+            ]
         for number, status in self._cluster.ended.items():
             self._wrong.append(f"worker {number} ended by itself with {status}")
         unused = [point for point in self.ledger.armed() if not point.startswith(ANYONE)]
@@ -208,43 +209,6 @@ class Trial:
             len(happened) - len({(line.kind, line.key) for line in happened}),
             self._wrong,
         )
-
-    def _broken(self, lines: Sequence[Line], done: bool) -> Iterable[str]:  # noqa: FBT001
-        """Return the rules that one call has broken."""
-        for kind in ("step", "undo"):
-            yield from self._repeated_wrongly([line for line in lines if line.kind == kind])
-        seen: set[str] = set()
-        for line in lines:
-            if line.kind == "seen":
-                seen.add(line.key)
-            elif line.kind == "step" and line.key in seen:
-                yield f"step {line.number} happened after it had been seen"
-        steps = {line.key: line for line in lines if line.kind == "step"}
-        undone = {line.key for line in lines if line.kind == "undo"}
-        if not undone <= set(steps):
-            yield f"{undone - set(steps)} never happened, and was undone"
-        if done:
-            if undone:
-                yield f"it is done, and {len(undone)} steps are undone"
-            if len(steps) != STEPS:
-                yield f"it is done, and {len(steps)} steps have happened"
-            return
-        for key, line in steps.items():
-            owed = has_undo(line.number)
-            # Killed between effect and record: nobody can know of it but by its key.
-            in_the_gap = key not in seen and line.pid in self._cluster.killed
-            if key in undone and not owed:
-                yield f"step {line.number} has no undo, and was undone"
-            if owed and key not in undone and not in_the_gap:
-                yield f"step {line.number} is owed an undo"
-
-    def _repeated_wrongly(self, lines: Sequence[Line]) -> Iterable[str]:
-        by_key: dict[str, list[Line]] = {}
-        for line in lines:
-            by_key.setdefault(line.key, []).append(line)
-        for own in by_key.values():
-            if any(line.pid not in self._cluster.killed for line in own[:-1]):
-                yield f"{own[0].kind} {own[0].number} happened {len(own)} times"
 
 
 @asynccontextmanager

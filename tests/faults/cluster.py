@@ -79,6 +79,7 @@ class Cluster:
         self._settings = settings
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(WORKERS)]
         self._ports = cycle([listener.getsockname()[1] for listener in self._listeners])
+        self._leading: set[asyncio.Task[None]] = set()
         self._running: dict[ForkServerProcess, int] = {}
         self._context = _have_a_process_to_fork()
 
@@ -87,11 +88,15 @@ class Cluster:
         """Have the workers run; yields the address of the proxy before them."""
         for place in range(WORKERS):
             self._start(place)
-        proxy = await asyncio.start_server(self._lead, "127.0.0.1", 0)
+        proxy = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         try:
             yield f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}/mcp"
         finally:
             proxy.close()
+            for leading in self._leading:
+                leading.cancel()
+            if self._leading:
+                await asyncio.wait(self._leading)
             for process in list(self._running):
                 self._forget(process)
                 process.kill()
@@ -120,15 +125,24 @@ class Cluster:
             self.ended[process.pid] = process.exitcode
         self._start(place)
 
-    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", next(self._ports))
-        onward = asyncio.ensure_future(_pump(reader, back))
-        try:
-            await _pump(there, writer)
-        finally:
-            onward.cancel()
-            back.close()
-            writer.close()
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        leading = asyncio.ensure_future(_lead(reader, writer, next(self._ports)))
+        self._leading.add(leading)
+        leading.add_done_callback(self._leading.discard)
+
+
+async def _lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    there, back = await asyncio.open_connection("127.0.0.1", port)
+    onward = asyncio.ensure_future(_pump(reader, back))
+    try:
+        await _pump(there, writer)
+    finally:
+        onward.cancel()
+        await asyncio.wait({onward})
+        for end in (back, writer):
+            end.close()
+            with suppress(ConnectionError):
+                await end.wait_closed()
 
 
 async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:

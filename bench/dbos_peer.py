@@ -7,7 +7,7 @@ checkers run without it, so it is imported by name.
 from __future__ import annotations
 
 import importlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -33,9 +33,9 @@ class Peer:
 
 @asynccontextmanager
 async def dbos_on(
-    url: str, number: int, work: Callable[[str], Awaitable[str]]
+    url: str, answers: Sequence[str], work: Callable[[str], Awaitable[str]]
 ) -> AsyncGenerator[Peer]:
-    """Run DBOS on the database at ``url``; each flow does ``work`` as ``number`` steps."""
+    """Run DBOS on the database at ``url``; each flow does ``work`` on ``answers``, step by step."""
     package: Any = importlib.import_module("dbos")
     dbos = package.DBOS
     dbos(
@@ -50,13 +50,11 @@ async def dbos_on(
     step = dbos.step()(work)
 
     async def by_messages() -> str:
-        answers = [
-            await step(await dbos.recv_async(TOPIC, timeout_seconds=60)) for _ in range(number)
-        ]
-        return " ".join(answers)
+        done = [await step(await dbos.recv_async(TOPIC, timeout_seconds=60)) for _ in answers]
+        return " ".join(done)
 
     async def by_steps() -> str:
-        return " ".join([await step(f"answer {each}") for each in range(number)])
+        return " ".join([await step(answer) for answer in answers])
 
     asking, plain = dbos.workflow()(by_messages), dbos.workflow()(by_steps)
     ids = count()
@@ -65,8 +63,8 @@ async def dbos_on(
         # All answers are sent at once: no turn is spent on waiting for a question.
         with package.SetWorkflowID(f"messages-{next(ids)}"):
             handle = await dbos.start_workflow_async(asking)
-        for each in range(number):
-            await dbos.send_async(handle.workflow_id, f"answer {each}", TOPIC)
+        for answer in answers:
+            await dbos.send_async(handle.workflow_id, answer, TOPIC)
         await handle.get_result(polling_interval_sec=0.001)
 
     async def steps() -> None:

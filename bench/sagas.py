@@ -50,6 +50,7 @@ from tests.stores.conftest import Server
 NAME = "sagas"
 TURNS = 30
 NUMBER = 8
+ANSWERS = [f"answer {number}" for number in range(NUMBER)]
 MODERN = "2026-07-28"
 
 
@@ -80,7 +81,7 @@ async def wizard(ctx: BranchContext) -> str:
 @tool
 async def worker(ctx: BranchContext) -> str:
     """Make eight steps."""
-    return " ".join([await ctx.step(work, f"answer {each}") for each in range(NUMBER)])
+    return " ".join([await ctx.step(work, text) for text in ANSWERS])
 
 
 class Answers:
@@ -139,7 +140,7 @@ async def against_dbos(ours_at: str, theirs_at: str) -> Times:
     async with (
         ours() as bare,
         ours(ours_at) as stored,
-        dbos_on(theirs_at, NUMBER, work) as dbos,
+        dbos_on(theirs_at, ANSWERS, work) as dbos,
     ):
         return await time_in_turns(
             {

@@ -1,7 +1,9 @@
 """Several server processes behind one port. Each test waits for what the command tells."""
 
+import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli import main
+from anabranch.cli.workers import listen
 
 ENVIRONMENT = {**os.environ, "ANABRANCH_KEYS": "k" * 32}
 
@@ -96,3 +99,20 @@ def test_workers_that_cannot_start_end_it_all(tmp_path: Path) -> None:
     assert server.returncode == 1
     assert "once.py cannot be loaded: RuntimeError: taken (line 3 of" in told
     assert told.endswith("anabranch: A worker could not start; the reason stands above.\n")
+
+
+async def test_replies_do_not_wait_for_the_acknowledgement_of_the_one_before() -> None:
+    """Nagle's algorithm is off on every connection; else each reply is late by 40 ms."""
+    off: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def accepted(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection: socket.socket = writer.get_extra_info("socket")
+        off.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    with listen("127.0.0.1", 0) as listener:
+        async with await asyncio.start_server(accepted, sock=listener):
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            assert await asyncio.wait_for(off, 5)
+            writer.close()
+            await writer.wait_closed()

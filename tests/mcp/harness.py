@@ -24,6 +24,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ConfigDict
 
 from anabranch import Tool
+from anabranch.cli.workers import listen
 from anabranch.mcp import create_server
 
 ROOT: Final = Path(__file__).parents[2]
@@ -186,14 +187,7 @@ async def http(server: MCPServer[Any], **options: Any) -> AsyncGenerator[str, No
 @asynccontextmanager
 async def asgi(app: Any) -> AsyncGenerator[str, None]:
     """Serve an application on loopback; yields the URL of its ``/mcp``."""
-    # Named as TCP, or asyncio would not see that it is, and let each reply wait for the client's
-    # acknowledgement of the one before: 40 ms.
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening,
-        _unwrapped(),
-    ):
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
+    with listen("127.0.0.1", 0) as listening, _unwrapped():
         port = listening.getsockname()[1]
         running = _Uvicorn(app)
         async with anyio.create_task_group() as tasks:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from anabranch.cli.errors import FailedError, UsageError
 from anabranch.cli.keys import read_keys
 from anabranch.cli.server import Keeping, assemble, tool_names
 from anabranch.cli.targets import load
-from anabranch.cli.workers import run_workers, serve_app
+from anabranch.cli.workers import listen, run_workers, serve_app
 from anabranch.stores import open_store
 
 __all__ = ["Way", "serve"]
@@ -135,8 +134,7 @@ def _serve_http(
     host, port = way.host, way.port
     # Bound here, so that a port that is taken is told in one sentence, and port 0 gets a number.
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family)
+        listener = listen(host, port)
     except OSError as error:
         raise FailedError(
             f"Cannot listen on {host}:{port}: {error.strerror}. Choose another --port."

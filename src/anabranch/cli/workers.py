@@ -27,7 +27,7 @@ import uvicorn
 
 from anabranch.cli.errors import CommandError, FailedError
 
-__all__ = ["run_workers", "serve_app"]
+__all__ = ["listen", "run_workers", "serve_app"]
 
 logger: logging.Logger = logging.getLogger("anabranch.cli")
 
@@ -43,6 +43,19 @@ PAUSE = 1.0
 
 CANNOT_START = 3
 """Exit status of a worker that would fail again in the same way."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at ``host`` (a name, or an address) and ``port``; 0 for any.
+
+    Raises:
+        OSError: the port is taken, or there is no such host.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.create_server((host, port), family=family)
+    # Named as TCP, which ``create_server`` leaves open: asyncio turns Nagle's algorithm off for
+    # no other, and each reply would wait for the acknowledgement of the one before, 40 ms.
+    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=made.detach())
 
 
 def serve_app(app: Any, listener: socket.socket) -> None:  # noqa: ANN401 - as uvicorn takes it

@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 
+logger: logging.Logger = logging.getLogger("anabranch.call")
+
+
 class Receipts(Protocol):
     """What a payer of undos asks and tells; :class:`~anabranch.call.recording.Records` is one."""
 
@@ -43,8 +46,6 @@ class Receipts(Protocol):
         """Write that the undo of ``step_id`` has been run."""
         ...
 
-
-logger: logging.Logger = logging.getLogger("anabranch.call")
 
 UNDO_AGAIN_AFTER = (0.2, 1.0)
 """Seconds until an undo that has failed is tried again, each time."""

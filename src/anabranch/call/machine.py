@@ -301,7 +301,7 @@ class Call(Operations, Generic[T]):
         """End the round, here and now: no strand may do anything more in between."""
         asked_by: dict[asyncio.Task[Any], list[str]] = {task: [] for task in self.strands}
         self._quiet = Quiet(self.open.asks(), asked_by | self.open.by_task(), certain)
-        self._closeunstarted()
+        self._close_unstarted()
         self.suspending = True
         self.stop_strands()
         self._changed.set()
@@ -339,7 +339,7 @@ class Call(Operations, Generic[T]):
                 found = "it went on and returned a value"
             self._not_suspended(own, found)
 
-    def _closeunstarted(self) -> None:
+    def _close_unstarted(self) -> None:
         """The body would have come to these operations later; they were not forgotten."""
         for operation in unstarted(self._made):
             operation.close()

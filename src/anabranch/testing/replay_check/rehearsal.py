@@ -124,7 +124,7 @@ def _base(before: Journal, after: Journal) -> Journal:
 async def _give_up(call: Call[Any], error: BaseException | None) -> None:
     """Pay the undos of a call that is not continued."""
     with anyio.CancelScope(shield=True):
-        for problem in await call.undos.pay(call.clock, call.records.paid):
+        for problem in await call.undos.pay(call.clock, call.records):
             if error is not None:
                 error.add_note(f"An undo failed as well: {problem!r}")
 

@@ -29,7 +29,7 @@ from anabranch.limits import Limits
 from anabranch.sampling import Sampler
 from anabranch.testing import ManualClock
 
-PATIENCE = 5
+PATIENCE = 60
 """Real seconds after which something hangs."""
 
 UNAVAILABLE = "cannot reach its records"

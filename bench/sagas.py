@@ -8,14 +8,16 @@ Each question is followed by a step that works on its answer: sixteen durable op
     DBOS        the same flow as a workflow, with ``recv`` for each question and a step for each
                 answer. The peer: durable execution in a library, on the same databases
 
-What is fair, and what is in DBOS's favour: server and client are one process and one event loop,
-as DBOS and its caller are; ours go through HTTP, a JSON-RPC client and a seal all the same. The
-answers to DBOS are sent in one go, so that it never waits for a question to be read (its ``recv``
-looks once a second by default; here a thousand times). Both commit to a file in SQLite's default
-durability, or to one Postgres server that waits for its disk. Without a store ours keeps its promise
-along one chain of rounds only; that row says what the durability of a database costs.
+Against DBOS ours is measured twice: as a whole, with client, HTTP, JSON-RPC and seal, none of which
+DBOS does; and the calls alone, whose rounds are run in this process as workflows are. What is fair,
+and what is in DBOS's favour: server and client are one process and one event loop, as DBOS and its
+caller are. The answers to DBOS are sent in one go, so that it never waits for a question to be read
+(its ``recv`` looks once a second by default; here a thousand times); ours are given one by one, each
+after its question. Both commit to a file in SQLite's default durability, or to one Postgres server
+that waits for its disk. Without a store ours keeps its promise along one chain of rounds only; those
+rows say what the durability of a database costs.
 
-Eight steps without questions are measured as well: one request of ours, one workflow of DBOS.
+Eight steps without questions are measured as well: one round of ours, one workflow of DBOS.
 """
 
 from __future__ import annotations
@@ -25,14 +27,19 @@ import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import mcp_types as types
 from mcp import Client
 from mcp.client import ClientRequestContext
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, Elicitation, tool
-from anabranch.host import Capabilities
+from anabranch import Accepted, BranchContext, Elicitation, Tool, tool
+from anabranch.call import Answer
+from anabranch.edges.durable import Durability, Rendering, Returned
+from anabranch.edges.opening import Runtime
+from anabranch.edges.service import CallService, Job
+from anabranch.host import Capabilities, Host
 from anabranch.mcp import SagaClient, create_server
 from anabranch.messages import (
     ElicitReply,
@@ -42,6 +49,7 @@ from anabranch.messages import (
     SampleRequest,
     UrlRequest,
 )
+from anabranch.stores import open_store
 from bench.dbos_peer import dbos_on
 from bench.measure import Row, Times, time_in_turns
 from tests.mcp.harness import http
@@ -135,20 +143,64 @@ async def ours(
         }
 
 
+@asynccontextmanager
+async def alone(
+    store: str | None = None,
+) -> AsyncGenerator[dict[str, Callable[[], Awaitable[object]]]]:
+    """The same without a client and a wire: rounds, and states between them."""
+    kept = None if store is None else Durability(open_store(store))
+    calls = CallService(Runtime(), kept)
+
+    async def play(played: Tool[Any]) -> None:
+        job, answers = Job(played, {}, Host(), nowhere), dict[str, Answer]()
+        journal = calls.new()
+        while True:
+            outcome = await calls.run_round(job, journal, answers, REPLIES)
+            if isinstance(outcome, Returned):
+                return
+            asked, state = outcome.reply
+            journal = await calls.load(state)
+            answers = {
+                step_id: Answer({**ACCEPTED, "content": {"text": step_id}}) for step_id in asked
+            }
+
+    try:
+        yield {"saga": lambda: play(wizard), "steps": lambda: play(worker)}
+    finally:
+        if kept is not None:
+            await kept.store.close()
+
+
+async def nowhere(_: object) -> None:
+    """Take a notice."""
+
+
+ACCEPTED: dict[str, Any] = {"action": "accept"}
+REPLIES: Rendering[tuple[list[str], str]] = Rendering(
+    lambda asks, state: ([ask.step_id for ask in asks], state),
+    lambda reply: {"asked": reply[0]},
+    lambda reply, state: (reply["asked"], state),
+)
+
+
 async def against_dbos(ours_at: str, theirs_at: str) -> Times:
-    """Measure ours, without a store and with it, and DBOS, in turns."""
+    """Measure ours and DBOS, in turns."""
     async with (
+        dbos_on(theirs_at, ANSWERS, work) as dbos,  # first: in the end it takes the loop's threads
         ours() as bare,
         ours(ours_at) as stored,
-        dbos_on(theirs_at, ANSWERS, work) as dbos,
+        alone() as bare_alone,
+        alone(ours_at) as stored_alone,
     ):
         return await time_in_turns(
             {
                 "saga": bare["saga"],
                 "saga, stored": stored["saga"],
+                "saga alone": bare_alone["saga"],
+                "saga alone, stored": stored_alone["saga"],
                 "DBOS": dbos.messages,
-                "steps": bare["steps"],
-                "steps, stored": stored["steps"],
+                "steps": bare_alone["steps"],
+                "steps, stored": stored_alone["steps"],
                 "DBOS, steps": dbos.steps,
             },
             TURNS,
@@ -157,29 +209,21 @@ async def against_dbos(ours_at: str, theirs_at: str) -> Times:
 
 def compared(times: Times, database: str) -> list[Row]:
     asking = f"{NUMBER} questions and steps"
-    plain = f"{NUMBER} steps alone"
-    return [
-        Row(
-            NAME, f"{asking}: no store / DBOS on {database}", times.ratio("saga", "DBOS"), "x", 0.1
-        ),
-        Row(NAME, f"{asking}: {database} / DBOS", times.ratio("saga, stored", "DBOS"), "x", 0.5),
-        Row(NAME, f"{asking} on {database}", times.best("saga, stored") * 1e3, "ms"),
-        Row(NAME, f"{asking} by DBOS on {database}", times.best("DBOS") * 1e3, "ms"),
-        Row(
-            NAME,
-            f"{plain}: no store / DBOS on {database}",
-            times.ratio("steps", "DBOS, steps"),
-            "x",
-            0.1,
-        ),
-        Row(
-            NAME,
-            f"{plain}: {database} / DBOS",
-            times.ratio("steps, stored", "DBOS, steps"),
-            "x",
-            0.5,
-        ),
+    over_http, plain = f"{asking} over HTTP", f"{NUMBER} steps"
+    compare = [
+        (f"{over_http}, no store / DBOS on {database}", "saga", "DBOS", 0.1),
+        (f"{over_http}, {database} / DBOS on it", "saga, stored", "DBOS", 0.5),
+        (f"{asking}, no store / DBOS on {database}", "saga alone", "DBOS", 0.1),
+        (f"{asking}, {database} / DBOS on it", "saga alone, stored", "DBOS", 0.5),
+        (f"{plain}, no store / DBOS on {database}", "steps", "DBOS, steps", 0.1),
+        (f"{plain}, {database} / DBOS on it", "steps, stored", "DBOS, steps", 0.5),
     ]
+    found = [
+        Row(NAME, what, times.ratio(one, other), "x", goal) for what, one, other, goal in compare
+    ]
+    for what, one in (("anabranch", "saga alone, stored"), ("DBOS", "DBOS")):
+        found.append(Row(NAME, f"{asking}, {what} on {database}", times.best(one) * 1e3, "ms"))
+    return found
 
 
 async def rows() -> list[Row]:

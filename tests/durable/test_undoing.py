@@ -253,7 +253,8 @@ async def test_a_live_call_that_is_left_is_undone_at_once(store: CallStore) -> N
 
     async def never(_: Ask) -> Answer:
         asked.set()
-        return await asyncio.get_running_loop().create_future()
+        forever: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        return await forever
 
     service = desk.service(store)
     journal = service.new()
@@ -275,7 +276,8 @@ async def test_a_live_call_that_is_left_without_its_store_is_undone_by_a_sweep(
 
     async def never(_: Ask) -> Answer:
         asked.set()
-        return await asyncio.get_running_loop().create_future()
+        forever: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        return await forever
 
     service = desk.service(switch)
     journal = service.new()

@@ -2,6 +2,7 @@
 
 import sqlite3
 import stat
+import sys
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -220,3 +221,11 @@ def test_the_switch_to_wal_waits_for_who_holds_the_file(tmp_path: Path) -> None:
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
     holder.close()
+
+
+def test_a_store_without_its_packages_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("anabranch.stores.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with pytest.raises(StoreError, match=r"anabranch\[stores\]"):
+        open_store("memory:")

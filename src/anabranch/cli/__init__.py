@@ -1,7 +1,7 @@
 """The command line. Nothing imports it.
 
     commands.py                the commands and their options
-    serve.py, call.py, demo.py what they do
+    serve.py, call.py, demo.py what they do; check.py too
     targets.py, server.py      what a TARGET offers, as one server
     connection.py              the way to a server
     respondent.py              who answers: answers.py, a model, or forms.py at the terminal

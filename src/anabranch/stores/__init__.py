@@ -19,7 +19,7 @@ runs in production.
 
 from __future__ import annotations
 
-from anabranch.call.store import CallStore
+from anabranch.call.store import CallStore, StoreError
 
 __all__ = ["open_store"]
 
@@ -42,11 +42,14 @@ def open_store(url: str) -> CallStore:
     Use it from any thread and any event loop, and close it in the end.
 
     Raises:
-        StoreError: the URL cannot be understood, or names a database whose driver is missing.
+        StoreError: the URL cannot be understood, or names a database whose driver is missing;
+            or the extra ``stores`` is not installed.
     """
     # SQLAlchemy costs more to import than all of anabranch: whoever needs no store does not pay.
-    from anabranch.stores.calls import Calls  # noqa: PLC0415
-    from anabranch.stores.database import Database  # noqa: PLC0415
-    from anabranch.stores.targets import read_url  # noqa: PLC0415
-
+    try:
+        from anabranch.stores.calls import Calls  # noqa: PLC0415
+        from anabranch.stores.database import Database  # noqa: PLC0415
+        from anabranch.stores.targets import read_url  # noqa: PLC0415
+    except ImportError as error:
+        raise StoreError('A store needs more packages: install "anabranch[stores]".') from error
     return Calls(Database(read_url(url)))

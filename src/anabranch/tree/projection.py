@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from anabranch.messages import (
+    NOTHING,
     AudioBlock,
     Block,
     ImageBlock,
@@ -32,9 +33,6 @@ Results: TypeAlias = Mapping[tuple[str, str], Result]
 
 NO_RESULT = "The tool was interrupted before it returned anything."
 """Stands for the result of a tool use that has none."""
-
-NOTHING = "(nothing)"
-"""Stands for a message without any content, which providers refuse."""
 
 
 def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:

@@ -8,8 +8,20 @@ Owns words, projection and port. Who lives on the tree is in ``agents/``; where 
     store.py        the port behind which threads are kept
 """
 
-from anabranch.tree.nodes import Node, Ref, Result, Thread
+from anabranch.tree.nodes import HEAD, Kind, Node, Ref, Result, Role, Thread
 from anabranch.tree.projection import project
 from anabranch.tree.store import Path, Tree, TreeStore
 
-__all__ = ["Node", "Path", "Ref", "Result", "Thread", "Tree", "TreeStore", "project"]
+__all__ = [
+    "HEAD",
+    "Kind",
+    "Node",
+    "Path",
+    "Ref",
+    "Result",
+    "Role",
+    "Thread",
+    "Tree",
+    "TreeStore",
+    "project",
+]

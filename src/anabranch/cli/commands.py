@@ -22,6 +22,7 @@ from anabranch.cli.demo import demo
 from anabranch.cli.serve import Way, serve
 from anabranch.cli.server import Keeping
 from anabranch.edges.mcp.installation import TTL
+from anabranch.cli.tree import tree_app
 
 __all__ = ["STORE", "app"]
 
@@ -204,3 +205,6 @@ def demo_command(
         return await demo(Console(), era=era, sampler=sampler, answers=given)
 
     sys.stdout.write(to_json(anyio.run(play)) + "\n")
+
+
+app.command(tree_app)

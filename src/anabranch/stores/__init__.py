@@ -1,7 +1,7 @@
 """Where calls are kept: SQLite by default, Postgres for many machines. One implementation for both.
 
-Owns the implementations of ports that live with the rooms which need them (``call/store.py`` is
-the first). Nothing here decides what a record means.
+Owns the implementations of ports that live with the rooms which need them (``call/store.py``,
+``tree/store.py``). Nothing here decides what a record means.
 
     targets.py      what a URL asks for, and the engine for it
     workers.py      the threads in which a database works, and the way there and back
@@ -11,6 +11,10 @@ the first). Nothing here decides what a record means.
     columns.py      what the tables have in common
     call_tables.py  the tables of calls, and the statements over them
     calls.py        calls, behind the port ``CallStore``
+    tree_tables.py  the tables of threads, and the statements that write
+    tree_queries.py the statements that read threads
+    tree_rows.py    what is a node as a row, and a row as a node
+    trees.py        threads, behind the port ``TreeStore``
 
 Another kind of record gets a migration, tables and a module of its own beside those of calls.
 ``memory:`` is SQLite without a file: each room is then written once, and what tests see is what
@@ -19,13 +23,19 @@ runs in production.
 
 from __future__ import annotations
 
-from anabranch.call.store import CallStore, StoreError
+from typing import TYPE_CHECKING
 
-__all__ = ["open_store"]
+from anabranch.call.store import CallStore, StoreError
+from anabranch.tree.store import TreeStore
+
+if TYPE_CHECKING:
+    from anabranch.stores.database import Database
+
+__all__ = ["open_store", "open_stores", "open_tree_store"]
 
 
 def open_store(url: str) -> CallStore:
-    """Return the store at ``url``; it is reached, and its tables are made, when first used.
+    """Return the store of calls at ``url``; it is reached, and its tables made, when first used.
 
     ==========================  ===============================================================
     ``sqlite:///calls.db``      a file, relative to the working directory (``sqlite:////srv/c.db``
@@ -45,11 +55,37 @@ def open_store(url: str) -> CallStore:
         StoreError: the URL cannot be understood, or names a database whose driver is missing;
             or the extra ``stores`` is not installed.
     """
+    database = _database(url)
+    from anabranch.stores.calls import Calls  # noqa: PLC0415  # see _database
+
+    return Calls(database)
+
+
+def open_tree_store(url: str) -> TreeStore:
+    """Return the store of conversations at ``url``, as :func:`open_store` does that of calls."""
+    database = _database(url)
+    from anabranch.stores.trees import Trees  # noqa: PLC0415  # see _database
+
+    return Trees(database)
+
+
+def open_stores(url: str) -> tuple[CallStore, TreeStore]:
+    """Return both stores at ``url`` over the same connections, for who needs both.
+
+    In ``memory:`` this is the only way to have both in one place. To close one closes both.
+    """
+    database = _database(url)
+    from anabranch.stores.calls import Calls  # noqa: PLC0415  # see _database
+    from anabranch.stores.trees import Trees  # noqa: PLC0415
+
+    return Calls(database), Trees(database)
+
+
+def _database(url: str) -> Database:
     # SQLAlchemy costs more to import than all of anabranch: whoever needs no store does not pay.
     try:
-        from anabranch.stores.calls import Calls  # noqa: PLC0415
         from anabranch.stores.database import Database  # noqa: PLC0415
         from anabranch.stores.targets import read_url  # noqa: PLC0415
-    except ImportError as error:
-        raise StoreError('A store needs more packages: install "anabranch[stores]".') from error
-    return Calls(Database(read_url(url)))
+    except ModuleNotFoundError as error:
+        raise StoreError(f'A store needs {error.name}: install "anabranch[stores]".') from error
+    return Database(read_url(url))

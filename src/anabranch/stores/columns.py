@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-__all__ = ["Opaque", "metadata", "to_bytes"]
+__all__ = ["Opaque", "metadata", "to_bytes", "to_text"]
 
 metadata: sa.MetaData = sa.MetaData()
 """All tables, as the newest migration leaves them."""
@@ -31,9 +31,14 @@ class Opaque(TypeDecorator[str]):
 
     def process_result_value(self, value: bytes | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
         """Return the text again."""
-        return None if value is None else value.decode("utf-8", "surrogatepass")
+        return None if value is None else to_text(value)
 
 
 def to_bytes(text: str) -> bytes:
     """Return what :class:`Opaque` keeps, for statements written by hand."""
     return text.encode("utf-8", "surrogatepass")
+
+
+def to_text(value: bytes) -> str:
+    """Return the text again."""
+    return value.decode("utf-8", "surrogatepass")

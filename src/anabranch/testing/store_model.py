@@ -10,13 +10,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
-from anabranch.call.store import CallRecord, CallStore, RoundRecord, StoreError
+from anabranch.call.store import CallRecord, RoundRecord, StoreError
 
-__all__ = ["CallModel", "Operation", "Seen", "explains", "run_clients"]
+__all__ = ["CallModel", "Model", "Operation", "Seen", "explains", "run_clients"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,14 @@ class _Kept:
     leased_until: float = 0.0
     rounds: dict[int, RoundRecord] = field(default_factory=dict[int, RoundRecord])
     entries: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+
+
+class Model(Protocol):
+    """A kind of store in its plainest form."""
+
+    def do(self, operation: Operation) -> object:
+        """Do one operation; a ``StoreError`` is returned as its type."""
+        ...
 
 
 class CallModel:
@@ -153,7 +161,7 @@ class CallModel:
 
 
 async def run_clients(
-    stores: Sequence[CallStore], clients: Sequence[Sequence[Operation]]
+    stores: Sequence[object], clients: Sequence[Sequence[Operation]]
 ) -> list[Seen]:
     """Let clients work at the same time, each on its operations in turn; return what they saw.
 
@@ -167,7 +175,7 @@ async def run_clients(
         ticks += 1
         return ticks
 
-    async def work(store: CallStore, operations: Sequence[Operation]) -> None:
+    async def work(store: object, operations: Sequence[Operation]) -> None:
         for operation in operations:
             method: Callable[..., Any] = getattr(store, operation.method)
             began = tick()
@@ -183,7 +191,7 @@ async def run_clients(
     return seen
 
 
-def explains(model: CallModel, seen: Sequence[Seen]) -> bool:
+def explains(model: Model, seen: Sequence[Seen]) -> bool:
     """Whether some order of the operations explains every result (linearizability).
 
     The order must agree with time: what had ended before another began comes first.

@@ -7,24 +7,22 @@ kill. For them ``open_store`` must open the same data every time and be picklabl
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import Connection
 from typing import Any
 
 import anyio
 import anyio.to_thread
 
 from anabranch.call.store import CallStore, RoundRecord
+from anabranch.testing.processes import Child
 from anabranch.testing.store_suite import Check, OpenStore, a_call, expect, no, opened, yes
 
 __all__ = ["SHARED_CALL_STORE_CHECKS"]
 
-_SPAWN = multiprocessing.get_context("spawn")  # a forked child would share the parent's threads
 _STEPS = 25
 
 
@@ -97,7 +95,7 @@ async def writers_in_several_threads_agree(open_store: OpenStore) -> None:
 async def writers_in_several_processes_agree(open_store: OpenStore) -> None:
     """They also meet when the store is new, and each may be the one that has to set it up."""
     names = [f"process {number}" for number in range(3)]
-    processes = [_Child(_tell_race, open_store, name) for name in names]
+    processes = [Child(_tell_race, open_store, name) for name in names]
     for process in processes:
         await process.ready()
     for process in processes:
@@ -112,7 +110,7 @@ async def what_was_recorded_survives_a_kill(open_store: OpenStore) -> None:
     """A writer is killed in mid-writing: what it was told is stored is there, and no halves."""
     for life, enough in enumerate((3, 30)):
         call_id = f"call_{life}"
-        process = _Child(_write_for_ever, open_store, call_id)
+        process = Child(_write_for_ever, open_store, call_id)
         await process.ready()
         process.go()
         told = -1
@@ -169,51 +167,6 @@ async def _write_for_ever(open_store: OpenStore, call_id: str, tell: Callable[[A
 
 async def _tell_race(open_store: OpenStore, name: str, tell: Callable[[Any], None]) -> None:
     tell(await _race(open_store, name))
-
-
-_Work = Callable[[OpenStore, str, Callable[[Any], None]], Awaitable[None]]
-
-
-class _Child:
-    """A process that opens the store, works once told to go, and tells what it sees."""
-
-    def __init__(self, work: _Work, open_store: OpenStore, name: str) -> None:
-        self._pipe, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_live, args=(theirs, work, open_store, name))
-        self._process.start()
-        theirs.close()  # the end of the process is then the end of the pipe
-
-    async def receive(self) -> Any:  # noqa: ANN401  # as the work tells it
-        """Return what the process tells next.
-
-        Raises:
-            EOFError: it has ended.
-        """
-        return await anyio.to_thread.run_sync(self._pipe.recv, abandon_on_cancel=True)
-
-    async def ready(self) -> None:
-        """Wait until the process has imported what it needs."""
-        await self.receive()
-
-    def go(self) -> None:
-        """Let it work."""
-        self._pipe.send("go")
-
-    def kill(self) -> None:
-        """End it at once (SIGKILL)."""
-        self._process.kill()
-
-    async def end(self) -> None:
-        """Wait for its end and give up what belongs to it."""
-        await anyio.to_thread.run_sync(self._process.join)
-        self._process.close()
-        self._pipe.close()
-
-
-def _live(pipe: Connection[Any, Any], work: _Work, open_store: OpenStore, name: str) -> None:
-    pipe.send("ready")
-    pipe.recv()
-    anyio.run(work, open_store, name, pipe.send)
 
 
 SHARED_CALL_STORE_CHECKS: tuple[Check, ...] = (

@@ -13,21 +13,32 @@ A check is given the means to open an empty store and closes what it opened. It 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
 
 from anabranch.call.store import CallRecord, CallStore, RoundRecord, StoreError
 
-__all__ = ["CALL_STORE_CHECKS", "Check", "OpenStore", "a_call", "expect", "no", "opened", "yes"]
+__all__ = [
+    "CALL_STORE_CHECKS",
+    "TEXTS",
+    "Check",
+    "OpenStore",
+    "a_call",
+    "expect",
+    "no",
+    "opened",
+    "refused",
+    "yes",
+]
 
 OpenStore: TypeAlias = Callable[[], CallStore]
 Check: TypeAlias = Callable[[OpenStore], Awaitable[None]]
 
-_TEXTS = (
+TEXTS: Sequence[str] = (
     "",
     "plain",
     "\x00 in\x00side\x00",
@@ -63,8 +74,19 @@ def no(found: object, promise: str) -> None:
     expect(found, wanted=False, promise=promise)
 
 
+class Closable(Protocol):
+    """A store of any kind."""
+
+    async def close(self) -> None:
+        """Give up connections and files."""
+        ...
+
+
+S = TypeVar("S", bound=Closable)
+
+
 @asynccontextmanager
-async def opened(open_store: OpenStore) -> AsyncGenerator[CallStore]:
+async def opened(open_store: Callable[[], S]) -> AsyncGenerator[S]:
     """Open a store and close it in the end."""
     store = open_store()
     try:
@@ -74,7 +96,12 @@ async def opened(open_store: OpenStore) -> AsyncGenerator[CallStore]:
             await store.close()
 
 
-async def _refused(doing: Awaitable[object], promise: str) -> None:
+async def refused(doing: Awaitable[object], promise: str) -> None:
+    """Expect a ``StoreError``.
+
+    Raises:
+        AssertionError: there was none.
+    """
     try:
         found = await doing
     except StoreError:
@@ -115,10 +142,10 @@ async def an_unknown_call_has_nothing(open_store: OpenStore) -> None:
 async def writing_to_an_unknown_call_is_refused(open_store: OpenStore) -> None:
     """What is recorded for a call that was pruned must not be taken for recorded."""
     async with opened(open_store) as store:
-        await _refused(store.record("nobody", 0, {"a": "1", "b": "2"}), "record")
-        await _refused(store.lease("nobody", "a", 0.0, 1.0), "lease")
+        await refused(store.record("nobody", 0, {"a": "1", "b": "2"}), "record")
+        await refused(store.lease("nobody", "a", 0.0, 1.0), "lease")
         ended = store.end_round("nobody", RoundRecord(0, "", ""), deadline=None)
-        await _refused(ended, "end_round")
+        await refused(ended, "end_round")
         expect(await store.find("nobody"), None, "nothing was begun")
 
 
@@ -187,7 +214,7 @@ async def calls_do_not_mix(open_store: OpenStore) -> None:
 async def any_text_is_kept(open_store: OpenStore) -> None:
     """NUL characters, every script, lone surrogates, and 4 MB of text come back as they were."""
     async with opened(open_store) as store:
-        for text in (*_TEXTS, "🌊" * 1_000_000):
+        for text in (*TEXTS, "🌊" * 1_000_000):
             name = f"call {text[:20]}"
             kept = a_call(name, tool=text[:20], arguments=text)
             await store.begin(kept)
@@ -393,8 +420,8 @@ async def a_closed_store_refuses(open_store: OpenStore) -> None:
     async with opened(open_store) as store:
         await store.begin(a_call())
         await store.close()
-        await _refused(store.find("call_1"), "reading from a closed store")
-        await _refused(store.begin(a_call("call_2")), "writing to a closed store")
+        await refused(store.find("call_1"), "reading from a closed store")
+        await refused(store.begin(a_call("call_2")), "writing to a closed store")
 
 
 CALL_STORE_CHECKS: tuple[Check, ...] = (

@@ -26,7 +26,7 @@ from pydantic import JsonValue
 
 from anabranch.messages import Block, TextBlock, ToolUseBlock, Usage, text_of
 
-__all__ = ["ROLES", "Kind", "Node", "Ref", "Result", "Role", "Thread", "check_place"]
+__all__ = ["HEAD", "ROLES", "Kind", "Node", "Ref", "Result", "Role", "Thread", "check_place"]
 
 Kind: TypeAlias = Literal["user", "assistant", "results", "branch", "question", "answer"]
 Role: TypeAlias = Literal["user", "assistant"]
@@ -110,7 +110,8 @@ class Result:
         tool_use_id: the block in the caller that this belongs to.
         content: what every node after ``node_id`` is shown.
         is_error: whether the tool has failed.
-        pending: what takes the place of ``content`` when the next message follows on the caller.
+        pending: what takes the place of ``content`` when the next message follows on ``node_id``,
+            directly or after questions and answers.
     """
 
     node_id: str
@@ -132,8 +133,8 @@ def check_place(node: Node, parent: Node | None) -> None:
     """Refuse a node where it cannot hang.
 
     Raises:
-        ValueError: it begins a thread and is not said by anybody; or follows on another thread;
-            or it is a branch or results of something that has called no tool.
+        ValueError: it begins a thread and is not a user's message; or it follows on another
+            thread; or it is a branch of something that has called no tool.
     """
     if parent is None:
         if node.kind != "user":

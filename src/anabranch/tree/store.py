@@ -38,7 +38,8 @@ class TreeStore(Protocol):
     """Where threads are kept.
 
     Methods raise ``StoreError`` (``anabranch.call.store``) and leave nothing half done. Texts come
-    back as they were. When a method returns, what it wrote survives a crash.
+    back as they were. When a method returns, what it wrote survives a crash. To ask for a thread
+    or node that is not there is an error only where that is said.
     """
 
     async def create_thread(self, thread: Thread) -> None:
@@ -50,27 +51,33 @@ class TreeStore(Protocol):
         ...
 
     async def threads(self, limit: int) -> list[Thread]:
-        """Return the latest threads, the newest first."""
+        """Return the latest threads, the last that was created first."""
         ...
 
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:
-        """Add nodes, in order, set results and move refs: all or nothing.
+        """Add nodes, in order, then set results, then move refs: all or nothing.
 
         A parent must be there, or come earlier in ``nodes``; :func:`~nodes.check_place` must allow
-        each place. A node that is there already with this id is an error. Where a new node follows
-        on one whose results have something ``pending``, that becomes their content (unless the new
-        node is a ``branch``, ``question`` or ``answer``).
+        each place. A node that is there already with this id is an error.
+
+        Where a new node follows on one whose results have something ``pending``, that becomes
+        their content, unless the new node is a ``branch``, ``question`` or ``answer``. Questions
+        and answers may stand between the two. ``results`` come too late for ``nodes``: they wait
+        for another message.
         """
         ...
 
     async def set_results(self, results: Sequence[Result]) -> None:
-        """Write results; one that is there for its node and tool use is replaced."""
+        """Write results; one that is there for its node and tool use is replaced.
+
+        All or nothing; an unknown node is an error.
+        """
         ...
 
     async def set_ref(self, thread_id: str, ref: Ref) -> None:
-        """Point a name at a node of the thread."""
+        """Point a name at a node of the thread; a node that is not in it is an error."""
         ...
 
     async def delete_ref(self, thread_id: str, name: str) -> bool:
@@ -78,7 +85,7 @@ class TreeStore(Protocol):
         ...
 
     async def refs(self, thread_id: str) -> dict[str, str]:
-        """Return the thread's names and the nodes that they point at."""
+        """Return the thread's names, in their order, and the nodes that they point at."""
         ...
 
     async def node(self, node_id: str) -> Node | None:

@@ -16,7 +16,7 @@ from anabranch.call.store import StoreError
 
 __all__ = ["SCHEMA", "VERSION_TABLE", "current", "migrate"]
 
-SCHEMA = "0001"
+SCHEMA = "0002"
 """The newest migration."""
 
 VERSION_TABLE = "anabranch_version"

@@ -1,0 +1,267 @@
+"""Threads in a database, behind the port :class:`~anabranch.tree.store.TreeStore`.
+
+Owns which statement is done when, and what its outcome means. An append looks at nothing before
+it writes: the insert itself finds thread and parent, and only if it has found them missing is
+somebody asked why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from anabranch.call.store import StoreError
+from anabranch.stores.columns import to_text
+from anabranch.stores.database import Database
+from anabranch.stores.tree_queries import (
+    BEGINNINGS,
+    CHILDREN,
+    FIND_NODE,
+    FIND_THREAD,
+    LATEST_THREADS,
+    NODES,
+    PATH,
+    REFS,
+    RESULTS,
+)
+from anabranch.stores.tree_rows import node_row, result_row, to_nodes, to_path, to_results
+from anabranch.stores.tree_tables import (
+    DELETE_REF,
+    DELETE_SUBTREE,
+    DELETE_THREAD,
+    LOCK_THREAD_OF,
+    SETTLE,
+    WritingStatements,
+)
+from anabranch.tree.nodes import Node, Ref, Result, Thread, check_place
+from anabranch.tree.store import Path, Tree
+
+__all__ = ["Trees"]
+
+_BESIDE = {"branch", "question", "answer"}
+"""What may follow on a tool's caller without being the conversation's next message."""
+
+
+class _MisplacedError(Exception):
+    """Some node has found no place; which, and why, is yet to be asked."""
+
+
+class Trees:
+    """Threads in a database. What each method promises is said at the port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._statements = WritingStatements(is_postgresql=database.is_postgresql)
+
+    async def create_thread(self, thread: Thread) -> None:
+        """Add a thread without nodes."""
+        row = {name: getattr(thread, name) for name in Thread.__slots__}
+        statement = self._statements.add_thread
+        if not await self._database.write_single(
+            lambda connection: connection.execute(statement, row).rowcount
+        ):
+            raise StoreError(f"The store has a thread {thread.id!r} already.")
+
+    async def thread(self, thread_id: str) -> Thread | None:
+        """Return the thread, if there is one."""
+        return await self._database.read(lambda connection: _thread(connection, thread_id))
+
+    async def threads(self, limit: int) -> list[Thread]:
+        """Return the latest threads, the newest first."""
+
+        def work(connection: sa.Connection) -> list[Thread]:
+            return [Thread(*row) for row in connection.execute(LATEST_THREADS, {"most": limit})]
+
+        return await self._database.read(work)
+
+    async def append(
+        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> None:
+        """Add nodes, in order, set results and move refs: all or nothing."""
+
+        def work(connection: sa.Connection) -> None:
+            if nodes:
+                self._add(connection, nodes)
+            self._set_results(connection, results)
+            self._set_refs(connection, refs)
+
+        try:
+            await self._database.write(work)
+        except _MisplacedError:
+            raise await self._database.read(
+                lambda connection: _refusal(connection, nodes)
+            ) from None
+
+    def _add(self, connection: sa.Connection, nodes: Sequence[Node]) -> None:
+        rows = [node_row(node) for node in nodes]
+        new = {node.id: node for node in nodes}
+        try:
+            added = connection.execute(self._statements.add_node, rows).rowcount
+        except exc.IntegrityError as error:  # a parent, or the thread, was just being deleted
+            raise _MisplacedError from error
+        if added != len(nodes):
+            raise _MisplacedError
+        for node in nodes:
+            parent = None if node.parent_id is None else new.get(node.parent_id)
+            if node.kind == "branch" and parent is None and node.parent_id is not None:
+                parent = _node(connection, node.parent_id)
+            if parent is not None or node.parent_id is None:
+                _check(node, parent)
+        parents = {node.parent_id for node in nodes if node.kind not in _BESIDE}
+        if settled := [{"this": one} for one in parents if one is not None and one not in new]:
+            connection.execute(SETTLE, settled)
+
+    async def set_results(self, results: Sequence[Result]) -> None:
+        """Write results, in place of those that are there."""
+        await self._database.write(lambda connection: self._set_results(connection, results))
+
+    def _set_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
+        rows = [result_row(result) for result in results]
+        if rows and connection.execute(self._statements.set_result, rows).rowcount != len(rows):
+            raise _unknown(connection, (result.node_id for result in results))
+
+    def _set_refs(self, connection: sa.Connection, refs: Sequence[Ref]) -> None:
+        rows = [{"new_name": ref.name, "node_id": ref.node_id} for ref in refs]
+        if rows and connection.execute(self._statements.set_ref, rows).rowcount != len(rows):
+            raise _unknown(connection, (ref.node_id for ref in refs))
+
+    async def set_ref(self, thread_id: str, ref: Ref) -> None:
+        """Point a name at a node of the thread."""
+        values = {"this": thread_id, "new_name": ref.name, "node_id": ref.node_id}
+        statement = self._statements.set_ref_of_thread
+        if not await self._database.write_single(
+            lambda connection: connection.execute(statement, values).rowcount
+        ):
+            raise StoreError(f"The store has no node {ref.node_id!r} in a thread {thread_id!r}.")
+
+    async def delete_ref(self, thread_id: str, name: str) -> bool:
+        """Take a name away."""
+        return await self._delete(DELETE_REF, {"this": thread_id, "old_name": name}) > 0
+
+    async def refs(self, thread_id: str) -> dict[str, str]:
+        """Return the thread's names and the nodes that they point at."""
+        return await self._database.read(lambda connection: _refs(connection, thread_id))
+
+    async def node(self, node_id: str) -> Node | None:
+        """Return the node, if there is one."""
+        return await self._database.read(lambda connection: _node(connection, node_id))
+
+    async def path(self, node_id: str) -> Path:
+        """Return the way to a node, in one statement."""
+        values = {"this": node_id}
+        rows = await self._database.read(
+            lambda connection: connection.execute(PATH, values).fetchall()
+        )
+        if not rows:
+            raise StoreError(f"The store has no node {node_id!r}.")
+        return Path(*to_path(rows))
+
+    async def children(self, node_id: str) -> list[Node]:
+        """Return what follows on a node, the oldest first."""
+
+        def work(connection: sa.Connection) -> list[Node]:
+            rows = connection.execute(CHILDREN, {"this": node_id}).fetchall()
+            return to_nodes(rows, to_text(rows[0][8]), {rows[0][1]: node_id}) if rows else []
+
+        return await self._database.read(work)
+
+    async def beginnings(self, thread_id: str) -> list[Node]:
+        """Return the nodes that follow on nothing, the oldest first."""
+
+        def work(connection: sa.Connection) -> list[Node]:
+            rows = connection.execute(BEGINNINGS, {"this": thread_id}).fetchall()
+            return to_nodes(rows, thread_id)
+
+        return await self._database.read(work)
+
+    async def tree(self, thread_id: str) -> Tree:
+        """Return all of a thread."""
+        values = {"this": thread_id}
+
+        def work(connection: sa.Connection) -> Tree:
+            thread = _thread(connection, thread_id)
+            if thread is None:
+                raise StoreError(f"The store has no thread {thread_id!r}.")
+            nodes = to_nodes(connection.execute(NODES, values).fetchall(), thread_id)
+            held = connection.execute(RESULTS, values).fetchall()
+            results = to_results([(to_text(row[0]), *row[1:]) for row in held])
+            return Tree(thread, tuple(nodes), results, _refs(connection, thread_id))
+
+        return await self._database.read_at_once(work)
+
+    async def delete_thread(self, thread_id: str) -> bool:
+        """Delete a thread with all that belongs to it."""
+        return await self._delete(DELETE_THREAD, {"this": thread_id}) > 0
+
+    async def delete_subtree(self, node_id: str) -> int:
+        """Delete a node and all that follows on it; return how many."""
+        values = {"this": node_id}
+
+        def work(connection: sa.Connection) -> int:
+            # By itself, so that the next statement sees what was added while this one waited.
+            if connection.scalar(LOCK_THREAD_OF, values) is None:
+                return 0
+            return connection.execute(DELETE_SUBTREE, values).rowcount
+
+        return await self._database.write(work)
+
+    async def _delete(self, statement: sa.Delete, values: Mapping[str, Any]) -> int:
+        return await self._database.write_single(
+            lambda connection: connection.execute(statement, values).rowcount
+        )
+
+    async def close(self) -> None:
+        """Close the database."""
+        await self._database.close()
+
+
+def _thread(connection: sa.Connection, thread_id: str) -> Thread | None:
+    row = connection.execute(FIND_THREAD, {"this": thread_id}).one_or_none()
+    return None if row is None else Thread(*row)
+
+
+def _refs(connection: sa.Connection, thread_id: str) -> dict[str, str]:
+    return {row[0]: row[1] for row in connection.execute(REFS, {"this": thread_id})}
+
+
+def _node(connection: sa.Connection, node_id: str) -> Node | None:
+    row = connection.execute(FIND_NODE, {"this": node_id}).one_or_none()
+    if row is None:
+        return None
+    parents = {} if row[1] is None else {row[1]: to_text(row[9])}
+    return to_nodes([row], to_text(row[8]), parents)[0]
+
+
+def _check(node: Node, parent: Node | None) -> None:
+    try:
+        check_place(node, parent)
+    except ValueError as error:
+        raise StoreError(f"Node {node.id!r} has no place there: {error}.") from error
+
+
+def _unknown(connection: sa.Connection, node_ids: Iterable[str]) -> StoreError:
+    missing = next((one for one in node_ids if _node(connection, one) is None), None)
+    return StoreError(f"The store has no node {missing!r}.")
+
+
+def _refusal(connection: sa.Connection, nodes: Sequence[Node]) -> StoreError:
+    """Say which of the nodes could not be added, after the attempt was undone."""
+    earlier: dict[str, Node] = {}
+    for node in nodes:
+        if node.id in earlier or _node(connection, node.id) is not None:
+            return StoreError(f"The store has a node {node.id!r} already; nodes never change.")
+        if _thread(connection, node.thread_id) is None:
+            return StoreError(f"The store has no thread {node.thread_id!r}.")
+        if node.parent_id is not None:
+            parent = earlier.get(node.parent_id) or _node(connection, node.parent_id)
+            if parent is None:
+                return StoreError(f"The store has no node {node.parent_id!r} to follow on.")
+            try:
+                _check(node, parent)
+            except StoreError as refusal:
+                return refusal
+        earlier[node.id] = node
+    return StoreError("What the nodes follow on was being changed by somebody else; try again.")

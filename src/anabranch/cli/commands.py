@@ -21,8 +21,8 @@ from anabranch.cli.console import Console, log_to_stderr
 from anabranch.cli.demo import demo
 from anabranch.cli.serve import Way, serve
 from anabranch.cli.server import Keeping
-from anabranch.edges.mcp.installation import TTL
 from anabranch.cli.tree import tree_app
+from anabranch.edges.mcp.installation import TTL
 
 __all__ = ["STORE", "app"]
 

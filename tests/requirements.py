@@ -113,4 +113,5 @@ REQUIREMENTS: dict[str, Requirement] = {
         _LAW, "A branch's inner history never reaches its parent; its one value does."
     ),
     "law.5": Requirement(_LAW, "No inner limit widens an outer one."),
+    "law.6": Requirement(_LAW, "Any path of the tree projects to a valid provider request."),
 }

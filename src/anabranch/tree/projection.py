@@ -2,9 +2,10 @@
 
 Owns this one pure function. Whatever path it is given, the messages alternate between user and
 assistant, begin with the user, hold no empty block, and answer each tool use exactly once, in the
-message after it; ids of tool uses never repeat. It never looks anything up: the path and the
-results along it are all there is. A longer path has the shorter one's messages as its beginning
-(but for the message that it continues), so that providers' prompt caches hold.
+message after it; ids of tool uses never repeat, and ids and names have no characters that a
+provider refuses. It never looks anything up: the path and the results along it are all there is.
+A longer path has the shorter one's messages as its beginning (but for the message that it
+continues), so that providers' prompt caches hold.
 """
 
 from __future__ import annotations
@@ -12,8 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from anabranch.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from anabranch.messages import (
+    AudioBlock,
+    Block,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from anabranch.tree.nodes import Node, Result, Role
+from anabranch.wire_names import LONGEST, wire_name
 
 __all__ = ["NO_RESULT", "Results", "project"]
 
@@ -62,16 +72,17 @@ class _Projection:
         self._spoken = True
         if node.kind == "assistant":
             self._holders = [node.id]
-            self._blocks += [self._named(block) for block in node.content if _says(block)]
-        else:
-            self._blocks += [block for block in node.content if _says(block)]
+        self._blocks += [self._named(block) for block in node.content if _says(block, node.role)]
 
     def messages(self) -> tuple[Message, ...]:
         """Return them all; tool uses at the end of the path are answered, too."""
         if self._waiting:
             self._turn("user")
         self._close()
-        return tuple(self._closed)
+        if not self._closed:
+            return (_message("user", ()),)
+        *before, last = self._closed
+        return (*before, _ending(last) if last.role == "assistant" else last)
 
     def _turn(self, role: Role) -> None:
         """Let ``role`` speak; tool uses are answered first, by the user."""
@@ -95,19 +106,23 @@ class _Projection:
         """Return ``block``; a tool use under an id that nothing before it has."""
         if not isinstance(block, ToolUseBlock):
             return block
-        told, number = block.id, 1
+        told, number = wire_name(block.id), 1
         while told in self._told:
             number += 1
-            told = f"{block.id}_{number}"
+            suffix = f"_{number}"
+            told = wire_name(block.id)[: LONGEST - len(suffix)] + suffix
         self._told.add(told)
         self._waiting.append((block.id, told))
-        return block if told == block.id else block.model_copy(update={"id": told})
+        name = wire_name(block.name)
+        if (told, name) == (block.id, block.name):
+            return block
+        return block.model_copy(update={"id": told, "name": name})
 
     def _answer(self, stored: str, told: str) -> ToolResultBlock:
         for holder in reversed(self._holders):
             result = self._results.get((holder, stored))
             if result is not None:
-                content = tuple(block for block in result.content if _says(block))
+                content = tuple(block for block in result.content if _says(block, "user"))
                 return ToolResultBlock(
                     tool_use_id=told,
                     content=content or (TextBlock(text=NOTHING),),
@@ -117,11 +132,26 @@ class _Projection:
         return ToolResultBlock(tool_use_id=told, content=missing, is_error=True)
 
 
-def _says(block: Block) -> bool:
-    """Whether a provider takes the block; results of tools come from beside the nodes."""
-    if isinstance(block, TextBlock):
-        return bool(block.text.strip())
-    return not isinstance(block, ToolResultBlock)
+def _says(block: Block, role: Role) -> bool:
+    """Whether a provider takes the block from ``role``; tools' results come from beside the nodes."""
+    match block:
+        case TextBlock():
+            return bool(block.text.strip())
+        case ToolUseBlock():
+            return role == "assistant"
+        case ToolResultBlock():
+            return False
+        case ImageBlock() | AudioBlock():
+            return role == "user"
+
+
+def _ending(message: Message) -> Message:
+    """Return the last message, the assistant's, without space at its end, which is refused there."""
+    *before, last = message.content
+    if not isinstance(last, TextBlock) or last.text == last.text.rstrip():
+        return message
+    trimmed = last.model_copy(update={"text": last.text.rstrip()})
+    return message.model_copy(update={"content": (*before, trimmed)})
 
 
 def _message(role: Role, blocks: Sequence[Block]) -> Message:

@@ -1,0 +1,281 @@
+"""What providers require of a request, written down from what they publish. Owns no code of ours.
+
+Each function takes a request body as it stands on the wire and returns what the provider would
+refuse, in its own order, empty if nothing. Sources: Anthropic's pages on the Messages API and on
+handling tool calls, OpenAI's reference of chat completions and of responses, and the texts of the
+errors that both answer with. Where a provider is lenient (it joins messages of one role) and the
+law is not, the law is written here.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+__all__ = ["chat_faults", "messages_faults", "responses_faults"]
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
+LONGEST_ID = 64  # OpenAI's, for the id of a call
+MIXED = {"text", "image", "tool_use", "tool_result"}
+
+Body = Mapping[str, Any]
+
+
+def messages_faults(body: Body) -> list[str]:
+    """What Anthropic's Messages API refuses."""
+    return list(_messages_faults(body))
+
+
+def _messages_faults(body: Body) -> Iterator[str]:
+    messages: Sequence[Body] = body["messages"]
+    if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] < 1:
+        yield "max_tokens must be a positive integer"
+    yield from _system_faults(body.get("system"))
+    yield from _tool_faults([tool["name"] for tool in body.get("tools", ())])
+    yield from _role_faults([message["role"] for message in messages])
+    uses = [
+        block["id"]
+        for message in messages
+        for block in _blocks(message)
+        if block["type"] == "tool_use"
+    ]
+    yield from (f"tool_use ids must be unique: {each}" for each in _repeated(uses))
+    before: Body = {"role": "none", "content": []}
+    for number, message in enumerate(messages):
+        last = number == len(messages) - 1
+        yield from (f"messages.{number}: {fault}" for fault in _message_faults(message, last=last))
+        yield from (f"messages.{number}: {fault}" for fault in _pairing_faults(before, message))
+        before = message
+    yield from (f"at the end: {fault}" for fault in _pairing_faults(before, {"content": []}))
+
+
+def _system_faults(system: str | Sequence[Body] | None) -> Iterator[str]:
+    if system is None:
+        return
+    texts = [system] if isinstance(system, str) else [block["text"] for block in system]
+    if not all(text.strip() for text in texts):
+        yield "system: text content blocks must contain non-whitespace text"
+
+
+def _tool_faults(names: Sequence[str]) -> Iterator[str]:
+    yield from (f"tool names must be unique: {name}" for name in _repeated(names))
+    yield from (f"not the name of a tool: {name!r}" for name in names if not NAME.fullmatch(name))
+
+
+def _role_faults(roles: Sequence[str]) -> Iterator[str]:
+    if not roles:
+        yield "at least one message is required"
+    elif roles[0] != "user":
+        yield "the first message must be the user's"
+    for number, (one, other) in enumerate(pairwise(roles), 1):
+        if one == other:
+            yield f"messages.{number}: roles must alternate, two of {one!r}"
+    yield from (f"no role: {role!r}" for role in roles if role not in {"user", "assistant"})
+
+
+def _message_faults(message: Body, *, last: bool) -> Iterator[str]:
+    blocks = _blocks(message)
+    if not blocks:
+        yield "all messages must have non-empty content"
+    for block in blocks:
+        yield from _block_faults(block, message["role"])
+    kinds = [block["type"] == "tool_result" for block in blocks]
+    if kinds != sorted(kinds, reverse=True):
+        yield "tool_result blocks must come first"
+    if last and message["role"] == "assistant" and blocks and blocks[-1]["type"] == "text":
+        text: str = blocks[-1]["text"]
+        if text != text.rstrip():
+            yield "final assistant content cannot end with trailing whitespace"
+
+
+def _block_faults(block: Body, role: str) -> Iterator[str]:
+    kind: str = block["type"]
+    if kind not in MIXED:
+        yield f"no block: {kind!r}"
+    if kind == "text" and not block["text"].strip():
+        yield "text content blocks must contain non-whitespace text"
+    if kind in {"tool_result", "image"} and role != "user":
+        yield f"{kind} blocks can only be in user messages"
+    if kind == "tool_use":
+        yield from _use_faults(block, role)
+    if kind == "tool_result":
+        for part in _blocks(block):
+            if part["type"] not in {"text", "image"}:
+                yield f"tool_result cannot hold {part['type']}"
+            yield from (f"tool_result: {fault}" for fault in _block_faults(part, "user"))
+
+
+def _use_faults(block: Body, role: str) -> Iterator[str]:
+    if role != "assistant":
+        yield "tool_use blocks can only be in assistant messages"
+    if not ANTHROPIC_ID.fullmatch(block["id"]):
+        yield f"tool_use.id should match the pattern: {block['id']!r}"
+    if not NAME.fullmatch(block["name"]):
+        yield f"tool_use.name should match the pattern: {block['name']!r}"
+    if not isinstance(block["input"], dict):
+        yield "tool_use.input must be an object"
+
+
+def _pairing_faults(before: Body, message: Body) -> Iterator[str]:
+    """Each tool use of one message has exactly one result in the next, and no result has none."""
+    uses = [block["id"] for block in _blocks(before) if block["type"] == "tool_use"]
+    results = [b["tool_use_id"] for b in _blocks(message) if b["type"] == "tool_result"]
+    yield from (
+        f"tool_use ids were found without tool_result blocks immediately after: {each}"
+        for each in uses
+        if each not in results
+    )
+    yield from (
+        f"unexpected tool_use_id found in tool_result blocks: {each}"
+        for each in results
+        if each not in uses
+    )
+    yield from (f"multiple tool_result blocks with id: {each}" for each in _repeated(results))
+
+
+def _blocks(message: Body) -> Sequence[Body]:
+    content: str | Sequence[Body] = message.get("content", ())
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    return [name for name, times in Counter(names).items() if times > 1]
+
+
+def chat_faults(body: Body) -> list[str]:
+    """What OpenAI's chat completions refuse."""
+    return list(_chat_faults(body))
+
+
+def _chat_faults(body: Body) -> Iterator[str]:
+    messages: Sequence[Body] = body["messages"]
+    yield from _tool_faults([tool["function"]["name"] for tool in body.get("tools", ())])
+    waiting: list[str] = []
+    for number, message in enumerate(messages):
+        where, role = f"messages[{number}]", message["role"]
+        if role == "tool":
+            if message["tool_call_id"] not in waiting:
+                yield f"{where}: 'tool' must be a response to a preceding message with 'tool_calls'"
+            else:
+                waiting.remove(message["tool_call_id"])
+        elif waiting:
+            yield f"{where}: tool_call_ids did not have response messages: {waiting}"
+            waiting = []
+        yield from (f"{where}: {fault}" for fault in _chat_content_faults(message))
+        calls: Sequence[Body] = message.get("tool_calls") or ()
+        for call in calls:
+            yield from (f"{where}: {fault}" for fault in _call_faults(call["id"], call["function"]))
+            if call["type"] != "function":
+                yield f"{where}: no kind of call: {call['type']!r}"
+        waiting += [call["id"] for call in calls]
+    if waiting:
+        yield f"at the end: tool_call_ids did not have response messages: {waiting}"
+    ids = [c["id"] for message in messages for c in message.get("tool_calls") or ()]
+    yield from (f"ids of calls must be unique: {each}" for each in _repeated(ids))
+    yield from _role_faults(list(_turns(messages)))
+
+
+def _turns(messages: Sequence[Body]) -> Iterator[str]:
+    """Who speaks in turn: tool messages, and what a user adds to them, are one turn of the user's."""
+    before = ""
+    for message in messages:
+        role: str = message["role"]
+        if role in {"system", "developer"}:
+            continue
+        speaker = "user" if role == "tool" else role
+        if before != "tool" or speaker != "user":
+            yield speaker
+        before = role
+
+
+def _chat_content_faults(message: Body) -> Iterator[str]:
+    role: str = message["role"]
+    if role not in {"system", "developer", "user", "assistant", "tool"}:
+        yield f"no role: {role!r}"
+    content = message.get("content")
+    if content is None:
+        if role != "assistant" or not message.get("tool_calls"):
+            yield f"content of {role!r} must not be null"
+    elif isinstance(content, str):
+        if not content.strip() and not message.get("tool_calls"):
+            yield f"content of {role!r} is empty"
+    elif not content or any(not _part_says(part) for part in content):
+        yield f"content of {role!r} is empty, or has an empty part"
+    if message.get("tool_calls") is not None and (role != "assistant" or not message["tool_calls"]):
+        yield "tool_calls belong to the assistant, and are not empty"
+
+
+def _part_says(part: Body) -> bool:
+    return bool(part["text"].strip()) if part["type"] == "text" else part["type"] == "image_url"
+
+
+def _call_faults(call_id: object, function: Body) -> Iterator[str]:
+    if not isinstance(call_id, str) or not 0 < len(call_id) <= LONGEST_ID:
+        yield f"the id of a call has 1 to {LONGEST_ID} characters: {call_id!r}"
+    if not NAME.fullmatch(function["name"]):
+        yield f"not the name of a function: {function['name']!r}"
+    arguments = function["arguments"]
+    if not isinstance(arguments, str):
+        yield "arguments must be a string"
+        return
+    try:
+        parsed: object = json.loads(arguments, parse_constant=_no_constant)
+    except ValueError:
+        yield f"arguments must be JSON: {arguments!r}"
+        return
+    if not isinstance(parsed, dict):
+        yield f"arguments must be a JSON object: {arguments!r}"
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+def responses_faults(body: Body) -> list[str]:
+    """What OpenAI's responses refuse."""
+    return list(_responses_faults(body))
+
+
+def _responses_faults(body: Body) -> Iterator[str]:
+    items: Sequence[Body] = body["input"]
+    yield from _tool_faults([tool["name"] for tool in body.get("tools", ())])
+    if not items:
+        yield "input is empty"
+    made: list[str] = []
+    answered: list[str] = []
+    for number, item in enumerate(items):
+        where, kind = f"input[{number}]", item.get("type", "message")
+        if kind == "message":
+            yield from (f"{where}: {fault}" for fault in _item_faults(item))
+            missing = [each for each in made if each not in answered]
+            if missing:
+                yield f"{where}: no tool output found for function call {missing}"
+        elif kind == "function_call":
+            yield from (f"{where}: {fault}" for fault in _call_faults(item["call_id"], item))
+            made.append(item["call_id"])
+        elif kind == "function_call_output":
+            if item["call_id"] not in made:
+                yield f"{where}: no tool call found for function call output {item['call_id']}"
+            answered.append(item["call_id"])
+        else:
+            yield f"{where}: no item: {kind!r}"
+    yield from (f"call ids must be unique: {each}" for each in _repeated(made))
+    yield from (f"one output for each call: {each}" for each in _repeated(answered))
+    if set(made) - set(answered):
+        yield f"at the end: no tool output found for function call {set(made) - set(answered)}"
+
+
+def _item_faults(item: Body) -> Iterator[str]:
+    if item["role"] not in {"system", "developer", "user", "assistant"}:
+        yield f"no role: {item['role']!r}"
+    content: str | Sequence[Body] = item["content"]
+    texts = (
+        [content]
+        if isinstance(content, str)
+        else [part.get("text", "an image, or a refusal") for part in content]
+    )
+    if not texts or not all(text.strip() for text in texts):
+        yield f"content of {item['role']!r} is empty, or has an empty part"

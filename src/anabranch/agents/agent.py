@@ -1,0 +1,132 @@
+"""An agent: a model with tools, living on a conversation tree.
+
+Owns what all its turns share, and the ways to set one going: say something, go on from a node,
+answer a question. What happens in a turn is ``turn.py``'s; the agent keeps nothing between turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from anabranch.agents.events import Listener, NodeAdded, nobody
+from anabranch.agents.limits import TurnLimits
+from anabranch.agents.ports import Absent, Model, Naming, Person, random_names
+from anabranch.agents.tools import AgentTool, CalledTool
+from anabranch.agents.turn import Turn
+from anabranch.errors import ToolError
+from anabranch.messages import Block, ElicitReply, TextBlock
+from anabranch.ports import Clock, SystemClock
+from anabranch.tool import Tool
+from anabranch.tree import Node, Ref, Thread, TreeStore
+from anabranch.tree.nodes import HEAD, Kind
+
+__all__ = ["Agent"]
+
+
+class Agent:
+    """Answers in threads.
+
+    Args:
+        store: where threads are kept.
+        model: who answers.
+        tools: what the model may call: anabranch tools, or an agent's own (``branch_self``).
+        person: who answers the questions of tools; by default every question is declined.
+        limits: of each turn.
+        listener: told of what happens.
+        clock: time.
+        naming: names for threads and nodes.
+    """
+
+    def __init__(
+        self,
+        store: TreeStore,
+        model: Model,
+        *,
+        tools: Iterable[Tool[Any] | AgentTool] = (),
+        person: Person | None = None,
+        limits: TurnLimits | None = None,
+        listener: Listener = nobody,
+        clock: Clock | None = None,
+        naming: Naming = random_names,
+    ) -> None:
+        self.store = store
+        self.model = model
+        self.person: Person = person or Absent()
+        self.limits: TurnLimits = limits or TurnLimits()
+        self.listener = listener
+        self.clock: Clock = clock or SystemClock()
+        self.naming = naming
+        self.tools: Mapping[str, AgentTool] = {
+            tool.name: CalledTool(tool) if isinstance(tool, Tool) else tool for tool in tools
+        }
+
+    # -- the tree ----------------------------------------------------------------------------
+
+    async def begin(self, *, system_prompt: str | None = None, title: str = "") -> Thread:
+        """Return a new thread, without nodes."""
+        thread = Thread(self.naming("thread"), self.clock.now(), system_prompt, title)
+        await self.store.create_thread(thread)
+        return thread
+
+    def node(
+        self,
+        thread_id: str,
+        parent_id: str | None,
+        kind: Kind,
+        content: Iterable[Block] | str = (),
+        **more: Any,  # noqa: ANN401 - the fields of a node
+    ) -> Node:
+        """Return a node of now, not yet in the store."""
+        blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
+        name, now = self.naming("node"), self.clock.now()
+        return Node(name, thread_id, parent_id, kind, blocks, now, **more)
+
+    async def add(self, node: Node, *, head: bool = True) -> Node:
+        """Put ``node`` into the store, and the thread's head on it; return it."""
+        refs = [Ref(HEAD, node.id)] if head else []
+        await self.store.append([node], refs=refs)
+        await self.listener(NodeAdded(node))
+        return node
+
+    async def head(self, thread_id: str) -> str | None:
+        """Return the node on which the thread's head is, ``None`` before the first."""
+        return (await self.store.refs(thread_id)).get(HEAD)
+
+    # -- turns -------------------------------------------------------------------------------
+
+    async def say(self, thread_id: str, text: str, *, at: str | None = None) -> Node:
+        """Say ``text`` at the thread's head, or at any node; return where the turn has ended.
+
+        Raises:
+            ToolError: there is no such thread, or the text is blank.
+            Exception: what the model raises. What was said, and all before the error, is kept.
+        """
+        if not text.strip():
+            raise ToolError("There is nothing to say in a blank message.")
+        if await self.store.thread(thread_id) is None:
+            raise ToolError(f"There is no thread {thread_id!r}.")
+        parent = at if at is not None else await self.head(thread_id)
+        said = await self.add(self.node(thread_id, parent, "user", text))
+        return await self.go_on(said)
+
+    async def go_on(self, node: Node) -> Node:
+        """Let the model answer at ``node``, and use its tools until it is done.
+
+        Returns the last node. Cancelled, it keeps what was received, and the thread is valid.
+        """
+        return await (await Turn.at(self, node)).run(node)
+
+    async def answer(self, question_id: str, reply: ElicitReply) -> Node:
+        """Answer a question of a tool, whether or not it was answered before.
+
+        The tool's call is replayed up to this question and goes on with this answer, on a branch
+        of its own; then the model does.
+
+        Raises:
+            ToolError: there is no such question, or its tool is not here.
+        """
+        node = await self.store.node(question_id)
+        if node is None or node.kind != "question":
+            raise ToolError(f"There is no question {question_id!r}.")
+        return await (await Turn.at(self, node)).answer(node, reply)

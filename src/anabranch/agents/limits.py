@@ -1,0 +1,81 @@
+"""What one turn of an agent may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anabranch.errors import AnabranchError
+from anabranch.messages import Usage
+
+__all__ = ["Meter", "TurnLimitError", "TurnLimits"]
+
+Price = Callable[[str, Usage], float]
+"""What a model's answer costs, by the model's name, in whatever currency."""
+
+
+class TurnLimitError(AnabranchError):
+    """A turn has used what it may. All that it has said and done is in the tree."""
+
+    def __init__(self, what: str, used: float, limit: float) -> None:
+        super().__init__(
+            f"The turn stopped: it has used {used:g} of {limit:g} {what}. Say something to let it"
+            " go on, or raise the limit."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimits:
+    """Limits of one turn, the branches that it opens included.
+
+    Attributes:
+        iterations: requests to the model, one after the other, on one path.
+        tokens: of all requests together, as providers report them.
+        cost: of all requests together, by ``price``.
+        price: what an answer costs.
+        depth: how deep branches may open branches.
+        branches: how many prompts one call of ``branch_self`` may have.
+        at_once: how many requests to the model may run at the same time.
+        max_tokens: of one answer.
+    """
+
+    iterations: int = 50
+    tokens: int | None = None
+    cost: float | None = None
+    price: Price | None = None
+    depth: int = 4
+    branches: int = 50
+    at_once: int = 100
+    max_tokens: int = 8_192
+
+
+class Meter:
+    """What a turn has used so far; its branches share it."""
+
+    def __init__(self, limits: TurnLimits) -> None:
+        self._limits = limits
+        self.tokens: int = 0
+        self.cost: float = 0.0
+
+    def check(self) -> None:
+        """Refuse a further request.
+
+        Raises:
+            TurnLimitError: nothing is left.
+        """
+        limits = self._limits
+        if limits.tokens is not None and self.tokens >= limits.tokens:
+            raise TurnLimitError("tokens", self.tokens, limits.tokens)
+        if limits.cost is not None and self.cost >= limits.cost:
+            raise TurnLimitError("cost", self.cost, limits.cost)
+
+    def add(self, model: str, usage: Usage | None) -> float | None:
+        """Count an answer; return its cost if that is known."""
+        if usage is None:
+            return None
+        self.tokens += usage.total_tokens
+        if self._limits.price is None:
+            return None
+        cost = self._limits.price(model, usage)
+        self.cost += cost
+        return cost

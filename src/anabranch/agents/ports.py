@@ -1,0 +1,55 @@
+"""What an agent needs of the world around it: a model that streams, a person, names.
+
+Owns the ports, and the plain ways to fill them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from typing import Literal, Protocol, TypeAlias
+
+from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
+from anabranch.tree import Node
+
+__all__ = ["Absent", "Model", "Naming", "Person", "Question", "random_names"]
+
+Question: TypeAlias = ElicitRequest | UrlRequest
+
+
+class Model(Protocol):
+    """Answers, bit by bit or at once."""
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        """Answer ``request``."""
+        ...
+
+    def stream(self, request: SampleRequest) -> AsyncIterator[str | SampleReply]:
+        """Yield the text as it comes, and the whole reply in the end."""
+        ...
+
+
+class Person(Protocol):
+    """Whoever answers the questions of tools."""
+
+    async def answer(self, node: Node, question: Question) -> ElicitReply:
+        """Answer the question of ``node``, which is in the store. Cancelled when withdrawn."""
+        ...
+
+
+class Absent:
+    """Nobody is there: every question is declined."""
+
+    async def answer(self, node: Node, question: Question) -> ElicitReply:
+        """Decline."""
+        del node, question
+        return ElicitReply(action="decline")
+
+
+Naming: TypeAlias = Callable[[Literal["thread", "node"]], str]
+"""Returns a name for a thread or a node that nothing else has."""
+
+
+def random_names(kind: Literal["thread", "node"]) -> str:
+    """Return ``thread_`` or ``node_`` and twelve URL-safe characters, 72 random bits."""
+    return f"{kind}_{secrets.token_urlsafe(9)}"

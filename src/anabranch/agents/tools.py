@@ -1,0 +1,156 @@
+"""Tools as an agent uses them: what the model is told of one, and what it gives back.
+
+Owns the port, and the one way in which every anabranch tool fills it: the call machine, run live,
+with the agent's own model for its samples and the person for its questions. Each question becomes
+a node with the call's journal in it, so that it can be answered again, or after a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import JsonValue, TypeAdapter
+from pydantic_core import to_json
+
+from anabranch.agents.events import ToolNoticed
+from anabranch.call import Answer, Ask, Call, Journal, Notice
+from anabranch.edges.opening import Runtime, new_journal, open_call
+from anabranch.errors import AnabranchError, ToolError
+from anabranch.host import Capabilities, Host
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    ToolSpec,
+    UrlRequest,
+)
+from anabranch.tool import Tool
+from anabranch.tree import Node
+
+if TYPE_CHECKING:
+    from anabranch.agents.turn import ToolUse
+
+__all__ = ["AgentTool", "CalledTool", "Outcome", "question_of"]
+
+logger: logging.Logger = logging.getLogger("anabranch.agents")
+_QUESTION: TypeAdapter[ElicitRequest | UrlRequest] = TypeAdapter(ElicitRequest | UrlRequest)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a tool gives back to the model.
+
+    Attributes:
+        text: told to it.
+        is_error: whether the tool has failed.
+        pending: what it is told from the next message on instead.
+    """
+
+    text: str
+    is_error: bool = False
+    pending: str | None = None
+
+
+class AgentTool(Protocol):
+    """What a model may call. Whatever ``use`` raises is told as a masked error.
+
+    Attributes:
+        spec: what the model is told of it.
+        placeholder: what stands for the results of all tools of a turn while this one runs;
+            ``None`` if nobody looks at them meanwhile.
+    """
+
+    spec: ToolSpec
+    placeholder: str | None
+
+    @property
+    def name(self) -> str:
+        """What the model calls it by."""
+        ...
+
+    async def use(self, here: ToolUse) -> Outcome:
+        """Do what the model wants."""
+        ...
+
+
+class CalledTool:
+    """An anabranch tool, run live by the call machine."""
+
+    placeholder: str | None = None
+
+    def __init__(self, tool: Tool[Any]) -> None:
+        self.tool = tool
+        self.spec: ToolSpec = ToolSpec(
+            name=tool.name, description=tool.description, input_schema=tool.input_schema
+        )
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.tool.name
+
+    async def use(self, here: ToolUse) -> Outcome:
+        """Call the tool."""
+        return await self._run(here, new_journal(_runtime(here)))
+
+    async def resume(self, here: ToolUse, question: Node, reply: ElicitReply) -> Outcome:
+        """Go on with the call that has asked ``question``, as if it was answered only now.
+
+        Raises:
+            ToolError: another release of this library has asked.
+        """
+        try:
+            journal = Journal.loads(str(question.data["state"]))
+        except ValueError as problem:
+            raise ToolError(
+                f"The question {question.id!r} cannot be answered: {problem}."
+            ) from None
+        journal.answer({str(question.data["step_id"]): _answer(reply)})
+        return await self._run(here, journal)
+
+    async def _run(self, here: ToolUse, journal: Journal) -> Outcome:
+        async def deliver(notice: Notice) -> None:
+            await here.tell(ToolNoticed(here.caller.id, here.use, notice))
+
+        try:
+            call = open_call(
+                self.tool,
+                self.tool.validate(here.use.input),
+                journal,
+                host=Host(Capabilities(), here.turn.agent.model),
+                runtime=_runtime(here),
+                sink=deliver,
+            )
+            async with call:
+                value = await call.drive(lambda ask: self._ask(here, call, ask))
+        except AnabranchError as error:
+            return Outcome(str(error), is_error=True)
+        return Outcome(_text(value))
+
+    async def _ask(self, here: ToolUse, call: Call[Any], ask: Ask) -> Answer:
+        data: dict[str, JsonValue] = {
+            "step_id": ask.step_id,
+            "request": ask.request.model_dump(mode="json", exclude_none=True),
+            "state": call.journal.dumps(),
+        }
+        return _answer(await here.ask(ask.request, data))
+
+
+def question_of(node: Node) -> ElicitRequest | UrlRequest:
+    """Return what the question ``node`` asks."""
+    return _QUESTION.validate_python(node.data["request"])
+
+
+def _runtime(here: ToolUse) -> Runtime:
+    return Runtime(clock=here.turn.agent.clock)
+
+
+def _answer(reply: ElicitReply) -> Answer:
+    return Answer(reply.model_dump(mode="json", exclude_none=True))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else to_json(value, indent=2, by_alias=True).decode()

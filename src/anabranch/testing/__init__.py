@@ -9,6 +9,7 @@ its author's own test.
 
 from anabranch.edges.direct import AnswerError, run_tool
 from anabranch.testing.client import MockClient, MockExhausted
+from anabranch.testing.model import MockModel, calls
 from anabranch.testing.time import ManualClock, SequentialIds
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "ManualClock",
     "MockClient",
     "MockExhausted",
+    "MockModel",
     "SequentialIds",
+    "calls",
     "run_tool",
 ]

@@ -126,7 +126,7 @@ class _Projection:
                 return ToolResultBlock(
                     tool_use_id=told,
                     content=content or (TextBlock(text=NOTHING),),
-                    is_error=result.is_error,
+                    is_error=result.is_error and result.pending is None,
                 )
         missing = (TextBlock(text=NO_RESULT),)
         return ToolResultBlock(tool_use_id=told, content=missing, is_error=True)

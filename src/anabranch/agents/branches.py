@@ -70,7 +70,7 @@ class _Growing:
         seconds = turn.agent.limits.branch_timeout
         if seconds is None:
             return await work
-        return await _within(turn.agent.clock, seconds, work)
+        return await _within(turn.agent.clock, seconds, start, work)
 
 
 async def grow(
@@ -102,14 +102,14 @@ async def grow(
         await job()
 
 
-async def _within(clock: Clock, seconds: float, work: Awaitable[Node]) -> Node:
+async def _within(clock: Clock, seconds: float, start: Node, work: Awaitable[Node]) -> Node:
     with anyio.CancelScope() as scope:
         timer = clock.call_at(clock.now() + seconds, scope.cancel)
         try:
             return await work
         finally:
             timer.cancel()
-    raise BranchTimeoutError("branch", seconds)
+    raise BranchTimeoutError(start.id, seconds)
 
 
 async def _record(turn: Turn, start: Node, error: Exception) -> Grown:

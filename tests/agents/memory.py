@@ -18,52 +18,65 @@ class MemoryTrees:
         self._nodes: dict[str, Node] = {}
         self._results: dict[tuple[str, str], Result] = {}
         self._refs: dict[str, dict[str, str]] = {}
+        self._closed = False
 
     async def create_thread(self, thread: Thread) -> None:
+        self._check_open()
         if thread.id in self._threads:
             raise StoreError(f"There is a thread {thread.id!r} already.")
         self._threads[thread.id] = thread
         self._refs[thread.id] = {}
 
     async def thread(self, thread_id: str) -> Thread | None:
+        self._check_open()
         return self._threads.get(thread_id)
 
     async def threads(self, limit: int) -> list[Thread]:
-        return list(reversed(self._threads.values()))[:limit]
+        newest = sorted(reversed(self._threads.values()), key=lambda each: -each.created_at)
+        return newest[:limit]
 
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:
-        added: dict[str, Node] = {}
-        for node in nodes:
-            parent = None if node.parent_id is None else added.get(node.parent_id)
-            if node.parent_id is not None and parent is None:
-                parent = self._known(node.parent_id)
-            check_place(node, parent)
-            if node.id in self._nodes or node.id in added:
-                raise StoreError(f"There is a node {node.id!r} already.")
-            added[node.id] = node
-        self._nodes.update(added)
-        for node in nodes:
-            if node.kind not in BESIDE:
-                self._settle(node)
-        await self.set_results(results)
-        for ref in refs:
-            self._refs[nodes[-1].thread_id][ref.name] = ref.node_id
+        before = (dict(self._nodes), dict(self._results))
+        try:
+            for node in nodes:
+                self._add(node)
+            await self.set_results(results)
+            threads = [self._known(ref.node_id).thread_id for ref in refs]
+        except BaseException:
+            self._nodes, self._results = before
+            raise
+        for thread_id, ref in zip(threads, refs, strict=True):
+            self._refs[thread_id][ref.name] = ref.node_id
+
+    def _add(self, node: Node) -> None:
+        try:
+            check_place(node, None if node.parent_id is None else self._known(node.parent_id))
+        except ValueError as error:
+            raise StoreError(str(error)) from None
+        if node.id in self._nodes or node.thread_id not in self._threads:
+            raise StoreError(f"Node {node.id!r} is there already, or its thread is not.")
+        self._nodes[node.id] = node
+        if node.kind not in BESIDE:
+            self._settle(node)
 
     async def set_results(self, results: Sequence[Result]) -> None:
-        for result in results:
-            self._known(result.node_id)
-            self._results[result.node_id, result.tool_use_id] = result
+        found = {(result.node_id, result.tool_use_id): result for result in results}
+        for node_id, _ in found:
+            self._known(node_id)
+        self._results.update(found)
 
     async def set_ref(self, thread_id: str, ref: Ref) -> None:
-        self._refs[thread_id][ref.name] = self._known(ref.node_id).id
+        if self._known(ref.node_id).thread_id != thread_id:
+            raise StoreError(f"Node {ref.node_id!r} is not in thread {thread_id!r}.")
+        self._refs[thread_id][ref.name] = ref.node_id
 
     async def delete_ref(self, thread_id: str, name: str) -> bool:
-        return self._refs[thread_id].pop(name, None) is not None
+        return self._refs.get(thread_id, {}).pop(name, None) is not None
 
     async def refs(self, thread_id: str) -> dict[str, str]:
-        return dict(self._refs[thread_id])
+        return dict(sorted(self._refs.get(thread_id, {}).items()))
 
     async def node(self, node_id: str) -> Node | None:
         return self._nodes.get(node_id)
@@ -99,7 +112,7 @@ class MemoryTrees:
         return True
 
     async def delete_subtree(self, node_id: str) -> int:
-        gone = {self._known(node_id).id}
+        gone = {node_id} & self._nodes.keys()
         for node in self._nodes.values():  # parents come before children
             if node.parent_id in gone:
                 gone.add(node.id)
@@ -107,9 +120,14 @@ class MemoryTrees:
         return len(gone)
 
     async def close(self) -> None:
-        pass
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("The store is closed.")
 
     def _known(self, node_id: str) -> Node:
+        self._check_open()
         if node_id not in self._nodes:
             raise StoreError(f"There is no node {node_id!r}.")
         return self._nodes[node_id]

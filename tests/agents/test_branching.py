@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
@@ -11,6 +11,7 @@ import pytest
 from anabranch import BranchContext, tool
 from anabranch.agents import BranchSelf, TurnLimits
 from anabranch.agents.branching import PLACEHOLDER
+from anabranch.agents.events import Event
 from anabranch.messages import SampleReply, SampleRequest, Usage
 from anabranch.models import ModelError
 from anabranch.testing import ManualClock, MockModel, calls
@@ -33,7 +34,7 @@ def task(request: SampleRequest) -> str | None:
     return text.removeprefix("(self-prompt): ") if text.startswith("(self-prompt): ") else None
 
 
-def forking(*prompts: str, **more: Any) -> Any:
+def forking(*prompts: str, **more: Any) -> Callable[[SampleRequest], SampleReply | str]:
     """A model that forks itself at the word "fork", and in a branch repeats the task."""
 
     def decide(request: SampleRequest) -> SampleReply | str:
@@ -56,7 +57,7 @@ async def summary(here: Setting) -> str:
 
 @both_ways
 async def test_as_many_branches_as_prompts_all_below_the_caller(parallel: bool) -> None:
-    for number in range(1, 51):
+    for number in range(50, 0, -1):
         prompts = [f"task {each}" for each in range(number)]
         here = await set_up(forking(*prompts, parallel=parallel))
         end = await here.say("fork")
@@ -66,7 +67,8 @@ async def test_as_many_branches_as_prompts_all_below_the_caller(parallel: bool) 
         assert len(children) == number + 1  # and the results, on which the main stream goes on
         assert end.text == "main"
         assert len((await here.tree()).nodes) == 2 + 2 * number + 2
-    await here.check()
+        if number in {1, 2, 3, 50}:
+            await here.check()
 
 
 @both_ways
@@ -358,7 +360,7 @@ async def _half() -> AsyncIterator[str | SampleReply]:
     raise ModelError("The line is dead. Try again.")
 
 
-FAILURES = {
+FAILURES: dict[str, tuple[Exception | None, str]] = {
     "an error that is known": (ModelError("No such model. Name another."), "No such model. Name"),
     "one that is not": (RuntimeError("secret"), "An unexpected error (RuntimeError)"),
     "a broken stream": (None, "The line is dead. Try again."),
@@ -426,7 +428,7 @@ async def test_a_branch_that_takes_too_long_is_stopped_and_keeps_what_it_has_sai
 async def test_an_interruption_keeps_what_is_done_and_tells_it_with_the_next_message(
     parallel: bool,
 ) -> None:
-    waiting = asyncio.Event()
+    waiting, others = asyncio.Event(), asyncio.Event()
 
     async def decide(request: SampleRequest) -> SampleReply | str:
         if task(request) == "b":
@@ -434,13 +436,17 @@ async def test_an_interruption_keeps_what_is_done_and_tells_it_with_the_next_mes
             await asyncio.Event().wait()
         return forking("a", "b", "c", parallel=parallel)(request)
 
+    async def listen(event: Event) -> None:
+        if len(await here.of_kind("assistant")) == 3:
+            others.set()
+
     here = await set_up(decide)
+    here.agent.listener = listen
     turn = asyncio.create_task(here.say("fork"))
     with anyio.fail_after(5):
         await waiting.wait()
         if parallel:
-            while len(await here.of_kind("assistant")) < 3:
-                await asyncio.sleep(0)
+            await others.wait()
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turn
@@ -478,7 +484,7 @@ async def test_a_turn_that_was_killed_says_so_with_the_next_message() -> None:
     assert results_in(then.model.requests[-1].messages[-1].content) == {"fork": NO_RESULT}
 
 
-BAD = {
+BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no prompts": ({"prompts": []}, "prompts"),
     "none at all": ({}, "prompts"),
     "a blank one": ({"prompts": ["a", " "]}, "prompts.1: the prompt is blank"),
@@ -553,7 +559,8 @@ async def test_a_long_answer_is_shortened_where_the_recombined_text_follows() ->
 async def test_branch_self_is_told_of_as_a_list_of_prompts() -> None:
     here = await set_up(lambda _: "hi")
     await here.say("hello")
-    [spec] = here.model.requests[0].tools or ()
+    assert here.model.requests[0].tools is not None
+    [spec] = here.model.requests[0].tools
     properties: Any = spec.input_schema["properties"]
     assert properties["prompts"]["type"] == "array"
     assert properties["recombine"]["enum"] == [

@@ -1,7 +1,9 @@
 """One turn on the tree: the model, its tools, their questions, and what is kept when it ends."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import Any
 
 import anyio
 import pytest
@@ -13,8 +15,12 @@ from anabranch.agents.events import NodeAdded, TextReceived, ToolEnded, ToolNoti
 from anabranch.agents.ports import Question
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
 from anabranch.testing import calls
+from anabranch.testing.model import Decide
 from anabranch.tree.projection import NO_RESULT
 from tests.agents.harness import Answering, faults, heard, results_in, set_up
+
+
+NOTHING: Mapping[str, Any] = {}
 
 
 class Card(BaseModel):
@@ -47,7 +53,7 @@ async def refusing(ctx: BranchContext) -> str:
     raise ToolError("Not on Sundays.")
 
 
-def once(*uses: tuple[str, str, dict[str, object]], then: str = "done") -> object:
+def once(*uses: tuple[str, str, Mapping[str, Any]], then: str = "done") -> Decide:
     """A model that calls these tools first, and then is done."""
 
     def decide(request: SampleRequest) -> SampleReply | str:
@@ -88,16 +94,20 @@ async def test_tools_of_one_answer_run_at_the_same_time() -> None:
         await barrier.wait()
         return "met"
 
-    uses = [(f"u{number}", "meet", dict[str, object]()) for number in range(3)]
-    here = await set_up(once(*uses), tools=[meet])
+    here = await set_up(
+        once(*((f"u{number}", "meet", NOTHING) for number in range(3))), tools=[meet]
+    )
     with anyio.fail_after(5):
         await here.say("hello")
     assert set(results_in(here.model.requests[-1].messages[-1].content).values()) == {"met"}
 
 
 async def test_what_a_tool_did_not_expect_is_masked_and_what_it_refuses_is_told() -> None:
-    uses = [("a", "broken", {}), ("b", "refusing", {}), ("c", "weather", {}), ("d", "missing", {})]
-    here = await set_up(once(*uses), tools=[broken, refusing, weather])
+    names = {"a": "broken", "b": "refusing", "c": "weather", "d": "missing"}
+    here = await set_up(
+        once(*((use, name, NOTHING) for use, name in names.items())),
+        tools=[broken, refusing, weather],
+    )
     await here.say("hello")
     await here.check()
     told = results_in(here.model.requests[-1].messages[-1].content)
@@ -118,8 +128,8 @@ async def test_a_question_and_its_answer_are_nodes() -> None:
 
 
 async def test_answering_anew_makes_a_second_branch_and_leaves_the_first_alone() -> None:
-    uses = [("u1", "pick", {}), ("u2", "weather", {"city": "Linz"})]
-    here = await set_up(once(*uses), tools=[pick, weather], person=picking(3))
+    decide = once(("u1", "pick", {}), ("u2", "weather", {"city": "Linz"}))
+    here = await set_up(decide, tools=[pick, weather], person=picking(3))
     first = await here.say("hello")
     [question] = await here.of_kind("question")
     reply = ElicitReply(action="accept", content={"number": 7})
@@ -176,8 +186,17 @@ async def test_a_model_that_breaks_off_keeps_what_was_said_and_raises() -> None:
     async def stop() -> AsyncIterator[str | SampleReply]:
         yield "half "
 
-    for said, error in [(speak, OSError), (stop, ToolError)]:
-        here = await set_up(lambda _, said=said: said())
+    def streaming(
+        said: Callable[[], AsyncIterator[str | SampleReply]], request: SampleRequest
+    ) -> AsyncIterator[str | SampleReply]:
+        return said()
+
+    cases: list[tuple[Callable[[], AsyncIterator[str | SampleReply]], type[Exception]]] = [
+        (speak, OSError),
+        (stop, ToolError),
+    ]
+    for said, error in cases:
+        here = await set_up(partial(streaming, said))
         with pytest.raises(error):
             await here.say("hello")
         tree = await here.check()
@@ -194,8 +213,7 @@ async def test_an_interrupted_tool_leaves_a_thread_that_can_be_gone_on_with() ->
         await asyncio.Event().wait()
         return "never"
 
-    uses = [("u1", "forever", {})]
-    here = await set_up(once(*uses, then="never mind"), tools=[forever])
+    here = await set_up(once(("u1", "forever", {}), then="never mind"), tools=[forever])
     turn = asyncio.create_task(here.say("hello"))
     await running.wait()
     turn.cancel()
@@ -232,8 +250,8 @@ async def test_an_unanswered_question_can_be_answered_after_a_restart() -> None:
 
 
 async def test_ids_that_a_model_repeats_are_told_apart() -> None:
-    uses = [("u1", "weather", {"city": "Linz"}), ("u1", "weather", {"city": "Graz"})]
-    here = await set_up(once(*uses), tools=[weather])
+    decide = once(*(("u1", "weather", {"city": city}) for city in ("Linz", "Graz")))
+    here = await set_up(decide, tools=[weather])
     await here.say("hello")
     await here.say("and now?")
     await here.check()
@@ -273,7 +291,7 @@ async def test_two_that_speak_at_one_node_make_two_branches() -> None:
     start = await here.say("hello")
     async with anyio.create_task_group() as group:
         for text in ("one", "two"):
-            group.start_soon(lambda text=text: here.say(text, at=start.id))
+            group.start_soon(partial(here.say, text, at=start.id))
     tree = await here.check()
     after = [node.text for node in tree.nodes if node.parent_id == start.id]
     assert sorted(after) == ["one", "two"]

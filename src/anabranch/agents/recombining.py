@@ -181,9 +181,16 @@ def _meant(verdict: str, answers: Sequence[Answer]) -> Answer | None:
         if number := _ballot(found.group(1), len(answers)):
             return answers[number - 1]
     alike = [
-        answer for answer in answers if answer.text.strip() in verdict or verdict in answer.text
+        answer
+        for answer in answers
+        if _quotes(verdict, answer.text.strip()) or _quotes(answer.text, verdict)
     ]
     return alike[0] if len(alike) == 1 else None
+
+
+def _quotes(text: str, quoted: str) -> bool:
+    """Whether ``quoted`` is found in ``text``, and not as a part of a word."""
+    return re.search(rf"(?<!\w){re.escape(quoted)}(?!\w)", text) is not None
 
 
 def _numbered(answers: Sequence[Answer]) -> str:

@@ -10,7 +10,7 @@ continues), so that providers' prompt caches hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from anabranch.messages import (
@@ -25,7 +25,7 @@ from anabranch.messages import (
 from anabranch.tree.nodes import Node, Result, Role
 from anabranch.wire_names import LONGEST, wire_name
 
-__all__ = ["NO_RESULT", "Results", "project"]
+__all__ = ["NO_RESULT", "Results", "project", "project_each"]
 
 Results: TypeAlias = Mapping[tuple[str, str], Result]
 """By the id of the node that holds it, and the tool use's."""
@@ -45,6 +45,19 @@ def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:
     return projection.messages()
 
 
+def project_each(
+    path: Iterable[Node], ends: Iterable[Node], results: Results
+) -> Iterator[tuple[Message, ...]]:
+    """Yield the messages of ``path`` with each of ``ends`` at its end; all share its messages."""
+    trunk = _Projection(results)
+    for node in path:
+        trunk.add(node)
+    for end in ends:
+        twig = trunk.copy()
+        twig.add(end)
+        yield twig.messages()
+
+
 class _Projection:
     """Messages under construction.
 
@@ -61,6 +74,17 @@ class _Projection:
         self._waiting: list[tuple[str, str]] = []  # each tool use as it was stored, and as told
         self._holders: list[str] = []
         self._told: set[str] = set()
+
+    def copy(self) -> _Projection:
+        """Return a projection that goes on from here by itself."""
+        twin = _Projection(self._results)
+        twin._closed = list(self._closed)
+        twin._role, twin._spoken = self._role, self._spoken
+        twin._blocks = list(self._blocks)
+        twin._waiting = list(self._waiting)
+        twin._holders = list(self._holders)
+        twin._told = set(self._told)
+        return twin
 
     def add(self, node: Node) -> None:
         """Take in one more node."""

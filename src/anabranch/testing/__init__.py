@@ -10,6 +10,7 @@ a run.
 
 from anabranch.edges.direct import AnswerError, run_tool
 from anabranch.testing.client import MockClient, MockExhausted
+from anabranch.testing.model import MockModel, calls
 from anabranch.testing.replay_check import Finding, check_replay, check_tool
 from anabranch.testing.time import ManualClock, SequentialIds
 
@@ -19,7 +20,9 @@ __all__ = [
     "ManualClock",
     "MockClient",
     "MockExhausted",
+    "MockModel",
     "SequentialIds",
+    "calls",
     "check_replay",
     "check_tool",
     "run_tool",

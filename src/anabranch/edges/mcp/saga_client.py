@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import anyio
 import mcp_types as types
@@ -166,7 +166,7 @@ class _Request(types.Request[dict[str, Any], str]):
 class _Reply(types.Result):
     """Whatever comes."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
 
 class _Sampling(BaseModel):

@@ -7,7 +7,7 @@ of the field that is wrong. What a token or an answer means is ``sagas.py``'s bu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 import mcp_types as types
 from mcp import MCPError
@@ -30,11 +30,11 @@ S = TypeVar("S", bound=BaseModel)
 class LooseParams(types.RequestParams):
     """Takes anything: the SDK would refuse a bad parameter without saying which."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", strict=True)
 
 
 class CallSaga(_Strict):

@@ -12,6 +12,7 @@ import hmac
 import json
 import logging
 from collections.abc import Sequence
+from typing import ClassVar
 
 from mcp.server.mcpserver import AESGCMRequestStateCodec, InvalidRequestState
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -45,7 +46,7 @@ class SagaClaims(BaseModel):
         principal: who may present it; empty if nobody is authenticated.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     issued: float = 0.0
     expires: float = 0.0

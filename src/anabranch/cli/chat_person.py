@@ -1,0 +1,85 @@
+"""The person in a chat: questions of tools, and samples where no model is configured.
+
+Owns the choice between the forms at the terminal and the lines of a script. Where a script does
+not answer, and nobody is at a terminal, a question is declined, and stderr says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+from anabranch.agents.ports import Question
+from anabranch.agents.session import SessionError
+from anabranch.agents.session.talking import read_answer
+from anabranch.cli.chat_lines import Lines, ScriptedLines
+from anabranch.cli.console import Console
+from anabranch.cli.respondent import NO_MODEL, Respondent
+from anabranch.edges.direct import AnswerError
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest
+from anabranch.models import ModelError
+from anabranch.tree import Node
+
+__all__ = ["ChatPerson", "NoModel"]
+
+
+class ChatPerson:
+    """Whoever answers the questions of tools in a chat.
+
+    Args:
+        console: where questions are shown.
+        respondent: the forms.
+        lines: a script may answer the question that comes up with its next line.
+    """
+
+    def __init__(self, console: Console, respondent: Respondent, lines: Lines) -> None:
+        self._console = console
+        self._respondent = respondent
+        self._lines = lines
+
+    async def answer(self, node: Node, question: Question) -> ElicitReply:
+        """Show a form, or take the script's next line."""
+        if isinstance(self._lines, ScriptedLines):
+            return await self._from_script(self._lines, question)
+        try:
+            return await self._respondent.elicit(str(node.data.get("step_id", "")), question)
+        except AnswerError as error:
+            self._console.say(f"The question is cancelled: {error}.")
+            return ElicitReply(action="cancel")
+
+    async def _from_script(self, lines: ScriptedLines, question: Question) -> ElicitReply:
+        self._console.say(f"? {question.message}")
+        typed = await lines.answer()
+        if typed is None:
+            self._console.say(
+                "Declined: there is no terminal to ask at, and the next line is no /answer."
+            )
+            return ElicitReply(action="decline")
+        try:
+            reply = read_answer(question, typed)
+        except SessionError as error:
+            self._console.say(f"Declined: {error}")
+            return ElicitReply(action="decline")
+        given = "" if reply.content is None else f" {json.dumps(reply.content)}"
+        self._console.say(f"> {reply.action}{given}")
+        return reply
+
+
+class NoModel:
+    """Stands where no model is configured: conversations fail, and the person answers tools."""
+
+    def __init__(self, respondent: Respondent) -> None:
+        self._respondent = respondent
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        """Ask the person at the terminal in the model's place."""
+        return await self._respondent.sample("", request)
+
+    async def stream(self, request: SampleRequest) -> AsyncIterator[str | SampleReply]:
+        """Refuse: nobody can be a whole conversation's model."""
+        del request
+        raise ModelError(
+            f"No model is configured: {NO_MODEL}, or /switch to one; /auto then answers what was"
+            " said. Tools run without: /TOOL name=value."
+        )
+        yield ""  # what makes it a stream

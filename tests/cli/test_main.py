@@ -34,7 +34,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     status, out, told = run(capsys, *arguments)
     assert (status, told) == (0, "")
-    assert all(command in out for command in ("serve", "call", "demo"))
+    assert all(command in out for command in ("serve", "call", "demo", "tree"))
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str], arguments:
         ("serve", ["--transport", "--host", "--port", "--model", "TARGETS"]),
         ("call", ["--json", "--era", "--answers", "--model", "NAME=VALUE", "TARGET", "TOOL"]),
         ("demo", ["--era", "--answers", "--model"]),
+        ("tree", ["list", "show", "label", "unlabel", "export", "messages", "prune"]),
     ],
 )
 def test_help_of_a_command_names_its_options(

@@ -4,6 +4,7 @@ import pytest
 
 from anabranch.testing.store_sharing import SHARED_CALL_STORE_CHECKS
 from anabranch.testing.store_suite import CALL_STORE_CHECKS, Check, OpenStore
+from anabranch.testing.tree_sharing import SHARED_TREE_STORE_CHECKS
 from anabranch.testing.tree_suite import TREE_STORE_CHECKS, OpenTreeStore, TreeCheck
 
 
@@ -26,3 +27,10 @@ async def test_a_store_of_conversations_keeps_a_promise(
     check: TreeCheck, open_any_trees: OpenTreeStore
 ) -> None:
     await check(open_any_trees)
+
+
+@pytest.mark.parametrize("check", SHARED_TREE_STORE_CHECKS, ids=name_of)
+async def test_a_shared_store_of_conversations_keeps_a_promise(
+    check: TreeCheck, open_shared_trees: OpenTreeStore
+) -> None:
+    await check(open_shared_trees)

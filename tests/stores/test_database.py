@@ -93,6 +93,20 @@ async def test_a_piece_of_a_batch_that_fails_takes_no_other_along(database: Data
     assert await database.read(notes) == ["a", "b"]
 
 
+async def test_what_is_read_at_once_is_of_one_moment(database: Database, url: str) -> None:
+    engine = sa.create_engine(read_url(url).url)
+
+    def work(connection: sa.Connection) -> list[list[str]]:
+        before = notes(connection)
+        with engine.begin() as other:
+            add("meanwhile")(other)
+        return [before, notes(connection)]
+
+    assert await database.read_at_once(work) == [[], []]
+    assert await database.read(notes) == ["meanwhile"]
+    engine.dispose()
+
+
 async def test_work_that_waits_for_the_writer_shares_one_commit(tmp_path: Path) -> None:
     database = Database(read_url(f"sqlite:///{tmp_path}/calls.db"))
     commits: list[sa.Connection] = []

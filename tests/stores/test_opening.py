@@ -2,6 +2,7 @@
 
 import sqlite3
 import stat
+import sys
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -14,23 +15,23 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from anabranch.call.store import StoreError
-from anabranch.stores import migrations, open_store, open_stores
+from anabranch.stores import migrations, open_store, open_stores, open_tree_store
 from anabranch.stores.calls import Calls
 from anabranch.stores.columns import metadata
 from anabranch.stores.database import Database
 from anabranch.stores.targets import read_url, switch_to_wal
 from anabranch.stores.trees import Trees
 from anabranch.testing.store_suite import OpenStore, a_call, opened
-from anabranch.testing.tree_suite import a_thread
+from anabranch.testing.tree_suite import a_node, a_thread
 
 SET_VERSION = "UPDATE anabranch_version SET version_num = '{}'"
 
 
-def execute(url: str, statement: str) -> None:
+def execute(url: str, statement: str, **values: Any) -> None:
     """Change a store behind its back."""
     engine = sa.create_engine(read_url(url).url)
     with engine.begin() as connection:
-        connection.execute(sa.text(statement))
+        connection.execute(sa.text(statement), values)
     engine.dispose()
 
 
@@ -242,3 +243,25 @@ def test_the_switch_to_wal_waits_for_who_holds_the_file(tmp_path: Path) -> None:
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
     holder.close()
+
+
+async def test_a_node_that_cannot_be_read_is_reported(url: str) -> None:
+    async with opened(partial(open_tree_store, url)) as store:
+        await store.create_thread(a_thread())
+        await store.append([a_node("a")])
+        execute(url, "UPDATE anabranch_node SET content = :damaged", damaged=b'[{"type": 1}]')
+
+        with pytest.raises(StoreError, match="a node that this release cannot read"):
+            await store.path("a")
+
+
+@pytest.mark.parametrize("open_it", [open_store, open_stores, open_tree_store])
+def test_a_store_without_its_packages_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, open_it: Any
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("anabranch.stores.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+
+    with pytest.raises(StoreError, match=r"needs sqlalchemy: install \"anabranch\[stores\]\""):
+        open_it("memory:")

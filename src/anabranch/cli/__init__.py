@@ -2,6 +2,8 @@
 
     commands.py                the commands and their options
     serve.py, call.py, demo.py what they do
+    tree.py                    anabranch tree: the commands over stored conversations
+    store_option.py            where those are
     targets.py, server.py      what a TARGET offers, as one server
     connection.py              the way to a server
     respondent.py              who answers: answers.py, a model, or forms.py at the terminal

@@ -19,6 +19,7 @@ from anabranch.cli.connection import MODEL, Era
 from anabranch.cli.console import Console, log_to_stderr
 from anabranch.cli.demo import demo
 from anabranch.cli.serve import serve
+from anabranch.cli.tree import tree_app
 
 __all__ = ["app"]
 
@@ -133,3 +134,6 @@ def demo_command(
         return await demo(Console(), era=era, sampler=sampler, answers=given)
 
     sys.stdout.write(to_json(anyio.run(play)) + "\n")
+
+
+app.command(tree_app)

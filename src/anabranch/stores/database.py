@@ -49,12 +49,15 @@ class Database:
         self._writers: Workers
         self._single_writers: Workers
         self._readers: Workers
+        self._snapshots: Workers
         if self.is_postgresql:
             pool = self._new_threads(CONNECTIONS)
             unwrapped = engine.execution_options(isolation_level="AUTOCOMMIT")
             self._writers = Separately(pool, partial(self._transaction, engine))
             self._single_writers = Separately(pool, partial(self._transaction, unwrapped))
             self._readers = self._single_writers
+            snapshot = engine.execution_options(isolation_level="REPEATABLE READ")
+            self._snapshots = Separately(pool, partial(self._transaction, snapshot))
         else:
             self._writers = Batches(self._new_threads(1), partial(self._transaction, engine))
             self._single_writers = self._writers
@@ -64,10 +67,15 @@ class Database:
                 self._readers = Separately(
                     self._new_threads(READERS), partial(self._transaction, reading)
                 )
+            self._snapshots = self._readers
 
     async def read(self, work: Work[T]) -> T:
         """Let ``work`` read. Each of its statements sees what has been committed by then."""
         return await self._have_done(self._readers, work)
+
+    async def read_at_once(self, work: Work[T]) -> T:
+        """Let ``work`` read. All its statements see what had been committed before the first."""
+        return await self._have_done(self._snapshots, work)
 
     async def write(self, work: Work[T]) -> T:
         """Do ``work`` in one transaction. It must bear being done again after a rollback."""

@@ -185,21 +185,12 @@ class Trees:
             thread = _thread(connection, thread_id)
             if thread is None:
                 raise StoreError(f"The store has no thread {thread_id!r}.")
-            # What is added meanwhile is seen by the last statement, if at all: no ref, and no
-            # result, belongs to a node that is missing.
-            refs = _refs(connection, thread_id)
-            held = connection.execute(RESULTS, values).fetchall()
             nodes = to_nodes(connection.execute(NODES, values).fetchall(), thread_id)
-            there = {node.id for node in nodes}
+            held = connection.execute(RESULTS, values).fetchall()
             results = to_results([(to_text(row[0]), *row[1:]) for row in held])
-            return Tree(
-                thread,
-                tuple(nodes),
-                {key: result for key, result in results.items() if key[0] in there},
-                {name: node_id for name, node_id in refs.items() if node_id in there},
-            )
+            return Tree(thread, tuple(nodes), results, _refs(connection, thread_id))
 
-        return await self._database.read(work)
+        return await self._database.read_at_once(work)
 
     async def delete_thread(self, thread_id: str) -> bool:
         """Delete a thread with all that belongs to it."""

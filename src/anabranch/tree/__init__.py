@@ -6,6 +6,9 @@ Owns words, projection and port. Who lives on the tree is in ``agents/``; where 
     nodes.py        threads, nodes, results of tools, refs
     projection.py   from a path to what a provider is sent (law 6)
     store.py        the port behind which threads are kept
+    naming.py       what branches are called
+    drawing.py      a thread as a terminal shows it
+    export.py       a thread as JSON, Mermaid, Markdown
 """
 
 from anabranch.tree.nodes import HEAD, Kind, Node, Ref, Result, Role, Thread

@@ -1,6 +1,6 @@
 """From a path of the tree to what a provider is sent: law 6.
 
-Owns this one pure function. Whatever path it is given, the messages alternate between user and
+Owns this one pure function, and the same for a whole tree at once. Whatever path it is given, the messages alternate between user and
 assistant, begin with the user, hold no empty block, and answer each tool use exactly once, in the
 message after it; ids of tool uses never repeat, and ids and names have no characters that a
 provider refuses. It never looks anything up: the path and the results along it are all there is.
@@ -11,6 +11,7 @@ continues), so that providers' prompt caches hold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import TypeAlias
 
 from anabranch.messages import (
@@ -25,7 +26,7 @@ from anabranch.messages import (
 from anabranch.tree.nodes import Node, Result, Role
 from anabranch.wire_names import LONGEST, wire_name
 
-__all__ = ["NO_RESULT", "Results", "project"]
+__all__ = ["NO_RESULT", "Results", "project", "tell"]
 
 Results: TypeAlias = Mapping[tuple[str, str], Result]
 """By the id of the node that holds it, and the tool use's."""
@@ -45,6 +46,31 @@ def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:
     return projection.messages()
 
 
+def tell(nodes: Iterable[Node], results: Results) -> dict[str, tuple[Block, ...]]:
+    """Return for each node of a tree what a provider is told of it, on whatever path.
+
+    Tool uses have the ids that they are told under, and the node of the user's that follows on
+    them begins with their results. Where the assistant itself goes on, it has none of them.
+    Questions and answers, of which a provider hears nothing, have their own content.
+
+    Args:
+        nodes: a tree's, parents before children.
+        results: all that its nodes hold.
+    """
+    below: dict[str | None, list[Node]] = {}
+    for node in nodes:
+        below.setdefault(node.parent_id, []).append(node)
+    told: dict[str, tuple[Block, ...]] = {}
+    waiting = [(node, _Projection(results)) for node in below.get(None, ())]
+    while waiting:
+        node, projection = waiting.pop()
+        told[node.id] = projection.add(node)
+        followers = below.get(node.id, [])
+        waiting += [(other, projection.fork()) for other in followers[1:]]
+        waiting += [(first, projection) for first in followers[:1]]
+    return told
+
+
 class _Projection:
     """Messages under construction.
 
@@ -62,17 +88,30 @@ class _Projection:
         self._holders: list[str] = []
         self._told: set[str] = set()
 
-    def add(self, node: Node) -> None:
-        """Take in one more node."""
+    def add(self, node: Node) -> tuple[Block, ...]:
+        """Take in one more node; return what is told of it."""
         if node.kind in {"question", "answer"}:
             self._holders.append(node.id)  # from an answer on, a call may have run anew
-            return
+            return node.content
+        answers: list[Block] = []
         if node.role != self._role or self._waiting:
-            self._turn(node.role)
+            answers = self._turn(node.role)
         self._spoken = True
         if node.kind == "assistant":
             self._holders = [node.id]
-        self._blocks += [self._named(block) for block in node.content if _says(block, node.role)]
+        own = [self._named(block) for block in node.content if _says(block, node.role)]
+        self._blocks += own
+        return (*answers, *own) if node.role == "user" else tuple(own)
+
+    def fork(self) -> _Projection:
+        """Return one that goes on from here by itself; its messages begin here, too."""
+        twin = copy(self)  # takes the lists, and this one goes on with others
+        self._closed = self._closed[-1:]
+        self._blocks = [*self._blocks]
+        self._waiting = [*self._waiting]
+        self._holders = [*self._holders]
+        self._told = {*self._told}
+        return twin
 
     def messages(self) -> tuple[Message, ...]:
         """Return them all; tool uses at the end of the path are answered, too."""
@@ -84,15 +123,17 @@ class _Projection:
         *before, last = self._closed
         return (*before, _ending(last) if last.role == "assistant" else last)
 
-    def _turn(self, role: Role) -> None:
-        """Let ``role`` speak; tool uses are answered first, by the user."""
+    def _turn(self, role: Role) -> list[Block]:
+        """Let ``role`` speak; tool uses are answered first, by the user. Return the answers."""
         self._close()
         self._role = "user" if self._waiting else role
-        self._blocks += [self._answer(stored, told) for stored, told in self._waiting]
+        answers: list[Block] = [self._answer(stored, told) for stored, told in self._waiting]
+        self._blocks += answers
         self._waiting = []
         if self._role != role:
             self._close()
             self._role = role
+        return answers
 
     def _close(self) -> None:
         if not self._spoken and not self._blocks:

@@ -1,0 +1,73 @@
+"""What the branches of a thread are called: b1, b2, and inside of b1, b1.1.
+
+Owns these names, a pure function of the nodes. A name, once given, stays while nodes are only
+added: branches are counted in the order in which they were opened.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from anabranch.tree.nodes import Node
+from anabranch.tree.store import Tree
+
+__all__ = ["Branches", "find_node", "name_branches"]
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """The branches of a thread. Each is one line of nodes; the main stream's name is empty.
+
+    Attributes:
+        of: the branch that each node is on, by node.
+        first: the node that opens a branch, by name.
+        last: the node at which a branch ends so far, by name.
+    """
+
+    of: Mapping[str, str]
+    first: Mapping[str, str]
+    last: Mapping[str, str]
+
+    def opens(self, node: Node) -> bool:
+        """Whether ``node`` is the first of a branch; the main stream is none."""
+        name = self.of[node.id]
+        return bool(name) and self.first[name] == node.id
+
+
+def name_branches(nodes: Iterable[Node]) -> Branches:
+    """Return the branches of a thread.
+
+    A ``branch`` node opens a branch. Of other nodes that follow on the same one, the oldest
+    continues its branch, and each further one opens another.
+
+    Args:
+        nodes: all of the thread, in the order of :class:`~anabranch.tree.store.Tree`.
+    """
+    of: dict[str, str] = {}
+    first: dict[str, str] = {}
+    last: dict[str, str] = {}
+    opened: Counter[str] = Counter()
+    continued: set[str | None] = set()
+    for node in nodes:
+        name = "" if node.parent_id is None else of[node.parent_id]
+        if node.kind == "branch" or node.parent_id in continued:
+            opened[name] += 1
+            name = f"{name}.{opened[name]}" if name else f"b{opened[name]}"
+        else:
+            continued.add(node.parent_id)
+        of[node.id] = name
+        first.setdefault(name, node.id)
+        last[name] = node.id
+    return Branches(of, first, last)
+
+
+def find_node(tree: Tree, name: str) -> str | None:
+    """Return the node that ``name`` stands for: a ref, a branch (where it ends), or an id."""
+    if name in tree.refs:
+        return tree.refs[name]
+    last = name_branches(tree.nodes).last
+    if name and name in last:
+        return last[name]
+    return name if any(node.id == name for node in tree.nodes) else None

@@ -1,0 +1,227 @@
+"""``anabranch tree``: the real command, and everything it may be told."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.cli import main
+from anabranch.cli.store_option import STORE, store_url
+from anabranch.messages import TextBlock
+from anabranch.stores import open_tree_store
+from anabranch.tree import Node, Thread
+from tests.tree.samples import SAMPLE, fill
+
+
+async def make(url: str) -> None:
+    store = open_tree_store(url)
+    await fill(store)
+    odd = Thread("odd", 50.0, title="\ud800 \x1b[31mred")
+    await store.create_thread(odd)
+    said = TextBlock(text="\x1b]0;title\x07 \ud800 Zoë")
+    await store.append([Node("odd node", "odd", None, "user", (said,), 51.0)])
+    await store.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a store with two threads; the environment names it."""
+    url = f"sqlite:///{tmp_path}/threads.db"
+    asyncio.run(make(url))
+    monkeypatch.setenv(STORE, url)
+    return url
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(["tree", *arguments])
+    out, told = capsys.readouterr()
+    return status, out, told
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    status, out, told = run(capsys, *arguments)
+    assert (status, told) == (0, "")
+    return json.loads(out)
+
+
+def test_the_real_command_prints_the_result_alone(store: str) -> None:
+    """In a process of its own, with the store given both ways."""
+
+    def real(*arguments: str, **environment: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "anabranch", "tree", *arguments],
+            check=True,
+            capture_output=True,
+            encoding="utf-8",
+            env={**os.environ, STORE: "memory:", **environment},
+        )
+        assert done.stderr == ""
+        return done.stdout
+
+    listed = json.loads(real("list", "--store", store))
+    exported = json.loads(real("export", "trip", **{STORE: store}))
+
+    assert [one["thread"] for one in listed] == ["trip", "odd"]
+    assert [one["id"] for one in exported["nodes"]] == [one.id for one in SAMPLE.nodes]
+    assert "\x1b" not in real("show", "odd", **{STORE: store})
+
+
+def test_list_names_the_newest_first(capsys: pytest.CaptureFixture[str], store: str) -> None:
+    assert shown(capsys, "list", "--limit", "1") == [
+        {"thread": "trip", "title": "A trip", "created_at": 100.0}
+    ]
+    assert [one["thread"] for one in shown(capsys, "list")] == ["trip", "odd"]
+
+
+def test_show_draws_the_thread(capsys: pytest.CaptureFixture[str], store: str) -> None:
+    status, out, _ = run(capsys, "show", "trip")
+
+    assert status == 0
+    assert out.startswith("trip  A trip\nuser       start  Where to?\n")
+    assert "\n  b1  branch     b-graz  Look at Graz.\n" in out
+    assert out.endswith("assistant  end  To Graz, then.  (head)\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "odd"],
+        ["export", "odd", "--format", "mermaid"],
+        ["export", "odd", "--format=markdown"],
+    ],
+)
+def test_nothing_in_a_thread_moves_the_cursor_or_stops_the_output(
+    capsys: pytest.CaptureFixture[str], store: str, arguments: list[str]
+) -> None:
+    status, out, _ = run(capsys, *arguments)
+
+    assert status == 0
+    assert "Zoë" in out
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", out)
+
+
+def test_json_keeps_what_was_said_to_the_letter(
+    capsys: pytest.CaptureFixture[str], store: str
+) -> None:
+    (exported,) = shown(capsys, "export", "odd")["nodes"]
+
+    assert exported["content"] == [{"type": "text", "text": "\x1b]0;title\x07 \ud800 Zoë"}]
+
+
+def test_export_has_three_forms(capsys: pytest.CaptureFixture[str], store: str) -> None:
+    assert shown(capsys, "export", "trip", "--format", "json")["refs"] == SAMPLE.refs
+    assert run(capsys, "export", "trip", "--format", "mermaid")[1].startswith("graph TD\n")
+    assert run(capsys, "export", "trip", "--format", "markdown")[1].startswith("# A trip\n")
+
+
+def test_messages_are_what_a_provider_would_be_sent(
+    capsys: pytest.CaptureFixture[str], store: str
+) -> None:
+    messages = shown(capsys, "messages", "graz")
+
+    assert [one["role"] for one in messages] == ["user", "assistant", "user", "assistant"]
+    assert messages[2]["content"][0]["tool_use_id"] == "use"
+
+
+def test_a_label_is_given_moved_and_taken_away(
+    capsys: pytest.CaptureFixture[str], store: str
+) -> None:
+    assert shown(capsys, "label", "trip", "b2", "best") == {**SAMPLE.refs, "best": "linz"}
+    assert shown(capsys, "label", "trip", "best", "good") == {
+        "best": "linz",
+        "good": "linz",
+        "head": "end",
+    }
+    assert shown(capsys, "unlabel", "trip", "good") == {"best": "linz", "head": "end"}
+
+
+def test_prune_deletes_a_branch_from_where_it_opens(
+    capsys: pytest.CaptureFixture[str], store: str
+) -> None:
+    assert shown(capsys, "prune", "trip", "b2") == {"deleted": 3}
+
+    left = shown(capsys, "export", "trip")
+    assert {one["id"] for one in left["nodes"]}.isdisjoint({"b-linz", "linz", "b-port"})
+    assert left["refs"] == SAMPLE.refs
+
+
+def test_prune_moves_a_head_that_it_deletes(capsys: pytest.CaptureFixture[str], store: str) -> None:
+    assert shown(capsys, "prune", "trip", "both") == {"deleted": 2}
+
+    assert shown(capsys, "export", "trip")["refs"] == {"good": "graz", "head": "fork"}
+
+
+def test_prune_of_the_only_beginning_leaves_an_empty_thread(
+    capsys: pytest.CaptureFixture[str], store: str
+) -> None:
+    assert shown(capsys, "prune", "odd", "odd node") == {"deleted": 1}
+
+    assert shown(capsys, "export", "odd") == {"thread": "odd", "refs": {}, "nodes": []}
+
+
+def test_prune_deletes_a_thread(capsys: pytest.CaptureFixture[str], store: str) -> None:
+    assert shown(capsys, "prune", "trip") == {"deleted": 10}
+
+    assert [one["thread"] for one in shown(capsys, "list")] == ["odd"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "problem"),
+    [
+        (["show", "nowhere"], 1, "The store has no thread 'nowhere'."),
+        (["export", "nowhere"], 1, "no thread 'nowhere'"),
+        (["messages", "nowhere"], 1, "The store has no node 'nowhere'."),
+        (["label", "trip", "b9", "x"], 1, "The thread 'trip' has no node 'b9': name one by"),
+        (["label", "trip", "end", "head"], 2, "'head' cannot be a label"),
+        (["label", "trip", "end", " "], 2, "cannot be a label"),
+        (["unlabel", "trip", "best"], 1, "The thread 'trip' has no label 'best'."),
+        (["prune", "nowhere"], 1, "no thread 'nowhere'"),
+        (["prune", "trip", "b9"], 1, "no node 'b9'"),
+        (["prune", "trip", ""], 1, "no node ''"),
+        (["list", "--limit", "-1"], 2, "--limit is a number of threads"),
+        (["list", "--store", "cards"], 2, "The store URL cannot be understood"),
+        (["list", "--store", "sqlite:////dev/null/x.db"], 1, "cannot be opened"),
+        (["export", "trip", "--format", "pdf"], 2, "pdf"),
+    ],
+)
+def test_what_goes_wrong_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+    store: str,
+    arguments: list[str],
+    status: int,
+    problem: str,
+) -> None:
+    ended, out, told = run(capsys, *arguments)
+
+    assert (ended, out) == (status, "")
+    assert problem in told
+    assert told.count("\n") == 1
+
+
+def test_a_file_that_is_no_store_is_told_and_left_as_it_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("Dear diary, " * 100)
+
+    status, _, told = run(capsys, "list", "--store", f"sqlite:///{file}")
+
+    assert (status, "is not a SQLite database" in told) == (1, True)
+    assert file.read_text() == "Dear diary, " * 100
+
+
+def test_the_default_is_a_file_in_the_data_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert store_url(None).startswith(f"sqlite:///{tmp_path}/")
+    assert store_url("") == store_url(None)
+    assert store_url("memory:") == "memory:"

@@ -1,0 +1,136 @@
+"""Whatever is done to a store of conversations, it does what the plain model does."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from anabranch.testing.store_model import Operation, explains, run_clients
+from anabranch.testing.store_suite import opened
+from anabranch.testing.tree_model import TreeModel
+from anabranch.testing.tree_suite import OpenTreeStore, a_node, a_thread, calls_tool, says
+from anabranch.tree import Kind, Node, Ref, Result, TreeStore
+
+THREADS = st.sampled_from(["t", "u"])
+IDS = st.sampled_from(["a", "b", "c", "d", "e", "f"])
+KINDS: st.SearchStrategy[Kind] = st.sampled_from(
+    ["user", "user", "assistant", "results", "branch", "question", "answer"]
+)
+NAMES = st.sampled_from(["head", "good"])
+USES = st.sampled_from(["use", "more"])
+TEXTS = st.sampled_from(["1", "2", "3"])
+
+
+def placed(node_id: str, parent: str | None, kind: Kind, thread: str) -> Node:
+    content = calls_tool("use", "more") if kind == "assistant" else says(node_id)
+    return replace(a_node(node_id, parent, kind, content), thread_id=thread)
+
+
+def held(node_id: str, use: str, text: str, pending: str | None) -> Result:
+    return Result(node_id, use, says(text), pending=None if pending is None else says(pending))
+
+
+NODES = st.builds(placed, IDS, st.none() | IDS | IDS, KINDS, st.sampled_from(["t", "t", "t", "u"]))
+RESULTS = st.lists(st.builds(held, IDS, USES, TEXTS, st.none() | TEXTS), max_size=2)
+REFS = st.lists(st.builds(Ref, NAMES, IDS), max_size=2)
+
+
+def operation(method: str, *arguments: st.SearchStrategy[Any], **options: Any) -> Any:
+    return st.builds(
+        Operation, st.just(method), st.tuples(*arguments), st.fixed_dictionaries(options)
+    )
+
+
+APPEND = operation("append", st.lists(NODES, max_size=2), results=RESULTS, refs=REFS)
+ONE = operation("append", NODES.map(lambda node: [node]))
+WRITING: st.SearchStrategy[Operation] = st.one_of(
+    ONE,
+    ONE,
+    APPEND,
+    operation("set_results", RESULTS),
+    operation("set_ref", THREADS, st.builds(Ref, NAMES, IDS)),
+    operation("delete_ref", THREADS, NAMES),
+    operation("delete_subtree", IDS),
+)
+READING: st.SearchStrategy[Operation] = st.one_of(
+    operation("node", IDS),
+    operation("path", IDS),
+    operation("path", IDS),
+    operation("children", IDS),
+    operation("beginnings", THREADS),
+    operation("refs", THREADS),
+    operation("tree", THREADS),
+)
+RARE: st.SearchStrategy[Operation] = st.one_of(
+    operation("delete_thread", THREADS),
+    operation("create_thread", THREADS.map(a_thread)),
+    operation("threads", st.integers(1, 2)),
+)
+PROGRAMS = st.lists(WRITING | WRITING | WRITING | READING | RARE, max_size=25)
+CLIENTS = st.lists(st.lists(WRITING | READING, max_size=4), min_size=2, max_size=3)
+BEGINNING = [
+    Operation("create_thread", (a_thread("t"),)),
+    Operation("create_thread", (a_thread("u"),)),
+    Operation("append", ([placed("a", None, "user", "t"), placed("b", "a", "assistant", "t")],)),
+]
+LOOKING = [
+    Operation("threads", (10,)),
+    Operation("tree", ("t",)),
+    Operation("tree", ("u",)),
+    *(Operation("path", (name,)) for name in "abcdef"),
+]
+
+
+async def empty(store: TreeStore) -> None:
+    """Make the store as good as new, which is faster than a new one."""
+    for name in ("t", "u"):
+        await store.delete_thread(name)
+
+
+@pytest.fixture
+async def two_stores(open_shared_trees: OpenTreeStore) -> AsyncIterator[list[TreeStore]]:
+    """The same store, opened twice, as two processes would."""
+    async with opened(open_shared_trees) as one, opened(open_shared_trees) as two:
+        yield [one, two]
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],  # it is emptied each time
+)
+@given(program=PROGRAMS)
+async def test_one_after_the_other_it_does_what_the_model_does(
+    two_stores: list[TreeStore], program: Sequence[Operation]
+) -> None:
+    await empty(two_stores[0])
+    model = TreeModel()
+
+    seen = await run_clients(two_stores, [[*BEGINNING, *program, *LOOKING]])
+
+    for one in seen:
+        assert one.result == model.do(one.operation), one.operation
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],  # it is emptied each time
+)
+@given(clients=CLIENTS)
+async def test_some_order_explains_what_concurrent_clients_see(
+    two_stores: list[TreeStore], clients: list[list[Operation]]
+) -> None:
+    await empty(two_stores[0])
+    seen = await run_clients(two_stores, [BEGINNING])
+    for phase in (clients, [LOOKING]):
+        latest = seen[-1].ended
+        seen += [
+            replace(one, began=one.began + latest, ended=one.ended + latest)
+            for one in await run_clients(two_stores, phase)
+        ]
+
+    assert explains(TreeModel(), seen)

@@ -1,0 +1,161 @@
+"""The published suite finds stores of conversations that break a promise: each saboteur one."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from anabranch.stores import open_tree_store
+from anabranch.testing import tree_suite as suite
+from anabranch.testing.tree_suite import TREE_STORE_CHECKS, TreeCheck
+from anabranch.tree import Node, Path, Ref, Result, Thread, Tree, TreeStore
+
+
+class Saboteur:
+    """Passes everything on to a good store; subclasses get something wrong."""
+
+    def __init__(self) -> None:
+        self.good: TreeStore = open_tree_store("memory:")
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        return getattr(self.good, method)  # type: ignore[no-any-return]
+
+
+class CreatesAgain(Saboteur):
+    async def create_thread(self, thread: Thread) -> None:
+        await self.good.delete_thread(thread.id)
+        await self.good.create_thread(thread)
+
+
+class FindsPathsOfNobody(Saboteur):
+    async def path(self, node_id: str) -> Path:
+        return await self.good.path(node_id) if await self.good.node(node_id) else Path((), {})
+
+
+class ListsTheOldestFirst(Saboteur):
+    async def threads(self, limit: int) -> list[Thread]:
+        return (await self.good.threads(100))[::-1][:limit]
+
+
+class ForgetsUsage(Saboteur):
+    async def node(self, node_id: str) -> Node | None:
+        found = await self.good.node(node_id)
+        return found and replace(found, usage=None)
+
+
+class AppendsOneByOne(Saboteur):
+    async def append(
+        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> None:
+        for node in nodes:
+            await self.good.append([node])
+        await self.good.append([], results=results, refs=refs)
+
+
+class LosesResultsOnTheWay(Saboteur):
+    async def path(self, node_id: str) -> Path:
+        return Path((await self.good.path(node_id)).nodes, {})
+
+
+class StopsAfterAThousand(Saboteur):
+    async def path(self, node_id: str) -> Path:
+        found = await self.good.path(node_id)
+        return Path(found.nodes[-1000:], found.results)
+
+
+class SortsChildren(Saboteur):
+    async def children(self, node_id: str) -> list[Node]:
+        return sorted(await self.good.children(node_id), key=lambda node: node.id)
+
+
+class ShowsChildrenFirst(Saboteur):
+    async def tree(self, thread_id: str) -> Tree:
+        found = await self.good.tree(thread_id)
+        return replace(found, nodes=found.nodes[::-1])
+
+
+class KeepsTheFirstResult(Saboteur):
+    async def set_results(self, results: Sequence[Result]) -> None:
+        for result in results:
+            if (result.node_id, result.tool_use_id) not in (
+                await self.good.path(result.node_id)
+            ).results:
+                await self.good.set_results([result])
+
+
+class NeverSettles(Saboteur):
+    async def append(
+        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> None:
+        before: list[Result] = []
+        for node in nodes:
+            if node.parent_id is not None and await self.good.node(node.parent_id) is not None:
+                before += (await self.good.path(node.parent_id)).results.values()
+        await self.good.append(nodes, refs=refs)
+        await self.good.set_results([*before, *results])
+
+
+class SettlesWhatCameAlong(Saboteur):
+    async def append(
+        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> None:
+        await self.good.set_results(results)
+        await self.good.append(nodes, refs=refs)
+
+
+class LeavesRefsBehind(Saboteur):
+    kept: dict[str, str]
+
+    async def delete_subtree(self, node_id: str) -> int:
+        self.kept = await self.good.refs("t")
+        return await self.good.delete_subtree(node_id)
+
+    async def tree(self, thread_id: str) -> Tree:
+        return replace(await self.good.tree(thread_id), refs=self.kept)
+
+
+class DeletesTheNodeAlone(Saboteur):
+    async def delete_subtree(self, node_id: str) -> int:
+        return min(1, await self.good.delete_subtree(node_id))
+
+
+class KeepsWorkingWhenClosed(Saboteur):
+    async def close(self) -> None:
+        pass
+
+
+SABOTEURS: list[tuple[type[Saboteur], TreeCheck]] = [
+    (CreatesAgain, suite.a_thread_is_found_as_it_was_created),
+    (FindsPathsOfNobody, suite.what_is_unknown_has_nothing),
+    (ListsTheOldestFirst, suite.the_newest_thread_comes_first),
+    (ForgetsUsage, suite.a_node_is_found_as_it_was_appended),
+    (AppendsOneByOne, suite.an_append_is_all_or_nothing),
+    (LosesResultsOnTheWay, suite.a_path_leads_from_the_beginning),
+    (StopsAfterAThousand, suite.a_path_may_be_long),
+    (SortsChildren, suite.children_come_in_the_order_of_appending),
+    (ShowsChildrenFirst, suite.a_tree_is_all_of_a_thread),
+    (KeepsTheFirstResult, suite.a_result_is_replaced_for_all),
+    (NeverSettles, suite.what_is_pending_waits_for_the_next_message),
+    (NeverSettles, suite.what_is_pending_waits_beyond_questions),
+    (SettlesWhatCameAlong, suite.what_is_pending_is_only_settled_later),
+    (LeavesRefsBehind, suite.a_deleted_subtree_is_gone),
+    (DeletesTheNodeAlone, suite.a_deleted_subtree_is_gone),
+    (KeepsWorkingWhenClosed, suite.a_closed_tree_store_refuses),
+]
+
+
+@pytest.mark.parametrize(("saboteur", "check"), SABOTEURS)
+async def test_the_suite_finds_a_broken_promise(saboteur: type[Saboteur], check: TreeCheck) -> None:
+    stores: list[Saboteur] = []
+
+    def open_it() -> TreeStore:
+        stores.append(saboteur())
+        return cast("TreeStore", stores[-1])
+
+    with pytest.raises(AssertionError, match=r"expected"):
+        await check(open_it)
+
+    assert check in TREE_STORE_CHECKS
+    for store in stores:
+        await store.good.close()

@@ -1,0 +1,50 @@
+"""A thread as a terminal shows it."""
+
+from dataclasses import replace
+
+from anabranch.messages import ToolUseBlock
+from anabranch.tree.drawing import draw, preview
+from tests.tree.samples import SAMPLE, node
+
+
+def test_branches_are_drawn_where_they_open_before_what_goes_on() -> None:
+    assert draw(SAMPLE) == [
+        "user       start  Where to?",
+        "  b3  assistant  again  Nowhere.",
+        "assistant  fork  Two ideas. [branch_self]",
+        "  b1  branch     b-graz  Look at Graz.",
+        "      assistant  graz  It has a hill.  (good)",
+        "  b2  branch     b-linz  Look at Linz.",
+        "      assistant  linz  [branch_self]",
+        "        b2.1  branch     b-port  Its port?",
+        "results    both",
+        "assistant  end  To Graz, then.  (head)",
+    ]
+
+
+def test_below_what_is_hidden_nothing_is_shown() -> None:
+    lines = draw(SAMPLE, lambda one: one.kind != "branch")
+
+    assert [line.split()[-2:] for line in lines] == [
+        ["Where", "to?"],
+        ["again", "Nowhere."],
+        ["ideas.", "[branch_self]"],
+        ["results", "both"],
+        ["then.", "(head)"],
+    ]
+
+
+def test_a_long_line_is_no_deeper_than_a_short_one() -> None:
+    nodes = [node("0", None), *(node(str(one), str(one - 1)) for one in range(1, 3000))]
+
+    assert {line.index("user") for line in draw(replace(SAMPLE, nodes=tuple(nodes), refs={}))} == {
+        0
+    }
+
+
+def test_a_preview_is_one_line_and_short() -> None:
+    use = ToolUseBlock(id="u", name="look", input={})
+
+    assert preview(node("n", None, "user", "a\n b\tc"), 9) == "a b c"
+    assert preview(node("n", None, "assistant", "0123456789", use), 5) == "0123… [look]"
+    assert preview(node("n", None, "assistant", "", use, use), 5) == "[look] [look]"

@@ -15,6 +15,7 @@ from copy import copy
 from typing import TypeAlias
 
 from anabranch.messages import (
+    NOTHING,
     AudioBlock,
     Block,
     ImageBlock,
@@ -33,9 +34,6 @@ Results: TypeAlias = Mapping[tuple[str, str], Result]
 
 NO_RESULT = "The tool was interrupted before it returned anything."
 """Stands for the result of a tool use that has none."""
-
-NOTHING = "(nothing)"
-"""Stands for a message without any content, which providers refuse."""
 
 
 def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:

@@ -92,7 +92,7 @@ async def test_verbose_and_quiet_are_settings() -> None:
 
 async def test_config_shows_and_sets() -> None:
     chat = session()
-    assert "width       = 160  (characters in a line of /tree)" in await told(chat, "/config")
+    assert "width       = 60  (characters of a message in /tree)" in await told(chat, "/config")
     assert await told(chat, "/config set width 80") == "width = 80"
     await feed(chat, "/config set tokens 1000", "/config set verbose false")
     assert (chat.settings.width, chat.settings.tokens, chat.settings.verbose) == (80, 1000, False)
@@ -106,7 +106,7 @@ async def test_config_shows_and_sets() -> None:
         ("set width", "Write /config, or /config set NAME VALUE."),
         ("width 80", "Write /config, or /config set NAME VALUE."),
         ("set colour red", "There is no setting 'colour'. Settings: verbose, width,"),
-        ("set width 5", "width: Input should be greater than or equal to 20."),
+        ("set width 5", "width: Input should be greater than or equal to 10."),
         ("set width none", "width: Input should be a valid integer."),
         ("set verbose perhaps", "verbose: Input should be a valid boolean"),
     ],
@@ -184,19 +184,18 @@ async def test_the_tree_is_drawn_with_branches_labels_and_the_place_where_one_is
     chat = session()
     await feed(chat, "fork one two", "/fork b1", "/label best")
     drawn = (await told(chat, "/tree")).splitlines()
-    assert [line.partition(" (n")[0] for line in drawn] == [
-        "  user",
-        "  assistant",
-        "      branch b1",
-        "*     assistant [best]",
-        "      branch b2",
-        "      assistant",
-        "      results",
-        "      assistant",
+    assert drawn == [
+        "user       n1  fork one two",
+        "assistant  n2  Forking. [branch_self]",
+        "  b1  branch     n3  (self-prompt): one",
+        "      assistant  n5  You said: (self-prompt): one  (best, head)",
+        "  b2  branch     n4  (self-prompt): two",
+        "      assistant  n6  You said: (self-prompt): two",
+        "results    n7",
+        "assistant  n8  Done.",
     ]
-    assert drawn[3].endswith(f"({chat.cursor}): You said: (self-prompt): one")
-    await feed(chat, "/config set indent 1", "/config set width 20")
-    assert (await told(chat, "/tree")).splitlines()[3].endswith("You said:…ompt): one")
+    await feed(chat, "/config set width 10")
+    assert "n5  You said:…  (best, head)" in await told(chat, "/tree")
 
 
 # -- prompts ---------------------------------------------------------------------------------

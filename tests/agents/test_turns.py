@@ -19,7 +19,6 @@ from anabranch.testing.model import Decide
 from anabranch.tree.projection import NO_RESULT
 from tests.agents.harness import Answering, faults, heard, results_in, set_up
 
-
 NOTHING: Mapping[str, Any] = {}
 
 

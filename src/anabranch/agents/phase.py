@@ -66,7 +66,7 @@ class Phase:
         await together([partial(self._use, use) for use in self.uses])
 
     @property
-    def uses(self) -> Sequence[ToolUseBlock]:
+    def uses(self) -> list[ToolUseBlock]:
         """The tools that are to be run."""
         return [use for use in self.caller.tool_uses if use.id not in self.returned]
 

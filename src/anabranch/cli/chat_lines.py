@@ -19,7 +19,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 
-from anabranch.cli.errors import UsageError
+from anabranch.cli.errors import LeftError, UsageError
 
 __all__ = ["Lines", "ScriptedLines", "TypedLines", "piped_lines", "read_script"]
 
@@ -33,7 +33,7 @@ class Lines(Protocol):
         """Return the next line; ``None`` when there will be none.
 
         Raises:
-            KeyboardInterrupt: the person wants to leave.
+            LeftError: the person wants to leave.
         """
         ...
 
@@ -67,6 +67,8 @@ class TypedLines:
             return await self._prompts.prompt_async(prompt)
         except EOFError:
             return None
+        except KeyboardInterrupt:
+            raise LeftError from None
 
 
 class ScriptedLines:

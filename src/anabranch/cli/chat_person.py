@@ -1,4 +1,4 @@
-"""The person in a chat: questions of tools, and samples where no model is configured.
+"""The person in a chat, who answers the questions of tools.
 
 Owns the choice between the forms at the terminal and the lines of a script. Where a script does
 not answer, and nobody is at a terminal, a question is declined, and stderr says so.
@@ -7,20 +7,18 @@ not answer, and nobody is at a terminal, a question is declined, and stderr says
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 
 from anabranch.agents.ports import Question
 from anabranch.agents.session import SessionError
 from anabranch.agents.session.talking import read_answer
 from anabranch.cli.chat_lines import Lines, ScriptedLines
 from anabranch.cli.console import Console
-from anabranch.cli.respondent import NO_MODEL, Respondent
+from anabranch.cli.respondent import Respondent
 from anabranch.edges.direct import AnswerError
-from anabranch.messages import ElicitReply, SampleReply, SampleRequest
-from anabranch.models import ModelError
+from anabranch.messages import ElicitReply
 from anabranch.tree import Node
 
-__all__ = ["ChatPerson", "NoModel"]
+__all__ = ["ChatPerson"]
 
 
 class ChatPerson:
@@ -63,23 +61,3 @@ class ChatPerson:
         given = "" if reply.content is None else f" {json.dumps(reply.content)}"
         self._console.say(f"> {reply.action}{given}")
         return reply
-
-
-class NoModel:
-    """Stands where no model is configured: conversations fail, and the person answers tools."""
-
-    def __init__(self, respondent: Respondent) -> None:
-        self._respondent = respondent
-
-    async def sample(self, request: SampleRequest) -> SampleReply:
-        """Ask the person at the terminal in the model's place."""
-        return await self._respondent.sample("", request)
-
-    async def stream(self, request: SampleRequest) -> AsyncIterator[str | SampleReply]:
-        """Refuse: nobody can be a whole conversation's model."""
-        del request
-        raise ModelError(
-            f"No model is configured: {NO_MODEL}, or /switch to one; /auto then answers what was"
-            " said. Tools run without: /TOOL name=value."
-        )
-        yield ""  # what makes it a stream

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TextIO
 
 from anabranch.agents.events import (
@@ -20,11 +21,11 @@ from anabranch.agents.events import (
     ToolNoticed,
     ToolStarted,
 )
-from anabranch.agents.session import Output, Session
+from anabranch.agents.session import Output, Session, World
 from anabranch.cli.console import Console, printable
 from anabranch.messages import text_of
 from anabranch.tree import Node
-from anabranch.tree.walking import branch_name, cut, glimpse
+from anabranch.tree.walking import cut, glimpse
 
 __all__ = ["Screen"]
 
@@ -48,10 +49,17 @@ class Screen:
         self._in_line = False
         self._shown: set[str] = set()
         self._callers: set[str] = set()
+        self._branches: dict[str, str] = {}
 
-    def follow(self, session: Session) -> None:
-        """Show this session from now on."""
-        self._session = session
+    def show_session(self, world: World, thread_id: str | None) -> Session:
+        """Return a session in ``world``, whose turns are shown here as they happen."""
+        self._session = Session(replace(world, listener=self.hear), thread_id=thread_id)
+        return self._session
+
+    def tell(self, outputs: Iterable[Output]) -> None:
+        """Show where a session begins: about the conversation, not part of it."""
+        for output in outputs:
+            self._console.say(output.content)
 
     def show(self, outputs: Iterable[Output]) -> None:
         """Show what a line has given; text that was seen as it came is not shown again."""
@@ -66,6 +74,7 @@ class Screen:
         self._out.flush()
         self._shown.clear()
         self._callers.clear()
+        self._branches.clear()
 
     def end_line(self) -> None:
         """End the line of a text that has broken off."""
@@ -117,8 +126,11 @@ class Screen:
         """Something was said in a branch."""
         if self._session is None:
             return
-        path = await self._session.world.store.path(node.id)
-        self._console.say(f"[{branch_name(path.nodes) or 'beside'}] {glimpse(node, SHOWN)}")
+        if node.parent_id not in self._branches:
+            # Branches are opened before anything is said in one: mostly, this is done once.
+            self._branches = (await self._session.walk()).branches
+        name = self._branches[node.id] = self._branches.get(str(node.parent_id), "")
+        self._console.say(f"[{name or 'beside'}] {glimpse(node, SHOWN)}")
 
     def _write(self, text: str) -> None:
         self._out.write(printable(text))

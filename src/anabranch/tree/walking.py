@@ -10,12 +10,13 @@ them, however they came to branch off.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from anabranch.tree.naming import find_node, name_branches
 from anabranch.tree.nodes import HEAD, Node
 from anabranch.tree.store import Tree
 
-__all__ = ["Walk", "branch_name", "cut", "glimpse"]
+__all__ = ["Walk", "cut", "glimpse"]
 
 
 class Walk:
@@ -31,6 +32,7 @@ class Walk:
         self._children: dict[str | None, list[Node]] = {None: []}
         for node in tree.nodes:
             self._children.setdefault(node.parent_id, []).append(node)
+        self._branches = name_branches(tree.nodes)
         self.labels: dict[str, list[str]] = {}
         for name, node_id in sorted(tree.refs.items()):
             if name != HEAD:
@@ -102,17 +104,18 @@ class Walk:
         return None
 
     def branch_of(self, node_id: str | None) -> str | None:
-        """Return the name of the innermost branch around a node: ``b2``, or ``b2.1`` in it."""
-        return branch_name(self.path(node_id))
+        """Return the name of the branch that a node is on; ``None`` on the main stream."""
+        return self._branches.of[node_id] or None if node_id is not None else None
+
+    @property
+    def branches(self) -> dict[str, str]:
+        """The name of the branch that each node is on; that of the main stream is empty."""
+        return dict(self._branches.of)
 
     def find(self, name: str) -> Node | None:
-        """Return the node of this id or label; for a branch's name, where that branch has got to."""
-        node_id = name if name in self.nodes else self.tree.refs.get(name)
-        if node_id is not None:
-            return self.nodes[node_id]
-        starts = (node for node in self.tree.nodes if node.kind == "branch")
-        start = next((node for node in starts if self.branch_of(node.id) == name), None)
-        return self.end(start.id) if start is not None else None
+        """Return the node of this id or label; for a branch's name, where that branch ends."""
+        node_id = find_node(self.tree, name)
+        return self.nodes[node_id] if node_id is not None else None
 
     def leaves(self, node_id: str | None) -> list[Node]:
         """Return the ends of all ways down, in the order of the tree; the place itself, if none."""
@@ -129,16 +132,6 @@ class Walk:
                 found.append(node)
         return found
 
-    def end(self, node_id: str) -> Node:
-        """Return where the conversation that goes through a node has got to.
-
-        It follows the latest way on, and leaves out the branches that a model has opened.
-        """
-        node = self.nodes[node_id]
-        while onwards := [each for each in self.children(node.id) if each.kind != "branch"]:
-            node = onwards[-1]
-        return node
-
     def _upwards(self, node_id: str | None) -> Iterator[Node]:
         while node_id is not None:
             node = self.nodes[node_id]
@@ -152,12 +145,6 @@ def glimpse(node: Node, width: int = 50) -> str:
     used = ", ".join(f"{use.name}(…)" for use in node.tool_uses)
     line = " → ".join(part for part in (said, used) if part) or f"({node.kind})"
     return cut(line, width)
-
-
-def branch_name(path: Iterable[Node]) -> str | None:
-    """Return the name of the innermost branch around the end of ``path``: ``b2``, or ``b2.1``."""
-    numbers = [str(node.data.get("number", 1)) for node in path if node.kind == "branch"]
-    return "b" + ".".join(numbers) if numbers else None
 
 
 def cut(text: str, width: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from anyio import to_thread
@@ -13,7 +14,8 @@ from anabranch.agents.session.commands import Outputs, command
 from anabranch.agents.session.output import Output, SessionError
 from anabranch.agents.session.session import Session
 from anabranch.agents.session.talking import say
-from anabranch.agents.session.telling import draw
+from anabranch.tree import HEAD
+from anabranch.tree.drawing import draw
 from anabranch.tree.saving import from_json, to_json
 
 __all__ = ["write_saved"]
@@ -25,9 +27,11 @@ LATEST = 20
 @command("tree", "", "Draw the whole conversation, with its branches and labels.")
 async def tree(session: Session) -> Outputs:
     """Draw the tree."""
-    settings = session.settings
-    walk = await session.walk()
-    return Output("system", draw(walk, session.cursor, settings.width, settings.indent))
+    known = (await session.walk()).tree
+    refs = {name: node_id for name, node_id in known.refs.items() if name != HEAD}
+    here = {} if session.cursor is None else {HEAD: session.cursor}
+    lines = draw(replace(known, refs={**refs, **here}), width=session.settings.width)
+    return Output("system", "\n".join(lines))
 
 
 @command("threads", "", "List the latest conversations.")

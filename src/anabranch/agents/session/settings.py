@@ -23,8 +23,7 @@ class Settings(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
 
     verbose: bool = Field(default=True, description="show what tools and branches do")
-    width: int = Field(160, ge=20, le=1_000, description="characters in a line of /tree")
-    indent: int = Field(4, ge=1, le=16, description="characters by which /tree indents")
+    width: int = Field(60, ge=10, le=1_000, description="characters of a message in /tree")
     auto_prompt: str = Field("ok", min_length=1, description="what /auto says to a model")
     iterations: int = Field(50, ge=1, description="requests to the model in a turn")
     tokens: int | None = Field(None, ge=1, description="tokens of a turn; none for any number")

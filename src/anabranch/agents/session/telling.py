@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from anabranch.tree.nodes import Node
 from anabranch.tree.walking import Walk, glimpse
 
-__all__ = ["draw", "position", "preview", "whole"]
+__all__ = ["position", "preview", "whole"]
 
 PREVIEW = 300
 BEFORE = "Before the first message: what you say now begins anew."
@@ -48,26 +48,3 @@ def preview(walk: Walk, node: Node) -> str:
     names = [f"depth {len(walk.path(node.id))}", walk.branch_of(node.id)]
     names += walk.labels.get(node.id, [])
     return f"[{', '.join(filter(None, names))}] {glimpse(node, PREVIEW)}"
-
-
-def draw(walk: Walk, here: str | None, width: int, indent: int) -> str:
-    """Return the tree, a node in each line; lines move in where branches part.
-
-    The line at which one stands begins with ``*``.
-    """
-    lines: list[str] = []
-    left = [(node, 0) for node in reversed(walk.children(None))]
-    while left:
-        node, depth = left.pop()
-        followers = walk.children(node.id)
-        deeper = depth + (len(followers) > 1)
-        left += [(follower, deeper) for follower in reversed(followers)]
-        mark = "*" if node.id == here else " "
-        lines.append(f"{mark} {' ' * (indent * depth)}{_line(walk, node, width)}")
-    return "\n".join(lines)
-
-
-def _line(walk: Walk, node: Node, width: int) -> str:
-    branch = f" {walk.branch_of(node.id)}" if node.kind == "branch" else ""
-    labels = "".join(f" [{label}]" for label in walk.labels.get(node.id, ()))
-    return f"{node.kind}{branch}{labels} ({node.id}): {glimpse(node, width)}"

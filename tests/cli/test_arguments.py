@@ -65,7 +65,7 @@ def test_a_text_of_another_type_is_refused_with_the_type(
 ) -> None:
     with pytest.raises(UsageError) as raised:
         read_arguments([f"x={text}"], None, schema_of(annotation))
-    assert str(raised.value) == f"x must be {wanted}, not {text!r}. Write x=… or use --json."
+    assert str(raised.value) == f"x must be {wanted}, not {text!r}. Write x=… or give JSON."
 
 
 def test_schemas_of_other_servers_may_use_all_of_and_const() -> None:

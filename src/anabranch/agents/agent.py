@@ -127,9 +127,15 @@ class Agent:
     async def go_on(self, node: Node) -> Node:
         """Let the model answer at ``node``, and use its tools until it is done.
 
-        Returns the last node. Cancelled, it keeps what was received, and the thread is valid.
+        Where ``node`` calls tools itself, those that have not returned are run first. Returns the
+        last node. Cancelled, it keeps what was received, and the thread is valid.
         """
-        return await (await Turn.at(self, node)).run(node)
+        turn = await Turn.at(self, node)
+        if node.tool_uses:
+            held = (await self.store.path(node.id)).results
+            returned = [use.id for use in node.tool_uses if (node.id, use.id) in held]
+            node = await turn.use_tools(node, returned=returned)
+        return await turn.run(node)
 
     async def answer(self, question_id: str, reply: ElicitReply) -> Node:
         """Answer a question of a tool, whether or not it was answered before.

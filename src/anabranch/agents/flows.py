@@ -18,6 +18,7 @@ from anabranch.agents.turn import Turn
 from anabranch.errors import ToolError
 from anabranch.tree import Node
 from anabranch.tree.nodes import HEAD
+from anabranch.tree.walking import Walk
 
 __all__ = [
     "Stop",
@@ -143,16 +144,20 @@ async def prompt_while(
 
 
 async def broadcast_to_leaves(
-    agent: Agent, thread_id: str, prompt: str, *, skip: Collection[str] = ()
+    agent: Agent,
+    thread_id: str,
+    prompt: str,
+    *,
+    below: str | None = None,
+    skip: Collection[str] = (),
 ) -> list[Grown]:
-    """Say ``prompt`` at every leaf of the thread, all at once; return the branches.
+    """Say ``prompt`` at every leaf of the thread, or below a node, all at once; return them.
 
     Each answer follows on its own leaf. Leaves with a label in ``skip`` are left alone.
     """
     tree = await agent.store.tree(thread_id)
-    parents = {node.parent_id for node in tree.nodes}
     skipped = {node for name, node in tree.refs.items() if name != HEAD and name in skip}
-    leaves = [node.id for node in tree.nodes if node.id not in parents | skipped]
+    leaves = [node.id for node in Walk(tree).leaves(below) if node.id not in skipped]
     return await _grow(agent, thread_id, [(leaf, prompt) for leaf in leaves], side_by_side=True)
 
 

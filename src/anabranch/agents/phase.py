@@ -45,6 +45,7 @@ class Phase:
         tip: where the next question hangs: the caller, or the last answer.
         anew: a call is run again from a question that was answered before. Its result then holds
             from there on, and leaves alone what the caller's other followers see.
+        returned: the tool uses whose results were there before; their tools are not run again.
         placeholder: what stands for every result while the tools run, if anything does.
         branches: how many branches were opened below the caller in this phase.
     """
@@ -53,6 +54,7 @@ class Phase:
     caller: Node
     tip: Node
     anew: bool = False
+    returned: frozenset[str] = frozenset()
     placeholder: str | None = None
     branches: int = 0
     outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
@@ -61,7 +63,12 @@ class Phase:
     async def run(self) -> None:
         """Run all tools at once; their outcomes are kept as they come."""
         await self._hold_places()
-        await together([partial(self._use, use) for use in self.caller.tool_uses])
+        await together([partial(self._use, use) for use in self.uses])
+
+    @property
+    def uses(self) -> list[ToolUseBlock]:
+        """The tools that are to be run."""
+        return [use for use in self.caller.tool_uses if use.id not in self.returned]
 
     async def _hold_places(self) -> None:
         """Have something stand for every result, if anybody may look before they are there.
@@ -70,11 +77,11 @@ class Phase:
         happens, nobody has to say so afterwards.
         """
         tools = self.turn.agent.tools
-        used = (tools[use.name] for use in self.caller.tool_uses if use.name in tools)
+        used = (tools[use.name] for use in self.uses if use.name in tools)
         self.placeholder = next((tool.placeholder for tool in used if tool.placeholder), None)
         if self.placeholder is not None:
             interrupted = Outcome(NO_RESULT, is_error=True)
-            results = [self._result(use.id, interrupted) for use in self.caller.tool_uses]
+            results = [self._result(use.id, interrupted) for use in self.uses]
             await self.turn.agent.store.set_results(results)
 
     async def _use(self, use: ToolUseBlock) -> None:

@@ -8,7 +8,7 @@ tools of one answer do is ``phase.py``'s.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
@@ -210,9 +210,12 @@ class Turn:
 
     # -- tools -------------------------------------------------------------------------------
 
-    async def use_tools(self, caller: Node) -> Node:
-        """Run the tools that ``caller`` calls, all at once; return the node of their results."""
-        phase = Phase(self, caller, tip=caller)
+    async def use_tools(self, caller: Node, *, returned: Collection[str] = ()) -> Node:
+        """Run the tools that ``caller`` calls, all at once; return the node of their results.
+
+        Those whose uses are in ``returned`` have been run before, and their results are there.
+        """
+        phase = Phase(self, caller, tip=caller, returned=frozenset(returned))
         await phase.run()
         return await phase.end()
 

@@ -4,6 +4,8 @@
     serve.py, call.py, demo.py what they do; check.py too
     tree.py                    anabranch tree: the commands over stored conversations
     store_option.py            where those are
+    chat.py                    anabranch chat: a session at the terminal (chat_*.py: its parts)
+    browse.py                  anabranch browse: the tree on a full screen
     targets.py, server.py      what a TARGET offers, as one server
     connection.py              the way to a server
     respondent.py              who answers: answers.py, a model, or forms.py at the terminal
@@ -21,11 +23,9 @@ from cyclopts import CycloptsError
 
 from anabranch.cli.commands import app
 from anabranch.cli.console import printable
-from anabranch.cli.errors import CommandError, UsageError
+from anabranch.cli.errors import CommandError, LeftError, UsageError
 
 __all__ = ["main"]
-
-INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,5 +45,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UsageError.status
     except KeyboardInterrupt:
         sys.stderr.write("anabranch: cancelled\n")
-        return INTERRUPTED
+        return LeftError.status
     return 0

@@ -15,12 +15,14 @@ import anyio
 from cyclopts import App, Parameter
 
 from anabranch.cli.call import Wish, call, new_respondent, open_sampler, read_answers, to_json
+from anabranch.cli.chat import ChatWish, chat, tools_of
 from anabranch.cli.check import Subject, check, report
 from anabranch.cli.connection import MODEL, Era
 from anabranch.cli.console import Console, log_to_stderr
 from anabranch.cli.demo import demo
 from anabranch.cli.serve import Way, serve
 from anabranch.cli.server import Keeping
+from anabranch.cli.store_option import Store
 from anabranch.cli.tree import tree_app
 from anabranch.edges.mcp.installation import TTL
 
@@ -208,3 +210,37 @@ def demo_command(
 
 
 app.command(tree_app)
+
+
+@app.command(name="chat")
+def chat_command(
+    *targets: Annotated[
+        str, Parameter(help="Where tools are: a Python file, a module, or module:attribute.")
+    ],
+    thread: Annotated[
+        str | None,
+        Parameter(
+            help="The conversation to go on with, or “last” for the latest; one that is not there"
+            " begins under this name. Without it, a new one begins."
+        ),
+    ] = None,
+    at: Annotated[
+        str | None,
+        Parameter(help="Where in it to go on: a node's id, a label, or a branch's name."),
+    ] = None,
+    store: Store = None,
+    model: Model = None,
+    script: Annotated[
+        Path | None,
+        Parameter(help="A file with one line of input per line; - for standard input."),
+    ] = None,
+) -> None:
+    """Talk with a model that can fork itself, on a tree that you can walk.
+
+    /help lists the commands. Answers go to stdout, everything else to stderr. Without a terminal,
+    lines are read from standard input. Ctrl-C ends a turn, and what was received is kept; at the
+    prompt it ends the program, as Ctrl-D does.
+    """
+    log_to_stderr(logging.ERROR)
+    wish = ChatWish(targets, thread, at, store, model, script)
+    anyio.run(chat, wish, tools_of(targets), Console())

@@ -48,7 +48,7 @@ class Console:
     """
 
     def __init__(self, stream: TextIO | None = None, *, interactive: bool | None = None) -> None:
-        self._stream = stream or sys.stderr
+        self.stream: TextIO = stream or sys.stderr
         self.interactive: bool = _is_terminal() if interactive is None else interactive
         self._turn = anyio.Lock()
         self._asking = False
@@ -77,13 +77,13 @@ class Console:
 
     def _screen(self) -> AbstractContextManager[object]:
         """Prompts are drawn where lines go, if that is a terminal, and not on stdout."""
-        if self._stream.isatty():
-            return create_app_session(output=create_output(stdout=self._stream))
+        if self.stream.isatty():
+            return create_app_session(output=create_output(stdout=self.stream))
         return nullcontext()
 
     def show(self, text: str) -> None:
         """Show what belongs to the question that stands."""
-        print(printable(text), file=self._stream, flush=True)
+        print(printable(text), file=self.stream, flush=True)
 
 
 def _is_terminal() -> bool:

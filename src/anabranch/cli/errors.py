@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CommandError", "FailedError", "UsageError"]
+__all__ = ["CommandError", "FailedError", "LeftError", "UsageError"]
 
 
 class CommandError(Exception):
@@ -13,6 +13,15 @@ class CommandError(Exception):
 
 class FailedError(CommandError):
     """The tool failed or was refused, or its server could not be reached."""
+
+
+class LeftError(CommandError):
+    """The person has left by Ctrl-C."""
+
+    status = 130
+
+    def __init__(self) -> None:
+        super().__init__("cancelled")
 
 
 class UsageError(CommandError):

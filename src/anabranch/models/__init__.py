@@ -24,10 +24,23 @@ __all__ = [
     "ScriptedModel",
     "StreamingSampler",
     "as_streaming",
+    "known_models",
     "open_model",
 ]
 
 SCRIPT = "script:"
+
+
+def known_models() -> tuple[str, ...]:
+    """Return names that :func:`open_model` takes; none if the extra ``models`` is not there.
+
+    Providers have further models, whose names are taken as well.
+    """
+    try:
+        from pydantic_ai.models import known_model_names  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        return ()
+    return tuple(known_model_names())
 
 
 def open_model(

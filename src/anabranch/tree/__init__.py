@@ -7,8 +7,10 @@ Owns words, projection and port. Who lives on the tree is in ``agents/``; where 
     projection.py   from a path to what a provider is sent (law 6)
     store.py        the port behind which threads are kept
     naming.py       what branches are called
+    walking.py      up, down, to a sibling, to a fork, to the leaves
     drawing.py      a thread as a terminal shows it
     export.py       a thread as JSON, Mermaid, Markdown
+    saving.py       a thread in a file, and back
 """
 
 from anabranch.tree.nodes import HEAD, Kind, Node, Ref, Result, Role, Thread

@@ -27,8 +27,13 @@ WIDTH = 60
 _KIND = max(map(len, ROLES))
 
 
-def draw(tree: Tree, shown: Callable[[Node], bool] = lambda _: True) -> list[str]:
-    """Return the lines of a thread. Below what is not ``shown``, nothing is."""
+def draw(
+    tree: Tree, shown: Callable[[Node], bool] = lambda _: True, *, width: int = WIDTH
+) -> list[str]:
+    """Return the lines of a thread. Below what is not ``shown``, nothing is.
+
+    Of a node's text there are ``width`` characters.
+    """
     branches = name_branches(tree.nodes)
     below: dict[str | None, list[Node]] = {}
     for node in tree.nodes:
@@ -41,7 +46,7 @@ def draw(tree: Tree, shown: Callable[[Node], bool] = lambda _: True) -> list[str
             continue
         name = branches.of[node.id]
         heading = f"  {name}  " if branches.opens(node) else ""
-        lines.append(f"{indent}{heading}{_line(tree, node)}")
+        lines.append(f"{indent}{heading}{_line(tree, node, width)}")
         inside = indent + " " * len(heading)
         followers = below.get(node.id, ())
         opening = [one for one in followers if branches.opens(one)]
@@ -51,9 +56,9 @@ def draw(tree: Tree, shown: Callable[[Node], bool] = lambda _: True) -> list[str
     return lines
 
 
-def _line(tree: Tree, node: Node) -> str:
+def _line(tree: Tree, node: Node, width: int) -> str:
     names = names_of(tree, node.id)
-    parts = [f"{node.kind:{_KIND}}", node.id, preview(node, WIDTH)]
+    parts = [f"{node.kind:{_KIND}}", node.id, preview(node, width)]
     parts += [f"({', '.join(names)})"] if names else []
     return "  ".join(part for part in parts if part)
 

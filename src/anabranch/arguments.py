@@ -1,0 +1,130 @@
+"""Arguments as they are typed: ``name=value``.
+
+Owns how a value's text is read, by the type that a schema gives. Whether the values are allowed is
+for the tool to say; it has the last word and names every field at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["read_pairs", "split_pairs"]
+
+_NAME = re.compile(r"\s*([^\s=]+=?)")
+_QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
+_PLAIN = re.compile(r"\S*")
+_JSON = json.JSONDecoder()
+
+JSON_TYPES: dict[type, str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+WORDS = {
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "array": "a JSON list",
+    "object": "a JSON object",
+    "null": "null",
+}
+
+
+def read_pairs(pairs: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of ``pairs`` by their names.
+
+    Raises:
+        ValueError: a pair has no ``=``, a name comes twice, or a text is not what it should be.
+    """
+    arguments: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not (name and equals):
+            raise ValueError(f"{pair!r} is no argument. Write name=value.")
+        if name in arguments:
+            raise ValueError(f"{name!r} is given twice. Give it once.")
+        arguments[name] = _read_value(name, text, schema)
+    return arguments
+
+
+def split_pairs(text: str) -> Iterator[str]:
+    """Yield the pairs in a line of ``name=value name=value``.
+
+    A value with spaces is in quotes of either kind, or is a JSON list or object.
+
+    Raises:
+        ValueError: a quote, a list or an object does not end.
+    """
+    at = 0
+    while (named := _NAME.match(text, at)) is not None:
+        value, at = _value_at(text, named.end())
+        yield f"{named[1]}{value}"
+
+
+def _value_at(text: str, at: int) -> tuple[str, int]:
+    """Return the text of the value that begins at ``at``, and where it ends."""
+    begin = text[at : at + 1]
+    if begin and begin in "[{":
+        try:
+            _, end = _JSON.raw_decode(text, at)
+        except ValueError as error:
+            raise ValueError(f"{text[at:]!r} is not JSON: {error}") from None
+        return text[at:end], end
+    if begin and begin in "\"'":
+        quoted = _QUOTED.match(text, at)
+        if quoted is None:
+            raise ValueError(f"The quote before {text[at + 1 :]!r} does not end")
+        return quoted[1] or quoted[2] or "", quoted.end()
+    plain = _PLAIN.match(text, at)
+    return ("", at) if plain is None else (plain[0], plain.end())
+
+
+def _read_value(name: str, text: str, schema: Mapping[str, Any]) -> object:
+    field = schema.get("properties", {}).get(name, {})
+    types = set(_types(field, schema.get("$defs", {})))
+    if types == {"string"}:
+        return text
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        if "string" in types or not types:
+            return text
+        raise ValueError(_wrong(name, text, types)) from None
+    if not types or _fits(value, types):
+        return value
+    if "string" in types:
+        return text
+    raise ValueError(_wrong(name, text, types))
+
+
+def _types(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the JSON types that a field allows; none if anything goes."""
+    reference: str = field.get("$ref", "")
+    if reference:
+        yield from _types(definitions.get(reference.rpartition("/")[2], {}), definitions)
+    declared: str | list[str] = field.get("type", [])
+    yield from [declared] if isinstance(declared, str) else declared
+    for choices in ("allOf", "anyOf", "oneOf"):
+        for choice in field.get(choices, ()):
+            yield from _types(choice, definitions)
+    if "type" not in field:
+        for value in (*field.get("enum", ()), *([field["const"]] if "const" in field else ())):
+            yield JSON_TYPES[type(value)]
+
+
+def _fits(value: object, types: set[str]) -> bool:
+    if type(value) is int and "number" in types:
+        return True
+    return JSON_TYPES[type(value)] in types
+
+
+def _wrong(name: str, text: str, types: set[str]) -> str:
+    wanted = " or ".join(words for kind, words in WORDS.items() if kind in types)
+    return f"{name} must be {wanted}, not {text!r}. Write {name}=… or give JSON."

@@ -43,9 +43,10 @@ def url_of(told: str) -> str:
     return told.rpartition(" at ")[2].strip()
 
 
-def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main(["call", *arguments])
-    return status, capsys.readouterr().out
+    out, told = capsys.readouterr()
+    return status, out, told
 
 
 def answers(folder: Path) -> str:
@@ -59,10 +60,11 @@ def test_a_worker_that_dies_is_replaced_and_all_end_together(
 ) -> None:
     with serving(served, "--store", f"sqlite:///{tmp_path}/calls.db") as server:
         url = url_of(line(server))
-        for _ in range(2):
-            assert call(capsys, url, "die") == (1, "")
-            assert "has died (7); replaced" in line(server)
-        done = call(capsys, url, "confirm", "times=2", "--answers", answers(tmp_path))
+        status, _, told = call(capsys, url, "die", "--era", "modern")
+        assert status == 1, told
+        assert "has died (7); replaced" in line(server)
+        given = ["times=2", "--answers", answers(tmp_path)]
+        done = call(capsys, url, "confirm", *given, "--era", "modern")[:2]
         assert done == (0, '[\n  "accept",\n  "accept"\n]\n')
         server.send_signal(signal.SIGTERM)
         assert server.wait() == 0
@@ -76,9 +78,10 @@ def test_workers_serve_handshake_clients_without_questions_and_end_with_their_pa
         url = url_of(line(server))
         for _ in range(3):  # whichever worker gets it
             done = call(capsys, url, "count", 'words=["a", "b"]', "--era", "handshake")
-            assert done == (0, "2\n")
-        assert main(["call", url, "confirm", "--era", "handshake"]) == 1
-        assert "this connection cannot carry them to the client" in capsys.readouterr().err
+            assert done == (0, "2\n", "")
+        status, _, told = call(capsys, url, "confirm", "--era", "handshake")
+        assert status == 1
+        assert "this connection cannot carry them to the client" in told
         server.kill()
         assert line(server) == ""  # it comes to an end when the last process has ended
 

@@ -103,7 +103,8 @@ async def test_undos_are_run_in_reverse_order_and_once(store: CallStore) -> None
 
 
 def patiently(store: CallStore) -> Durability:
-    return Durability(store, lease=100_000)
+    """Leases that last however fast the clock runs."""
+    return Durability(store, lease=100_000_000)
 
 
 async def test_an_undo_that_fails_is_swept_until_it_is_paid(store: CallStore) -> None:
@@ -193,7 +194,7 @@ async def test_a_call_that_was_answered_in_time_waits_anew(store: CallStore) -> 
 
 
 async def test_a_sweep_and_a_late_answer_do_not_mix(store: CallStore) -> None:
-    desk = Desk(found, always(n=1))
+    desk = Desk(found, always(n=1), policy=patiently)
     first = asking(await desk.request(desk.service(store)))
     desk.clock.advance(901)
     gate = Gate(store, "record")

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, field
 from pydantic.alias_generators import to_camel
 
 __all__ = [
+    "NOTHING",
     "AudioBlock",
     "Block",
     "ElicitReply",
@@ -44,6 +45,9 @@ LogLevel: TypeAlias = Literal[
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
 ]
 ToolChoice: TypeAlias = Literal["auto", "required", "none"]
+
+NOTHING = "(nothing)"
+"""Stands for a message without content where a provider is told of it, for it would refuse none."""
 
 
 class Shape(BaseModel):
@@ -183,11 +187,21 @@ class Exchange(tuple[Message, ...]):
         return Exchange(filled(message) for message in self)
 
 
+def _is_zero(tokens: int) -> bool:
+    return tokens == 0
+
+
 class Usage(Shape):
-    """Tokens of one model request, as its provider reported them."""
+    """Tokens of one model request, as its provider reported them.
+
+    ``input_tokens`` are all of them: those that its cache of prompts was read for, and those that
+    were written to it, are among them. Nothing cached is not told.
+    """
 
     input_tokens: int = Field(default=0, ge=0)
     output_tokens: int = Field(default=0, ge=0)
+    cache_read_tokens: int = Field(default=0, ge=0, exclude_if=_is_zero)
+    cache_write_tokens: int = Field(default=0, ge=0, exclude_if=_is_zero)
 
     @property
     def total_tokens(self) -> int:

@@ -13,10 +13,17 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from anabranch.messages import ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from anabranch.messages import (
+    NOTHING,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from anabranch.tree import Node, Result, project
 from anabranch.tree.nodes import Kind
-from anabranch.tree.projection import NO_RESULT, NOTHING
+from anabranch.tree.projection import NO_RESULT
 from tests.laws.trees import Thicket, thickets
 from tests.models.provider_rules import chat_faults, messages_faults
 

@@ -21,7 +21,8 @@ from anabranch.messages import (
     ToolUseBlock,
 )
 from anabranch.models import ModelError
-from anabranch.models.pydantic_ai import ProviderModel, from_provider, to_provider
+from anabranch.models.pydantic_ai import ProviderModel
+from anabranch.models.translation import from_provider, to_provider
 
 PIXEL = base64.b64encode(b"pixel").decode()
 LOOK = ToolSpec(name="look", description="Look.", input_schema={"type": "object", "properties": {}})
@@ -133,14 +134,15 @@ def test_tool_use_and_result_keep_their_id_and_the_result_its_name_and_outcome()
     assert shapes(sent)[1] == [("ToolReturnPart", "no"), ("UserPromptPart", "try again")]
 
 
-def test_text_before_a_tool_result_stays_before_it() -> None:
+def test_tool_results_go_before_what_else_the_user_says() -> None:
+    """Required by both makers: between a tool use and its result stands nothing."""
     sent = to_provider(
         asking(
             assistant([ToolUseBlock(id="u1", name="look", input={})]),
             user([TextBlock(text="here:"), ToolResultBlock(tool_use_id="u1")]),
         )
     )
-    assert shapes(sent)[1] == [("UserPromptPart", "here:"), ("ToolReturnPart", "")]
+    assert shapes(sent)[1] == [("ToolReturnPart", ""), ("UserPromptPart", "here:")]
 
 
 def test_images_and_sound_arrive_as_bytes_in_prompts_results_and_replies() -> None:
@@ -162,8 +164,17 @@ def test_images_and_sound_arrive_as_bytes_in_prompts_results_and_replies() -> No
     ]
 
 
-def test_a_message_without_content_is_an_empty_prompt() -> None:
-    assert shapes(to_provider(asking(user([])))) == [[("UserPromptPart", [])]]
+def test_blank_texts_are_left_out_and_a_message_without_content_says_so() -> None:
+    """Required by Anthropic: text has something in it, and so has a message."""
+    blank = TextBlock(text=" \n")
+    sent = to_provider(
+        asking(user([]), assistant([blank, TextBlock(text="a")]), user([blank]), system_prompt=" ")
+    )
+    assert shapes(sent) == [
+        [("UserPromptPart", "(nothing)")],
+        [("TextPart", "a")],
+        [("UserPromptPart", "(nothing)")],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,26 @@
-"""What providers are really sent: their own clients, against a server on this machine."""
+"""What providers are really sent, and what is made of what they answer.
+
+Their own clients, against a server on this machine that refuses what the makers refuse.
+"""
 
 import json
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from anabranch import ToolSpec, assistant, user
-from anabranch.messages import SampleRequest, TextBlock, ToolResultBlock, ToolUseBlock
+from anabranch.messages import SampleReply, SampleRequest, TextBlock, ToolResultBlock, ToolUseBlock
 from anabranch.models import open_model
+from tests.models.provider_server import Call, Provider, Say
 
+ANTHROPIC, OPENAI, OLLAMA = "anthropic:claude-sonnet-4-6", "openai:gpt-4o", "ollama:qwen3"
+everywhere = pytest.mark.parametrize("model", [ANTHROPIC, OPENAI, OLLAMA])
+
+LOOK = ToolSpec(
+    name="look",
+    description="Look.",
+    input_schema={"type": "object", "properties": {"at": {"type": "string"}}},
+)
 REQUEST = SampleRequest(
     system_prompt="Be brief.",
     messages=(
@@ -21,74 +29,37 @@ REQUEST = SampleRequest(
         user([ToolResultBlock(tool_use_id="u1", content=(TextBlock(text="rain"),))]),
     ),
     max_tokens=77,
-    tools=(
-        ToolSpec(
-            name="look",
-            description="Look.",
-            input_schema={"type": "object", "properties": {"at": {"type": "string"}}},
-        ),
-    ),
+    tools=(LOOK,),
     tool_choice="required",
 )
-ANTHROPIC_ANSWER = {
-    "id": "msg_1",
-    "type": "message",
-    "role": "assistant",
-    "model": "claude-test-1",
-    "content": [
-        {"type": "text", "text": "Once more."},
-        {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "street"}},
-    ],
-    "stop_reason": "tool_use",
-    "stop_sequence": None,
-    "usage": {"input_tokens": 11, "output_tokens": 5},
-}
-OPENAI_USAGE = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
+ONCE_MORE = Say("Once more.", (Call("call_9", "look", {"at": "street"}),))
 
 
-@dataclass
-class Provider:
-    url: str = ""
-    status: int = 200
-    answer: dict[str, Any] = field(default_factory=dict[str, Any])
-    paths: list[str] = field(default_factory=list[str])
-    bodies: list[Any] = field(default_factory=list[Any])
+def told(reply: SampleReply) -> tuple[str, list[tuple[str, str, Any]], str | None]:
+    return (
+        reply.text,
+        [(call.id, call.name, call.arguments) for call in reply.tool_calls],
+        reply.stop_reason,
+    )
 
 
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    told = Provider()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            told.paths.append(self.path)
-            told.bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            body = json.dumps(told.answer).encode()
-            self.send_response(told.status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - inherited
-            """Say nothing on stderr."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        told.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield told
-        server.shutdown()
-        thread.join()
-
-
-async def test_anthropic_is_sent_its_messages_format(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
+@everywhere
+async def test_a_reply_arrives_with_its_text_its_calls_and_its_price(
+    provider: Provider, model: str
 ) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
-    provider.answer = ANTHROPIC_ANSWER
-    reply = await open_model("anthropic:claude-sonnet-4-6").sample(REQUEST)
+    provider.will(ONCE_MORE)
+    reply = await open_model(model).sample(REQUEST)
+    calls = [("call_9", "look", {"at": "street"})]
+    # Responses end with "completed", calls or not.
+    assert told(reply) == ("Once more.", calls, "endTurn" if model == OPENAI else "toolUse")
+    assert reply.usage is not None
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (11, 5)
+    assert reply.usage.model_dump().keys() == {"input_tokens", "output_tokens"}
+
+
+async def test_anthropic_is_sent_its_messages_format(provider: Provider) -> None:
+    provider.will(ONCE_MORE)
+    reply = await open_model(ANTHROPIC).sample(REQUEST)
     sent = provider.bodies[0]
     assert (sent["model"], sent["max_tokens"]) == ("claude-sonnet-4-6", 77)
     assert "Be brief." in json.dumps(sent["system"])
@@ -98,22 +69,13 @@ async def test_anthropic_is_sent_its_messages_format(
     assert (result["type"], result["tool_use_id"]) == ("tool_result", "u1")
     assert "rain" in json.dumps(result["content"])
     assert (sent["tools"][0]["name"], sent["tool_choice"]["type"]) == ("look", "any")
-    assert (reply.text, reply.model, reply.stop_reason) == (
-        "Once more.",
-        "claude-test-1",
-        "toolUse",
-    )
-    assert [(c.id, c.arguments) for c in reply.tool_calls] == [("toolu_1", {"at": "street"})]
-    assert reply.usage is not None
-    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (11, 5)
+    assert reply.model == "claude-test-1"
 
 
 async def test_a_model_that_refuses_to_be_forced_is_told_in_words_to_call_a_tool(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
+    provider: Provider,
 ) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
-    provider.answer = ANTHROPIC_ANSWER
+    provider.will(ONCE_MORE)
     await open_model("anthropic:claude-sonnet-5-5").sample(REQUEST)
     assert provider.bodies[0]["tool_choice"]["type"] == "auto"
     system = json.dumps(provider.bodies[0]["system"])
@@ -121,46 +83,9 @@ async def test_a_model_that_refuses_to_be_forced_is_told_in_words_to_call_a_tool
     assert "Answer by calling one of the tools." in system
 
 
-async def test_openai_is_sent_its_responses_format(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    monkeypatch.setenv("OPENAI_BASE_URL", provider.url)
-    provider.answer = {
-        "id": "resp_1",
-        "object": "response",
-        "created_at": 1,
-        "status": "completed",
-        "model": "gpt-test-1",
-        "output": [
-            {
-                "type": "message",
-                "id": "m1",
-                "role": "assistant",
-                "status": "completed",
-                "content": [{"type": "output_text", "text": "Once more.", "annotations": []}],
-            },
-            {
-                "type": "function_call",
-                "id": "f1",
-                "call_id": "call_9",
-                "name": "look",
-                "arguments": '{"at": "street"}',
-                "status": "completed",
-            },
-        ],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-        "usage": {
-            "input_tokens": 11,
-            "output_tokens": 5,
-            "total_tokens": 16,
-            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-            "output_tokens_details": {"reasoning_tokens": 0},
-        },
-    }
-    reply = await open_model("openai:gpt-4o").sample(REQUEST)
+async def test_openai_is_sent_its_responses_format(provider: Provider) -> None:
+    provider.will(ONCE_MORE)
+    reply = await open_model(OPENAI).sample(REQUEST)
     sent = provider.bodies[0]
     assert provider.paths == ["/responses"]
     assert (sent["model"], sent["max_output_tokens"]) == ("gpt-4o", 77)
@@ -170,26 +95,12 @@ async def test_openai_is_sent_its_responses_format(
         ("u1", "function_call_output"),
     ]
     assert (sent["tools"][0]["name"], sent["tool_choice"]) == ("look", "required")
-    assert (reply.text, reply.model) == ("Once more.", "gpt-test-1")
-    assert [(c.name, c.arguments) for c in reply.tool_calls] == [("look", {"at": "street"})]
-    assert reply.usage is not None
-    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (11, 5)
+    assert reply.model == "gpt-test-1"
 
 
-async def test_ollama_is_sent_the_chat_completions_format(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OLLAMA_BASE_URL", f"{provider.url}/v1")
-    message = {"role": "assistant", "content": "Take a coat."}
-    provider.answer = {
-        "id": "c1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "qwen-test",
-        "choices": [{"index": 0, "finish_reason": "length", "message": message}],
-        "usage": OPENAI_USAGE,
-    }
-    reply = await open_model("ollama:qwen3").sample(REQUEST)
+async def test_ollama_is_sent_the_chat_completions_format(provider: Provider) -> None:
+    provider.will(Say("Take a coat.", reason="length"))
+    reply = await open_model(OLLAMA).sample(REQUEST)
     sent = provider.bodies[0]
     assert provider.paths == ["/v1/chat/completions"]
     assert [message["role"] for message in sent["messages"]] == [
@@ -201,15 +112,77 @@ async def test_ollama_is_sent_the_chat_completions_format(
     assert sent["messages"][2]["tool_calls"][0]["id"] == sent["messages"][3]["tool_call_id"] == "u1"
     assert sent["tools"][0]["function"]["name"] == "look"
     assert 77 in (sent.get("max_tokens"), sent.get("max_completion_tokens"))
-    assert (reply.text, reply.stop_reason) == ("Take a coat.", "maxTokens")
-    assert reply.usage is not None
-    assert reply.usage.total_tokens == 16
+    assert (reply.text, reply.model, reply.stop_reason) == (
+        "Take a coat.",
+        "qwen-test",
+        "maxTokens",
+    )
 
 
-async def test_a_refusal_of_the_provider_is_raised_as_it_is(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
+@everywhere
+async def test_what_a_cache_was_read_for_is_told_and_is_part_of_the_input(
+    provider: Provider, model: str
 ) -> None:
-    monkeypatch.setenv("OLLAMA_BASE_URL", f"{provider.url}/v1")
-    provider.status, provider.answer = 401, {"error": {"message": "who are you?"}}
-    with pytest.raises(Exception, match="who are you"):
-        await open_model("ollama:qwen3").sample(REQUEST)
+    provider.will(Say("hi", cached=(4, 0)))
+    usage = (await open_model(model).sample(REQUEST)).usage
+    assert usage is not None
+    assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (11, 5, 4)
+
+
+async def test_what_a_cache_was_written_with_is_told_where_it_is_charged(
+    provider: Provider,
+) -> None:
+    provider.will(Say("hi", cached=(4, 3)))
+    usage = (await open_model(ANTHROPIC).sample(REQUEST)).usage
+    assert usage is not None
+    assert (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens) == (11, 4, 3)
+
+
+@everywhere
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_names_that_a_provider_refuses_are_translated_both_ways(
+    provider: Provider, model: str, streamed: bool
+) -> None:
+    """Tools of other servers have dots and slashes in their names, and journals in their ids."""
+    weather = LOOK.model_copy(update={"name": "weather/now.v2"})
+    used = ToolUseBlock(id="pick/analyze#1/sample.1", name="weather/now.v2", input={})
+    result = ToolResultBlock(tool_use_id=used.id, content=(TextBlock(text="rain"),))
+    request = SampleRequest(
+        messages=(user("Is it raining?"), assistant([used]), user([result])),
+        max_tokens=9,
+        tools=(weather, LOOK),
+    )
+    opened = open_model(model)
+    provider.will(Say("ok"))
+    await opened.sample(request)
+    tools = provider.bodies[0]["tools"]
+    name = (tools[0].get("function") or tools[0])["name"]
+    assert name in json.dumps(provider.bodies[0].get("messages", provider.bodies[0].get("input")))
+
+    provider.will(Say("", (Call("c1", name), Call("c2", "look"), Call("c3", "made_up"))))
+    reply = await _sampled(opened, request) if streamed else await opened.sample(request)
+    assert [call.name for call in reply.tool_calls] == ["weather/now.v2", "look", "made_up"]
+
+
+async def _sampled(model: Any, request: SampleRequest) -> SampleReply:
+    async with model.stream(request) as stream:
+        async for _ in stream:
+            pass
+    reply: SampleReply = stream.reply
+    return reply
+
+
+async def test_arguments_that_are_no_json_reach_the_tool_for_it_to_refuse(
+    provider: Provider,
+) -> None:
+    """A model that has reached its limit stops in the middle of them."""
+
+    class Half(Call):
+        @property
+        def json(self) -> str:
+            return '{"at": "str'
+
+    provider.will(Say("", (Half("c1", "look"),), reason="length"))
+    reply = await open_model(OLLAMA).sample(REQUEST)
+    assert reply.stop_reason == "maxTokens"
+    assert reply.tool_calls[0].arguments == {"INVALID_JSON": '{"at": "str'}

@@ -7,12 +7,33 @@ kept, and how a path becomes a request, is the tree's (``tree/``).
     events.py       what happens, as it happens
     limits.py       what one turn may use
     tools.py        tools as an agent uses them
-    turn.py         one turn, and the tools of one answer
+    together.py     several things at once
+    appending.py    what comes to be written at the same time is written together
+    phase.py        the tools of one answer, while they run
+    turn.py         one turn
     agent.py        what all turns share, and the ways to set one going
+    branches.py     branches growing from their prompts
+    recombining.py  what they have said becomes one text
+    branch_input.py what a model may hand to branch_self
+    branching.py    branch_self: the model forks itself
+    flows.py        conversations led by program
 """
 
 from anabranch.agents.agent import Agent
+from anabranch.agents.branches import Grown
+from anabranch.agents.branching import BranchSelf
 from anabranch.agents.limits import TurnLimitError, TurnLimits
 from anabranch.agents.ports import Absent, Model, Person
+from anabranch.agents.recombining import Recombined
 
-__all__ = ["Absent", "Agent", "Model", "Person", "TurnLimitError", "TurnLimits"]
+__all__ = [
+    "Absent",
+    "Agent",
+    "BranchSelf",
+    "Grown",
+    "Model",
+    "Person",
+    "Recombined",
+    "TurnLimitError",
+    "TurnLimits",
+]

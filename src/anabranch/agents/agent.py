@@ -6,7 +6,7 @@ answer a question. What happens in a turn is ``turn.py``'s; the agent keeps noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.agents.events import Listener, NodeAdded, nobody
@@ -18,7 +18,7 @@ from anabranch.errors import ToolError
 from anabranch.messages import Block, ElicitReply, TextBlock
 from anabranch.ports import Clock, SystemClock
 from anabranch.tool import Tool
-from anabranch.tree import Node, Ref, Thread, TreeStore
+from anabranch.tree import Node, Ref, Result, Thread, TreeStore
 from anabranch.tree.nodes import HEAD, Kind
 
 __all__ = ["Agent"]
@@ -82,12 +82,15 @@ class Agent:
         name, now = self.naming("node"), self.clock.now()
         return Node(name, thread_id, parent_id, kind, blocks, now, **more)
 
-    async def add(self, node: Node, *, head: bool = True) -> Node:
-        """Put ``node`` into the store, and the thread's head on it; return it."""
-        refs = [Ref(HEAD, node.id)] if head else []
-        await self.store.append([node], refs=refs)
-        await self.listener(NodeAdded(node))
-        return node
+    async def add(
+        self, nodes: Sequence[Node], results: Sequence[Result] = (), *, head: bool = True
+    ) -> list[Node]:
+        """Put ``nodes`` into the store, with results, and the head on the last; return them."""
+        refs = [Ref(HEAD, nodes[-1].id)] if head else []
+        await self.store.append(nodes, results=results, refs=refs)
+        for node in nodes:
+            await self.listener(NodeAdded(node))
+        return list(nodes)
 
     async def head(self, thread_id: str) -> str | None:
         """Return the node on which the thread's head is, ``None`` before the first."""
@@ -102,13 +105,24 @@ class Agent:
             ToolError: there is no such thread, or the text is blank.
             Exception: what the model raises. What was said, and all before the error, is kept.
         """
-        if not text.strip():
-            raise ToolError("There is nothing to say in a blank message.")
         if await self.store.thread(thread_id) is None:
             raise ToolError(f"There is no thread {thread_id!r}.")
         parent = at if at is not None else await self.head(thread_id)
-        said = await self.add(self.node(thread_id, parent, "user", text))
+        [said] = await self.put(thread_id, [(parent, text)])
         return await self.go_on(said)
+
+    async def put(
+        self, thread_id: str, places: Sequence[tuple[str | None, str]], *, head: bool = True
+    ) -> list[Node]:
+        """Add what a person says, each text after the node of this id, and set no turn going.
+
+        Raises:
+            ToolError: a text is blank; then none is added.
+        """
+        if not all(text.strip() for _, text in places):
+            raise ToolError("There is nothing to say in a blank message.")
+        nodes = [self.node(thread_id, parent, "user", text) for parent, text in places]
+        return await self.add(nodes, head=head)
 
     async def go_on(self, node: Node) -> Node:
         """Let the model answer at ``node``, and use its tools until it is done.

@@ -1,4 +1,7 @@
-"""What one turn of an agent may use."""
+"""What one turn of an agent may use.
+
+Owns the numbers and the counting. What happens when a limit is reached is decided where it is met.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ class TurnLimitError(AnabranchError):
     """A turn has used what it may. All that it has said and done is in the tree."""
 
     def __init__(self, what: str, used: float, limit: float) -> None:
+        self.used = used
+        self.limit = limit
         super().__init__(
             f"The turn stopped: it has used {used:g} of {limit:g} {what}. Say something to let it"
             " go on, or raise the limit."
@@ -35,6 +40,8 @@ class TurnLimits:
         price: what an answer costs.
         depth: how deep branches may open branches.
         branches: how many prompts one call of ``branch_self`` may have.
+        branches_in_all: how many branches may be opened, branches of branches included.
+        branch_timeout: seconds that one branch may take, its own branches included.
         at_once: how many requests to the model may run at the same time.
         max_tokens: of one answer.
     """
@@ -45,6 +52,8 @@ class TurnLimits:
     price: Price | None = None
     depth: int = 4
     branches: int = 50
+    branches_in_all: int = 1_000
+    branch_timeout: float | None = None
     at_once: int = 100
     max_tokens: int = 8_192
 
@@ -56,6 +65,7 @@ class Meter:
         self._limits = limits
         self.tokens: int = 0
         self.cost: float = 0.0
+        self.branches: int = 0
 
     def check(self) -> None:
         """Refuse a further request.
@@ -68,6 +78,17 @@ class Meter:
             raise TurnLimitError("tokens", self.tokens, limits.tokens)
         if limits.cost is not None and self.cost >= limits.cost:
             raise TurnLimitError("cost", self.cost, limits.cost)
+
+    def open(self, branches: int) -> None:
+        """Count branches that are about to be opened.
+
+        Raises:
+            TurnLimitError: they would be too many; none is counted.
+        """
+        limit = self._limits.branches_in_all
+        if self.branches + branches > limit:
+            raise TurnLimitError("branches", self.branches, limit)
+        self.branches += branches
 
     def add(self, model: str, usage: Usage | None) -> float | None:
         """Count an answer; return its cost if that is known."""

@@ -29,7 +29,7 @@ from anabranch.tool import Tool
 from anabranch.tree import Node
 
 if TYPE_CHECKING:
-    from anabranch.agents.turn import ToolUse
+    from anabranch.agents.phase import ToolUse
 
 __all__ = ["AgentTool", "CalledTool", "Outcome", "question_of"]
 
@@ -44,12 +44,10 @@ class Outcome:
     Attributes:
         text: told to it.
         is_error: whether the tool has failed.
-        pending: what it is told from the next message on instead.
     """
 
     text: str
     is_error: bool = False
-    pending: str | None = None
 
 
 class AgentTool(Protocol):
@@ -57,8 +55,8 @@ class AgentTool(Protocol):
 
     Attributes:
         spec: what the model is told of it.
-        placeholder: what stands for the results of all tools of a turn while this one runs;
-            ``None`` if nobody looks at them meanwhile.
+        placeholder: what stands for the results of all tools of an answer while they run, this
+            one among them; ``None`` if it lets nobody look at them meanwhile.
     """
 
     spec: ToolSpec

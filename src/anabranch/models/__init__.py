@@ -1,7 +1,7 @@
 """Models that answer samples: a provider's, or a script.
 
-Owns the reading of a model's name. Each adapter is a ``Sampler``; none of them loops, retries or
-remembers a conversation. Provider packages are imported when a provider's model is opened, never
+Owns the reading of a model's name. Each adapter is a ``StreamingSampler``: it answers in one piece
+or lets the reply be watched as it arrives. None of them loops or remembers a conversation. Provider packages are imported when a provider's model is opened, never
 before, and which model is the default is decided by whoever asks for one.
 
     open_model("script:replies.json")                  a script, for tests, demos and offline use
@@ -12,16 +12,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anabranch.models.errors import ModelError
+from anabranch.models.errors import ModelError, ProviderError
 from anabranch.models.scripted import ScriptedModel
-from anabranch.sampling import Sampler
+from anabranch.models.streaming import INTERRUPTED, SampleStream, StreamingSampler, as_streaming
 
-__all__ = ["ModelError", "ScriptedModel", "open_model"]
+__all__ = [
+    "INTERRUPTED",
+    "ModelError",
+    "ProviderError",
+    "SampleStream",
+    "ScriptedModel",
+    "StreamingSampler",
+    "as_streaming",
+    "open_model",
+]
 
 SCRIPT = "script:"
 
 
-def open_model(name: str) -> Sampler:
+def open_model(
+    name: str, *, timeout: float | None = None, retries: int | None = None
+) -> StreamingSampler:
     """Return the model called ``name``.
 
     Args:
@@ -29,6 +40,9 @@ def open_model(name: str) -> Sampler:
             ``ollama:…`` and whatever else pydantic-ai knows). Several provider models may be
             given, separated by commas: the first answers unless a request's
             ``model_preferences`` hint at another.
+        timeout: seconds that a provider may be silent; ``None`` is its client's own, minutes.
+        retries: how often a provider's client asks again when it was turned away or did not get
+            through; ``None`` is its own, usually 2.
 
     Raises:
         ModelError: the name is unknown, the extra ``models`` is not installed, the provider
@@ -49,4 +63,4 @@ def open_model(name: str) -> Sampler:
             f"Model {name!r} needs the package {missing.name!r}, which is not installed."
             " Install anabranch[models]."
         ) from missing
-    return open_provider_model(names)
+    return open_provider_model(names, timeout=timeout, retries=retries)

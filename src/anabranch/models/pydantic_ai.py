@@ -1,57 +1,51 @@
 """Provider models, through pydantic-ai's ``direct`` interface: one request, one reply.
 
-Owns the translation of messages, tools and settings into pydantic-ai's and back. It never loops,
-retries, validates a structured reply or remembers anything; pydantic-ai's ``Agent`` is not used.
+Owns opening models, choosing among them, and asking one, with or without watching the reply
+arrive; ``translation.py`` has the messages, ``faults.py`` the errors. It never loops, validates a
+structured reply or remembers anything; pydantic-ai's ``Agent`` is not used. The retries that it
+counts are the provider's own client's, for requests that were turned away before a reply began.
 Needs the extra ``models``; imported by ``open_model`` alone, because the import costs a second.
-
-A model's thinking is not kept: it is nobody's answer, and no edge can carry it.
 """
 
 from __future__ import annotations
 
-import base64
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import anyio
 from pydantic_ai import messages as ai
-from pydantic_ai.direct import model_request
+from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.models import Model, ModelRequestParameters, infer_model
+from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model
 from pydantic_ai.providers import Provider, infer_provider
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import ToolDefinition
 
-from anabranch.messages import (
-    AudioBlock,
-    Block,
-    ImageBlock,
-    Message,
-    SampleReply,
-    SampleRequest,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    Usage,
-)
+from anabranch.messages import SampleReply, SampleRequest
 from anabranch.models.errors import ModelError
+from anabranch.models.faults import broken_off, told_plainly
+from anabranch.models.streaming import SampleStream, interrupted
+from anabranch.models.translation import from_provider, names_of, to_definitions, to_provider
 
 __all__ = ["ProviderModel", "open_provider_model"]
 
 OLLAMA = "http://localhost:11434/v1"
+CLOSING = 5.0
+"""Seconds that closing a stream may take."""
 FORCE = "Answer by calling one of the tools."
-STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
-"""The protocol's words for pydantic-ai's; others, such as ``content_filter``, go through as
-they are."""
 
 
-def open_provider_model(names: Sequence[str]) -> ProviderModel:
+def open_provider_model(
+    names: Sequence[str], *, timeout: float | None = None, retries: int | None = None
+) -> ProviderModel:
     """Return the models called ``names``; the first is the default.
 
     Raises:
         ModelError: a name is unknown, or the provider is not set up on this machine.
     """
-    return ProviderModel(*map(_infer, names))
+    return ProviderModel(*map(_infer, names), timeout=timeout, retries=retries)
 
 
 def _infer(name: str) -> Model[Any]:
@@ -73,44 +67,107 @@ def _provider(name: str) -> Provider[Any]:
     return infer_provider(name)
 
 
+@dataclass(frozen=True)
+class _Asking:
+    """A request as pydantic-ai takes it, and what is needed to read the reply."""
+
+    model: Model[Any]
+    messages: list[ai.ModelMessage]
+    settings: ModelSettings
+    parameters: ModelRequestParameters
+    names: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        return f"{self.model.system}:{self.model.model_name}"
+
+    def read(self, response: ai.ModelResponse) -> SampleReply:
+        return from_provider(response, self.model.model_name, self.names)
+
+
 class ProviderModel:
-    """A ``Sampler`` over one or more pydantic-ai models.
+    """A ``StreamingSampler`` over one or more pydantic-ai models.
 
     Args:
         model: answers, unless a request prefers another.
         others: may be preferred: a request whose ``model_preferences`` hint at a part of a
             model's name is answered by that model. Hints at unknown models are passed over.
+        timeout: seconds that the provider may be silent. ``None`` is its client's own, minutes.
+        retries: how often its client asks again when it was turned away or did not get through,
+            each time waiting longer. ``None`` is its client's own, usually 2.
     """
 
-    def __init__(self, model: Model[Any], *others: Model[Any]) -> None:
+    def __init__(
+        self,
+        model: Model[Any],
+        *others: Model[Any],
+        timeout: float | None = None,
+        retries: int | None = None,
+    ) -> None:
         self._models = (model, *others)
+        self._settings = ModelSettings()
+        if timeout is not None:
+            self._settings["timeout"] = timeout
+        if retries is not None:
+            self._settings["max_retries"] = retries
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Make one request to the provider.
 
         Raises:
-            ModelError: the conversation holds what no provider takes.
-            Exception: whatever the provider's client raises.
+            ModelError: the conversation holds what no provider takes, or (``ProviderError``) the
+                provider did not answer.
         """
+        asking = self._asking(request)
+        with told_plainly(asking.name):
+            response = await model_request(
+                asking.model,
+                asking.messages,
+                model_settings=asking.settings,
+                model_request_parameters=asking.parameters,
+            )
+            return asking.read(response)
+
+    @asynccontextmanager
+    async def stream(self, request: SampleRequest) -> AsyncGenerator[SampleStream]:
+        """Make one request to the provider, and watch the reply arrive.
+
+        Raises:
+            ModelError: as ``sample``; ``ProviderError`` also while iterating.
+        """
+        asking = self._asking(request)
+        opening = model_request_stream(
+            asking.model,
+            asking.messages,
+            model_settings=asking.settings,
+            model_request_parameters=asking.parameters,
+        )
+        with told_plainly(asking.name):
+            response = await opening.__aenter__()
+        # Not one `async with`: what the caller's own code raises is none of the provider's faults.
+        try:
+            yield _ProviderStream(asking, response)
+        finally:
+            # Also when the turn is being cancelled: else the provider goes on, and charges for it.
+            with anyio.move_on_after(CLOSING, shield=True):
+                await opening.__aexit__(None, None, None)
+
+    def _asking(self, request: SampleRequest) -> _Asking:
         model = self._preferred(request)
         if request.tool_choice == "required" and not _can_be_forced(model):
             request = _unforced(request)
-        response = await model_request(
-            model,
-            to_provider(request),
-            model_settings=_settings(request),
-            model_request_parameters=ModelRequestParameters(
-                function_tools=[
-                    ToolDefinition(
-                        name=tool.name,
-                        description=tool.description or None,
-                        parameters_json_schema=dict(tool.input_schema),
-                    )
-                    for tool in request.tools or ()
-                ]
-            ),
+        tools = request.tools or ()
+        settings = self._settings.copy()
+        settings["max_tokens"] = request.max_tokens
+        if tools and request.tool_choice is not None:
+            settings["tool_choice"] = request.tool_choice
+        return _Asking(
+            model=model,
+            messages=to_provider(request),
+            settings=settings,
+            parameters=ModelRequestParameters(function_tools=to_definitions(tools)),
+            names=names_of(tools),
         )
-        return from_provider(response, model.model_name)
 
     def _preferred(self, request: SampleRequest) -> Model[Any]:
         for hint in _hints(request):
@@ -118,6 +175,54 @@ class ProviderModel:
                 if hint in f"{model.system}:{model.model_name}":
                     return model
         return self._models[0]
+
+
+class _ProviderStream:
+    """A ``SampleStream`` over pydantic-ai's."""
+
+    def __init__(self, asking: _Asking, response: StreamedResponse) -> None:
+        self._asking = asking
+        self._response = response
+        self._events = aiter(response)
+        self._ended = False
+
+    def __aiter__(self) -> _ProviderStream:
+        return self
+
+    async def __anext__(self) -> str:
+        with told_plainly(self._asking.name):
+            async for event in self._events:
+                if text := _text_of(event):
+                    return text
+        if _was_cut(self._response):
+            raise broken_off(self._asking.name)
+        self._ended = True
+        raise StopAsyncIteration
+
+    @property
+    def reply(self) -> SampleReply:
+        whole = self._asking.read(self._response.get())
+        return whole if self._ended else interrupted(whole, whole.content)
+
+
+def _text_of(event: ai.ModelResponseStreamEvent) -> str:
+    match event:
+        case ai.PartStartEvent(part=ai.TextPart(content=text)):
+            return text
+        case ai.PartDeltaEvent(delta=ai.TextPartDelta(content_delta=text)):
+            return text
+        case _:
+            return ""
+
+
+def _was_cut(response: StreamedResponse) -> bool:
+    """Whether a stream that has ended was not ended by the provider's last word.
+
+    A connection may be closed politely in the middle (by a proxy, say); then no reason is given.
+    Models without a connection never give one.
+    """
+    told = response.finish_reason or (response.provider_details or {}).get("finish_reason")
+    return response.state == "incomplete" or (response.provider_url is not None and not told)
 
 
 def _hints(request: SampleRequest) -> Iterator[str]:
@@ -141,134 +246,3 @@ def _unforced(request: SampleRequest) -> SampleRequest:
     """Return the request with words in place of force; whoever asked checks the reply anyway."""
     system = f"{request.system_prompt}\n\n{FORCE}" if request.system_prompt else FORCE
     return request.model_copy(update={"tool_choice": "auto", "system_prompt": system})
-
-
-def _settings(request: SampleRequest) -> ModelSettings:
-    settings = ModelSettings(max_tokens=request.max_tokens)
-    if request.tools and request.tool_choice is not None:
-        settings["tool_choice"] = request.tool_choice
-    return settings
-
-
-def to_provider(request: SampleRequest) -> list[ai.ModelMessage]:
-    """Return the conversation as pydantic-ai has it, the system prompt first.
-
-    Raises:
-        ModelError: a tool result without its tool use, or a block in the wrong role's message.
-    """
-    names: dict[str, str] = {}
-    messages: list[ai.ModelMessage] = []
-    if request.system_prompt:
-        messages.append(ai.ModelRequest(parts=[ai.SystemPromptPart(request.system_prompt)]))
-    for message in request.messages:
-        if message.role == "assistant":
-            parts = [_response_part(block) for block in message.content]
-            messages.append(ai.ModelResponse(parts=parts))
-            names |= {
-                block.id: block.name for block in message.content if isinstance(block, ToolUseBlock)
-            }
-        else:
-            messages.append(ai.ModelRequest(parts=list(_request_parts(message, names))))
-    return messages
-
-
-def _response_part(block: Block) -> ai.ModelResponsePart:
-    match block:
-        case TextBlock():
-            return ai.TextPart(block.text)
-        case ToolUseBlock():
-            return ai.ToolCallPart(block.name, dict(block.input), block.id)
-        case ImageBlock() | AudioBlock():
-            return ai.FilePart(_binary(block))
-        case ToolResultBlock():
-            raise ModelError(
-                f"Tool result {block.tool_use_id!r} is in a message of the assistant's."
-                " Put it into the user's next message."
-            )
-
-
-def _request_parts(message: Message, names: dict[str, str]) -> Iterator[ai.ModelRequestPart]:
-    """Tool results one by one, and what stands between them as one prompt each."""
-    prompt: list[ai.UserContent] = []
-    for block in message.content:
-        match block:
-            case TextBlock():
-                prompt.append(block.text)
-            case ImageBlock() | AudioBlock():
-                prompt.append(_binary(block))
-            case ToolResultBlock():
-                if prompt:
-                    yield _prompt(prompt)
-                    prompt = []
-                yield _tool_return(block, names)
-            case ToolUseBlock():
-                raise ModelError(
-                    f"Tool use {block.id!r} is in a message of the user's."
-                    " Put it into a message of the assistant's."
-                )
-    if prompt or not message.content:
-        yield _prompt(prompt)
-
-
-def _prompt(content: list[ai.UserContent]) -> ai.UserPromptPart:
-    match content:
-        case [str(text)]:
-            return ai.UserPromptPart(text)
-        case _:
-            return ai.UserPromptPart(content)
-
-
-def _tool_return(block: ToolResultBlock, names: dict[str, str]) -> ai.ToolReturnPart:
-    if block.tool_use_id not in names:
-        raise ModelError(
-            f"Tool result {block.tool_use_id!r} belongs to no tool use in the conversation."
-            " Send the assistant's message with that tool use before it."
-        )
-    content: list[Any] = [
-        part.text if isinstance(part, TextBlock) else _binary(part) for part in block.content
-    ]
-    return ai.ToolReturnPart(
-        tool_name=names[block.tool_use_id],
-        content="\n".join(content) if all(isinstance(part, str) for part in content) else content,
-        tool_call_id=block.tool_use_id,
-        outcome="failed" if block.is_error else "success",
-    )
-
-
-def _binary(block: ImageBlock | AudioBlock) -> ai.BinaryContent:
-    return ai.BinaryContent(base64.b64decode(block.data), media_type=block.mime_type)
-
-
-def from_provider(response: ai.ModelResponse, model: str) -> SampleReply:
-    """Return the provider's reply as ours; ``model`` where it does not name itself."""
-    content = [block for part in response.parts for block in _blocks(part)]
-    reason = response.finish_reason
-    if reason is None:
-        calls = any(isinstance(block, ToolUseBlock) for block in content)
-        stopped = "toolUse" if calls else "endTurn"
-    else:
-        stopped = STOP_REASONS.get(reason, reason)
-    used = Usage(
-        input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens
-    )
-    return SampleReply(
-        content=tuple(content) or (TextBlock(text=""),),
-        model=response.model_name or model,
-        stop_reason=stopped,
-        # All zero is how pydantic-ai says that the provider did not tell.
-        usage=used if used.total_tokens else None,
-    )
-
-
-def _blocks(part: ai.ModelResponsePart) -> Iterator[Block]:
-    match part:
-        case ai.TextPart(content=text) if text:
-            yield TextBlock(text=text)
-        case ai.ToolCallPart():
-            yield ToolUseBlock(id=part.tool_call_id, name=part.tool_name, input=part.args_as_dict())
-        case ai.FilePart(content=file) if file.is_image:
-            yield ImageBlock(data=file.base64, mime_type=file.media_type)
-        case ai.FilePart(content=file) if file.is_audio:
-            yield AudioBlock(data=file.base64, mime_type=file.media_type)
-        case _:  # thinking and the provider's own tools
-            return

@@ -7,7 +7,9 @@ replies, with the same tool call ids. It never looks at ``max_tokens`` and calls
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -25,11 +27,13 @@ from anabranch.messages import (
     text_of,
 )
 from anabranch.models.errors import ModelError
+from anabranch.models.streaming import ReplyInPieces, SampleStream
 from anabranch.tokens import estimate_tokens
 
 __all__ = ["Reply", "ReplyToolCall", "ScriptedModel"]
 
 SHOWN = 80
+_WORD = re.compile(r"\s*\S+\s*\Z|\s*\S+|\s+")
 
 
 class _Entry(BaseModel):
@@ -64,7 +68,7 @@ _SCRIPT: TypeAdapter[tuple[Reply, ...]] = TypeAdapter(tuple[Reply, ...])
 
 
 class ScriptedModel:
-    """A ``Sampler`` that takes its replies from a script.
+    """A ``StreamingSampler`` that takes its replies from a script, and streams them word by word.
 
     Args:
         replies: the script; entries may be :class:`Reply` or their JSON.
@@ -123,6 +127,16 @@ class ScriptedModel:
                 output_tokens=sum(map(_block_tokens, content)),
             ),
         )
+
+    @asynccontextmanager
+    async def stream(self, request: SampleRequest) -> AsyncGenerator[SampleStream]:
+        """Give the next fitting reply, a word at a time. A reply that is left early is used up.
+
+        Raises:
+            ModelError: no reply is left for this request.
+        """
+        reply = await self.sample(request)
+        yield ReplyInPieces(reply, _WORD.findall(reply.text))
 
     def _take(self, heard: str) -> Reply:
         """Remove the reply from the script, unless it repeats.

@@ -109,7 +109,7 @@ class Result:
         node_id: the caller; or the answer from which the call was run anew.
         tool_use_id: the block in the caller that this belongs to.
         content: what every node after ``node_id`` is shown.
-        is_error: whether the tool has failed.
+        is_error: whether the tool has failed; of what is pending, where something is.
         pending: what takes the place of ``content`` when the next message follows on ``node_id``,
             directly or after questions and answers.
     """

@@ -12,11 +12,11 @@ import hmac
 import json
 import logging
 from collections.abc import Sequence
+from typing import ClassVar
 
 from mcp.server.mcpserver import AESGCMRequestStateCodec, InvalidRequestState
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from anabranch.call import canonical
 from anabranch.errors import InvalidTokenError
 from anabranch.ports import Clock
 
@@ -46,7 +46,7 @@ class SagaClaims(BaseModel):
         principal: who may present it; empty if nobody is authenticated.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     issued: float = 0.0
     expires: float = 0.0
@@ -89,7 +89,8 @@ class Sealer:
             }
         )
         # Beside the JSON, since a state can be large, and would only be escaped there.
-        head = canonical(sealed.model_dump(exclude={"state"}))
+        # Not the canonical spelling: arguments stay in their order, which the tool may go by.
+        head = json.dumps(sealed.model_dump(exclude={"state"}), separators=(",", ":"))
         return self._codec.seal(f"{head}\n{claims.state}".encode("utf-8", "surrogatepass"))
 
     def open(self, token: str, principal: str) -> SagaClaims:
@@ -102,7 +103,7 @@ class Sealer:
             opened = self._codec.unseal(token).decode("utf-8", "surrogatepass")
             head, _, state = opened.partition("\n")
             claims = SagaClaims.model_validate({**json.loads(head), "state": state})
-        except (InvalidRequestState, ValidationError, ValueError, RecursionError) as problem:
+        except (InvalidRequestState, ValueError, TypeError, RecursionError) as problem:
             raise self._refused(type(problem).__name__) from problem
         now = self._clock.now()
         for reason, holds in {

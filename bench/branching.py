@@ -1,0 +1,111 @@
+"""A model forks itself into 100 branches, with 50 ms for each of its replies.
+
+``wall time``: the branches run at once, so all of them ought to take little longer than one reply.
+What they add is the work of the agent and its store: a path, a projection and a node for each.
+
+``cache``: the share of the tokens (estimated) of a branch's first request that are the beginning
+of its parent's last request, byte for byte, and so in the provider's cache. It is the least share
+of five branches, in a conversation of twenty turns with some 20,000 tokens. What is new is the
+call and the branch's prompt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from anabranch.agents import Agent, BranchSelf, TurnLimits
+from anabranch.messages import Message, SampleReply, SampleRequest
+from anabranch.stores import open_tree_store
+from anabranch.testing import MockModel, calls
+from anabranch.tokens import estimate_tokens
+from bench.measure import Row, time_in_turns
+
+NAME = "branching"
+BRANCHES = 100
+REPLY = 0.05
+TURNS = 7
+LONG = "The quick brown fox jumps over the lazy dog, again and again. " * 80
+LIMITS = TurnLimits(branches=BRANCHES, at_once=BRANCHES)
+PROMPTS = [f"task {number}" for number in range(BRANCHES)]
+
+
+async def decide(request: SampleRequest) -> SampleReply | str:
+    """Fork when told to; answer everything else after a while."""
+    said = request.messages[-1].text
+    if said.startswith("fork"):
+        prompts = PROMPTS[: int(said.removeprefix("fork "))]
+        return calls(("fork", "branch_self", {"prompts": prompts}))
+    if said != "go on":
+        await asyncio.sleep(REPLY)
+    return LONG if said == "go on" else "done"
+
+
+def an_agent(url: str) -> tuple[Agent, MockModel]:
+    model = MockModel(decide)
+    return Agent(open_tree_store(url), model, tools=[BranchSelf()], limits=LIMITS), model
+
+
+def saying(agent: Agent, text: str) -> Callable[[], Awaitable[None]]:
+    async def say() -> None:
+        thread = await agent.begin()
+        await agent.say(thread.id, text)
+
+    return say
+
+
+async def wall_time(url: str) -> float:
+    """Return how long a turn with all branches takes, in turns with a single reply."""
+    agent, _ = an_agent(url)
+    try:
+        contenders = {"one": saying(agent, "hello"), "all": saying(agent, f"fork {BRANCHES}")}
+        return (await time_in_turns(contenders, TURNS)).ratio("all", "one")
+    finally:
+        await agent.store.close()
+
+
+def as_bytes(messages: tuple[Message, ...]) -> str:
+    return "".join(message.model_dump_json() for message in messages)
+
+
+async def cached() -> float:
+    """Return the least share of a branch's first request that the parent's last one begins with."""
+    agent, model = an_agent("memory:")
+    thread = await agent.begin(system_prompt=LONG)
+    for text in ["go on"] * 20 + ["fork 5"]:
+        await agent.say(thread.id, text)
+    await agent.store.close()
+    parent, *branches = model.requests[-7:-1]
+    before, shares = as_bytes(parent.messages), list[float]()
+    fixed = as_fixed(parent)
+    for request in branches:
+        told = as_bytes(request.messages)
+        same = fixed + before if told.startswith(before) and as_fixed(request) == fixed else ""
+        shares.append(estimate_tokens(same) / estimate_tokens(fixed + told))
+    return min(shares)
+
+
+def as_fixed(request: SampleRequest) -> str:
+    """What comes before the messages: the tools and the system prompt."""
+    tools = "".join(tool.model_dump_json() for tool in request.tools or ())
+    return tools + (request.system_prompt or "")
+
+
+async def rows() -> list[Row]:
+    what = f"{BRANCHES} branches at once / one reply of {REPLY * 1000:.0f} ms"
+    with tempfile.TemporaryDirectory() as folder:
+        in_memory = await wall_time("memory:")
+        in_file = await wall_time(f"sqlite:///{Path(folder) / 'threads.db'}")
+    missing = 100 * (1 - await cached())
+    return [
+        Row(NAME, f"{what}, in memory", in_memory, goal=1.5),
+        Row(NAME, f"{what}, in a file", in_file, goal=1.5),
+        Row(NAME, "tokens of a branch's first request not cached", missing, "%", goal=1),
+    ]
+
+
+def measure() -> list[Row]:
+    """Return this benchmark's lines of the table."""
+    return asyncio.run(rows())

@@ -1,0 +1,80 @@
+"""A model that answers by a function of what it is asked, and streams.
+
+Owns no script: see ``models/scripted.py`` for replies in a given order. With many branches at work,
+what a model is asked is the only thing that tells which of them is asking.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from inspect import isawaitable
+from typing import Any, TypeAlias
+
+from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock, ToolUseBlock, Usage
+
+__all__ = ["MockModel", "calls"]
+
+Said: TypeAlias = str | SampleReply | Exception | AsyncIterator[str | SampleReply]
+Decide: TypeAlias = Callable[[SampleRequest], Said | Awaitable[Said]]
+
+
+class MockModel:
+    """A streaming model for tests.
+
+    Args:
+        decide: returns the reply to a request: a text, a ``SampleReply`` (see :func:`calls`), an
+            exception to raise, or an async iterator of what is streamed; sync or async.
+
+    Attributes:
+        requests: all that it was asked, in the order in which it was.
+    """
+
+    def __init__(self, decide: Decide) -> None:
+        self._decide = decide
+        self.requests: list[SampleRequest] = []
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        """Answer at once."""
+        replies = [part async for part in self.stream(request) if isinstance(part, SampleReply)]
+        return replies[-1]
+
+    async def stream(self, request: SampleRequest) -> AsyncIterator[str | SampleReply]:
+        """Answer word by word, and with the whole reply in the end."""
+        self.requests.append(request)
+        said = self._decide(request)
+        if isawaitable(said):
+            said = await said
+        if isinstance(said, Exception):
+            raise said
+        if isinstance(said, AsyncIterator):
+            async for part in said:
+                yield part
+            return
+        reply = calls(text=said) if isinstance(said, str) else said
+        for word in re.findall(r"\s*\S+\s*$|\s*\S+", reply.text):
+            yield word
+        yield reply
+
+
+def calls(
+    *uses: ToolUseBlock | tuple[str, str, Mapping[str, Any]],
+    text: str = "",
+    usage: Usage | None = None,
+) -> SampleReply:
+    """Return a reply that says ``text`` and calls tools, each given as (id, name, input)."""
+    content: list[Block] = [TextBlock(text=text)] if text else []
+    content += _blocks(uses)
+    stop = "toolUse" if uses else "endTurn"
+    return SampleReply(content=tuple(content), model="mock", stop_reason=stop, usage=usage)
+
+
+def _blocks(
+    uses: Iterable[ToolUseBlock | tuple[str, str, Mapping[str, Any]]],
+) -> Iterable[ToolUseBlock]:
+    for use in uses:
+        if isinstance(use, ToolUseBlock):
+            yield use
+        else:
+            name, tool, given = use
+            yield ToolUseBlock(id=name, name=tool, input=dict(given))

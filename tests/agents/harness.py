@@ -1,0 +1,118 @@
+"""Agents on a tree in memory, and what every thread must be when they are done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from anabranch.agents import Agent, BranchSelf, TurnLimits
+from anabranch.agents.events import Event
+from anabranch.agents.ports import Person, Question
+from anabranch.agents.tools import AgentTool
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
+from anabranch.testing import MockModel, calls
+from anabranch.testing.model import Decide
+from anabranch.tool import Tool
+from anabranch.tree import Node, Tree, TreeStore, project
+from tests.agents.memory import MemoryTrees
+from tests.models.provider_rules import messages_faults
+
+
+class Setting:
+    """An agent with one thread, and what it was asked and has told."""
+
+    def __init__(self, agent: Agent, model: MockModel, thread_id: str, events: list[Event]) -> None:
+        self.agent = agent
+        self.model = model
+        self.thread_id = thread_id
+        self.events = events
+
+    async def say(self, text: str, *, at: str | None = None) -> Node:
+        return await self.agent.say(self.thread_id, text, at=at)
+
+    async def tree(self) -> Tree:
+        return await self.agent.store.tree(self.thread_id)
+
+    async def of_kind(self, kind: str) -> list[Node]:
+        return [node for node in (await self.tree()).nodes if node.kind == kind]
+
+    async def caller(self) -> Node:
+        """The one node that calls tools."""
+        [node] = [node for node in (await self.tree()).nodes if node.tool_uses]
+        return node
+
+    async def results(self, node: Node) -> dict[str, str]:
+        """What the tools that were used before ``node`` have returned, as it is told there."""
+        path = await self.agent.store.path(node.id)
+        return results_in(project(path.nodes, path.results)[-1].content)
+
+    async def check(self) -> Tree:
+        """Every path is a valid request; return the tree."""
+        tree = await self.tree()
+        for node in tree.nodes:
+            path = await self.agent.store.path(node.id)
+            assert faults(project(path.nodes, path.results)) == []
+        for request in self.model.requests:
+            assert faults(request.messages) == []
+        return tree
+
+
+async def set_up(
+    decide: Decide,
+    *,
+    tools: Iterable[Tool[Any] | AgentTool] = (),
+    store: TreeStore | None = None,
+    person: Person | None = None,
+    limits: TurnLimits | None = None,
+    branch_self: BranchSelf | None = None,
+) -> Setting:
+    model, events = MockModel(decide), list[Event]()
+
+    async def listen(event: Event) -> None:
+        events.append(event)
+
+    agent = Agent(
+        store or MemoryTrees(),
+        model,
+        tools=[branch_self or BranchSelf(), *tools],
+        person=person,
+        limits=limits,
+        listener=listen,
+    )
+    return Setting(agent, model, (await agent.begin()).id, events)
+
+
+class Answering:
+    """A person who answers by a function of the question."""
+
+    def __init__(self, answer: Callable[[Question], ElicitReply | Awaitable[ElicitReply]]) -> None:
+        self._answer = answer
+
+    async def answer(self, node: Node, question: Question) -> ElicitReply:
+        del node
+        reply = self._answer(question)
+        return reply if isinstance(reply, ElicitReply) else await reply
+
+
+def faults(messages: Sequence[Any]) -> list[str]:
+    return messages_faults(
+        {"max_tokens": 1, "messages": [each.model_dump(mode="json") for each in messages]}
+    )
+
+
+def heard(request: SampleRequest) -> str:
+    """The text of the last message, without what tools have returned."""
+    return request.messages[-1].text
+
+
+def results_in(blocks: Iterable[object]) -> dict[str, str]:
+    return {
+        block.tool_use_id: "".join(part.text for part in block.content if part.type == "text")
+        for block in blocks
+        if isinstance(block, ToolResultBlock)
+    }
+
+
+def fork(*prompts: str, use: str = "fork", **more: Any) -> SampleReply:
+    """A reply that calls ``branch_self``."""
+    return calls((use, "branch_self", {"prompts": list(prompts), **more}))

@@ -1,0 +1,150 @@
+"""A tree store in dictionaries: as the port says, and with nothing to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from anabranch.call.store import StoreError
+from anabranch.tree import Node, Path, Ref, Result, Thread, Tree
+from anabranch.tree.nodes import check_place
+
+BESIDE = {"branch", "question", "answer"}
+
+
+class MemoryTrees:
+    def __init__(self) -> None:
+        self._threads: dict[str, Thread] = {}
+        self._nodes: dict[str, Node] = {}
+        self._results: dict[tuple[str, str], Result] = {}
+        self._refs: dict[str, dict[str, str]] = {}
+        self._closed = False
+
+    async def create_thread(self, thread: Thread) -> None:
+        self._check_open()
+        if thread.id in self._threads:
+            raise StoreError(f"There is a thread {thread.id!r} already.")
+        self._threads[thread.id] = thread
+        self._refs[thread.id] = {}
+
+    async def thread(self, thread_id: str) -> Thread | None:
+        self._check_open()
+        return self._threads.get(thread_id)
+
+    async def threads(self, limit: int) -> list[Thread]:
+        oldest_first = sorted(self._threads.values(), key=lambda thread: thread.created_at)
+        return oldest_first[::-1][:limit]
+
+    async def append(
+        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> None:
+        before = (dict(self._nodes), dict(self._results))
+        try:
+            for node in nodes:
+                self._add(node)
+            await self.set_results(results)
+            threads = [self._known(ref.node_id).thread_id for ref in refs]
+        except BaseException:
+            self._nodes, self._results = before
+            raise
+        for thread_id, ref in zip(threads, refs, strict=True):
+            self._refs[thread_id][ref.name] = ref.node_id
+
+    def _add(self, node: Node) -> None:
+        try:
+            check_place(node, None if node.parent_id is None else self._known(node.parent_id))
+        except ValueError as error:
+            raise StoreError(str(error)) from None
+        if node.id in self._nodes or node.thread_id not in self._threads:
+            raise StoreError(f"Node {node.id!r} is there already, or its thread is not.")
+        self._nodes[node.id] = node
+        if node.kind not in BESIDE:
+            self._settle(node)
+
+    async def set_results(self, results: Sequence[Result]) -> None:
+        found = {(result.node_id, result.tool_use_id): result for result in results}
+        for node_id, _ in found:
+            self._known(node_id)
+        self._results.update(found)
+
+    async def set_ref(self, thread_id: str, ref: Ref) -> None:
+        if self._known(ref.node_id).thread_id != thread_id:
+            raise StoreError(f"Node {ref.node_id!r} is not in thread {thread_id!r}.")
+        self._refs[thread_id][ref.name] = ref.node_id
+
+    async def delete_ref(self, thread_id: str, name: str) -> bool:
+        return self._refs.get(thread_id, {}).pop(name, None) is not None
+
+    async def refs(self, thread_id: str) -> dict[str, str]:
+        return dict(sorted(self._refs.get(thread_id, {}).items()))
+
+    async def node(self, node_id: str) -> Node | None:
+        return self._nodes.get(node_id)
+
+    async def path(self, node_id: str) -> Path:
+        nodes = [self._known(node_id)]
+        while (parent := nodes[-1].parent_id) is not None:
+            nodes.append(self._nodes[parent])
+        on = {node.id for node in nodes}
+        results = {key: result for key, result in self._results.items() if key[0] in on}
+        return Path(tuple(reversed(nodes)), results)
+
+    async def children(self, node_id: str) -> list[Node]:
+        return [node for node in self._nodes.values() if node.parent_id == node_id]
+
+    async def beginnings(self, thread_id: str) -> list[Node]:
+        nodes = self._nodes.values()
+        return [node for node in nodes if node.thread_id == thread_id and node.parent_id is None]
+
+    async def tree(self, thread_id: str) -> Tree:
+        if thread_id not in self._threads:
+            raise StoreError(f"There is no thread {thread_id!r}.")
+        nodes = tuple(node for node in self._nodes.values() if node.thread_id == thread_id)
+        ids = {node.id for node in nodes}
+        results = {key: result for key, result in self._results.items() if key[0] in ids}
+        return Tree(self._threads[thread_id], nodes, results, dict(self._refs[thread_id]))
+
+    async def delete_thread(self, thread_id: str) -> bool:
+        if self._threads.pop(thread_id, None) is None:
+            return False
+        self._drop({node.id for node in self._nodes.values() if node.thread_id == thread_id})
+        del self._refs[thread_id]
+        return True
+
+    async def delete_subtree(self, node_id: str) -> int:
+        gone = {node_id} & self._nodes.keys()
+        for node in self._nodes.values():  # parents come before children
+            if node.parent_id in gone:
+                gone.add(node.id)
+        self._drop(gone)
+        return len(gone)
+
+    async def close(self) -> None:
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("The store is closed.")
+
+    def _known(self, node_id: str) -> Node:
+        self._check_open()
+        if node_id not in self._nodes:
+            raise StoreError(f"There is no node {node_id!r}.")
+        return self._nodes[node_id]
+
+    def _settle(self, node: Node) -> None:
+        above = node.parent_id
+        holders = {above}
+        while above is not None and self._nodes[above].kind in {"question", "answer"}:
+            above = self._nodes[above].parent_id
+            holders.add(above)
+        for key, result in self._results.items():
+            if key[0] in holders and result.pending is not None:
+                self._results[key] = replace(result, content=result.pending, pending=None)
+
+    def _drop(self, gone: set[str]) -> None:
+        self._nodes = {key: node for key, node in self._nodes.items() if key not in gone}
+        self._results = {k: result for k, result in self._results.items() if k[0] not in gone}
+        for refs in self._refs.values():
+            for name in [name for name, node_id in refs.items() if node_id in gone]:
+                del refs[name]

@@ -1,0 +1,165 @@
+"""Conversations led by program: where the turns hang, and what they return."""
+
+import asyncio
+from collections.abc import Sequence
+
+import anyio
+import pytest
+
+from anabranch import BranchContext, ToolError, tool
+from anabranch.agents import flows
+from anabranch.messages import SampleReply, SampleRequest
+from anabranch.models import ModelError
+from anabranch.testing import calls
+from anabranch.tree import Node, Ref
+from tests.agents.harness import Setting, heard, results_in, set_up
+
+
+def echo(request: SampleRequest) -> str | Exception:
+    text = heard(request)
+    return ModelError("Out of ink. Buy some.") if text == "fail" else f"re {text}"
+
+
+async def lines(here: Setting, ends: Sequence[Node]) -> list[list[str]]:
+    """What is said on the way to each node."""
+    paths = [await here.agent.store.path(end.id) for end in ends]
+    return [[node.text for node in path.nodes] for path in paths]
+
+
+async def test_a_chain_says_one_thing_after_the_other() -> None:
+    here = await set_up(echo)
+    ends = await flows.chain(here.agent, here.thread_id, ["a", "b"])
+    assert (await lines(here, ends))[-1] == ["a", "re a", "b", "re b"]
+    assert [end.text for end in ends] == ["re a", "re b"]
+    assert await here.agent.head(here.thread_id) == ends[-1].id
+    await here.check()
+
+
+@pytest.mark.parametrize("flow", [flows.branch, flows.parallel])
+async def test_branches_begin_at_one_node_and_leave_the_head_there(flow: object) -> None:
+    here = await set_up(echo)
+    start = await here.say("hello")
+    run = flows.parallel if flow is flows.parallel else flows.branch
+    grown = await run(here.agent, here.thread_id, ["a", "fail", "c"])
+    assert [each.text for each in grown] == ["re a", "", "re c"]
+    assert [each.error for each in grown] == [None, "Out of ink. Buy some.", None]
+    said = await lines(here, [each.end for each in grown])
+    assert said[0] == ["hello", "re hello", "a", "re a"]
+    assert said[1][-1] == "(this branch has failed): Out of ink. Buy some."
+    children = await here.agent.store.children(start.id)
+    assert [node.text for node in children] == ["a", "fail", "c"]
+    assert await here.agent.head(here.thread_id) == start.id
+    await here.check()
+
+
+async def test_parallel_branches_run_at_once_and_others_do_not() -> None:
+    running, most = 0, 0
+
+    async def decide(request: SampleRequest) -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        running -= 1
+        return "done"
+
+    for flow, at_once in [(flows.branch, 1), (flows.parallel, 4)]:
+        most = 0
+        here = await set_up(decide)
+        with anyio.fail_after(5):
+            await flow(here.agent, here.thread_id, list("abcd"))
+        assert most == at_once
+
+
+async def test_no_prompts_are_no_branches_and_a_blank_one_adds_nothing() -> None:
+    here = await set_up(echo)
+    assert await flows.parallel(here.agent, here.thread_id, []) == []
+    with pytest.raises(ToolError, match="blank"):
+        await flows.parallel(here.agent, here.thread_id, ["a", " "])
+    assert (await here.tree()).nodes == ()
+
+
+async def test_a_tree_of_thought_goes_on_from_what_came_of_all_ways() -> None:
+    def decide(request: SampleRequest) -> str | Exception:
+        return "merged" if "Merge these" in heard(request) else echo(request)
+
+    here = await set_up(decide)
+    start = await here.say("hello")
+    end = await flows.tree_of_thought(here.agent, here.thread_id, ["a", "fail", "c"])
+    assert (await lines(here, [end])) == [["hello", "re hello", "merged", "re merged"]]
+    assert len(await here.agent.store.children(start.id)) == 4
+    assert await here.agent.head(here.thread_id) == end.id
+    await here.check()
+
+
+async def test_a_tree_of_thought_without_any_answer_says_why() -> None:
+    here = await set_up(echo)
+    with pytest.raises(ToolError, match="No way of thinking has led anywhere"):
+        await flows.tree_of_thought(here.agent, here.thread_id, ["fail", "fail"])
+
+
+async def test_nodes_are_combined_without_touching_the_thread() -> None:
+    def decide(request: SampleRequest) -> str | Exception:
+        return "Option 2: because" if "Judge" in heard(request) else echo(request)
+
+    here = await set_up(decide)
+    ends = [each.end for each in await flows.parallel(here.agent, here.thread_id, ["a", "b"])]
+    before = await here.tree()
+    made = await flows.combine(here.agent, ends, "llm_judge")
+    assert (made.text, made.chosen) == ("re b", "2")
+    assert "in reply to 'a'" in heard(here.model.requests[-1])
+    assert await here.tree() == before
+    with pytest.raises(ToolError, match="nothing to combine"):
+        await flows.combine(here.agent, [])
+
+
+@tool
+async def look(ctx: BranchContext) -> str:
+    """Look."""
+    return "seen"
+
+
+async def test_prompting_goes_on_until_a_turn_uses_no_tools() -> None:
+    left = 2
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        nonlocal left
+        if results_in(request.messages[-1].content):
+            return "looked"
+        left -= 1
+        return calls(("u", "look", {})) if left >= 0 else "enough"
+
+    here = await set_up(decide, tools=[look])
+    ends = await flows.prompt_while(here.agent, here.thread_id, "go")
+    assert [end.text for end in ends] == ["looked", "looked", "enough"]
+    assert [node.text for node in await here.of_kind("user")] == ["go", "ok", "ok"]
+    await here.check()
+
+
+async def test_prompting_ends_in_any_case() -> None:
+    here = await set_up(echo)
+    until = flows.said("DONE")
+    ends = await flows.prompt_while(here.agent, here.thread_id, "go", until=until, most=4)
+    assert len(ends) == 4
+    stop = await flows.prompt_while(here.agent, here.thread_id, "DONE", until=until)
+    assert [end.text for end in stop] == ["re DONE"]
+    once = await flows.prompt_while(
+        here.agent, here.thread_id, "go", until=lambda turn: not flows.tool_used(turn)
+    )
+    assert len(once) == 1
+
+
+async def test_a_broadcast_reaches_every_leaf_and_each_answer_hangs_there() -> None:
+    here = await set_up(echo)
+    grown = await flows.parallel(here.agent, here.thread_id, ["a", "b", "c"])
+    await here.agent.store.set_ref(here.thread_id, Ref("not this", grown[1].end.id))
+    said = await flows.broadcast_to_leaves(
+        here.agent, here.thread_id, "so?", skip=["not this", "head"]
+    )
+    assert await lines(here, [each.end for each in said]) == [
+        ["a", "re a", "so?", "re so?"],
+        ["c", "re c", "so?", "re so?"],
+    ]
+    assert await here.agent.store.children(grown[1].end.id) == []
+    await here.check()

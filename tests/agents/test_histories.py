@@ -1,0 +1,101 @@
+"""Whatever happens to a thread, in whatever order: every path of it stays a valid request."""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.agents import TurnLimits
+from anabranch.messages import SampleReply, SampleRequest, TextBlock, ToolUseBlock
+from anabranch.models import ModelError
+from tests.agents.harness import Setting, set_up
+
+TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
+LIMITS = TurnLimits(iterations=3, depth=2, branches=4, branches_in_all=12)
+
+
+@dataclass
+class Whim:
+    """A model that does what it was told to do next, whatever it is asked."""
+
+    replies: list[SampleReply | Exception | None]
+
+    def __call__(self, request: SampleRequest) -> SampleReply | Exception:
+        reply = self.replies.pop() if self.replies else None
+        return reply if reply is not None else SampleReply.model_validate({"content": "so be it"})
+
+
+prompts = st.one_of(
+    st.lists(st.sampled_from(["do it", "", "think"]), max_size=5),
+    st.sampled_from(["['a', 'b']", "a, b"]),
+)
+inputs: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"prompts": prompts},
+    optional={
+        "allow_work": st.booleans(),
+        "parallel": st.booleans(),
+        "recombine": st.sampled_from(["none", "concatenate", "llm_vote", "no such"]),
+    },
+)
+uses = st.builds(
+    ToolUseBlock,
+    id=st.sampled_from("uvw"),
+    name=st.sampled_from(["branch_self", "branch_self", "missing"]),
+    input=inputs,
+)
+texts = st.builds(TextBlock, text=st.sampled_from(["well", "", "  "]))
+replies = st.one_of(
+    st.none(),
+    st.builds(ModelError, st.just("Out of ink.")),
+    st.builds(SampleReply, content=st.lists(st.one_of(texts, uses, uses), max_size=4).map(tuple)),
+)
+acts = st.tuples(
+    st.sampled_from(["say", "say", "say", "undo", "stop", "reload"]),
+    st.integers(0, 30),
+    st.lists(replies, max_size=8),
+)
+
+
+async def act(here: Setting, what: str, at: int, whims: list[Any]) -> Setting:
+    """Do one thing at one of the nodes; failures of the model and interruptions are expected."""
+    nodes = (await here.tree()).nodes
+    node = nodes[at % len(nodes)].id if nodes else None
+    if what == "undo":
+        if node is not None:
+            await here.agent.store.delete_subtree(node)
+        return here
+    if what == "reload":
+        again = await set_up(lambda _: "again", store=here.agent.store, limits=LIMITS)
+        again.thread_id = here.thread_id
+        return again
+    speaking = await set_up(Whim(whims), store=here.agent.store, limits=LIMITS)
+    speaking.thread_id = here.thread_id
+    turn = asyncio.create_task(speaking.say("hello", at=node))
+    if what == "stop":
+        for _ in range(at):
+            await asyncio.sleep(0)
+        turn.cancel()
+    await asyncio.wait({turn})
+    if not turn.cancelled() and (error := turn.exception()) is not None:
+        assert type(error).__name__ in {"ModelError", "TurnLimitError"}, error
+    return speaking
+
+
+@settings(max_examples=int(40 * TIMES), deadline=None)
+@given(st.lists(acts, min_size=1, max_size=8))
+def test_every_path_stays_valid(history: list[tuple[str, int, list[Any]]]) -> None:
+    async def live() -> None:
+        here = await set_up(lambda _: "hello", limits=LIMITS)
+        for what, at, whims in history:
+            here = await act(here, what, at, list(whims))
+            tree = await here.check()
+            assert set(tree.refs.values()) <= {node.id for node in tree.nodes}
+        tree = await here.tree()
+        for caller in tree.nodes:
+            opened = [n for n in tree.nodes if n.parent_id == caller.id and n.kind == "branch"]
+            assert len(opened) <= sum(use.name == "branch_self" for use in caller.tool_uses) * 4
+
+    asyncio.run(live())

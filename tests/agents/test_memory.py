@@ -1,0 +1,15 @@
+"""The store of these tests keeps the promises of every store."""
+
+import pytest
+
+from anabranch.testing.tree_suite import TREE_STORE_CHECKS, TreeCheck
+from tests.agents.memory import MemoryTrees
+
+
+def name_of(check: TreeCheck) -> str:
+    return getattr(check, "__name__", repr(check))
+
+
+@pytest.mark.parametrize("check", TREE_STORE_CHECKS, ids=name_of)
+async def test_the_store_in_dictionaries_keeps_a_promise(check: TreeCheck) -> None:
+    await check(MemoryTrees)

@@ -1,0 +1,314 @@
+"""One turn on the tree: the model, its tools, their questions, and what is kept when it ends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, ToolError, tool
+from anabranch.agents import TurnLimitError, TurnLimits
+from anabranch.agents.events import NodeAdded, TextReceived, ToolEnded, ToolNoticed, ToolStarted
+from anabranch.agents.ports import Question
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
+from anabranch.testing import calls
+from anabranch.testing.model import Decide
+from anabranch.tree.projection import NO_RESULT
+from tests.agents.harness import Answering, faults, heard, results_in, set_up
+
+NOTHING: Mapping[str, Any] = {}
+
+
+class Card(BaseModel):
+    number: int
+
+
+@tool
+async def pick(ctx: BranchContext, prompt: str = "Which?") -> str:
+    """Let the person pick a card."""
+    answer = await ctx.elicit(Card, prompt)
+    return f"card {answer.content.number}" if isinstance(answer, Accepted) else answer.action
+
+
+@tool
+async def weather(ctx: BranchContext, city: str) -> str:
+    """Look out of the window."""
+    await ctx.notify("looking")
+    return f"rain in {city}"
+
+
+@tool
+async def broken(ctx: BranchContext) -> str:
+    """Fail as nobody expected."""
+    raise RuntimeError("the password is 1234")
+
+
+@tool
+async def refusing(ctx: BranchContext) -> str:
+    """Refuse."""
+    raise ToolError("Not on Sundays.")
+
+
+def once(*uses: tuple[str, str, Mapping[str, Any]], then: str = "done") -> Decide:
+    """A model that calls these tools first, and then is done."""
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        return then if results_in(request.messages[-1].content) else calls(*uses, text="let me see")
+
+    return decide
+
+
+def picking(number: int) -> Answering:
+    return Answering(lambda _: ElicitReply(action="accept", content={"number": number}))
+
+
+async def test_a_turn_goes_on_until_no_more_tools_are_called() -> None:
+    here = await set_up(once(("u1", "weather", {"city": "Linz"})), tools=[weather])
+    end = await here.say("hello")
+    tree = await here.check()
+    assert [node.kind for node in tree.nodes] == ["user", "assistant", "results", "assistant"]
+    assert (end.text, await here.agent.head(here.thread_id)) == ("done", end.id)
+    assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": "rain in Linz"}
+
+
+async def test_whoever_listens_is_told_everything_in_order() -> None:
+    here = await set_up(once(("u1", "weather", {"city": "Linz"})), tools=[weather])
+    await here.say("hello")
+    assert [type(event) for event in here.events] == [
+        *[NodeAdded, TextReceived, TextReceived, TextReceived, NodeAdded],
+        *[ToolStarted, ToolNoticed, ToolEnded, NodeAdded],
+        *[TextReceived, NodeAdded],
+    ]
+
+
+async def test_tools_of_one_answer_run_at_the_same_time() -> None:
+    barrier = asyncio.Barrier(3)
+
+    @tool
+    async def meet(ctx: BranchContext) -> str:
+        """Wait for the others."""
+        await barrier.wait()
+        return "met"
+
+    here = await set_up(
+        once(*((f"u{number}", "meet", NOTHING) for number in range(3))), tools=[meet]
+    )
+    with anyio.fail_after(5):
+        await here.say("hello")
+    assert set(results_in(here.model.requests[-1].messages[-1].content).values()) == {"met"}
+
+
+async def test_what_a_tool_did_not_expect_is_masked_and_what_it_refuses_is_told() -> None:
+    names = {"a": "broken", "b": "refusing", "c": "weather", "d": "missing"}
+    here = await set_up(
+        once(*((use, name, NOTHING) for use, name in names.items())),
+        tools=[broken, refusing, weather],
+    )
+    await here.say("hello")
+    await here.check()
+    told = results_in(here.model.requests[-1].messages[-1].content)
+    assert told["a"] == "Error executing tool broken"
+    assert told["b"] == "Not on Sundays."
+    assert "city" in told["c"]
+    assert told["d"].startswith("There is no tool 'missing'. Tools: branch_self, broken")
+
+
+async def test_a_question_and_its_answer_are_nodes() -> None:
+    here = await set_up(once(("u1", "pick", {})), tools=[pick], person=picking(3))
+    end = await here.say("hello")
+    tree = await here.check()
+    kinds = [node.kind for node in tree.nodes]
+    assert kinds == ["user", "assistant", "question", "answer", "results", "assistant"]
+    assert await here.results(tree.nodes[-2]) == {"u1": "card 3"}
+    assert end.parent_id == tree.nodes[-2].id
+
+
+async def test_answering_anew_makes_a_second_branch_and_leaves_the_first_alone() -> None:
+    decide = once(("u1", "pick", {}), ("u2", "weather", {"city": "Linz"}))
+    here = await set_up(decide, tools=[pick, weather], person=picking(3))
+    first = await here.say("hello")
+    [question] = await here.of_kind("question")
+    reply = ElicitReply(action="accept", content={"number": 7})
+    second = await here.agent.answer(question.id, reply)
+    await here.check()
+    told: list[dict[str, str]] = []
+    for end in (first, second):
+        assert end.parent_id is not None
+        node = await here.agent.store.node(end.parent_id)
+        assert node is not None
+        told.append(await here.results(node))
+    assert told == [
+        {"u1": "card 3", "u2": "rain in Linz"},
+        {"u1": "card 7", "u2": "rain in Linz"},
+    ]
+    assert len(await here.agent.store.children(question.id)) == 2
+
+
+async def test_an_answer_to_something_else_than_a_question_is_refused() -> None:
+    here = await set_up(lambda _: "hi")
+    end = await here.say("hello")
+    with pytest.raises(ToolError, match="There is no question"):
+        await here.agent.answer(end.id, ElicitReply(action="decline"))
+
+
+async def test_an_interrupted_answer_keeps_what_was_said() -> None:
+    speaking = asyncio.Event()
+
+    async def speak() -> AsyncIterator[str | SampleReply]:
+        yield "half "
+        speaking.set()
+        await asyncio.Event().wait()
+
+    here = await set_up(lambda _: speak())
+    turn = asyncio.create_task(here.say("hello"))
+    await speaking.wait()
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    tree = await here.check()
+    assert [(node.kind, node.text) for node in tree.nodes] == [
+        ("user", "hello"),
+        ("assistant", "half "),
+    ]
+    assert tree.nodes[-1].data["stop_reason"] == "interrupted"
+    assert tree.refs["head"] == tree.nodes[-1].id
+
+
+async def test_a_model_that_breaks_off_keeps_what_was_said_and_raises() -> None:
+    async def speak() -> AsyncIterator[str | SampleReply]:
+        yield "half "
+        raise OSError("the line is dead")
+
+    async def stop() -> AsyncIterator[str | SampleReply]:
+        yield "half "
+
+    def streaming(
+        said: Callable[[], AsyncIterator[str | SampleReply]], request: SampleRequest
+    ) -> AsyncIterator[str | SampleReply]:
+        return said()
+
+    cases: list[tuple[Callable[[], AsyncIterator[str | SampleReply]], type[Exception]]] = [
+        (speak, OSError),
+        (stop, ToolError),
+    ]
+    for said, error in cases:
+        here = await set_up(partial(streaming, said))
+        with pytest.raises(error):
+            await here.say("hello")
+        tree = await here.check()
+        assert (tree.nodes[-1].text, tree.nodes[-1].data["stop_reason"]) == ("half ", "error")
+
+
+async def test_an_interrupted_tool_leaves_a_thread_that_can_be_gone_on_with() -> None:
+    running = asyncio.Event()
+
+    @tool
+    async def forever(ctx: BranchContext) -> str:
+        """Never return."""
+        running.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    here = await set_up(once(("u1", "forever", {}), then="never mind"), tools=[forever])
+    turn = asyncio.create_task(here.say("hello"))
+    await running.wait()
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    end = await here.say("leave it")
+    await here.check()
+    assert end.text == "never mind"
+    assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": NO_RESULT}
+
+
+async def test_an_unanswered_question_can_be_answered_after_a_restart() -> None:
+    asked = asyncio.Event()
+
+    async def never(_: Question) -> ElicitReply:
+        asked.set()
+        await asyncio.Event().wait()
+        return ElicitReply(action="cancel")
+
+    decide = once(("u1", "pick", {}))
+    here = await set_up(decide, tools=[pick], person=Answering(never))
+    turn = asyncio.create_task(here.say("hello"))
+    await asked.wait()
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    [question] = await here.of_kind("question")
+    again = await set_up(decide, tools=[pick], store=here.agent.store)
+    reply = ElicitReply(action="accept", content={"number": 9})
+    end = await again.agent.answer(question.id, reply)
+    assert end.text == "done"
+    assert results_in(again.model.requests[-1].messages[-1].content) == {"u1": "card 9"}
+    await here.check()
+
+
+async def test_ids_that_a_model_repeats_are_told_apart() -> None:
+    decide = once(*(("u1", "weather", {"city": city}) for city in ("Linz", "Graz")))
+    here = await set_up(decide, tools=[weather])
+    await here.say("hello")
+    await here.say("and now?")
+    await here.check()
+    told = results_in(here.model.requests[1].messages[-1].content)
+    assert told == {"u1": "rain in Linz", "u1_2": "rain in Graz"}
+
+
+async def test_a_model_that_never_stops_is_stopped_and_the_thread_goes_on() -> None:
+    stubborn = calls(("u1", "weather", {"city": "Linz"}))
+    limits = TurnLimits(iterations=3)
+    here = await set_up(lambda _: stubborn, tools=[weather], limits=limits)
+    with pytest.raises(TurnLimitError, match="3 of 3 requests"):
+        await here.say("hello")
+    assert len(here.model.requests) == 3
+    tree = await here.check()
+    path = await here.agent.store.path(tree.refs["head"])
+    assert path.nodes[-1].kind == "results"
+
+
+async def test_tokens_and_costs_are_counted_and_limited() -> None:
+    usage = Usage(input_tokens=80, output_tokens=20)
+    stubborn = calls(("u1", "weather", {"city": "Linz"}), usage=usage)
+    for limits, what in [
+        (TurnLimits(tokens=250), "300 of 250 tokens"),
+        (TurnLimits(cost=2.5, price=lambda _, used: used.total_tokens / 100), "3 of 2.5 cost"),
+    ]:
+        here = await set_up(lambda _: stubborn, tools=[weather], limits=limits)
+        with pytest.raises(TurnLimitError, match=what):
+            await here.say("hello")
+        answers = await here.of_kind("assistant")
+        assert [node.usage for node in answers] == [usage] * 3
+        assert answers[0].data.get("cost") == (1.0 if limits.price else None)
+
+
+async def test_two_that_speak_at_one_node_make_two_branches() -> None:
+    here = await set_up(lambda request: f"re {heard(request)}")
+    start = await here.say("hello")
+    async with anyio.create_task_group() as group:
+        for text in ("one", "two"):
+            group.start_soon(partial(here.say, text, at=start.id))
+    tree = await here.check()
+    after = [node.text for node in tree.nodes if node.parent_id == start.id]
+    assert sorted(after) == ["one", "two"]
+
+
+async def test_a_blank_message_or_a_thread_that_is_not_there_is_refused() -> None:
+    here = await set_up(lambda _: "hi")
+    with pytest.raises(ToolError, match="blank"):
+        await here.say("  ")
+    with pytest.raises(ToolError, match="There is no thread 'x'"):
+        await here.agent.say("x", "hello")
+    assert (await here.tree()).nodes == ()
+
+
+async def test_the_validator_of_these_tests_sees_what_is_wrong() -> None:
+    here = await set_up(once(("u1", "weather", {"city": "Linz"})), tools=[weather])
+    await here.say("hello")
+    messages = here.model.requests[-1].messages
+    assert faults(messages) == []
+    assert faults([*messages, messages[-1]])
+    assert faults(messages[:-1])

@@ -1,0 +1,55 @@
+"""An answer, before it has a format."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = ["Call", "Say", "event", "pieces"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool that the model wants called."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def json(self) -> str:
+        """The arguments as a text."""
+        return json.dumps(self.arguments)
+
+
+@dataclass(frozen=True)
+class Say:
+    """A reply.
+
+    Attributes:
+        text: what is said, before the calls.
+        calls: the tools to be called.
+        reason: why it stops, as the interface has it; by itself if not given.
+        cached: how many of the 11 tokens of input were read from a cache, and written to it.
+        cut: if it is streamed, only so many events of it are sent.
+        end: what follows on a cut: the connection breaks, or closes politely, or stays silent, or
+            an error arrives instead of the rest.
+    """
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    reason: str | None = None
+    cached: tuple[int, int] = (0, 0)
+    cut: int | None = None
+    end: Literal["broken", "closed", "silent", "overloaded"] = "broken"
+
+
+def event(content: Mapping[str, Any], name: str | None = None) -> bytes:
+    """Return a server-sent event."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {json.dumps(content)}\n\n".encode()
+
+
+def pieces(text: str, size: int = 4) -> Iterator[str]:
+    """Cut a text as a stream does: anywhere."""
+    return (text[start : start + size] for start in range(0, len(text), size))

@@ -1,0 +1,74 @@
+"""Anthropic's Messages API."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.models.provider_formats.answers import Call, Say, event, pieces
+
+__all__ = ["MODEL", "events", "whole"]
+
+MODEL = "claude-test-1"
+
+
+def whole(say: Say) -> dict[str, Any]:
+    """The reply in one piece."""
+    content: list[dict[str, Any]] = [{"type": "text", "text": say.text}] if say.text else []
+    content += [_use(call, dict(call.arguments)) for call in say.calls]
+    return _message(say, content) | {"stop_reason": _reason(say), "usage": _usage(say, 5)}
+
+
+def events(say: Say) -> Iterator[bytes]:
+    """The reply as events: three for a text of up to four letters, and one more for each four."""
+    started = _message(say, []) | {"stop_reason": None, "usage": _usage(say, 1)}
+    yield _event("message_start", message=started)
+    yield _event("ping")
+    parts: list[str | Call] = [say.text] if say.text else []
+    for index, part in enumerate([*parts, *say.calls]):
+        if isinstance(part, str):
+            yield _event("content_block_start", index=index, content_block=_text(""))
+            for piece in pieces(part):
+                yield _delta(index, {"type": "text_delta", "text": piece})
+        else:
+            yield _event("content_block_start", index=index, content_block=_use(part, {}))
+            for piece in pieces(part.json):
+                yield _delta(index, {"type": "input_json_delta", "partial_json": piece})
+        yield _event("content_block_stop", index=index)
+    ending = {"stop_reason": _reason(say), "stop_sequence": None}
+    yield _event("message_delta", delta=ending, usage={"output_tokens": 5})
+    yield _event("message_stop")
+
+
+def _event(kind: str, **content: Any) -> bytes:
+    return event({"type": kind, **content}, kind)
+
+
+def _delta(index: int, delta: dict[str, Any]) -> bytes:
+    return _event("content_block_delta", index=index, delta=delta)
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _use(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
+
+
+def _message(say: Say, content: list[dict[str, Any]]) -> dict[str, Any]:
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": MODEL}
+    return head | {"content": content, "stop_sequence": None}
+
+
+def _reason(say: Say) -> str:
+    return say.reason or ("tool_use" if say.calls else "end_turn")
+
+
+def _usage(say: Say, output: int) -> dict[str, Any]:
+    """Anthropic counts what is cached beside the input."""
+    read, written = say.cached
+    return {
+        "input_tokens": 11 - read - written,
+        "output_tokens": output,
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": written,
+    }

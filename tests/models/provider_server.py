@@ -1,0 +1,166 @@
+"""A provider on this machine: Anthropic's and OpenAI's wire formats over a real socket.
+
+Owns the answers on the wire, in one piece and as server-sent events. Every body that arrives is
+held against the published rules (``provider_rules.py``) and refused with what is wrong, as a
+provider does. What to answer is scripted, first come, first served; an answer may be an error, may
+stop in the middle, or may never come.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tests.models.provider_formats import Call, Say, chat, messages, responses
+from tests.models.provider_formats.answers import event
+from tests.models.provider_rules import chat_faults, messages_faults, responses_faults
+
+__all__ = ["Call", "Provider", "Refuse", "Say", "Silence", "provider_server"]
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """An HTTP error. Clients are told not to try again, unless `headers` say otherwise."""
+
+    status: int
+    message: str = "no"
+    kind: str = "invalid_request_error"
+    headers: Mapping[str, str] = field(default_factory=lambda: {"x-should-retry": "false"})
+
+
+@dataclass(frozen=True)
+class Silence:
+    """No answer; the connection stays open until the client has had enough."""
+
+
+Answer: TypeAlias = Say | Refuse | Silence
+
+
+@dataclass(frozen=True)
+class _Format:
+    faults: Callable[[Mapping[str, Any]], list[str]]
+    whole: Callable[[Say], dict[str, Any]]
+    events: Callable[[Say], Iterator[bytes]]
+
+
+OVERLOADED = {"type": "overloaded_error", "code": "server_error", "message": "Overloaded"}
+FORMATS = {
+    "/v1/messages": _Format(messages_faults, messages.whole, messages.events),
+    "/responses": _Format(responses_faults, responses.whole, responses.events),
+    "/v1/chat/completions": _Format(chat_faults, chat.whole, chat.events),
+}
+
+
+@dataclass
+class Provider:
+    """What it will answer, and what it was asked.
+
+    Attributes:
+        url: where it listens.
+        answers: what is left to say.
+        paths: of the requests so far.
+        bodies: of the requests so far.
+        left: is set when a client has gone away from an answer that was not at its end.
+    """
+
+    url: str = ""
+    answers: deque[Answer] = field(default_factory=deque[Answer])
+    paths: list[str] = field(default_factory=list[str])
+    bodies: list[Any] = field(default_factory=list[Any])
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def will(self, *answers: Answer) -> None:
+        """Answer so, one after the other."""
+        self.answers.extend(answers)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the one request of a connection."""
+        try:
+            await self._answer(reader, writer)
+        finally:
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        path, body = await _read(reader)
+        self.paths.append(path)
+        self.bodies.append(body)
+        wire = FORMATS[path.partition("?")[0]]
+        answer = self.answers.popleft()
+        if faults := wire.faults(body):
+            answer = Refuse(400, "; ".join(faults))
+        match answer:
+            case Refuse():
+                error = {"message": answer.message, "type": answer.kind}
+                _send(writer, answer.status, {"type": "error", "error": error}, answer.headers)
+            case Silence():
+                await self._wait(reader)
+            case Say() if body.get("stream"):
+                await self._stream(answer, list(wire.events(answer)), reader, writer)
+            case Say():
+                _send(writer, 200, wire.whole(answer))
+
+    async def _stream(
+        self,
+        say: Say,
+        events: Sequence[bytes],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n"
+            b"transfer-encoding: chunked\r\n\r\n"
+        )
+        for each in events if say.cut is None else events[: say.cut]:
+            writer.write(_chunk(each))
+            await writer.drain()
+        if say.cut is not None and say.end == "silent":
+            await self._wait(reader)
+        elif say.cut is not None and say.end == "overloaded":
+            writer.write(
+                _chunk(event({"type": "error", "error": OVERLOADED}, "error")) + _chunk(b"")
+            )
+        elif say.cut is None or say.end == "closed":
+            writer.write(_chunk(b""))
+        # Else it is broken: the connection closes, although a chunk is due.
+
+    async def _wait(self, reader: asyncio.StreamReader) -> None:
+        await reader.read()
+        self.left.set()
+
+
+def _chunk(content: bytes) -> bytes:
+    """Return a chunk of a body; an empty one ends it."""
+    return b"%x\r\n%s\r\n" % (len(content), content)
+
+
+async def _read(reader: asyncio.StreamReader) -> tuple[str, Any]:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    request, *lines = head.split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+    body = await reader.readexactly(int(headers["content-length"]))
+    return request.split(" ")[1], json.loads(body)
+
+
+def _send(
+    writer: asyncio.StreamWriter,
+    status: int,
+    content: Mapping[str, Any],
+    headers: Mapping[str, str] | None = None,
+) -> None:
+    body = json.dumps(content).encode()
+    lines = {"content-type": "application/json", "content-length": str(len(body))}
+    lines |= {"connection": "close"} | dict(headers or {})
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    writer.write(f"HTTP/1.1 {status} Answer\r\n{head}\r\n".encode() + body)
+
+
+@asynccontextmanager
+async def provider_server() -> AsyncGenerator[Provider]:
+    """Listen until the block is left; no connection outlives it."""
+    provider = Provider()
+    async with await asyncio.start_server(provider.serve, "127.0.0.1", 0) as server:
+        provider.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield provider

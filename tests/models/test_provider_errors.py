@@ -1,0 +1,165 @@
+"""What a provider refuses, and what its silence comes to: one clear sentence, and what to do."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import anyio
+import pytest
+
+from anabranch.messages import AudioBlock, Message, SampleRequest
+from anabranch.models import ModelError, ProviderError, StreamingSampler, open_model
+from tests.models.provider_server import Provider, Refuse, Say, Silence
+from tests.models.test_wire import ANTHROPIC, OLLAMA, OPENAI, REQUEST, everywhere
+
+Ask = Callable[[StreamingSampler, SampleRequest], Awaitable[str]]
+
+
+async def plainly(model: StreamingSampler, request: SampleRequest) -> str:
+    return (await model.sample(request)).text
+
+
+async def watching(model: StreamingSampler, request: SampleRequest) -> str:
+    async with model.stream(request) as stream:
+        return "".join([text async for text in stream])
+
+
+either_way = pytest.mark.parametrize("ask", [plainly, watching])
+NO_MORE = {"x-should-retry": "false"}
+
+
+@everywhere
+@either_way
+@pytest.mark.parametrize(
+    ("refusal", "said", "passing"),
+    [
+        (Refuse(429, "too fast"), "wants fewer requests (429): too fast. Ask again later.", True),
+        (
+            Refuse(429, "too fast", headers=NO_MORE | {"retry-after": "7"}),
+            "wants fewer requests (429): too fast. Ask again in 7 s.",
+            True,
+        ),
+        (Refuse(500, "oops."), "failed (500): oops. Ask again later.", True),
+        (Refuse(503, "busy"), "is overloaded (503): busy. Ask again later.", True),
+        (Refuse(401, "who?"), "refused the key (401): who?. Check the provider's key.", False),
+        (Refuse(404, "what?"), "is not known there (404): what?. Check the model's name.", False),
+        (
+            Refuse(400, "x" * 400),
+            f"refused the request (400): {'x' * 300}…. Asking the same again will not help.",
+            False,
+        ),
+    ],
+)
+async def test_a_refusal_says_what_happened_and_what_to_do(
+    provider: Provider, model: str, ask: Ask, refusal: Refuse, said: str, passing: bool
+) -> None:
+    provider.will(refusal)
+    with pytest.raises(ProviderError) as raised:
+        await ask(open_model(model), REQUEST)
+    assert str(raised.value) == f"{model} {said}"
+    assert (raised.value.status, raised.value.passing) == (refusal.status, passing)
+    assert raised.value.retry_after == (7 if "retry-after" in refusal.headers else None)
+    assert len(provider.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "refusal"),
+    [
+        (ANTHROPIC, Refuse(400, "prompt is too long: 9 tokens > 8 maximum")),
+        (OPENAI, Refuse(400, "This model's maximum context length is 8 tokens.")),
+    ],
+)
+async def test_a_conversation_that_is_too_long_is_told_from_other_refusals(
+    provider: Provider, model: str, refusal: Refuse
+) -> None:
+    provider.will(refusal)
+    with pytest.raises(ProviderError, match="cannot take so long a conversation"):
+        await open_model(model).sample(REQUEST)
+
+
+@everywhere
+@either_way
+async def test_a_passing_refusal_is_not_seen_while_there_are_retries(
+    provider: Provider, model: str, ask: Ask
+) -> None:
+    at_once = {"retry-after-ms": "1"}
+    provider.will(Refuse(429, headers=at_once), Refuse(500, headers=at_once), Say("here"))
+    assert await ask(open_model(model, retries=2), REQUEST) == "here"
+    assert len(provider.bodies) == 3
+
+
+@everywhere
+@either_way
+async def test_without_retries_it_is(provider: Provider, model: str, ask: Ask) -> None:
+    provider.will(Refuse(429, headers={"retry-after-ms": "1"}))
+    with pytest.raises(ProviderError):
+        await ask(open_model(model, retries=0), REQUEST)
+    assert len(provider.bodies) == 1
+
+
+@everywhere
+@either_way
+async def test_a_provider_that_stays_silent_is_given_up(
+    provider: Provider, model: str, ask: Ask
+) -> None:
+    provider.will(Silence())
+    with anyio.fail_after(10):
+        with pytest.raises(ProviderError, match="did not answer in time") as raised:
+            await ask(open_model(model, timeout=0.05, retries=0), REQUEST)
+        await provider.left.wait()
+    assert (raised.value.status, raised.value.passing) == (None, True)
+
+
+@everywhere
+async def test_a_provider_that_falls_silent_is_given_up(provider: Provider, model: str) -> None:
+    provider.will(Say("Take a coat.", cut=1, end="silent"))
+    with anyio.fail_after(10):
+        with pytest.raises(ProviderError, match="did not answer in time"):
+            await watching(open_model(model, timeout=0.05), REQUEST)
+        await provider.left.wait()
+
+
+@everywhere
+@either_way
+async def test_a_provider_that_is_not_there_is_named(
+    provider: Provider, model: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OLLAMA_BASE_URL"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    with pytest.raises(ProviderError, match="could not be reached") as raised:
+        await ask(open_model(model, retries=0), REQUEST)
+    assert str(raised.value).startswith(f"{model} ")
+
+
+@pytest.fixture
+async def gibberish(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """A web page where an interface should be."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 6\r\n"
+            b"connection: close\r\n\r\n<html>"
+        )
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setenv("OLLAMA_BASE_URL", f"http://127.0.0.1:{port}/v1")
+        yield
+
+
+@pytest.mark.usefixtures("gibberish")
+async def test_what_is_no_reply_is_not_taken_for_one() -> None:
+    with pytest.raises(ProviderError, match=f"{OLLAMA} gave no reply that can be used"):
+        await open_model(OLLAMA).sample(REQUEST)
+
+
+async def test_what_a_model_cannot_be_asked_is_no_fault_of_the_provider(provider: Provider) -> None:
+    """Sound, for one, is heard by few models."""
+    sound = Message(role="user", content=(AudioBlock(data="aGk=", mime_type="audio/wav"),))
+    request = SampleRequest(messages=(sound,), max_tokens=9)
+    with pytest.raises(ModelError) as raised:
+        await open_model(ANTHROPIC).sample(request)
+    assert not isinstance(raised.value, ProviderError)
+    assert provider.bodies == []

@@ -23,8 +23,7 @@ class _Append:
     nodes: Sequence[Node]
     results: Sequence[Result]
     refs: Sequence[Ref]
-    done: bool = False
-    error: BaseException | None = None
+    done: asyncio.Future[None]
 
 
 class Appends:
@@ -33,34 +32,43 @@ class Appends:
     def __init__(self, store: TreeStore) -> None:
         self._store = store
         self._waiting: list[_Append] = []
-        self._writing = asyncio.Lock()
+        self._writer: asyncio.Future[None] | None = None
 
     async def append(
         self, nodes: Sequence[Node], results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:
         """Do what :meth:`TreeStore.append` does, along with whatever else waits to be written.
 
-        Cancelled, it is there or not, as with the store; what goes along is not affected.
+        It is written even if this is cancelled, which then ends when that is done.
         """
-        mine = _Append(nodes, results, refs)
+        mine = _Append(nodes, results, refs, asyncio.get_running_loop().create_future())
         self._waiting.append(mine)
+        writer = self._writer
+        if writer is None:
+            writer = self._writer = asyncio.ensure_future(self._write())
         try:
-            async with self._writing:
-                if not mine.done:
-                    batch, self._waiting = self._waiting, []
-                    await to_the_end(self._write(batch))
-        finally:
-            if not mine.done and mine in self._waiting:
-                self._waiting.remove(mine)
-        if mine.error is not None:
-            raise mine.error
+            await mine.done
+        except asyncio.CancelledError:
+            await to_the_end(_end_of(writer))
+            raise
 
-    async def _write(self, batch: Sequence[_Append]) -> None:
+    async def _write(self) -> None:
+        """Write until nothing waits any more."""
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                await self._write_batch(batch)
+        finally:
+            self._writer = None
+
+    async def _write_batch(self, batch: Sequence[_Append]) -> None:
         try:
             await self._together(batch)
         except StoreError:
             for each in batch:  # one of them cannot be written: which?
                 await self._alone(each)
+        except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
+            _end(batch, error)
 
     async def _together(self, batch: Sequence[_Append]) -> None:
         await self._store.append(
@@ -68,11 +76,26 @@ class Appends:
             results=[result for each in batch for result in each.results],
             refs=[ref for each in batch for ref in each.refs],
         )
-        for each in batch:
-            each.done = True
+        _end(batch)
 
     async def _alone(self, one: _Append) -> None:
         try:
             await self._together([one])
-        except StoreError as error:
-            one.done, one.error = True, error
+        except BaseException as error:  # noqa: BLE001 - as above
+            _end([one], error)
+
+
+def _end(batch: Sequence[_Append], error: BaseException | None = None) -> None:
+    for each in batch:
+        if each.done.done():
+            continue  # it was cancelled meanwhile
+        if error is None:
+            each.done.set_result(None)
+        elif isinstance(error, asyncio.CancelledError):
+            each.done.cancel()
+        else:
+            each.done.set_exception(error)
+
+
+async def _end_of(writer: asyncio.Future[None]) -> None:
+    await asyncio.wait({writer})

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-import anyio
 from pydantic import JsonValue
 
 from anabranch.agents.appending import Appends
@@ -56,16 +55,14 @@ class Turn:
         thread: Thread,
         *,
         meter: Meter | None = None,
-        limiter: anyio.CapacityLimiter | None = None,
+        limiter: asyncio.Semaphore | None = None,
         appends: Appends | None = None,
         moves_head: bool = True,
     ) -> None:
         self.agent = agent
         self.thread = thread
         self.meter: Meter = meter or Meter(agent.limits)
-        self._limiter: anyio.CapacityLimiter = limiter or anyio.CapacityLimiter(
-            agent.limits.at_once
-        )
+        self._limiter: asyncio.Semaphore = limiter or asyncio.Semaphore(agent.limits.at_once)
         self._appends: Appends = appends or Appends(agent.store)
         self._moves_head = moves_head
         self.tip: Node | None = None
@@ -132,7 +129,7 @@ class Turn:
                 reason = "interrupted" if isinstance(error, asyncio.CancelledError) else "error"
                 await to_the_end(self._keep_text(node, "".join(said), reason))
             raise
-        return await to_the_end(self._keep_reply(node, reply))
+        return await self._keep_reply(node, reply)
 
     async def aside(self, prompt: str, model: Model | None = None) -> str:
         """Return what the model, or another, says to ``prompt`` alone; the thread has no part.

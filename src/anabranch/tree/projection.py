@@ -71,10 +71,14 @@ def tell(nodes: Iterable[Node], results: Results) -> dict[str, tuple[Block, ...]
 def project_each(
     path: Iterable[Node], ends: Iterable[Node], results: Results
 ) -> Iterator[tuple[Message, ...]]:
-    """Yield the messages of ``path`` with each of ``ends`` at its end; all share its messages."""
+    """Yield the messages of ``path`` with each of ``ends`` at its end; all share its messages.
+
+    ``ends`` are messages: what is true of questions and answers is not looked for among them.
+    """
     trunk = _Projection(results)
     for node in path:
         trunk.add(node)
+    trunk.answer()
     for end in ends:
         twig = trunk.copy()
         twig.add(end)
@@ -124,10 +128,14 @@ class _Projection:
         self._blocks += own
         return (*answers, *own) if node.role == "user" else tuple(own)
 
-    def messages(self) -> tuple[Message, ...]:
-        """Return them all; tool uses at the end of the path are answered, too."""
+    def answer(self) -> None:
+        """Answer the tool uses at the end of the path."""
         if self._waiting:
             self._turn("user")
+
+    def messages(self) -> tuple[Message, ...]:
+        """Return them all; tool uses at the end of the path are answered, too."""
+        self.answer()
         self._close()
         if not self._closed:
             return (_message("user", ()),)

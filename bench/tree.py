@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from anabranch.messages import Block, TextBlock, ToolUseBlock, Usage
 from anabranch.stores import open_tree_store
@@ -104,7 +105,7 @@ async def writing(store: TreeStore, file: Path) -> Times:
 
     async def insert() -> None:
         for _ in range(AT_ONCE):
-            row = {**node_row(new()), "parent": (LENGTH - 1) * LINES + 1}
+            row: dict[str, Any] = {**node_row(new()), "parent": (LENGTH - 1) * LINES + 1}
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(
                 INSERT, (row["new_id"].encode(), *(row[name] for name in names[1:]), None)

@@ -140,7 +140,7 @@ def piped_lines(descriptor: int) -> ScriptedLines:
         # Unbuffered and of its own, so that a program that ends takes no lock from this thread.
         with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
             for line in iter(stream.readline, b""):
-                put(line.decode("utf-8", "replace"))
+                put(line.decode("utf-8", "replace").rstrip("\r\n"))
             put(None)
 
     def put(line: str | None) -> None:

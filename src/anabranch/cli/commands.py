@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import anyio
 from cyclopts import App, Parameter
 
+from anabranch.cli.browse import browse
 from anabranch.cli.call import Wish, call, new_respondent, open_sampler, read_answers, to_json
 from anabranch.cli.chat import ChatWish, chat, tools_of
 from anabranch.cli.check import Subject, check, report
@@ -244,3 +245,22 @@ def chat_command(
     log_to_stderr(logging.ERROR)
     wish = ChatWish(targets, thread, at, store, model, script)
     anyio.run(chat, wish, tools_of(targets), Console())
+
+
+@app.command(name="browse")
+def browse_command(
+    thread: Annotated[
+        str | None, Parameter(help="The conversation; the latest without it.")
+    ] = None,
+    /,
+    *,
+    store: Store = None,
+) -> None:
+    """Walk through a stored conversation on a full screen.
+
+    c ends it with the command that goes on at the node under the cursor; q ends it. It takes the
+    extra tui.
+    """
+    command = anyio.run(browse, thread, store)
+    if command is not None:
+        sys.stdout.write(f"{command}\n")

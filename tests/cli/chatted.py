@@ -1,0 +1,41 @@
+"""A TARGET for chats: tools that ask, that fail, and that never come to an end."""
+
+import asyncio
+
+from pydantic import BaseModel
+
+from anabranch import BranchContext, Elicitation, ToolError, tool
+
+
+class Confirm(BaseModel):
+    ok: bool
+
+
+CONFIRM = Elicitation("confirm", Confirm)
+
+
+@tool(elicits=[CONFIRM])
+async def book(ctx: BranchContext, place: str) -> str:
+    """Book if the person agrees."""
+    answer = await ctx.elicit(CONFIRM, f"Book {place}?")
+    return f"{place}: {answer.action}"
+
+
+@tool
+async def fail(ctx: BranchContext) -> str:
+    """Fail."""
+    raise ToolError("It is closed.")
+
+
+@tool
+async def hang(ctx: BranchContext) -> str:
+    """Tell that it waits, and wait for ever."""
+    await ctx.notify("waiting")
+    await asyncio.Event().wait()
+    return "never"
+
+
+@tool
+async def think(ctx: BranchContext, about: str) -> str:
+    """Ask the model."""
+    return (await ctx.sample(about)).text

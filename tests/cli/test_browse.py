@@ -1,0 +1,171 @@
+"""The full-screen browser, played by its headless pilot, and the command around it."""
+
+import builtins
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Input, Static
+from textual.widgets import Tree as TreeWidget
+
+from anabranch.cli import main
+from anabranch.cli.browse import command_for
+from anabranch.cli.browser import Browser
+from anabranch.tree import Tree
+from tests.agents.sessions import feed, session, tree_of
+
+
+async def forked() -> Tree:
+    chat = session()
+    await feed(chat, "hello", "/label start", "fork one two", "/fork b1", "/add a=41", "/fork b2")
+    return await tree_of(chat)
+
+
+def details(app: Browser) -> str:
+    return str(app.query_one("#details", Static).content)
+
+
+def widget(app: Browser) -> TreeWidget[Any]:
+    found: TreeWidget[Any] = app.query_one("#tree", TreeWidget)
+    return found
+
+
+async def test_it_begins_at_the_head_with_everything_expanded() -> None:
+    app = Browser(await forked())
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        assert "You said: (self-prompt): two" in details(app)
+        lines = [str(widget(app).get_node_at_line(line).label) for line in range(5)]  # type: ignore[union-attr]
+        assert lines == [
+            "user  hello",
+            "assistant  You said: hello  (start)",
+            "user  fork one two",
+            "assistant  Forking. → branch_self(…)",
+            "b1 branch  (self-prompt): one",
+        ]
+
+
+async def test_keys_walk_and_details_follow() -> None:
+    app = Browser(await forked())
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        await pilot.press("home")
+        assert "hello" in details(app)
+        await pilot.press("down")
+        assert "You said: hello" in details(app)
+        await pilot.press("down", "down")
+        assert "→ branch_self({'prompts': ['one', 'two']})" in details(app)
+        await pilot.press("h")
+        await pilot.pause()
+        assert "(self-prompt): two" in details(app)
+
+
+async def test_results_of_tools_are_among_the_details() -> None:
+    tree = await forked()
+    [results] = [node for node in tree.nodes if node.kind == "results" and node.id == "n11"]
+    app = Browser(tree)
+    async with app.run_test() as pilot:
+        await pilot.press("g", *results.id, "enter")
+        await pilot.pause()
+        assert "← 42" in details(app)
+
+
+async def test_collapse_and_expand() -> None:
+    app = Browser(await forked())
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        before = widget(app).last_line
+        await pilot.press("f")
+        await pilot.pause()
+        assert widget(app).last_line == 3
+        await pilot.press("e")
+        await pilot.pause()
+        assert widget(app).last_line == before
+
+
+async def test_go_to_a_label_or_a_branch_opens_what_is_collapsed() -> None:
+    app = Browser(await forked())
+    async with app.run_test() as pilot:
+        await pilot.press("f", "g", *"b1", "enter")
+        await pilot.pause()
+        assert "b1" in details(app).splitlines()[0]
+        await pilot.press("g", *"start", "enter")
+        await pilot.pause()
+        assert "You said: hello" in details(app)
+
+
+async def test_an_unknown_name_is_told_of_and_escape_leaves_the_question() -> None:
+    app = Browser(await forked())
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        before = details(app)
+        await pilot.press("g", *"nowhere", "enter")
+        await pilot.pause()
+        assert [str(each.message) for each in app._notifications] == [
+            "There is no label, branch or node 'nowhere'."
+        ]
+        assert app.query_one("#find", Input).has_class("open")
+        await pilot.press("escape")
+        assert not app.query_one("#find", Input).has_class("open")
+        assert details(app) == before
+
+
+async def test_continue_here_returns_the_node_and_quit_returns_none() -> None:
+    tree = await forked()
+    app = Browser(tree)
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        await pilot.press("g", *"start", "enter")
+        await pilot.pause()
+        await pilot.press("c")
+    assert app.return_value == tree.refs["start"]
+    app = Browser(tree)
+    async with app.run_test() as pilot:
+        await pilot.press("q")
+    assert app.return_value is None
+
+
+def test_the_command_to_go_on_is_one_that_a_shell_takes() -> None:
+    assert command_for("t", "n", None) == "anabranch chat --thread t --at n"
+    url = "sqlite:///a b.db"
+    assert command_for("t", "n", url).endswith("--at n --store 'sqlite:///a b.db'")
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("ANABRANCH_STORE", raising=False)
+    script = tmp_path / "script.txt"
+    script.write_text("hello")
+    return script
+
+
+def test_without_the_extra_the_error_names_it(
+    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["chat", "--thread", "t", "--script", str(script)]) == 1  # there is no model
+    capsys.readouterr()
+    known = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("textual"):
+            raise ModuleNotFoundError(name="textual")
+        return known(name, *rest, **more)
+
+    monkeypatch.delitem(sys.modules, "anabranch.cli.browser", raising=False)
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert main(["browse", "t"]) == 2
+    assert capsys.readouterr().err == (
+        "anabranch: To browse takes the package 'textual', which is not installed. Install"
+        ' "anabranch[tui]"; anabranch tree show needs nothing.\n'
+    )
+
+
+def test_without_a_conversation_there_is_nothing_to_browse(
+    script: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["browse"]) == 2
+    assert "There is no conversation yet." in capsys.readouterr().err
+    assert main(["browse", "t"]) == 1
+    assert "t" in capsys.readouterr().err

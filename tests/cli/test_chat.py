@@ -1,0 +1,267 @@
+"""``anabranch chat``, led by scripts and pipes."""
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.cli import main
+from tests.cli.terminals import PATIENCE
+
+TARGET = str(Path(__file__).with_name("chatted.py"))
+REPLIES: list[dict[str, Any]] = [
+    {"when": "book", "tool_calls": [{"name": "book", "arguments": {"place": "Ulm"}}]},
+    {
+        "when": "fork",
+        "text": "I fork.",
+        "tool_calls": [{"name": "branch_self", "arguments": {"prompts": ["east", "west"]}}],
+    },
+    {"when": "hang", "text": "I wait.", "tool_calls": [{"name": "hang"}]},
+    {"when": "east", "text": "Sunrise."},
+    {"when": "west", "text": "Sunset."},
+    {"when": "Why", "text": "Because."},
+    {"text": "All right.", "repeat": True},
+]
+
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Desk:
+    """A folder with a store, a model, and a data directory; chats happen in it."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self._capsys = capsys
+        (folder / "model.json").write_text(json.dumps(REPLIES))
+
+    @property
+    def model(self) -> list[str]:
+        return ["--model", f"script:{self.folder / 'model.json'}"]
+
+    def run(self, *arguments: str) -> Done:
+        """Run the command in this process, which is quicker."""
+        self._capsys.readouterr()
+        status = main(arguments)
+        out, told = self._capsys.readouterr()
+        return Done(status, out, told)
+
+    def begin(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Begin the command in a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "anabranch", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+
+    def lead(self, *arguments: str, lines: str = "") -> Done:
+        """Lead a conversation by a script."""
+        script = self.folder / "script.txt"
+        script.write_text(lines)
+        return self.run("chat", "--script", str(script), *arguments)
+
+    def chat(self, *lines: str) -> Done:
+        """Lead the conversation `t`."""
+        return self.lead(TARGET, "--thread", "t", *self.model, lines="\n".join(lines))
+
+    def exported(self) -> dict[str, Any]:
+        exported: dict[str, Any] = json.loads(self.run("tree", "export", "t").stdout)
+        return exported
+
+    def messages(self) -> list[dict[str, Any]]:
+        """What a provider would be sent from the head of `t`."""
+        told = self.run("tree", "messages", self.exported()["refs"]["head"]).stdout
+        messages: list[dict[str, Any]] = json.loads(told)
+        return messages
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Desk:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("ANABRANCH_MODEL", raising=False)
+    monkeypatch.delenv("ANABRANCH_STORE", raising=False)
+    return Desk(tmp_path, capsys)
+
+
+def test_a_script_leads_a_conversation_and_stdout_carries_it_alone(desk: Desk) -> None:
+    done = desk.chat("hello", "", "fork", "/fork b2", "more /label west")
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "All right.",
+        "I fork.",
+        "All right.",
+        "b2 · assistant · 2 of 3 (/left, /right)",
+        "Sunset.",
+        "All right.",
+        "This place is 'west' now; /label west leads back to it.",
+    ]
+    told = done.stderr.splitlines()
+    assert told[0] == "A new thread, t. /help lists the commands."
+    assert told[-1] == "To go on: anabranch chat --thread t"
+    assert {"[b1] Sunrise.", "[b2] Sunset."} <= set(told)
+
+
+def test_a_conversation_goes_on_where_it_was_left(desk: Desk) -> None:
+    desk.chat("hello", "fork", "/fork b1")
+    done = desk.lead("--thread", "t", *desk.model, lines="more\n/up\n")
+    assert done.stderr.splitlines()[1:3] == ["b1 · assistant · 1 of 3 (/left, /right)", "Sunrise."]
+    assert done.stdout.splitlines()[0] == "All right."
+    done = desk.lead("--thread", "last", "--at", "b2", *desk.model)
+    assert "Sunset." in done.stderr
+
+
+def test_lines_are_read_from_a_pipe_and_exit_ends_it(desk: Desk) -> None:
+    with desk.begin("chat", *desk.model) as process:
+        out, told = process.communicate("hello\nexit\nhello\n", timeout=PATIENCE)
+    assert (process.returncode, out) == (0, "All right.\n")
+    assert told.splitlines()[1:3] == ["> hello", "> exit"]
+
+
+def test_a_script_answers_questions_with_its_next_line(desk: Desk) -> None:
+    done = desk.chat(
+        "/book place=Ulm", '/answer {"ok": true}', "/book place=Bonn", "/answer cancel"
+    )
+    assert (done.returncode, done.stdout) == (0, "Ulm: accept\nBonn: cancel\n")
+    assert '? Book Ulm?\n> accept {"ok": true}\n' in done.stderr
+
+
+def test_a_question_that_a_script_does_not_answer_is_declined_and_told_of(desk: Desk) -> None:
+    done = desk.chat("/book place=Ulm", "/answer nonsense", "/book place=Bonn", "hello")
+    assert done.stdout == "Ulm: decline\nBonn: decline\nAll right.\n"
+    assert "Declined: 'nonsense' is no argument." in done.stderr
+    assert "Declined: there is no terminal to ask at, and the next line is no /answer." in (
+        done.stderr
+    )
+
+
+def test_a_line_that_fails_is_told_of_on_stderr_and_by_the_exit_status(desk: Desk) -> None:
+    done = desk.chat("/fail", "/nothing", "hello")
+    assert (done.returncode, done.stdout) == (1, "All right.\n")
+    assert "error: It is closed.\n" in done.stderr
+    assert done.stderr.endswith("anabranch: 2 of the lines failed.\n")
+
+
+def test_without_a_model_tools_run_and_a_message_is_kept(desk: Desk) -> None:
+    done = desk.lead(TARGET, "--thread", "t", lines="/book place=Ulm\n/answer ok=true\nhello")
+    assert (done.returncode, done.stdout) == (1, "Ulm: accept\n")
+    assert "error: No model is configured: give --model NAME or set ANABRANCH_MODEL" in done.stderr
+    done = desk.lead("--thread", "t", *desk.model, lines="/auto")
+    assert done.stdout == "All right.\n"
+
+
+def test_a_tool_that_samples_without_a_model_and_without_a_terminal_fails(desk: Desk) -> None:
+    done = desk.lead(TARGET, lines="/think about=rivers")
+    assert done.returncode == 1
+    assert "give --model NAME or set ANABRANCH_MODEL" in done.stderr
+
+
+def test_a_chat_switches_to_a_model_by_name(desk: Desk) -> None:
+    name = desk.model[1]
+    done = desk.lead(lines=f"/switch {name}\nWhy?\n/switch nonsense\n/models anthropic")
+    assert done.stdout.splitlines()[:2] == [f"{name} answers from now on.", "Because."]
+    assert "error: Unknown model 'nonsense'." in done.stderr
+    assert "anthropic:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["missing.py"], "There is no file missing.py."),
+        (["http://127.0.0.1:1/mcp"], "is a server. A chat takes its tools from files and modules."),
+        (["--model", "nonsense"], "Unknown model 'nonsense'."),
+        (["--store", "ftp://x"], "ftp"),
+        (["--thread", "last"], "There is no conversation yet."),
+        (["--at", "b1"], "Nothing has been said here yet."),
+    ],
+)
+def test_what_makes_no_sense_is_wrong_usage(desk: Desk, arguments: list[str], said: str) -> None:
+    done = desk.lead(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_two_tools_of_one_name_are_refused(desk: Desk, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    other.write_text(Path(TARGET).read_text())
+    done = desk.lead(TARGET, str(other))
+    assert (done.returncode, "Two tools are called book." in done.stderr) == (2, True)
+
+
+def test_a_script_that_is_not_text_and_a_store_that_is_none_are_told_of(desk: Desk) -> None:
+    (desk.folder / "binary").write_bytes(b"\xff\xfe\xff")
+    done = desk.run("chat", "--script", "missing.txt")
+    assert (done.returncode, "Cannot read the script missing.txt: No such" in done.stderr) == (
+        2,
+        True,
+    )
+    done = desk.run("chat", "--script", str(desk.folder / "binary"))
+    assert (done.returncode, "is not text in UTF-8" in done.stderr) == (2, True)
+    done = desk.lead("--store", f"sqlite:///{desk.folder / 'binary'}", lines="hello")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert (desk.folder / "binary").read_bytes() == b"\xff\xfe\xff"
+
+
+def begin(desk: Desk, line: str, until: str) -> "subprocess.Popen[str]":
+    """Begin a chat in `t` with one line, and wait until stderr has told something."""
+    process = desk.begin("chat", TARGET, "--thread", "t", *desk.model)
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+    told = ""
+    while until not in told:
+        read = process.stderr.readline()
+        assert read, f"{until!r} never came: {told!r}"
+        told += read
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_whatever_ends_a_chat_in_the_middle_of_a_turn_the_thread_is_valid(
+    desk: Desk, number: signal.Signals
+) -> None:
+    with begin(desk, "hang", "[hang] waiting") as process:
+        process.send_signal(number)
+        out, told = process.communicate(timeout=PATIENCE)
+    assert out == "I wait.\n"
+    if number == signal.SIGINT:
+        assert process.returncode == 130
+        assert told.splitlines()[-2:] == [
+            "Interrupted. What was received is kept.",
+            "anabranch: cancelled",
+        ]
+    assert [node["kind"] for node in desk.exported()["nodes"]] == ["user", "assistant"]
+    assert desk.messages()[-1]["content"][0]["type"] == "tool_result"
+    assert desk.chat("go on").stdout == "All right.\n"
+    roles = [message["role"] for message in desk.messages()]
+    assert roles[:3] == ["user", "assistant", "user"]
+
+
+def test_two_chats_in_one_thread_both_succeed_as_branches(desk: Desk) -> None:
+    desk.chat("hello")
+    with begin(desk, "/config", "Thread t") as first, begin(desk, "/config", "Thread t") as second:
+        for process in (first, second):
+            assert process.stdin is not None
+            process.stdin.write("mine\nand mine\n")
+            process.stdin.flush()
+        for process in (first, second):
+            out, told = process.communicate(timeout=PATIENCE)
+            assert (process.returncode, out.splitlines()[-1]) == (0, "All right."), told
+    nodes = desk.exported()["nodes"]
+    parents = [node["parent_id"] for node in nodes]
+    assert len(nodes) == 10
+    assert sum(parents.count(node["id"]) > 1 for node in nodes) == 1

@@ -7,8 +7,7 @@ What becomes of a request:
     handshake.py     up to 2025-11-25: the client is asked over requests while the body waits
     rounds.py        2026-07-28: the client is asked by the result, and retries with its answers
     sagas.py         ``tools/callSaga`` and ``tools/resumeSaga``; saga_params.py what they are sent,
-                     results.py what they return, sealing.py their tokens,
-                     cipher.py the cryptography of these
+                     results.py what they return, sealing.py their tokens
     continuing.py    more rounds than a client allows
     telling.py       errors, in the words of the era and the host
     render.py        asks as MCP requests, MCP results as answers

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import mcp_types as types
@@ -172,7 +172,7 @@ class SagaMethods:
 
     def _rendering(self, claims: SagaClaims, principal: str) -> Rendering[dict[str, Any]]:
         def render(asks: tuple[Ask, ...], state: str) -> dict[str, Any]:
-            token = self._sealer.seal(replace(claims, state=state), principal)
+            token = self._sealer.seal(claims.model_copy(update={"state": state}), principal)
             return {"state": "suspended", "sagaToken": token, "steps": [_step(a) for a in asks]}
 
         return Rendering(render, lambda reply: reply, lambda reply, _: reply)

@@ -3,7 +3,7 @@
 import builtins
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from textual.widgets import Input, Static
@@ -27,8 +27,7 @@ def details(app: Browser) -> str:
 
 
 def widget(app: Browser) -> TreeWidget[Any]:
-    found: TreeWidget[Any] = app.query_one("#tree", TreeWidget)
-    return found
+    return cast("TreeWidget[Any]", app.query_one("#tree"))
 
 
 async def test_it_begins_at_the_head_with_everything_expanded() -> None:
@@ -36,7 +35,8 @@ async def test_it_begins_at_the_head_with_everything_expanded() -> None:
     async with app.run_test() as pilot:
         await pilot.pause()
         assert "You said: (self-prompt): two" in details(app)
-        lines = [str(widget(app).get_node_at_line(line).label) for line in range(5)]  # type: ignore[union-attr]
+        nodes = [widget(app).get_node_at_line(line) for line in range(5)]
+        lines = [str(node.label) for node in nodes if node is not None]
         assert lines == [
             "user  hello",
             "assistant  You said: hello  (start)",
@@ -102,7 +102,9 @@ async def test_an_unknown_name_is_told_of_and_escape_leaves_the_question() -> No
         before = details(app)
         await pilot.press("g", *"nowhere", "enter")
         await pilot.pause()
-        assert [str(each.message) for each in app._notifications] == [
+        # The pilot has no other way to look at what was told.
+        told = app._notifications  # pyright: ignore[reportPrivateUsage]
+        assert [str(each.message) for each in told] == [
             "There is no label, branch or node 'nowhere'."
         ]
         assert app.query_one("#find", Input).has_class("open")

@@ -6,7 +6,7 @@ changes nothing; it ends with the node at which the person wants to go on, or wi
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -138,8 +138,7 @@ class Browser(App[str]):
     @property
     def _widget(self) -> TreeWidget[str]:
         # A query takes a class, which cannot say what its nodes hold.
-        found: TreeWidget[str] = self.query_one("#tree", TreeWidget)
-        return found
+        return cast("TreeWidget[str]", self.query_one("#tree"))
 
     def _go(self, node_id: str) -> None:
         place = self._places[node_id]

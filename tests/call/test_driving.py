@@ -500,7 +500,7 @@ async def test_a_body_that_failed_as_its_driver_was_cancelled_is_not_reported_as
     loop.set_exception_handler(lambda _, context: reported.append(context))
 
     async def fails_while_its_driver_is_cancelled(_: Branch) -> None:
-        loop.call_soon(driving.cancel)
+        loop.call_soon(drivers[0].cancel)
         raise ValueError("x")
 
     async def drive() -> None:
@@ -508,10 +508,10 @@ async def test_a_body_that_failed_as_its_driver_was_cancelled_is_not_reported_as
         async with world.call(fails_while_its_driver_is_cancelled, world.journal()) as call:
             await call.round()
 
-    driving = asyncio.ensure_future(drive())
-    await asyncio.wait({driving})
-    assert driving.cancelled()
-    del driving
+    drivers = [asyncio.ensure_future(drive())]
+    await asyncio.wait(drivers)
+    assert drivers[0].cancelled()
+    drivers.clear()
     gc.collect()
     loop.set_exception_handler(None)
     assert reported == []

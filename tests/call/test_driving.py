@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import random
 from collections.abc import Callable, Coroutine
@@ -489,3 +490,28 @@ async def test_answers_in_random_subsets_and_orders_give_the_same_result(seed: i
 
     run = await rounds(body, sometimes)
     assert run.value == (await rounds(body)).value, f"seed {seed}"
+
+
+async def test_a_body_that_failed_as_its_driver_was_cancelled_is_not_reported_as_forgotten() -> (
+    None
+):
+    reported: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+
+    async def fails_while_its_driver_is_cancelled(_: Branch) -> None:
+        loop.call_soon(drivers[0].cancel)
+        raise ValueError("x")
+
+    async def drive() -> None:
+        world = World()
+        async with world.call(fails_while_its_driver_is_cancelled, world.journal()) as call:
+            await call.round()
+
+    drivers = [asyncio.ensure_future(drive())]
+    await asyncio.wait(drivers)
+    assert drivers[0].cancelled()
+    drivers.clear()
+    gc.collect()
+    loop.set_exception_handler(None)
+    assert reported == []

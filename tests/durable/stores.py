@@ -96,7 +96,7 @@ class Cut(Watched):
         if len(self.asked) - 1 != self.at:
             return await work()
         self.is_cut, self.cut_off = True, name
-        if name == "release" or (self.after and name != "lease"):
+        if name == "release" or self.after:
             await work()
         raise StoreError("out of reach")
 

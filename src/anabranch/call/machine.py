@@ -109,6 +109,8 @@ class Call(Operations, Generic[T]):
 
     async def __aexit__(self, *exc_info: object) -> None:
         if self._task is not None and not self._settled:
+            if self._task.done() and not self._task.cancelled():
+                self._task.exception()  # looked at: whoever leaves does not ask for it any more
             await to_the_end(self._abandon())
 
     async def _abandon(self) -> None:

@@ -57,8 +57,12 @@ class Lease:
 
     async def take(self) -> bool:
         """Take the lease if it is free, and keep it from now on; false if another holds it."""
-        if not await self._prolong():
-            return False
+        try:
+            if not await self._prolong():
+                return False
+        except BaseException:  # it may be taken nevertheless, and nobody would give it back
+            await to_the_end(self.give_back())
+            raise
         self._keeping = asyncio.ensure_future(self._keep())
         return True
 

@@ -19,6 +19,7 @@ endif
 PYTHON_TAG := $(shell $(PYTHON) -ISc 'import sys; print("%d.%d" % sys.version_info[:2])')
 RUNTIME = $(VENV)/.stamp-runtime-$(PYTHON_TAG)
 DEV = $(VENV)/.stamp-dev-$(PYTHON_TAG)
+PEERS = $(VENV)/.stamp-peers-$(PYTHON_TAG)
 PACKAGE = $(VENV)/.stamp-package-$(PYTHON_TAG)
 CLIENTS = tests/interop/node_modules/.stamp
 
@@ -89,9 +90,9 @@ docs-test: $(DEV) $(PACKAGE)
 	$(BIN)/python -m pytest docs
 
 .PHONY: bench
-bench: ## measure
-bench: $(DEV) $(PACKAGE)
-	$(BIN)/python -m bench
+bench: ## measure (ARGS="sagas sealing" for some of it, which is printed only)
+bench: $(DEV) $(PEERS) $(PACKAGE)
+	$(BIN)/python -m bench $(ARGS)
 
 # Pins that still fit are kept; UPGRADE=--upgrade renews them all. Releases younger than a week are
 # left out: a compromised one is usually found and withdrawn within days.
@@ -104,6 +105,7 @@ lock: $(RUNTIME)
 	$(LOCK) --group bootstrap --output-file requirements/bootstrap.txt
 	$(LOCK) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
 	$(LOCK) pyproject.toml --constraints requirements/dev.txt --output-file requirements/runtime.txt
+	$(LOCK) --group bench --constraints requirements/dev.txt --output-file requirements/bench.txt
 
 .PHONY: interop-lock
 interop-lock: ## write the pinned list of those clients anew, from tests/interop/package.json
@@ -116,7 +118,8 @@ clean: ## remove the virtual environment and everything generated
 		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache tests/interop/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Three steps, each with a stamp: the runtime (enough for the demo), the tools, the package itself.
+# Steps with a stamp each: the runtime (enough for the demo), the tools, what the benchmarks are
+# measured against, the package itself.
 $(RUNTIME): requirements/bootstrap.txt requirements/runtime.txt requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "anabranch needs Python 3.11 or newer, not " + sys.version)'
 	@echo "building $(VENV) with Python $(PYTHON_TAG)"
@@ -127,6 +130,10 @@ $(RUNTIME): requirements/bootstrap.txt requirements/runtime.txt requirements/dev
 
 $(DEV): $(RUNTIME)
 	@$(INSTALL) requirements/dev.txt || $(INSTALL_BY_PIP) requirements/dev.txt
+	@touch $@
+
+$(PEERS): requirements/bench.txt $(DEV)
+	@$(INSTALL) requirements/bench.txt || $(INSTALL_BY_PIP) requirements/bench.txt
 	@touch $@
 
 $(PACKAGE): pyproject.toml $(RUNTIME)

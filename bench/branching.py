@@ -5,7 +5,8 @@ What they add is the work of the agent and its store: a path, a projection and a
 
 ``cache``: the share of the tokens (estimated) of a branch's first request that are the beginning
 of its parent's last request, byte for byte, and so in the provider's cache. It is the least share
-of all branches, in a conversation of twenty turns. What is new is the call and the branch's prompt.
+of five branches, in a conversation of twenty turns with some 20,000 tokens. What is new is the
+call and the branch's prompt.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NAME = "branching"
 BRANCHES = 100
 REPLY = 0.05
 TURNS = 7
-LONG = "The quick brown fox jumps over the lazy dog, again and again. " * 40
+LONG = "The quick brown fox jumps over the lazy dog, again and again. " * 80
 LIMITS = TurnLimits(branches=BRANCHES, at_once=BRANCHES)
 PROMPTS = [f"task {number}" for number in range(BRANCHES)]
 
@@ -34,9 +35,10 @@ PROMPTS = [f"task {number}" for number in range(BRANCHES)]
 async def decide(request: SampleRequest) -> SampleReply | str:
     """Fork when told to; answer everything else after a while."""
     said = request.messages[-1].text
-    if said == "fork":
-        return calls(("fork", "branch_self", {"prompts": PROMPTS}))
-    if said:
+    if said.startswith("fork"):
+        prompts = PROMPTS[: int(said.removeprefix("fork "))]
+        return calls(("fork", "branch_self", {"prompts": prompts}))
+    if said != "go on":
         await asyncio.sleep(REPLY)
     return LONG if said == "go on" else "done"
 
@@ -58,7 +60,7 @@ async def wall_time(url: str) -> float:
     """Return how long a turn with all branches takes, in turns with a single reply."""
     agent, _ = an_agent(url)
     try:
-        contenders = {"one": saying(agent, "hello"), "all": saying(agent, "fork")}
+        contenders = {"one": saying(agent, "hello"), "all": saying(agent, f"fork {BRANCHES}")}
         return (await time_in_turns(contenders, TURNS)).ratio("all", "one")
     finally:
         await agent.store.close()
@@ -72,10 +74,10 @@ async def cached() -> float:
     """Return the least share of a branch's first request that the parent's last one begins with."""
     agent, model = an_agent("memory:")
     thread = await agent.begin(system_prompt=LONG)
-    for text in ["go on"] * 20 + ["fork"]:
+    for text in ["go on"] * 20 + ["fork 5"]:
         await agent.say(thread.id, text)
     await agent.store.close()
-    parent, *branches = model.requests[-BRANCHES - 2 : -1]
+    parent, *branches = model.requests[-7:-1]
     before, shares = as_bytes(parent.messages), list[float]()
     fixed = as_fixed(parent)
     for request in branches:

@@ -5,11 +5,34 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from bench import branches, branching, imports, replay, state, wizard
+from bench import (
+    branches,
+    branching,
+    imports,
+    replay,
+    rounds,
+    sagas,
+    sealing,
+    state,
+    tree,
+    wizard,
+)
 from bench.measure import Row
 
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
-    module.NAME: module.measure for module in (wizard, state, replay, branches, branching, imports)
+    module.NAME: module.measure
+    for module in (
+        wizard,
+        sagas,
+        sealing,
+        state,
+        replay,
+        rounds,
+        branches,
+        branching,
+        tree,
+        imports,
+    )
 }
 
 

@@ -114,4 +114,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "law.5": Requirement(_LAW, "No inner limit widens an outer one."),
     "law.6": Requirement(_LAW, "Any path of the tree projects to a valid provider request."),
+    "law.8": Requirement(
+        _LAW, "What was pending before a crash is pending after it (with a store)."
+    ),
 }

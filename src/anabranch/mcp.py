@@ -1,13 +1,34 @@
-"""Serve tools over the Model Context Protocol.
+"""Serve tools over the Model Context Protocol, and call them as sagas.
 
     server = create_server("travel", [book_flight], keys=[...])
     server.run("stdio")                            # an ordinary mcp MCPServer
 
     install(existing_server, book_flight)          # or add to one you have
 
-Both serve clients of the handshake era and of the stateless one.
+    fastmcp.add_tool(as_fastmcp_tool(book_flight)) # or to a FastMCP server (extra ``fastmcp``)
+    install_fastmcp(fastmcp, book_flight, keys=[...])
+
+All serve clients of the handshake era and of the stateless one. Any ``mcp.Client`` calls tools;
+one that calls them as sagas is
+
+    result = await SagaClient(client, answerer).call_tool("book_flight", {"destination": "Oslo"})
 """
 
+from anabranch.edges.durable import Durability
+from anabranch.edges.mcp.answering import Answerer
+from anabranch.edges.mcp.fastmcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
+from anabranch.edges.mcp.saga_client import SagaClient, SagaRoundsExceededError, Turn
 from anabranch.edges.mcp.server import create_server, install
 
-__all__ = ["create_server", "install"]
+__all__ = [
+    "Answerer",
+    "Durability",
+    "SagaClient",
+    "SagaRoundsExceededError",
+    "Turn",
+    "as_fastmcp_tool",
+    "create_server",
+    "fastmcp_sagas",
+    "install",
+    "install_fastmcp",
+]

@@ -32,8 +32,8 @@ class MemoryTrees:
         return self._threads.get(thread_id)
 
     async def threads(self, limit: int) -> list[Thread]:
-        newest = sorted(reversed(self._threads.values()), key=lambda each: -each.created_at)
-        return newest[:limit]
+        oldest_first = sorted(self._threads.values(), key=lambda thread: thread.created_at)
+        return oldest_first[::-1][:limit]
 
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()

@@ -93,6 +93,7 @@ def test_every_path_stays_valid(history: list[tuple[str, int, list[Any]]]) -> No
             here = await act(here, what, at, list(whims))
             tree = await here.check()
             assert set(tree.refs.values()) <= {node.id for node in tree.nodes}
+        tree = await here.tree()
         for caller in tree.nodes:
             opened = [n for n in tree.nodes if n.parent_id == caller.id and n.kind == "branch"]
             assert len(opened) <= sum(use.name == "branch_self" for use in caller.tool_uses) * 4

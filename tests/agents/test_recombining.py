@@ -58,7 +58,7 @@ async def test_a_merge_that_fails_falls_back_to_concatenation(
     assert note.endswith("the answers are concatenated instead.")
 
 
-VOTES = {
+VOTES: dict[str, tuple[list[str | Exception], str, str]] = {
     "a majority": (["2", "2", "1"], "b2", "llm_vote chose b2 (votes: b1: 1, b2: 2)."),
     "numbers in words": (["Option 3!", "3.", "I say 3"], "b3", "chose b3 (votes: b3: 3)."),
     "a tie": (["3", "2", "?"], "b2", "A tie of 2: the first of them is taken. 1 of 3 votes did"),
@@ -120,5 +120,5 @@ async def test_one_answer_needs_no_model_and_none_is_no_error(how: str) -> None:
 
 
 async def test_an_unknown_recombiner_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ToolError, match="no recombiner 'mix'.*none, concatenate, llm_merge"):
+    with pytest.raises(ToolError, match=r"no recombiner 'mix'.*none, concatenate, llm_merge"):
         await recombine("mix", ANSWERS, Saying())

@@ -9,6 +9,8 @@ import pytest
 
 from anabranch.cli import main
 
+SERVED = str(Path(__file__).with_name("served.py"))
+
 
 @pytest.fixture(autouse=True)
 def own_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
@@ -34,14 +36,16 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     status, out, told = run(capsys, *arguments)
     assert (status, told) == (0, "")
-    assert all(command in out for command in ("serve", "call", "demo", "tree"))
+    assert all(command in out for command in ("serve", "call", "check", "demo", "tree"))
 
 
 @pytest.mark.parametrize(
     ("command", "options"),
     [
         ("serve", ["--transport", "--host", "--port", "--model", "TARGETS"]),
+        ("serve", ["--workers", "--store", "--ttl", "--no-continue-calls", "ANABRANCH_STORE"]),
         ("call", ["--json", "--era", "--answers", "--model", "NAME=VALUE", "TARGET", "TOOL"]),
+        ("check", ["--json", "--answers", "NAME=VALUE", "TARGET", "TOOL", "It really runs"]),
         ("demo", ["--era", "--answers", "--model"]),
         ("tree", ["list", "show", "label", "unlabel", "export", "messages", "prune"]),
     ],
@@ -64,7 +68,19 @@ def test_help_of_a_command_names_its_options(
         (["serve", "missing.py", "--port", "many"], "many"),
         (["serve", "missing.py", "--port", "70000"], "There is no port 70000. Choose one"),
         (["serve", "missing.py", "--model", "gpt"], "Unknown model 'gpt'"),
+        (["serve", "missing.py", "--workers", "2"], "Over stdio there is one process."),
+        (["serve", "missing.py", "--workers", "0"], "There cannot be 0 workers."),
+        (
+            ["serve", "missing.py", "--workers=2", "--transport=http", "--store=memory:"],
+            "Workers cannot share memory.",
+        ),
+        (["serve", "missing.py", "--ttl", "0"], "Nobody can answer in 0 s."),
+        (["serve", SERVED, "--store", "paper:///x"], "There is no store for 'paper' URLs"),
         (["call", "missing.py", "tool"], "There is no file missing.py"),
+        (["check"], "TARGET"),
+        (["check", "missing.py"], "There is no file missing.py"),
+        (["check", "http://x/mcp"], "is running elsewhere"),
+        (["check", "missing.py", "tool", "--answers", "missing.json"], "Cannot read the answers"),
         (["demo", "--answers", "missing.json"], "Cannot read the answers"),
     ],
 )
@@ -83,6 +99,17 @@ def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str], served
         status, _, told = run(capsys, "serve", str(served), "--transport", "http", "--port", port)
     assert status == 1
     assert told.startswith(f"anabranch: Cannot listen on 127.0.0.1:{port}: ")
+
+
+def test_a_store_that_cannot_be_reached_is_told_at_once(
+    capsys: pytest.CaptureFixture[str], served: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    status, out, told = run(
+        capsys, "serve", str(served), "--store", f"sqlite:///{tmp_path}/file/calls.db"
+    )
+    assert (status, out) == (1, "")
+    assert "cannot be opened" in told
 
 
 def test_an_interrupt_ends_a_command_without_a_traceback(

@@ -44,6 +44,22 @@ def test_a_modern_call_is_told_in_rounds(lines: list[str]) -> None:
     ]
 
 
+def test_a_saga_is_told_in_rounds(lines: list[str]) -> None:
+    story = Story(lines.append)
+    story.sent(request(0, "tools/resumeSaga"))  # whether there are any
+    story.sent(request(1, "tools/callSaga", name="pick", arguments={}))
+    steps = [{"type": "sampling", "stepId": "a"}, {"type": "elicitation", "stepId": "b"}]
+    story.received(response(1, state="suspended", sagaToken="t", steps=steps))
+    story.sent(request(2, "tools/resumeSaga", sagaToken="t", completedSteps=[{}, {}]))
+    story.received(response(2, content=[]))
+    assert lines == [
+        "→ tools/callSaga pick {}",
+        "← round 1 ends with 2 questions: a (the model), b (the person)",
+        "→ tools/resumeSaga, with 2 completed steps",
+        "← the result",
+    ]
+
+
 def test_a_call_of_the_handshake_era_is_told_in_questions(lines: list[str]) -> None:
     story = Story(lines.append)
     story.sent(request(1, "tools/call", name="pick"))

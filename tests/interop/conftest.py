@@ -1,10 +1,12 @@
-"""What the interop tests share: servers that run for all of them."""
+"""What the interop tests share: servers that run for all of them, and the ways to reach them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
-from tests.interop.processes import EXAMPLES, HERE, serving
+from tests.interop.driven import VERSIONS
+from tests.interop.processes import EXAMPLES, HERE, SERVE, serving
 
 TARGETS = [EXAMPLES / "pick_card.py", HERE / "served.py"]
 
@@ -21,3 +23,18 @@ def other_url() -> Iterator[str]:
     """The same in another process, which has the same keys."""
     with serving(*TARGETS) as address:
         yield address
+
+
+@pytest.fixture(params=["http", "stdio"])
+def server(request: pytest.FixtureRequest) -> Mapping[str, Any]:
+    """What the client connects to: a running server, or a command that it starts itself."""
+    if request.param == "http":
+        return {"url": request.getfixturevalue("url")}
+    command, *arguments = [*SERVE, *map(str, TARGETS)]
+    return {"command": command, "args": arguments}
+
+
+@pytest.fixture(params=VERSIONS)
+def era(request: pytest.FixtureRequest) -> str:
+    """What the client asks for."""
+    return str(request.param)

@@ -128,9 +128,10 @@ const STEPS = { elicitation: 'elicitation/create', sampling: 'sampling/createMes
 
 async function bySaga(client, call) {
   const send = (method, params) => client.request({ method, params }, anything, options);
+  const completedSteps = []; // of all turns: each is sent the whole history
   let result = await send('tools/callSaga', parameters(call));
   while (result.state === 'suspended') {
-    const completedSteps = await Promise.all(
+    const completed = await Promise.all(
       result.steps.map(async ({ type, stepId, params }) => {
         try {
           return { stepId, result: await answer({ method: STEPS[type], params }) };
@@ -139,7 +140,9 @@ async function bySaga(client, call) {
         }
       }),
     );
-    result = await send('tools/resumeSaga', { sagaToken: result.sagaToken, completedSteps });
+    completedSteps.push(...completed);
+    const { _meta } = parameters(call);
+    result = await send('tools/resumeSaga', { sagaToken: result.sagaToken, completedSteps, _meta });
   }
   return result;
 }

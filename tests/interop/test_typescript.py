@@ -10,40 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.interop.conftest import TARGETS
-from tests.interop.processes import SERVE, play
-
-MODERN = "2026-07-28"
-VERSIONS = {"auto": MODERN, MODERN: MODERN, "legacy": "2025-11-25"}
-
-Lines = list[dict[str, Any]]
-
-
-@pytest.fixture(params=["http", "stdio"])
-def server(request: pytest.FixtureRequest) -> Mapping[str, Any]:
-    """What the client connects to: a running server, or a command that it starts itself."""
-    if request.param == "http":
-        return {"url": request.getfixturevalue("url")}
-    command, *arguments = [*SERVE, *map(str, TARGETS)]
-    return {"command": command, "args": arguments}
-
-
-@pytest.fixture(params=VERSIONS)
-def era(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def call(tool: str, **arguments: Any) -> dict[str, Any]:
-    return {"name": tool, "arguments": arguments}
-
-
-def accept(**content: Any) -> dict[str, Any]:
-    return {"action": "accept", "content": content}
-
-
-def told(lines: Lines, kind: str) -> list[Any]:
-    """What the lines of one kind say, in order."""
-    return [line[kind] for line in lines if kind in line]
+from tests.interop.driven import MODERN, VERSIONS, accept, call, told
+from tests.interop.processes import play
 
 
 def cards_in(question: str) -> list[str]:

@@ -38,6 +38,7 @@ __all__ = [
     "person",
     "programs",
     "slow_programs",
+    "small_programs",
 ]
 
 
@@ -487,6 +488,9 @@ def _slow_blocks(depth: int) -> st.SearchStrategy[Block]:
 
 programs: st.SearchStrategy[Block] = _blocks(3, at_once=True)
 """Programs that use everything but time."""
+
+small_programs: st.SearchStrategy[Block] = _blocks(2, at_once=True)
+"""The same, but shorter: for tests that run each of them several times."""
 
 slow_programs: st.SearchStrategy[Block] = _slow_blocks(3)
 """Programs in which time passes and branches have deadlines; one thing at a time, because two

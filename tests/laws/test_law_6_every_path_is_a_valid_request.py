@@ -214,6 +214,7 @@ def _words(block: object) -> object:
 @pytest.mark.requirement("law.6")
 @many
 @given(thickets())
+@example(HARD[-1])
 def test_a_tool_use_is_answered_by_the_nearest_result_before_the_talk_goes_on(
     grown: Thicket,
 ) -> None:

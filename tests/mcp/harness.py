@@ -24,6 +24,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ConfigDict
 
 from anabranch import Tool
+from anabranch.cli.workers import listen
 from anabranch.mcp import create_server
 
 ROOT: Final = Path(__file__).parents[2]
@@ -179,9 +180,16 @@ async def over(transport: str, server: MCPServer[Any], **options: Any) -> AsyncG
 @asynccontextmanager
 async def http(server: MCPServer[Any], **options: Any) -> AsyncGenerator[str, None]:
     """Serve over streamable HTTP on loopback; yields the URL."""
-    with socket.create_server(("127.0.0.1", 0)) as listening, _unwrapped():
+    async with asgi(server.streamable_http_app(**options)) as url:
+        yield url
+
+
+@asynccontextmanager
+async def asgi(app: Any) -> AsyncGenerator[str, None]:
+    """Serve an application on loopback; yields the URL of its ``/mcp``."""
+    with listen("127.0.0.1", 0) as listening, _unwrapped():
         port = listening.getsockname()[1]
-        running = _Uvicorn(server.streamable_http_app(**options))
+        running = _Uvicorn(app)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(running.serve, [listening])
             await running.ready.wait()

@@ -1,5 +1,7 @@
 """Replies as they arrive, over a real socket: whole, left early, cancelled, broken."""
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -198,7 +200,10 @@ async def test_nothing_is_sent_before_a_stream_is_entered(provider: Provider) ->
 
 
 async def test_a_script_is_streamed_in_words() -> None:
-    script = [{"text": " one  two\nthree ", "tool_calls": [{"name": "look"}]}, {"text": ""}]
+    script: list[dict[str, Any]] = [
+        {"text": " one  two\nthree ", "tool_calls": [{"name": "look"}]},
+        {"text": ""},
+    ]
     model = ScriptedModel(script)
     request = SampleRequest(messages=(user("hi"),), max_tokens=9, tools=(LOOK,))
     texts, reply = await watched(model, request)

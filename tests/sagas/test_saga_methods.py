@@ -1,16 +1,18 @@
-"""``tools/callSaga`` and ``tools/resumeSaga``: their shapes, over every way they can be reached."""
+"""``tools/callSaga`` and ``tools/resumeSaga``: their shapes, over every way they can be reached.
+
+Source: the proposal's six messages, field for field, with its own names and words.
+"""
 
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from mcp import Client
-from mcp.server.mcpserver import MCPServer
 
 from anabranch.mcp import create_server
 from examples.deploy import complex_tool
-from tests.mcp.harness import ERAS, KEY
-from tests.sagas.harness import call_saga, resume_saga
+from tests.mcp.harness import KEY, MODERN, ROOT, Answers, connected
+from tests.sagas.harness import WAYS, call_saga, raw, reached, resume_saga
 
 TARGET = {"action": "accept", "content": {"target": "production"}}
 GREEN = {
@@ -18,63 +20,76 @@ GREEN = {
     "content": {"type": "text", "text": "Yes, all systems are green."},
     "model": "client-side-llm-v2",
 }
-FIRST = {"stepId": "step-elicitation-A", "result": TARGET}
-SECOND = {"stepId": "step-sampling-B", "result": GREEN}
-
-
-def server() -> MCPServer[Any]:
-    return create_server("deployer", [complex_tool], keys=[KEY])
-
-
-@pytest.fixture(params=ERAS)
-async def client(request: pytest.FixtureRequest) -> AsyncGenerator[Client]:
-    async with Client(server(), mode=request.param) as connected:
-        yield connected
-
-
-async def test_the_six_messages_are_those_of_the_proposal(client: Client) -> None:
-    suspended = await call_saga(client, "complex_tool", {"initial_arg": "value"})
-    assert isinstance(suspended.pop("sagaToken"), str)
-    assert suspended == {
-        "state": "suspended",
-        "steps": [
-            {
-                "type": "elicitation",
-                "stepId": "step-elicitation-A",
-                "params": {
-                    "message": "Please provide the deployment target:",
-                    "requestedSchema": {
-                        "type": "object",
-                        "properties": {"target": {"type": "string"}},
-                        "required": ["target"],
-                    },
+FIRST: dict[str, Any] = {"stepId": "step-elicitation-A", "result": TARGET}
+SECOND: dict[str, Any] = {"stepId": "step-sampling-B", "result": GREEN}
+DONE = "Deployment to production initiated successfully based on confirmation."
+MESSAGE_2: dict[str, Any] = {
+    "state": "suspended",
+    "steps": [
+        {
+            "type": "elicitation",
+            "stepId": "step-elicitation-A",
+            "params": {
+                "message": "Please provide the deployment target:",
+                "requestedSchema": {
+                    "type": "object",
+                    "properties": {"target": {"type": "string"}},
+                    "required": ["target"],
                 },
-            }
-        ],
-    }
-
-
-async def test_a_saga_runs_to_its_result(client: Client) -> None:
-    first = await call_saga(client, "complex_tool", {"initial_arg": "value"})
-    second = await resume_saga(client, first["sagaToken"], FIRST)
-    assert second["steps"] == [
+            },
+        }
+    ],
+}
+QUESTION = {"type": "text", "text": "Is deploying to 'production' safe right now?"}
+MESSAGE_4: dict[str, Any] = {
+    "state": "suspended",
+    "steps": [
         {
             "type": "sampling",
             "stepId": "step-sampling-B",
-            "params": {
-                "messages": [
-                    {
-                        "role": "user",
-                        "content": {
-                            "type": "text",
-                            "text": "Is deploying to 'production' safe right now?",
-                        },
-                    }
-                ],
-                "maxTokens": 100,
-            },
+            "params": {"messages": [{"role": "user", "content": QUESTION}], "maxTokens": 100},
         }
-    ]
-    done = await resume_saga(client, second["sagaToken"], FIRST, SECOND)
-    text = "Deployment to production initiated successfully based on confirmation."
-    assert done == {"content": [{"type": "text", "text": text}]}
+    ],
+}
+MESSAGE_6 = {"content": [{"type": "text", "text": DONE}]}
+
+
+@pytest.fixture(params=WAYS, ids=" ".join)
+async def client(request: pytest.FixtureRequest) -> AsyncGenerator[Client]:
+    server = create_server("deployer", [complex_tool], keys=[KEY])
+    async with reached(request.param, server, ROOT / "examples" / "deploy.py") as connection:
+        yield connection
+
+
+async def test_the_six_messages_are_those_of_the_proposal(client: Client) -> None:
+    """Required: messages 1 to 6, over everything that carries requests from client to server."""
+    one = {"name": "complex_tool", "arguments": {"initial_arg": "value"}}
+    two = await raw(client, "tools/callSaga", one)
+    first = two.pop("sagaToken")
+    three = {"sagaToken": first, "completedSteps": [FIRST]}
+    four = await raw(client, "tools/resumeSaga", three)
+    second = four.pop("sagaToken")
+    five = {"sagaToken": second, "completedSteps": [FIRST, SECOND]}
+    six = await raw(client, "tools/resumeSaga", five)
+    assert (two, four, six) == (MESSAGE_2, MESSAGE_4, MESSAGE_6)
+    assert isinstance(first, str)
+    assert isinstance(second, str)
+    assert first != second
+
+
+async def test_the_order_of_completed_steps_does_not_matter() -> None:
+    """Chosen: a step is known by its id."""
+    server = create_server("deployer", [complex_tool], keys=[KEY])
+    async with connected(server, MODERN, Answers()) as connection:
+        one = await call_saga(connection, "complex_tool", {"initial_arg": "value"})
+        two = await resume_saga(connection, one["sagaToken"], FIRST)
+        assert await resume_saga(connection, two["sagaToken"], SECOND, FIRST) == MESSAGE_6
+
+
+async def test_arguments_may_be_left_out() -> None:
+    """Required: they are optional. What is missing then is told as by ``tools/call``."""
+    server = create_server("deployer", [complex_tool], keys=[KEY])
+    async with connected(server, MODERN, Answers()) as connection:
+        result = await raw(connection, "tools/callSaga", {"name": "complex_tool"})
+    assert result["isError"] is True
+    assert "initial_arg: Field required" in result["content"][0]["text"]

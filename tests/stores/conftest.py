@@ -37,9 +37,12 @@ def _programs() -> Path:
 
 
 class Server:
-    """A Postgres server on a socket in a folder of its own, run by somebody other than root."""
+    """A Postgres server on a socket in a folder of its own, run by somebody other than root.
 
-    def __init__(self, folder: Path) -> None:
+    ``durable``: commits wait for the disk. No test is about a power cut, so none needs that.
+    """
+
+    def __init__(self, folder: Path, *, durable: bool = False) -> None:
         self.folder = folder
         self._programs = _programs()
         self._user: str | int | None = None
@@ -50,8 +53,8 @@ class Server:
             shutil.chown(folder, self._user)
             self._make_reachable()
         self._run("initdb", "--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-sync")
-        # Nothing here tests a power cut, so nothing waits for the disk.
-        self._options = f"-c fsync=off -c listen_addresses= -c unix_socket_directories={folder}"
+        fsync = "on" if durable else "off"
+        self._options = f"-c fsync={fsync} -c listen_addresses= -c unix_socket_directories={folder}"
 
     def start(self) -> None:
         self._run(

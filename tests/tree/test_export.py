@@ -6,10 +6,17 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
-from anabranch.messages import Block, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from anabranch.messages import (
+    NOTHING,
+    Block,
+    ImageBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from anabranch.tree import HEAD, Node, Path, Tree, project
 from anabranch.tree.export import messages_to_json, to_markdown, to_mermaid, tree_to_json
-from anabranch.tree.projection import NOTHING, tell
+from anabranch.tree.projection import tell
 from tests.laws.trees import Thicket, thickets
 from tests.tree.samples import REFS, SAMPLE, THREAD, node
 

@@ -8,6 +8,7 @@ kept, and how a path becomes a request, is the tree's (``tree/``).
     limits.py       what one turn may use
     tools.py        tools as an agent uses them
     together.py     several things at once
+    appending.py    what comes to be written at the same time is written together
     phase.py        the tools of one answer, while they run
     turn.py         one turn
     agent.py        what all turns share, and the ways to set one going

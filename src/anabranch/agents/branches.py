@@ -16,7 +16,7 @@ import anyio
 from pydantic import JsonValue
 
 from anabranch.agents.together import together
-from anabranch.agents.turn import Turn
+from anabranch.agents.turn import Told, Turn
 from anabranch.call import to_the_end
 from anabranch.call.store import StoreError
 from anabranch.errors import AnabranchError, BranchTimeoutError
@@ -49,30 +49,6 @@ class Grown:
         return "" if self.error is not None else self.end.text
 
 
-class _Growing:
-    """Branches on their way."""
-
-    def __init__(self, turn: Turn, *, work: bool) -> None:
-        self._turn = turn
-        self._work = work
-
-    async def one(self, start: Node, ends: dict[str, Grown]) -> None:
-        turn = self._turn.beside()
-        try:
-            end = await self._timed(turn, start)
-        except Exception as error:  # noqa: BLE001 - told below; unexpected ones are logged there
-            ends[start.id] = await to_the_end(_record(turn, start, error))
-        else:
-            ends[start.id] = Grown(start, end)
-
-    async def _timed(self, turn: Turn, start: Node) -> Node:
-        work = turn.run(start) if self._work else turn.reply(start)
-        seconds = turn.agent.limits.branch_timeout
-        if seconds is None:
-            return await work
-        return await _within(turn.agent.clock, seconds, start, work)
-
-
 async def grow(
     turn: Turn,
     starts: Sequence[Node],
@@ -93,13 +69,31 @@ async def grow(
         work: go on until no more tools are called, instead of replying once.
         parallel: all at once.
     """
-    growing = _Growing(turn, work=work)
-    jobs = [partial(growing.one, start, ends) for start in starts]
+    told = await turn.told(starts)
+    jobs = [
+        partial(_grow, turn.beside(), start, first, ends, work=work)
+        for start, first in zip(starts, told, strict=True)
+    ]
     if parallel:
         await together(jobs)
         return
     for job in jobs:
         await job()
+
+
+async def _grow(
+    turn: Turn, start: Node, told: Told | None, ends: dict[str, Grown], *, work: bool
+) -> None:
+    growing = turn.run(start, told) if work else turn.reply(start, told)
+    seconds = turn.agent.limits.branch_timeout
+    try:
+        end = await (
+            growing if seconds is None else _within(turn.agent.clock, seconds, start, growing)
+        )
+    except Exception as error:  # noqa: BLE001 - told below; unexpected ones are logged there
+        ends[start.id] = await to_the_end(_record(turn, start, error))
+    else:
+        ends[start.id] = Grown(start, end)
 
 
 async def _within(clock: Clock, seconds: float, start: Node, work: Awaitable[Node]) -> Node:

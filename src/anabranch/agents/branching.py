@@ -25,7 +25,8 @@ from anabranch.agents.tools import Outcome
 from anabranch.call import to_the_end
 from anabranch.errors import ToolError
 from anabranch.messages import ToolSpec
-from anabranch.tree import Node, TreeStore
+from anabranch.tree import Node
+from anabranch.tree.naming import name_branches
 
 __all__ = ["PLACEHOLDER", "BranchSelf"]
 
@@ -63,7 +64,7 @@ class BranchSelf:
         """
         path = (await here.turn.agent.store.path(here.caller.id)).nodes
         meant = _checked(here, sum(node.kind == "branch" for node in path))
-        branches = await _open(here, meant, path)
+        branches = await _open(here, meant)
         ends: dict[str, Grown] = {}
         starts = [branch.start for branch in branches]
         work, parallel = meant.allow_work, meant.parallel
@@ -136,37 +137,23 @@ def _checked(here: ToolUse, depth: int) -> BranchInput:
     return meant
 
 
-async def _open(here: ToolUse, meant: BranchInput, path: Sequence[Node]) -> list[_Branch]:
+async def _open(here: ToolUse, meant: BranchInput) -> list[_Branch]:
     """Add all branches at once: whatever happens, there are as many as prompts, in their order."""
-    turn, phase = here.turn, here.phase
-    scope, number = await _scope(turn.agent.store, path)
-    branches: list[_Branch] = []
-    for prompt in meant.prompts:
-        phase.branches += 1
-        place = number + phase.branches
-        data: dict[str, JsonValue] = {"tool_use_id": here.use.id, "number": place}
-        content = f"{SELF_PROMPT}{prompt}"
-        node = turn.agent.node(turn.thread.id, here.caller.id, "branch", content, data=data)
-        branches.append(_Branch(f"{scope}{place}", prompt, node))
-    await turn.agent.store.append([branch.start for branch in branches])
-    for branch in branches:
-        await here.tell(NodeAdded(branch.start))
-    return branches
-
-
-async def _scope(store: TreeStore, path: Sequence[Node]) -> tuple[str, int]:
-    """Return how names of branches at the end of ``path`` begin, and how many are taken.
-
-    Branches are counted from the beginning of the branch that encloses them: ``b1`` and ``b2``
-    are opened by one call, ``b3`` by a later one; ``b1.1`` in the first of them.
-    """
-    enclosing = [at for at, node in enumerate(path) if node.kind == "branch"]
-    numbers = [str(path[at].data.get("number", 1)) for at in enclosing]
-    inside = path[enclosing[-1] + 1 : -1] if enclosing else path[:-1]
-    callers = [node for node in inside if any(use.name == SPEC.name for use in node.tool_uses)]
-    followers = [await store.children(node.id) for node in callers]
-    taken = sum(node.kind == "branch" for nodes in followers for node in nodes)
-    return "b" + "".join(f"{number}." for number in numbers), taken
+    turn, thread_id = here.turn, here.turn.thread.id
+    data: dict[str, JsonValue] = {"tool_use_id": here.use.id}
+    starts = [
+        turn.agent.node(thread_id, here.caller.id, "branch", f"{SELF_PROMPT}{prompt}", data=data)
+        for prompt in meant.prompts
+    ]
+    await turn.agent.store.append(starts)
+    for start in starts:
+        await here.tell(NodeAdded(start))
+    # All of the thread has to be read, since a branch is called by its place among all others.
+    names = name_branches((await turn.agent.store.tree(thread_id)).nodes).of
+    return [
+        _Branch(names[start.id], prompt, start)
+        for start, prompt in zip(starts, meant.prompts, strict=True)
+    ]
 
 
 def _summary(

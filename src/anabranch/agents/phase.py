@@ -47,7 +47,6 @@ class Phase:
             from there on, and leaves alone what the caller's other followers see.
         returned: the tool uses whose results were there before; their tools are not run again.
         placeholder: what stands for every result while the tools run, if anything does.
-        branches: how many branches were opened below the caller in this phase.
     """
 
     turn: Turn
@@ -56,7 +55,6 @@ class Phase:
     anew: bool = False
     returned: frozenset[str] = frozenset()
     placeholder: str | None = None
-    branches: int = 0
     outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-import anyio
 from pydantic import JsonValue
 
-from anabranch.agents.events import TextReceived
+from anabranch.agents.appending import Appends
+from anabranch.agents.events import NodeAdded, TextReceived
 from anabranch.agents.limits import Meter, TurnLimitError
 from anabranch.agents.phase import Phase, ToolUse
 from anabranch.agents.ports import Model
@@ -24,17 +24,21 @@ from anabranch.errors import ToolError
 from anabranch.messages import (
     Block,
     ElicitReply,
+    Message,
     SampleReply,
     SampleRequest,
     ToolUseBlock,
     user,
 )
-from anabranch.tree import Node, Result, Thread, project
+from anabranch.tree import HEAD, Node, Ref, Result, Thread, project, project_each
 
 if TYPE_CHECKING:
     from anabranch.agents.agent import Agent
 
-__all__ = ["Turn"]
+__all__ = ["Told", "Turn"]
+
+Told: TypeAlias = tuple[Message, ...]
+"""The messages of a request."""
 
 
 class Turn:
@@ -51,15 +55,15 @@ class Turn:
         thread: Thread,
         *,
         meter: Meter | None = None,
-        limiter: anyio.CapacityLimiter | None = None,
+        limiter: asyncio.Semaphore | None = None,
+        appends: Appends | None = None,
         moves_head: bool = True,
     ) -> None:
         self.agent = agent
         self.thread = thread
         self.meter: Meter = meter or Meter(agent.limits)
-        self._limiter: anyio.CapacityLimiter = limiter or anyio.CapacityLimiter(
-            agent.limits.at_once
-        )
+        self._limiter: asyncio.Semaphore = limiter or asyncio.Semaphore(agent.limits.at_once)
+        self._appends: Appends = appends or Appends(agent.store)
         self._moves_head = moves_head
         self.tip: Node | None = None
 
@@ -78,34 +82,43 @@ class Turn:
     def beside(self) -> Turn:
         """Return a turn within the same limits, which leaves the thread's head alone."""
         return Turn(
-            self.agent, self.thread, meter=self.meter, limiter=self._limiter, moves_head=False
+            self.agent,
+            self.thread,
+            meter=self.meter,
+            limiter=self._limiter,
+            appends=self._appends,
+            moves_head=False,
         )
 
     # -- the loop ----------------------------------------------------------------------------
 
-    async def run(self, node: Node) -> Node:
+    async def run(self, node: Node, told: Told | None = None) -> Node:
         """Go on at ``node`` until the model calls no more tools; return the last node.
+
+        ``told`` is what the model is told first, if it is known.
 
         Raises:
             TurnLimitError: a limit is reached; the thread can be gone on with.
             Exception: what the model raises.
         """
         for _ in range(self.agent.limits.iterations):
-            node = await self.reply(node)
+            node, told = await self.reply(node, told), None
             if not node.tool_uses:
                 return node
             node = await self.use_tools(node)
         limit = self.agent.limits.iterations
         raise TurnLimitError("requests to the model", limit, limit)
 
-    async def reply(self, node: Node) -> Node:
+    async def reply(self, node: Node, told: Told | None = None) -> Node:
         """Let the model answer at ``node`` once; return its answer's node.
+
+        ``told`` is what the model is told, if it is known.
 
         Raises:
             TurnLimitError: nothing is left.
             Exception: what the model raises; what it had said before is kept.
         """
-        request = await self._request(node)
+        request = self._request(told or await self._told(node))
         said: list[str] = []
         try:
             async with self._limiter:
@@ -116,7 +129,7 @@ class Turn:
                 reason = "interrupted" if isinstance(error, asyncio.CancelledError) else "error"
                 await to_the_end(self._keep_text(node, "".join(said), reason))
             raise
-        return await to_the_end(self._keep_reply(node, reply))
+        return await self._keep_reply(node, reply)
 
     async def aside(self, prompt: str, model: Model | None = None) -> str:
         """Return what the model, or another, says to ``prompt`` alone; the thread has no part.
@@ -132,11 +145,26 @@ class Turn:
         self.meter.add(reply.model, reply.usage)
         return reply.text
 
-    async def _request(self, node: Node) -> SampleRequest:
+    async def told(self, nodes: Sequence[Node]) -> list[Told | None]:
+        """Return what the model will be told at each of ``nodes``, where that is cheap to know.
+
+        That is where all of them follow on one node: the way there is read and projected once.
+        """
+        parents = {node.parent_id for node in nodes}
+        parent = parents.pop() if len(parents) == 1 else None
+        if parent is None:
+            return [None] * len(nodes)
+        path = await self.agent.store.path(parent)
+        return list(project_each(path.nodes, nodes, path.results))
+
+    async def _told(self, node: Node) -> Told:
         path = await self.agent.store.path(node.id)
+        return project(path.nodes, path.results)
+
+    def _request(self, told: Told) -> SampleRequest:
         tools = tuple(tool.spec for tool in self.agent.tools.values())
         return SampleRequest(
-            messages=project(path.nodes, path.results),
+            messages=told,
             max_tokens=self.agent.limits.max_tokens,
             system_prompt=self.thread.system_prompt,
             tools=tools or None,
@@ -171,7 +199,10 @@ class Turn:
 
     async def add(self, node: Node, results: Sequence[Result] = ()) -> Node:
         """Put ``node`` into the store, with results; return it."""
-        [self.tip] = await self.agent.add([node], results, head=self._moves_head)
+        refs = [Ref(HEAD, node.id)] if self._moves_head else []
+        await self._appends.append([node], results, refs)
+        self.tip = node
+        await self.agent.listener(NodeAdded(node))
         return node
 
     # -- tools -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from pydantic import JsonValue
 
@@ -31,8 +31,21 @@ __all__ = [
     "step_fingerprint",
 ]
 
-Paid: TypeAlias = Callable[[str], Awaitable[None]]
+
 logger: logging.Logger = logging.getLogger("anabranch.call")
+
+
+class Receipts(Protocol):
+    """What a payer of undos asks and tells; :class:`~anabranch.call.recording.Records` is one."""
+
+    def check(self) -> None:
+        """Return if this run may still do something new; raise if it is another's turn."""
+        ...
+
+    async def paid(self, step_id: str) -> None:
+        """Write that the undo of ``step_id`` has been run."""
+        ...
+
 
 UNDO_AGAIN_AFTER = (0.2, 1.0)
 """Seconds until an undo that has failed is tried again, each time."""
@@ -171,6 +184,7 @@ class Undos:
         self._journal = journal
         self._bound: dict[str, tuple[Callable[..., Any], Codec]] = {}
         self._known_before = len(journal.owed)
+        self._paying: asyncio.Lock = asyncio.Lock()
 
     def bind(self, step_id: str, effect: Effect, *, first: bool) -> None:
         """Remember how to undo ``step_id``; ``first`` when its effect has just been run."""
@@ -181,6 +195,12 @@ class Undos:
             undo, step = reference_to(effect.undo), reference_to(effect.function)
             self._journal.owed.append(Owed(step_id, undo, step))
 
+    def correct(self, step_id: str, effect: Effect, *, done: bool) -> None:
+        """Take back or add what ``step_id`` owes: another run was first, with another outcome."""
+        self._journal.owed[:] = [owed for owed in self._journal.owed if owed.step_id != step_id]
+        if done:
+            self.bind(step_id, effect, first=True)
+
     def can_fold(self, step_ids: set[str]) -> bool:
         """Whether every undo among these steps can be found again by name."""
         return all(
@@ -190,34 +210,44 @@ class Undos:
         )
 
     async def pay(
-        self, clock: Clock, paid: Paid, *, this_round_only: bool = False
+        self, clock: Clock, receipts: Receipts, *, this_round_only: bool = False
     ) -> list[BaseException]:
         """Run the undos in reverse order and return what went wrong with them.
 
         One that fails is tried again, a little later each time. If it fails still, it does not
-        keep the others from running, and stays in ``journal.owed``. ``paid`` is awaited after
-        each that has not failed, with the step's id.
+        keep the others from running, and stays in ``journal.owed``. ``receipts`` is asked before
+        each, and told after each that has not failed.
         ``this_round_only`` leaves alone what an earlier round owed: for a round whose outcome
         reached nobody, so that the same round may be tried again.
 
         Raises:
-            Exception: what ``paid`` raises; the rest stays in ``journal.owed``.
+            Exception: what ``receipts`` raises; the rest stays in ``journal.owed``.
         """
+        # A thread may end, and have its step undone, while the others are being paid.
+        async with self._paying:
+            return await self._pay(clock, receipts, this_round_only=this_round_only)
+
+    async def _pay(
+        self, clock: Clock, receipts: Receipts, *, this_round_only: bool
+    ) -> list[BaseException]:
         keep = self._known_before if this_round_only else 0
         failed: list[BaseException] = []
         unpaid: list[Owed] = []
         owed = self._journal.owed
-        while len(owed) > keep:
-            item = owed[-1]
-            error = await self._pay_one(item, clock)
-            if error is None:
-                await paid(item.step_id)
-            else:
-                logger.error("the undo of step %r failed", item.step_id, exc_info=error)
-                failed.append(error)
-                unpaid.append(item)
-            owed.remove(item)
-        owed += reversed(unpaid)
+        try:
+            while len(owed) > keep:
+                item = owed[-1]
+                receipts.check()
+                error = await self._pay_one(item, clock)
+                if error is None:
+                    await receipts.paid(item.step_id)
+                else:
+                    logger.error("the undo of step %r failed", item.step_id, exc_info=error)
+                    failed.append(error)
+                    unpaid.append(item)
+                owed.remove(item)
+        finally:
+            owed += reversed(unpaid)
         return failed
 
     async def _pay_one(self, owed: Owed, clock: Clock) -> Exception | None:

@@ -63,7 +63,8 @@ class Call(Operations, Generic[T]):
 
     Leaving the context cancels a body that still runs and pays the undos it owes: all of them
     for a hot run, those of this round for a cold one (whose earlier rounds may be continued),
-    none for a cold one that is recorded (for that round itself may be taken up again).
+    none for a cold one that is recorded (for that round itself may be taken up again): there,
+    effects that have begun are awaited and recorded first.
 
     Args:
         body: called once with the root branch.
@@ -111,15 +112,36 @@ class Call(Operations, Generic[T]):
             await to_the_end(self._abandon())
 
     async def _abandon(self) -> None:
-        await self._let_go()
         recorded = self.records.recorder is not None
-        if not (self.broken_off or (recorded and self._cold)):
+        if recorded and self._cold:  # somebody will take this round up again
+            await self._finish_effects()
+            await self._let_go()
+            return
+        await self._let_go()
+        if self.broken_off:
+            return
+        try:
             await self.records.failing(None)
             self._repay = partial(self._pay, this_round_only=self._cold)
             await self._repay()
+        except Exception:  # the recorder's; whoever leaves has a reason of their own to tell
+            logger.exception("call %r was left, and could not be undone yet", self.journal.line)
+
+    async def _finish_effects(self) -> None:
+        """Let effects come to their end and be recorded, lest they be half done and done again."""
+        self.closing = True
+        if self._watch is not None:
+            self._watch.stop()
+        while self.strands:
+            for task in self.strands.keys() - self.in_effect:
+                task.cancel()
+            if not self.in_effect:
+                return
+            self._changed.clear()
+            await self._changed.wait()
 
     async def _pay(self, *, this_round_only: bool = False) -> list[BaseException]:
-        return await self.undos.pay(self.clock, self.records.paid, this_round_only=this_round_only)
+        return await self.undos.pay(self.clock, self.records, this_round_only=this_round_only)
 
     def _start(self, *, cold: bool) -> asyncio.Task[T]:
         if self._task is not None:
@@ -279,7 +301,7 @@ class Call(Operations, Generic[T]):
         """End the round, here and now: no strand may do anything more in between."""
         asked_by: dict[asyncio.Task[Any], list[str]] = {task: [] for task in self.strands}
         self._quiet = Quiet(self.open.asks(), asked_by | self.open.by_task(), certain)
-        self._closeunstarted()
+        self._close_unstarted()
         self.suspending = True
         self.stop_strands()
         self._changed.set()
@@ -317,7 +339,7 @@ class Call(Operations, Generic[T]):
                 found = "it went on and returned a value"
             self._not_suspended(own, found)
 
-    def _closeunstarted(self) -> None:
+    def _close_unstarted(self) -> None:
         """The body would have come to these operations later; they were not forgotten."""
         for operation in unstarted(self._made):
             operation.close()

@@ -62,6 +62,7 @@ class Operations(Course):
         open: the asks that wait.
         records: what is to be written before it is seen.
         undos: what is owed if the call fails.
+        strands: the tasks of the run; ``in_effect`` those that are inside of an effect.
         closing: the run is over; nothing new may happen.
         suspending: it is over because all strands wait.
         broken_off: it is over because nothing can be written any more.
@@ -77,6 +78,7 @@ class Operations(Course):
         self.records: Records = Records(journal, recorder)
         self.undos: Undos = Undos(journal)
         self.strands: dict[asyncio.Task[Any], Strand] = {}
+        self.in_effect: set[asyncio.Task[Any]] = set()
         self.closing: bool = False
         self.suspending: bool = False
         self.unwinding: bool = False
@@ -313,34 +315,44 @@ class Operations(Course):
             await self._repay()
         if isinstance(cause, Interrupted):
             raise cause
-        entry = self.journal.entries.get(step_id, entry)  # another run's, if that was first
+        first = self.journal.entries.get(step_id, entry)  # another run's, if there was one
+        if (first.error is None) != (entry.error is None):
+            self.undos.correct(step_id, effect, done=first.error is None)
+        entry = first
         if entry.error is not None:
             raise error_from_json(entry.error) from cause
         return entry
 
     @asynccontextmanager
     async def _effect(self, strand: Strand) -> AsyncGenerator[None]:
-        """Mark ``strand`` as busy; afterwards have what has happened written.
+        """Mark ``strand`` as busy; have what has happened written, before and after.
+
+        Before: what the effect depends on must not be another in a second try, under the same key.
 
         Raises:
             asyncio.CancelledError: nothing can be written; the run ends.
         """
         strand.effects += 1
+        self.in_effect.add(strand.task)
         try:
-            try:
-                self.records.check()
-            except Exception as error:
-                self.break_off(error)
-                raise asyncio.CancelledError from error
+            await self._recorded(self.records.write_ahead)
+            if self.closing:  # while that was being written
+                raise asyncio.CancelledError
             yield
-            try:
-                await self.records.write()
-            except Exception as error:
-                self.break_off(error)
-                raise asyncio.CancelledError from error
+            await self._recorded(self.records.write)
         finally:
+            self.in_effect.discard(strand.task)
             strand.effects -= 1
             self.stir()
+            if self.closing:
+                self._changed.set()
+
+    async def _recorded(self, write: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await write()
+        except Exception as error:
+            self.break_off(error)
+            raise asyncio.CancelledError from error
 
     async def notify(self, scope: Scope, notice: Notice) -> None:
         """Deliver ``notice``, unless an earlier round did."""

@@ -31,7 +31,8 @@ class Recorder(Protocol):
     ) -> Mapping[str, Entry]:
         """Write ``entries``, and the undos that some of them owe; all or none.
 
-        Return what is written now for their ids: the first entry for an id stays.
+        It is called before an effect with what that may depend on, which can be nothing (but what
+        the recorder itself knows of the round), and after it with what came of it. Return what is written now for their ids: the first entry for an id stays.
         """
         ...
 
@@ -55,9 +56,10 @@ class Records:
         self._journal = journal
         self._unwritten: dict[str, Entry] = {}
         self._writing: asyncio.Lock = asyncio.Lock()
+        self._begun = False
 
     def check(self) -> None:
-        """Return if this run may still do something new."""
+        """Return if this run may still do something new; raises as :meth:`write` does."""
         if self.recorder is not None:
             self.recorder.check()
 
@@ -80,17 +82,51 @@ class Records:
         """Write all that was added; goes on to its end if the caller is cancelled meanwhile.
 
         Where another run was first, its entry takes the place of ours.
+
+        Raises:
+            Exception: what the recorder raises, also to a caller that is being cancelled: nothing
+                may happen that depends on what could not be written.
         """
-        if self.recorder is not None and self._unwritten:
-            await to_the_end(self._write(self.recorder))
+        if self.recorder is None or not (self._unwritten or self._writing.locked()):
+            return
+        await self._write_now(self.recorder)
+
+    async def write_ahead(self) -> None:
+        """Write what an effect that comes now may depend on, and see that it may come.
+
+        Raises:
+            Exception: as :meth:`write`.
+        """
+        if self.recorder is None:
+            return
+        if self._begun:
+            await self.write()
+        else:  # the recorder may know more of the round than it has been given to write
+            await self._write_now(self.recorder)
+            self._begun = True
+        self.recorder.check()
+
+    async def _write_now(self, recorder: Recorder) -> None:
+        writing = asyncio.ensure_future(self._write(recorder))
+        try:
+            await to_the_end(_ended(writing))
+        except asyncio.CancelledError:
+            if (problem := writing.exception()) is not None:
+                raise problem from None
+            raise
+        writing.result()
 
     async def _write(self, recorder: Recorder) -> None:
         # One at a time: an entry must not be there without those that came before it.
         async with self._writing:
             batch, self._unwritten = self._unwritten, {}
-            if not batch:  # written along with another's
+            if self._begun and not batch:  # written along with another's
                 return
             owed = {owed.step_id: owed for owed in self._journal.owed if owed.step_id in batch}
             for step_id, entry in (await recorder.record(batch, owed)).items():
                 if step_id in self._journal.entries:
                     self._journal.entries[step_id] = entry
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.wait({task})

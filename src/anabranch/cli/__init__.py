@@ -1,7 +1,7 @@
 """The command line. Nothing imports it.
 
     commands.py                the commands and their options
-    serve.py, call.py, demo.py what they do
+    serve.py, call.py, demo.py what they do; check.py too
     tree.py                    anabranch tree: the commands over stored conversations
     store_option.py            where those are
     chat.py                    anabranch chat: a session at the terminal (chat_*.py: its parts)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from mcp import Client
 from mcp_types import CallToolResult, TextContent, Tool
@@ -23,10 +23,11 @@ from anabranch.cli.console import Console
 from anabranch.cli.errors import FailedError, UsageError
 from anabranch.cli.respondent import NO_MODEL, Respondent
 from anabranch.edges.mcp.client import call_tool, list_tools
+from anabranch.edges.mcp.saga_client import SagaClient
 from anabranch.models import ModelError, open_model
 from anabranch.sampling import Sampler
 
-__all__ = ["Wish", "call", "open_sampler", "read_answers", "to_json", "value_of"]
+__all__ = ["Wish", "call", "invoke", "open_sampler", "read_answers", "to_json", "value_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ async def call(wish: Wish, respondent: Respondent) -> object:
     async def act(client: Client) -> object:
         tool = await choose_tool(client, wish)
         arguments = read_arguments(wish.pairs, wish.json_text, tool.input_schema)
-        return value_of(await call_tool(client, tool.name, arguments, respondent), tool)
+        return value_of(await invoke(client, wish.era, tool.name, arguments, respondent), tool)
 
     try:
         return await talk(wish.target, server_of(wish.target), respondent, act, era=wish.era)
@@ -60,6 +61,15 @@ async def call(wish: Wish, respondent: Respondent) -> object:
         raise
     finally:
         respondent.report_left()
+
+
+async def invoke(
+    client: Client, era: Era, name: str, arguments: dict[str, Any], respondent: Respondent
+) -> CallToolResult:
+    """Call a tool in the way of ``era``, to which ``client`` is connected already."""
+    if era == "saga":
+        return await SagaClient(client, respondent).call_tool(name, arguments)
+    return await call_tool(client, name, arguments, respondent)
 
 
 async def choose_tool(client: Client, wish: Wish) -> Tool:
@@ -108,6 +118,8 @@ def value_of(result: CallToolResult, tool: Tool) -> object:
         raise FailedError(text or f"The tool {tool.name} failed without a word.")
     if result.structured_content is not None:
         return _unwrapped(result.structured_content, tool)
+    if _is_wrapped(tool):
+        return text  # a saga's: only a text comes without its structured content
     if len(texts) < len(result.content):
         return [
             block.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -120,21 +132,25 @@ def value_of(result: CallToolResult, tool: Tool) -> object:
 
 
 def _unwrapped(content: object, tool: Tool) -> object:
-    """Return a value that a server had to put into an object, because it is none.
-
-    The SDK names the wrapping's schema after the tool's function, FastMCP marks it.
-    """
+    """Return a value that a server had to put into an object, because it is none."""
     if not isinstance(content, dict):
         return content
     fields = cast("dict[str, object]", content)
+    return fields["result"] if _is_wrapped(tool) else fields
+
+
+def _is_wrapped(tool: Tool) -> bool:
+    """Whether the tool's values are put into objects.
+
+    The SDK names the wrapping's schema after the tool's function, FastMCP marks it.
+    """
     schema = tool.output_schema or {}
     title = str(schema.get("title", ""))
     named = title.endswith("Output") and title[:1].islower()
-    if schema.get("x-fastmcp-wrap-result") or (
-        named and list(schema.get("properties", {})) == ["result"]
-    ):
-        return fields["result"]
-    return fields
+    return bool(
+        schema.get("x-fastmcp-wrap-result")
+        or (named and list(schema.get("properties", {})) == ["result"])
+    )
 
 
 def to_json(value: object) -> str:

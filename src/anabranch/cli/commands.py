@@ -17,14 +17,19 @@ from cyclopts import App, Parameter
 from anabranch.cli.browse import browse
 from anabranch.cli.call import Wish, call, new_respondent, open_sampler, read_answers, to_json
 from anabranch.cli.chat import ChatWish, chat, tools_of
+from anabranch.cli.check import Subject, check, report
 from anabranch.cli.connection import MODEL, Era
 from anabranch.cli.console import Console, log_to_stderr
 from anabranch.cli.demo import demo
-from anabranch.cli.serve import serve
+from anabranch.cli.serve import Way, serve
+from anabranch.cli.server import Keeping
 from anabranch.cli.store_option import Store
 from anabranch.cli.tree import tree_app
+from anabranch.edges.mcp.installation import TTL
 
-__all__ = ["app"]
+__all__ = ["STORE", "app"]
+
+STORE = "ANABRANCH_STORE"
 
 
 def _version() -> str:
@@ -78,15 +83,43 @@ def serve_command(
     ] = "stdio",
     host: Annotated[str, Parameter(help="Where HTTP listens.")] = "127.0.0.1",
     port: Annotated[int, Parameter(help="Where HTTP listens; 0 for any free port.")] = 8000,
+    workers: Annotated[
+        int,
+        Parameter(
+            help="Processes that share the port, over HTTP. With more than one, clients up to"
+            " 2025-11-25 have no sessions, so that tools cannot ask them anything."
+        ),
+    ] = 1,
+    store: Annotated[
+        str | None,
+        Parameter(
+            env_var=STORE,
+            help="Where calls are kept, so that effects happen once whatever clients repeat:"
+            " sqlite:///path, postgresql://…, or memory:. Without it, nothing is kept.",
+        ),
+    ] = None,
+    ttl: Annotated[
+        float, Parameter(help="Seconds that a person has for one round of questions.")
+    ] = TTL,
+    continue_calls: Annotated[
+        bool,
+        Parameter(
+            help="With a store, offer the tool continue_call, which picks up calls that need more"
+            " rounds of questions than clients allow."
+        ),
+    ] = True,
     model: Model = None,
 ) -> None:
     """Serve the tools found in TARGET as an MCP server.
 
     Offered are every @tool, every HandoffTool instance and every MCPServer at module level. Open
     questions are sealed with the keys in ANABRANCH_KEYS (comma-separated, newest first), or with
-    a key kept in your data directory.
+    a key kept in your data directory. Calls are kept in a store only if --store or
+    ANABRANCH_STORE names one.
     """
-    serve(targets, transport=transport, host=host, port=port, model=model)
+    way = Way(transport, host, port, workers)
+    keeping = Keeping(store or None, ttl, continue_calls)
+    serve(targets, way, model=model, keeping=keeping)
 
 
 @app.command(name="call")
@@ -120,6 +153,44 @@ def call_command(
     respondent = new_respondent(Console(), model, answers)
     wish = Wish(target, tool, values, json_text, era)
     sys.stdout.write(to_json(anyio.run(call, wish, respondent)) + "\n")
+
+
+@app.command(name="check")
+def check_command(
+    target: Annotated[str, Parameter(help="A Python file, a module, or module:attribute.")],
+    tool: Annotated[str | None, Parameter(help="The tool's name; all tools by default.")] = None,
+    /,
+    *values: Annotated[
+        str, Parameter(name="name=value", help="Arguments for the run, as for call.")
+    ],
+    json_text: Annotated[
+        str | None,
+        Parameter(name="--json", help="Arguments as a JSON object; name=value goes over it."),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        Parameter(
+            name="--answers",
+            help="Run the tool as well, answered from this file (as for call). It really runs:"
+            " its steps happen once, and what it does outside of steps happens twice.",
+        ),
+    ] = None,
+) -> None:
+    """Find what in a tool is not safe to replay.
+
+    Reads the source of the tools in TARGET (which is imported). With --answers, one tool is run
+    too, each round twice, and what the two runs do differently is found. Findings are printed as
+    a JSON list, and in words on stderr. A line with the comment `# anabranch: replay-safe` is left
+    alone. Exit status: 0 nothing found, 1 something found, 2 wrong usage.
+    """
+    log_to_stderr(logging.ERROR)
+    console = Console(interactive=False)
+    respondent = new_respondent(console, None, answers) if answers is not None else None
+    subject = Subject(target, tool, values, json_text)
+    findings = anyio.run(check, subject, console, respondent)
+    sys.stdout.write(to_json([finding.to_json() for finding in findings]) + "\n")
+    sys.stdout.flush()
+    report(findings, console)
 
 
 @app.command(name="demo")

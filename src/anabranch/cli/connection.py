@@ -21,6 +21,7 @@ from anabranch.cli.errors import CommandError, FailedError, UsageError
 from anabranch.cli.keys import KEYS, new_key
 from anabranch.cli.targets import is_url, split_target
 from anabranch.edges.mcp.client import Answerer, Connectable, connect, offers_sagas
+from anabranch.edges.mcp.saga_client import SagaRoundsExceededError
 
 __all__ = ["MODEL", "Era", "server_of", "talk"]
 
@@ -61,7 +62,7 @@ async def talk(
         async with connect(server, answerer, era="auto" if era == "saga" else era) as client:
             connected = True
             if era == "saga":
-                await _refuse_sagas(client)
+                await _require_sagas(client)
             return await act(client)
     except Exception as error:
         known = _explain(error, target)
@@ -74,10 +75,9 @@ async def talk(
         raise known from error
 
 
-async def _refuse_sagas(client: Client) -> None:
-    if await offers_sagas(client):
-        raise UsageError("This server offers sagas, which this release cannot call yet.")
-    raise UsageError("This server offers no sagas. Leave out --era saga.")
+async def _require_sagas(client: Client) -> None:
+    if not await offers_sagas(client):
+        raise UsageError("This server offers no sagas. Leave out --era saga.")
 
 
 def _command(target: str) -> list[str]:
@@ -126,7 +126,7 @@ def _words_for(cause: Exception, target: str) -> str | None:
             return f"The server of {target} ended the connection."
         case MCPError():
             return cause.error.message
-        case InputRequiredRoundsExceededError():
+        case InputRequiredRoundsExceededError() | SagaRoundsExceededError():
             return f"The tool asked in more than {cause.max_rounds} rounds."
         case ValidationError():
             return f"{target} answered with something that is not MCP."

@@ -11,12 +11,11 @@ from typing import cast
 from mcp import Client, StdioServerParameters, stdio_client
 
 from anabranch.cli.answers import Answers
-from anabranch.cli.call import Wish, choose_tool, value_of
+from anabranch.cli.call import Wish, choose_tool, invoke, value_of
 from anabranch.cli.connection import Era, server_of, talk
 from anabranch.cli.console import Console
 from anabranch.cli.respondent import Respondent
 from anabranch.cli.story import Story, watched
-from anabranch.edges.mcp.client import call_tool
 from anabranch.models import ScriptedModel
 from anabranch.sampling import Sampler
 
@@ -49,7 +48,7 @@ async def demo(
     async def act(client: Client) -> object:
         console.say(f"Connected to a server process, protocol {client.protocol_version}.")
         tool = await choose_tool(client, Wish(TARGET, "pick_card"))
-        return value_of(await call_tool(client, tool.name, dict(ARGUMENTS), respondent), tool)
+        return value_of(await invoke(client, era, tool.name, ARGUMENTS, respondent), tool)
 
     transport = watched(stdio_client(command), Story(console.say))
     try:

@@ -6,39 +6,111 @@ Owns how tools and servers that were found become the one server that runs. How 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 import anyio
+from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 
+from anabranch.call.store import StoreError
 from anabranch.cli.errors import UsageError
 from anabranch.cli.targets import Found
+from anabranch.edges.mcp.continuing import CONTINUE
+from anabranch.edges.mcp.installation import TTL, Installation
 from anabranch.mcp import create_server, install
 from anabranch.sampling import Sampler
+from anabranch.tool import Tool
 
-__all__ = ["assemble", "tool_names"]
+__all__ = ["Keeping", "assemble", "tool_names"]
 
 
-def assemble(found: Found, *, keys: Sequence[str], sampler: Sampler | None) -> MCPServer[Any]:
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How calls are kept, in a form that other processes can be given.
+
+    Attributes:
+        store: the URL of a store; without one, all state travels with the client.
+        ttl: seconds that a person has for one round of questions.
+        continue_calls: offer ``continue_call``; needs a store.
+    """
+
+    store: str | None = field(default=None, repr=False)
+    ttl: float = TTL
+    continue_calls: bool = True
+
+
+NOTHING_KEPT = Keeping()
+
+
+class _Options(TypedDict):
+    keys: Sequence[str]
+    ttl: float
+    store: str | None
+    sampler: Sampler | None
+    continue_calls: bool
+
+
+def assemble(
+    found: Found,
+    *,
+    keys: Sequence[str],
+    sampler: Sampler | None,
+    keeping: Keeping = NOTHING_KEPT,
+) -> MCPServer[Any]:
     """Return a server with everything in it: the first that was found, or a new one.
 
     A server's own tools are served as they are. A tool that a server has already is not added
     again; the tools of further servers are added to the first.
 
     Raises:
-        UsageError: two different things have the same name.
+        UsageError: two different things have the same name, or the store's URL is none.
     """
+    options: _Options = {
+        "keys": keys,
+        "ttl": keeping.ttl,
+        "store": keeping.store,
+        "sampler": sampler,
+        "continue_calls": keeping.continue_calls,
+    }
     try:
         if not found.servers:
-            return create_server("anabranch", found.tools, keys=keys, sampler=sampler)
+            return create_server("anabranch", found.tools, **options)
         server, *others = found.servers
         _merge(server, others)
-        there = set(tool_names(server))
-        install(server, *(t for t in found.tools if t.name not in there), sampler=sampler)
+        _add(server, found.tools, options)
     except ValueError as error:
         raise UsageError(f"{error}.") from error
+    except StoreError as error:
+        raise UsageError(str(error)) from error
     return server
+
+
+def _add(server: MCPServer[Any], tools: Sequence[Tool[Any]], options: _Options) -> None:
+    there = set(tool_names(server))
+    new = [tool for tool in tools if tool.name not in there]
+    if not new:
+        return
+    # The server's author may have put tools into a store of their own.
+    continue_calls = options["continue_calls"] and CONTINUE.name not in there
+    given: _Options = {**options, "continue_calls": continue_calls}
+    _run_along(server, install(server, *new, **given))
+
+
+def _run_along(server: MCPServer[Any], installation: Installation) -> None:
+    """Have the store swept for as long as ``server`` runs."""
+    # The SDK takes a lifespan when a server is made, and from outside never again.
+    lowlevel = server._lowlevel_server  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    own = lowlevel.lifespan
+
+    @asynccontextmanager
+    async def lifespan(running: Server[Any]) -> AsyncGenerator[Any]:
+        async with installation.running(), own(running) as state:
+            yield state
+
+    lowlevel.lifespan = lifespan
 
 
 def tool_names(server: MCPServer[Any]) -> list[str]:

@@ -7,7 +7,7 @@ watches a call wants to see. Nothing is changed, held back or kept.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sized
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -22,7 +22,14 @@ __all__ = ["Story", "watched"]
 Read: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
 Write: TypeAlias = MemoryObjectSendStream[SessionMessage]
 
-WHO = {"sampling/createMessage": "the model", "elicitation/create": "the person"}
+CALLS = {"tools/call", "tools/callSaga", "tools/resumeSaga"}
+WHO = {
+    "sampling/createMessage": "the model",
+    "elicitation/create": "the person",
+    "sampling": "the model",
+    "elicitation": "the person",
+}
+"""Who is asked: by the method of a request, by the type of a saga's step."""
 
 
 class Story:
@@ -35,14 +42,16 @@ class Story:
 
     def sent(self, message: JSONRPCMessage) -> None:
         """The client has sent ``message``."""
-        if isinstance(message, JSONRPCRequest) and message.method == "tools/call":
+        if isinstance(message, JSONRPCRequest) and message.method in CALLS:
             self._calls.add(message.id)
             params = message.params or {}
             if answers := params.get("inputResponses"):
                 self._say(f"→ tools/call again, with {_counted(answers, 'answer')}")
-            else:
+            elif completed := params.get("completedSteps"):
+                self._say(f"→ {message.method}, with {_counted(completed, 'completed step')}")
+            elif name := params.get("name"):  # what has none is looking for saga methods
                 arguments = json.dumps(params.get("arguments") or {})
-                self._say(f"→ tools/call {params.get('name')} {arguments}")
+                self._say(f"→ {message.method} {name} {arguments}")
         elif isinstance(message, JSONRPCResponse):
             self._say("→ the answer")
 
@@ -51,16 +60,24 @@ class Story:
         if isinstance(message, JSONRPCRequest) and message.method in WHO:
             self._say(f"← a question for {WHO[message.method]}, while the tool waits")
         elif isinstance(message, JSONRPCResponse) and message.id in self._calls:
-            asked: dict[str, Any] = message.result.get("inputRequests") or {}
+            asked = _asked(message.result)
             if not asked:
                 self._say("← the result")
                 return
             self._rounds += 1
-            told = ", ".join(f"{step} ({WHO[ask['method']]})" for step, ask in asked.items())
+            told = ", ".join(f"{step} ({WHO[kind]})" for step, kind in asked)
             self._say(f"← round {self._rounds} ends with {_counted(asked, 'question')}: {told}")
 
 
-def _counted(things: dict[str, Any], word: str) -> str:
+def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the name and the kind of each question that ``result`` asks."""
+    requests: dict[str, Any] = result.get("inputRequests") or {}
+    steps: list[dict[str, Any]] = result.get("steps") or []
+    asked = [(name, str(request["method"])) for name, request in requests.items()]
+    return asked + [(str(step["stepId"]), str(step["type"])) for step in steps]
+
+
+def _counted(things: Sized, word: str) -> str:
     return f"{len(things)} {word}" if len(things) == 1 else f"{len(things)} {word}s"
 
 

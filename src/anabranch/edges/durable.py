@@ -165,6 +165,15 @@ class DurableRound(Generic[R]):
             StoreError: the store failed; what has happened stays, and the round can be tried again.
             Exception: what ``play`` raises.
         """
+        try:
+            return await self._run(play)
+        except StoreError:
+            if await self._store.find(self.journal.line) is None:
+                logger.warning("call %r was refused: it is unknown", self.journal.line)
+                raise InvalidTokenError from None
+            raise
+
+    async def _run(self, play: Play[R]) -> Asked[R] | Returned:
         number, line = self.journal.rounds, self.journal.line
         async with self._lease(line) as lease:
             earlier = await self._store.round(line, number)
@@ -175,7 +184,7 @@ class DurableRound(Generic[R]):
             elif earlier.answers == self._digest:
                 return self._again(earlier)
         await self._fork()
-        return await self.run(play)
+        return await self._run(play)
 
     def _lease(self, line: str) -> Lease:
         return Lease(
@@ -217,15 +226,22 @@ class DurableRound(Generic[R]):
     async def _end(
         self, number: int, reply: dict[str, Any], state: str, status: str
     ) -> RoundRecord | None:
-        """Write how the round ended. Return how it had ended before, if it had."""
+        """Write how the round ended. Return how it had ended before, if it had.
+
+        Raises:
+            StoreError: it had been given other answers; another worker was first.
+        """
         policy = self._policy
         wait = policy.abandon_after if status == "open" else policy.keep
         if status == "failed" and self.journal.owed:
             status, wait = "open", policy.retry_undo_after  # the sweep will try them again
-        mine = RoundRecord(number, self._digest, canonical(reply), state)
+        # Not the canonical spelling: a form's fields come again in the order in which they came.
+        mine = RoundRecord(number, self._digest, json.dumps(reply, separators=(",", ":")), state)
         ended = await self._store.end_round(
             self.journal.line, mine, deadline=self._clock.now() + wait, status=status
         )
+        if ended.answers != mine.answers:
+            raise StoreError(f"Call {self.journal.line!r} was taken over, with other answers.")
         return None if ended == mine else ended
 
     def _value(self, value: object) -> dict[str, Any]:
@@ -254,7 +270,8 @@ class DurableRound(Generic[R]):
             )
             raise InvalidTokenError
         known = await self._store.find(journal.line)
-        if known is None:
+        if known is None or await self._is_undone(known):
+            logger.warning("call %r was refused: what it has done is undone", journal.line)
             raise InvalidTokenError
         journal.fork += f"~{journal.rounds}.{self._digest[:12]}"
         journal.owed.clear()  # what was done before the fork is the first line's to undo
@@ -264,6 +281,17 @@ class DurableRound(Generic[R]):
         )
         before = RoundRecord(journal.rounds - 1, "", "{}", journal.dumps())
         await self._store.end_round(journal.line, before, deadline=None)
+
+    async def _is_undone(self, known: CallRecord) -> bool:
+        """Whether what was done up to here has been taken back, or is just being."""
+        if known.status == "abandoned":
+            return True
+        if not self.journal.owed:
+            return False
+        if known.status == "failed":
+            return True
+        number = await _latest_number(self._store, known.call_id)
+        return FAILED in await self._store.entries(known.call_id, number)
 
 
 def handed_out(policy: Durability, line: str, number: int, state: str) -> str:
@@ -297,14 +325,19 @@ async def latest_journal(store: CallStore, record: CallRecord) -> Journal:
         ValueError: another release has written it.
     """
     line = record.call_id
-    last = await store.last_round(line)
-    number = 0 if last is None else last.number + bool(last.state)
+    number = await _latest_number(store, line)
     before = await store.round(line, number - 1) if number else None
     journal = Journal(line, record.started) if before is None else Journal.loads(before.state)
     stored = await store.entries(line, number)
     journal.answer(answers_in(stored, number))
     merge(journal, stored)
     return journal
+
+
+async def _latest_number(store: CallStore, line: str) -> int:
+    """Return the number of the round that ended the call, or of the one that is to come."""
+    last = await store.last_round(line)
+    return 0 if last is None else last.number + bool(last.state)
 
 
 def _raised_before(error: dict[str, Any] | None) -> Exception:

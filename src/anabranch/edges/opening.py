@@ -6,7 +6,7 @@ Owns nothing that lasts. Answering is left to the edge.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -53,10 +53,12 @@ def open_call(
     runtime: Runtime,
     sink: Sink,
     recorder: Recorder | None = None,
+    make: Callable[..., Call[Any]] = Call,
 ) -> Call[T]:
     """Return the call of ``tool`` with ``arguments`` that its ``validate`` has returned.
 
     What the tool requires is checked before its body starts; the error is then the call's.
+    ``make`` builds it: a ``Call``, or one that watches what happens in it.
     """
 
     async def body(branch: Branch) -> T:
@@ -70,7 +72,7 @@ def open_call(
         )
         return await tool.run(ctx, arguments)
 
-    return Call(
+    return make(
         body,
         journal,
         name=tool.name,

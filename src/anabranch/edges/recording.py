@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.call import Answer, Entry, Journal, Owed, canonical
-from anabranch.call.store import CallStore
+from anabranch.call.store import CallStore, StoreError
 
 __all__ = ["FAILED", "StoreRecorder", "answers_id", "answers_in", "answers_text", "merge"]
 
@@ -59,24 +59,36 @@ class StoreRecorder:
         self._store = store
         self._line = line
         self._number = number
-        self._answers = {answers_id(number): answers}
+        self._answers = answers
+        self._is_pinned = number == 0  # nothing was asked before: there are no other answers
 
     async def record(
         self, entries: Mapping[str, Entry], owed: Mapping[str, Owed]
     ) -> dict[str, Entry]:
         """Write ``entries``; return those that are stored now, the first for each id."""
         texts = {step_id: _dumps(entry, owed.get(step_id)) for step_id, entry in entries.items()}
-        stored = await self._store.record(self._line, self._number, {**self._answers, **texts})
+        stored = await self._write(texts)
         return {step_id: _loads(stored[step_id])[0] for step_id in entries}
 
     async def failing(self, error: dict[str, Any] | None) -> None:
         """Write that the call has failed."""
-        marks = {**self._answers, FAILED: canonical(error)}
-        await self._store.record(self._line, self._number, marks)
+        await self._write({FAILED: canonical(error)})
 
     async def paid(self, step_id: str) -> None:
         """Write that the undo of ``step_id`` has been run."""
-        await self._store.record(self._line, self._number, {_UNDONE + step_id: ""})
+        await self._write({_UNDONE + step_id: ""})
+
+    async def _write(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """Write ``texts``; with the first of them, what the round was answered."""
+        mark = answers_id(self._number)
+        pinning = {} if self._is_pinned else {mark: self._answers}
+        if not texts and not pinning:
+            return {}
+        stored = await self._store.record(self._line, self._number, {**pinning, **texts})
+        if stored.get(mark, self._answers) != self._answers:
+            raise StoreError(f"Call {self._line!r} was taken over, with other answers. Try again.")
+        self._is_pinned = True
+        return stored
 
 
 def merge(journal: Journal, stored: Mapping[str, str]) -> None:
@@ -88,6 +100,7 @@ def merge(journal: Journal, stored: Mapping[str, str]) -> None:
         if entry.kind == "branch":  # it stands for all that was recorded inside
             _fold(journal, step_id)
         journal.entries.setdefault(step_id, entry)
+        journal.pending.pop(step_id, None)
         if owed is not None:
             journal.owed.append(replace(owed, step_id=step_id))
     journal.owed = [owed for owed in journal.owed if _UNDONE + owed.step_id not in stored]

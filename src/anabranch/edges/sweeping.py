@@ -67,10 +67,17 @@ class Sweeper:
             StoreError: the store does not answer.
         """
         store, now = self._policy.store, self._calls.runtime.clock.now()
-        ended = 0
-        for record in await store.abandoned(now, AT_ONCE):
-            if record.tool in self._tools:
-                ended += await self._end(record, self._tools[record.tool])
+        ended, seen, limit = 0, set[str](), AT_ONCE
+        while True:
+            overdue = await store.abandoned(now, limit)
+            for record in [record for record in overdue if record.call_id not in seen]:
+                seen.add(record.call_id)
+                if record.tool in self._tools:
+                    ended += await self._end(record, self._tools[record.tool])
+            if len(overdue) < limit:
+                break
+            # Calls that others run, or that only others know, come first again: look behind them.
+            limit *= 2
         await store.prune(now, AT_ONCE)
         return ended
 

@@ -52,7 +52,8 @@ def open_store(url: str) -> CallStore:
     Use it from any thread and any event loop, and close it in the end.
 
     Raises:
-        StoreError: the URL cannot be understood, or names a database whose driver is missing.
+        StoreError: the URL cannot be understood, or names a database whose driver is missing;
+            or the extra ``stores`` is not installed.
     """
     database = _database(url)
     from anabranch.stores.calls import Calls  # noqa: PLC0415  # see _database

@@ -4,21 +4,26 @@
     result = await run_tool(PickCard(db), {"count": 5}, client)
 
 ``run_tool`` replays every round by default, so that a tool which is not safe to replay fails in
-its author's own test.
+its author's own test. ``check_tool`` and ``check_replay`` look for what is not, in its source and in
+a run.
 """
 
 from anabranch.edges.direct import AnswerError, run_tool
 from anabranch.testing.client import MockClient, MockExhausted
 from anabranch.testing.model import MockModel, calls
+from anabranch.testing.replay_check import Finding, check_replay, check_tool
 from anabranch.testing.time import ManualClock, SequentialIds
 
 __all__ = [
     "AnswerError",
+    "Finding",
     "ManualClock",
     "MockClient",
     "MockExhausted",
     "MockModel",
     "SequentialIds",
     "calls",
+    "check_replay",
+    "check_tool",
     "run_tool",
 ]

@@ -14,7 +14,7 @@ Owns words, projection and port. Who lives on the tree is in ``agents/``; where 
 """
 
 from anabranch.tree.nodes import HEAD, Kind, Node, Ref, Result, Role, Thread
-from anabranch.tree.projection import project
+from anabranch.tree.projection import project, project_each
 from anabranch.tree.store import Path, Tree, TreeStore
 
 __all__ = [
@@ -29,4 +29,5 @@ __all__ = [
     "Tree",
     "TreeStore",
     "project",
+    "project_each",
 ]

@@ -10,8 +10,7 @@ continues), so that providers' prompt caches hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from anabranch.messages import (
@@ -27,7 +26,7 @@ from anabranch.messages import (
 from anabranch.tree.nodes import Node, Result, Role
 from anabranch.wire_names import LONGEST, wire_name
 
-__all__ = ["NO_RESULT", "Results", "project", "tell"]
+__all__ = ["NO_RESULT", "Results", "project", "project_each", "tell"]
 
 Results: TypeAlias = Mapping[tuple[str, str], Result]
 """By the id of the node that holds it, and the tool use's."""
@@ -64,9 +63,26 @@ def tell(nodes: Iterable[Node], results: Results) -> dict[str, tuple[Block, ...]
         node, projection = waiting.pop()
         told[node.id] = projection.add(node)
         followers = below.get(node.id, [])
-        waiting += [(other, projection.fork()) for other in followers[1:]]
+        waiting += [(other, projection.copy()) for other in followers[1:]]
         waiting += [(first, projection) for first in followers[:1]]
     return told
+
+
+def project_each(
+    path: Iterable[Node], ends: Iterable[Node], results: Results
+) -> Iterator[tuple[Message, ...]]:
+    """Yield the messages of ``path`` with each of ``ends`` at its end; all share its messages.
+
+    ``ends`` are messages: what is true of questions and answers is not looked for among them.
+    """
+    trunk = _Projection(results)
+    for node in path:
+        trunk.add(node)
+    trunk.answer()
+    for end in ends:
+        twig = trunk.copy()
+        twig.add(end)
+        yield twig.messages()
 
 
 class _Projection:
@@ -86,6 +102,17 @@ class _Projection:
         self._holders: list[str] = []
         self._told: set[str] = set()
 
+    def copy(self) -> _Projection:
+        """Return a projection that goes on from here by itself."""
+        twin = _Projection(self._results)
+        twin._closed = list(self._closed)
+        twin._role, twin._spoken = self._role, self._spoken
+        twin._blocks = list(self._blocks)
+        twin._waiting = list(self._waiting)
+        twin._holders = list(self._holders)
+        twin._told = set(self._told)
+        return twin
+
     def add(self, node: Node) -> tuple[Block, ...]:
         """Take in one more node; return what is told of it."""
         if node.kind in {"question", "answer"}:
@@ -101,20 +128,14 @@ class _Projection:
         self._blocks += own
         return (*answers, *own) if node.role == "user" else tuple(own)
 
-    def fork(self) -> _Projection:
-        """Return one that goes on from here by itself; its messages begin here, too."""
-        twin = copy(self)  # takes the lists, and this one goes on with others
-        self._closed = self._closed[-1:]
-        self._blocks = [*self._blocks]
-        self._waiting = [*self._waiting]
-        self._holders = [*self._holders]
-        self._told = {*self._told}
-        return twin
+    def answer(self) -> None:
+        """Answer the tool uses at the end of the path."""
+        if self._waiting:
+            self._turn("user")
 
     def messages(self) -> tuple[Message, ...]:
         """Return them all; tool uses at the end of the path are answered, too."""
-        if self._waiting:
-            self._turn("user")
+        self.answer()
         self._close()
         if not self._closed:
             return (_message("user", ()),)

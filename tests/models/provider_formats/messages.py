@@ -22,7 +22,7 @@ def events(say: Say) -> Iterator[bytes]:
     started = _message(say, []) | {"stop_reason": None, "usage": _usage(say, 1)}
     yield _event("message_start", message=started)
     yield _event("ping")
-    parts = [say.text] if say.text else []
+    parts: list[str | Call] = [say.text] if say.text else []
     for index, part in enumerate([*parts, *say.calls]):
         if isinstance(part, str):
             yield _event("content_block_start", index=index, content_block=_text(""))

@@ -32,7 +32,7 @@ def _events(say: Say) -> Iterator[dict[str, Any]]:
     started = _response("in_progress", [])
     yield {"type": "response.created", "response": started}
     yield {"type": "response.in_progress", "response": started}
-    parts = [say.text] if say.text else []
+    parts: list[str | Call] = [say.text] if say.text else []
     for index, part in enumerate([*parts, *say.calls]):
         yield from _text(part, index) if isinstance(part, str) else _function(part, index)
     done = whole(say)

@@ -7,7 +7,7 @@ tells the model how to go on, and the call then asks the very questions that are
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -26,11 +26,11 @@ _MARK = "+"
 async def _continue_call(
     ctx: BranchContext,
     call: Annotated[str, Field(description="The handle that the earlier result has named.")],
-) -> str:
+) -> Any:  # noqa: ANN401 - the value of whichever tool goes on
     raise ToolError(f"Call {call!r} cannot be continued at depth {ctx.depth}, inside another call.")
 
 
-CONTINUE: FunctionTool[..., str] = FunctionTool(
+CONTINUE: FunctionTool[..., Any] = FunctionTool(
     _continue_call,
     name="continue_call",
     description=(

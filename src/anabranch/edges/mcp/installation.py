@@ -6,12 +6,11 @@ knows no host.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
-
-import anyio
 
 from anabranch.call.store import CallStore
 from anabranch.edges.durable import Durability
@@ -26,7 +25,7 @@ from anabranch.sampling import Sampler
 from anabranch.stores import open_store
 from anabranch.tool import Tool
 
-__all__ = ["TTL", "Installation", "Keys", "Store"]
+__all__ = ["TTL", "Installation", "Keys", "Store", "named_once"]
 
 Store: TypeAlias = str | CallStore | Durability
 """The URL of a store (``anabranch.stores``), a store, or a store and how it is used."""
@@ -89,10 +88,13 @@ class Installation:
             if self.service.calls.durability is None or self._running > 1:
                 yield
                 return
-            async with anyio.create_task_group() as group:
-                group.start_soon(self.sweeper().run)
+            # No task group: hosts end a lifespan within a cancel scope that they had not begun it in.
+            sweeping = asyncio.ensure_future(self.sweeper().run())
+            try:
                 yield
-                group.cancel_scope.cancel()
+            finally:
+                sweeping.cancel()
+                await asyncio.wait({sweeping})
         finally:
             self._running -= 1
 
@@ -103,6 +105,18 @@ class Installation:
             ValueError: there is no store.
         """
         return Sweeper(self.service.calls, self._tools)
+
+
+def named_once(tools: list[Tool[Any]]) -> list[Tool[Any]]:
+    """Return ``tools``.
+
+    Raises:
+        ValueError: two of them have the same name.
+    """
+    names = [tool.name for tool in tools]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"Two tools are named {', '.join(repeated)}; give one of them name=")
+    return tools
 
 
 def _durability(store: Store | None, ttl: float) -> Durability | None:

@@ -16,7 +16,7 @@ from mcp.server.session import ServerSession
 
 from anabranch.messages import LogLevel
 
-__all__ = ["is_wanted", "offer_log_level"]
+__all__ = ["at_least", "is_wanted", "offer_log_level"]
 
 METHOD: Final = "logging/setLevel"
 LEVELS: Final[tuple[LogLevel, ...]] = get_args(LogLevel)
@@ -43,6 +43,11 @@ async def _set_level(
 def is_wanted(session: ServerSession, level: LogLevel) -> bool:
     """Whether the client of ``session`` wants messages of ``level``: all, until it has said so."""
     least: LogLevel = _connection_state(session).get(LEAST, LEVELS[0])
+    return at_least(level, least)
+
+
+def at_least(level: str, least: str) -> bool:
+    """Whether ``level`` is as severe as ``least``, or more so."""
     return LEVELS.index(level) >= LEVELS.index(least)
 
 

@@ -22,6 +22,7 @@ from anabranch.call import Journal, Notice, Sink
 from anabranch.edges.mcp.logs import is_wanted
 from anabranch.edges.mcp.render import capabilities_of
 from anabranch.host import Capabilities
+from anabranch.messages import LogLevel
 
 __all__ = ["McpRequest"]
 
@@ -71,6 +72,10 @@ class McpRequest:
             return Capabilities()
         return capabilities_of(declared)
 
+    def wants(self, level: LogLevel) -> bool:
+        """Whether the client wants log messages of ``level``; a host may know that otherwise."""
+        return is_wanted(self.session, level)
+
     def sink(self, journal: Journal) -> Sink:
         """Return what delivers the notices of the call of ``journal`` to the client."""
 
@@ -79,7 +84,7 @@ class McpRequest:
                 progress = journal.progressed if notice.progress is None else notice.progress
                 await self.session.report_progress(progress, notice.total, notice.message)
                 return
-            if not is_wanted(self.session, notice.level):
+            if not self.wants(notice.level):
                 return
             with warnings.catch_warnings():
                 # Deprecated by SEP-2577 and without a successor; it is dropped by the SDK where

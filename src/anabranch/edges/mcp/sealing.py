@@ -1,22 +1,21 @@
 """Tokens that a client carries and cannot read, change, or use elsewhere.
 
 Owns the claims around a saga's state: what it belongs to, how long it is good for, and what was
-answered before. The cryptography is the SDK's AES-256-GCM codec. Every refusal is the same error
-outside; its reason is one line in the server's log.
+answered before. The cryptography is in ``cipher.py``. Every refusal is the same error outside; its
+reason is one line in the server's log.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from mcp.server.mcpserver import AESGCMRequestStateCodec, InvalidRequestState
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import JsonValue
 
-from anabranch.call import canonical
+from anabranch.edges.mcp.cipher import Cipher
 from anabranch.errors import InvalidTokenError
 from anabranch.ports import Clock
 
@@ -24,16 +23,17 @@ __all__ = ["SagaClaims", "Sealer"]
 
 logger: logging.Logger = logging.getLogger("anabranch.edges.mcp")
 
-PURPOSE = "anabranch/saga/v1"
-"""Part of the key: a token of another kind, or of another format, cannot be opened here."""
+PURPOSE = "anabranch/saga/v2"
+"""Part of the key: a token of another kind, or with claims in another form, cannot be opened here."""
+
+_as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 SKEW = 60.0
 """Seconds by which another server's clock may be ahead."""
 
-SHORTEST = 32
 
-
-class SagaClaims(BaseModel):
+@dataclass(frozen=True, slots=True)
+class SagaClaims:
     """What a saga's token says.
 
     Attributes:
@@ -41,56 +41,43 @@ class SagaClaims(BaseModel):
         arguments: its arguments, as they were given.
         state: the journal's text, or the reference to it.
         answered: step id to digest of the result that was given for it.
-        issued, expires: seconds since the epoch.
-        audience: the server that is meant.
-        principal: who may present it; empty if nobody is authenticated.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
-    issued: float = 0.0
-    expires: float = 0.0
-    audience: str = ""
-    principal: str = ""
     tool: str
     arguments: dict[str, JsonValue]
     state: str
-    answered: dict[str, str] = Field(default_factory=dict)
+    answered: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class Sealer:
-    """Seals and opens the tokens of one server.
+    """Seals and opens the tokens of one server, for one caller, and for some time.
 
     Args:
         keys: at least 32 bytes each; the first seals, all open.
         audience: the server's name: a token of another service with the same keys is refused.
         ttl: seconds that a token is good for.
         clock: time.
+
+    Raises:
+        ValueError: a key is too short, is there twice, or there is none.
     """
 
     def __init__(
         self, keys: Sequence[bytes | str], *, audience: str, ttl: float, clock: Clock
     ) -> None:
-        # A key of its own for each purpose, so that no other token of these keys can be one.
-        self._codec = AESGCMRequestStateCodec([_derived(key) for key in keys])
+        self._cipher = Cipher(keys, PURPOSE)
         self._audience = audience
         self._ttl = ttl
         self._clock = clock
 
     def seal(self, claims: SagaClaims, principal: str) -> str:
-        """Return the token of ``claims``, good from now on."""
+        """Return the token of ``claims``, good from now on for ``principal``; empty if nobody."""
         now = self._clock.now()
-        sealed = claims.model_copy(
-            update={
-                "issued": now,
-                "expires": now + self._ttl,
-                "audience": self._audience,
-                "principal": principal,
-            }
-        )
+        where = [now, now + self._ttl, self._audience, principal]
+        # Not the canonical spelling: arguments stay in their order, which the tool may go by.
+        head = _as_json([*where, claims.tool, claims.arguments, claims.answered])
         # Beside the JSON, since a state can be large, and would only be escaped there.
-        head = canonical(sealed.model_dump(exclude={"state"}))
-        return self._codec.seal(f"{head}\n{claims.state}".encode("utf-8", "surrogatepass"))
+        return self._cipher.seal(f"{head}\n{claims.state}".encode("utf-8", "surrogatepass"))
 
     def open(self, token: str, principal: str) -> SagaClaims:
         """Return the claims of ``token``.
@@ -99,30 +86,25 @@ class Sealer:
             InvalidTokenError: for whatever reason.
         """
         try:
-            opened = self._codec.unseal(token).decode("utf-8", "surrogatepass")
-            head, _, state = opened.partition("\n")
-            claims = SagaClaims.model_validate({**json.loads(head), "state": state})
-        except (InvalidRequestState, ValidationError, ValueError, RecursionError) as problem:
-            raise self._refused(type(problem).__name__) from problem
+            opened = self._cipher.open(token).decode("utf-8", "surrogatepass")
+        except ValueError as problem:
+            raise self._refused(str(problem)) from problem
+        head, _, state = opened.partition("\n")
+        # Its form needs no check: nobody else has the key of this purpose.
+        said: list[Any] = json.loads(head)
+        issued, expires, audience, caller, tool, arguments, answered = said
         now = self._clock.now()
-        for reason, holds in {
-            "minted in the future": claims.issued <= now + SKEW,
-            "expired": now < claims.expires,
-            "audience": claims.audience == self._audience,
-            "principal": claims.principal == principal,
-        }.items():
+        for reason, holds in (
+            ("minted in the future", issued <= now + SKEW),
+            ("expired", now < expires),
+            ("audience", audience == self._audience),
+            ("principal", caller == principal),
+        ):
             if not holds:
                 raise self._refused(reason)
-        return claims
+        return SagaClaims(tool, arguments, state, answered)
 
     @staticmethod
     def _refused(reason: str) -> InvalidTokenError:
         logger.warning("a saga token was refused: %s", reason)
         return InvalidTokenError()
-
-
-def _derived(key: bytes | str) -> bytes:
-    secret = key.encode() if isinstance(key, str) else bytes(key)
-    if len(secret) < SHORTEST:
-        return secret  # refused by the codec, with its explanation
-    return hmac.digest(secret, PURPOSE.encode(), hashlib.sha256)

@@ -1,32 +1,29 @@
 """Tools into an ``MCPServer``: one function for the SDK, all ways of calling behind it.
 
-Owns the registration of tools and how the SDK is told of errors. It uses the SDK's public surface
+Owns the registration of tools. It uses the SDK's public surface
 alone (but for adding the saga methods to a server that exists, and for ``logs.py``), so that a tool
 can be added to any server its user already has.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import mcp_types as types
-from mcp import MCPError
 from mcp.server.mcpserver import Context, MCPServer, RequestStateSecurity
 from mcp.server.mcpserver.exceptions import ToolError as McpToolError
 
 from anabranch.edges.mcp.arguments import MISSING, open_parameters, validate
-from anabranch.edges.mcp.installation import TTL, Installation, Keys, Store
+from anabranch.edges.mcp.installation import TTL, Installation, Keys, Store, named_once
 from anabranch.edges.mcp.logs import offer_log_level
-from anabranch.edges.mcp.render import required_capabilities
 from anabranch.edges.mcp.request import McpRequest
 from anabranch.edges.mcp.sagas import Sagas
-from anabranch.edges.mcp.serving import Service, ToBeContinued, serve
+from anabranch.edges.mcp.serving import Service, serve
+from anabranch.edges.mcp.telling import plain, told
 from anabranch.edges.opening import Runtime
-from anabranch.errors import AnabranchError, CapabilityError, InvalidTokenError
 from anabranch.limits import Limits
 from anabranch.ports import Clock, SystemClock
 from anabranch.sampling import Sampler
@@ -134,13 +131,10 @@ def install(
 
 
 def _add(server: MCPServer[Any], tools: Iterable[Tool[Any]], installation: Installation) -> None:
-    offered = installation.add(*tools)
-    names = [tool.name for tool in offered]
-    if taken := sorted(_names_on(server).intersection(names)):
+    offered = named_once(installation.add(*tools))
+    if taken := sorted(_names_on(server).intersection(tool.name for tool in offered)):
         # The SDK would keep the old one, with no more than a warning in its log.
         raise ValueError(f"{server.name!r} already has a tool named {', '.join(taken)}")
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"Two tools are named {', '.join(repeated)}; give one of them name=")
     for tool in offered:
         function = as_function(tool, installation.service)
         server.add_tool(function, name=tool.name, description=tool.description)
@@ -194,14 +188,10 @@ def as_function(tool: Tool[Any], service: Service) -> Callable[..., Awaitable[An
         request = McpRequest(
             context.request_context, context.request_state, context.input_responses
         )
-        with _told_as_the_sdk_does(tool, request):
+        with told(tool, request, McpToolError):
             arguments = validate(tool, _given(tool, parsed, context), parsed)
             outcome = await serve(tool, arguments, request, service)
-        if isinstance(outcome, ToBeContinued):
-            if tool.returns in (str, Any, inspect.Signature.empty):
-                return outcome.text
-            raise McpToolError(outcome.text)  # no result without what the schema promises
-        return outcome
+        return plain(tool, outcome, McpToolError)
 
     parameters = [
         *open_parameters(tool),
@@ -215,35 +205,6 @@ def as_function(tool: Tool[Any], service: Service) -> Callable[..., Awaitable[An
     if tool.returns is not inspect.Signature.empty:
         call_tool.__annotations__["return"] = tool.returns
     return call_tool
-
-
-@contextmanager
-def _told_as_the_sdk_does(tool: Tool[Any], request: McpRequest) -> Generator[None, None, None]:
-    """Turn our errors into those whose message the SDK shows; it masks all others."""
-    try:
-        yield
-    except CapabilityError as error:
-        if not request.is_modern:
-            raise McpToolError(str(error)) from error
-        raise MCPError(
-            types.MISSING_REQUIRED_CLIENT_CAPABILITY,
-            str(error),
-            required_capabilities(error.capability),
-        ) from error
-    except InvalidTokenError as error:
-        if not request.is_modern:
-            raise McpToolError(str(error)) from error
-        # In the words that the SDK's boundary uses for every other reason.
-        data = {"reason": "invalid_request_state"}
-        raise MCPError(types.INVALID_PARAMS, "Invalid or expired requestState", data) from error
-    except AnabranchError as error:
-        raise McpToolError(str(error)) from error
-    except asyncio.CancelledError as cancelled:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        # The tool's own: passed on, it would end the connection, and all other calls on it.
-        raise RuntimeError(f"tool {tool.name!r} was cancelled from within") from cancelled
 
 
 def _given(

@@ -108,7 +108,7 @@ async def _live(
 async def _round(
     tool: Tool[Any], arguments: Mapping[str, Any], request: McpRequest, service: Service
 ) -> object:
-    begins, state = 0, request.state
+    begins, state = None, request.state
     if tool is CONTINUE:
         begins, state = begins_at(state or "")
         tool, arguments = await _kept(str(arguments["call"]), request, service)
@@ -121,9 +121,9 @@ async def _round(
     outcome = await calls.run_round(job, journal, answers, ROUND_REPLIES)
     if isinstance(outcome, Returned):
         return outcome.value
-    if service.continuing and number - begins >= CHAIN:
+    if service.continuing and number - (begins or 0) >= CHAIN:
         return ToBeContinued(to_be_continued(tool.name, journal.line))
-    return _marked(outcome.reply, begins) if begins else outcome.reply
+    return outcome.reply if begins is None else _marked(outcome.reply, begins)
 
 
 def _marked(reply: InputRequiredResult, begins: int) -> InputRequiredResult:

@@ -1,0 +1,255 @@
+"""A whole saga of eight questions over HTTP, next to the modern era and to durable workflows.
+
+Each question is followed by a step that works on its answer: sixteen durable operations.
+
+    saga        ``tools/callSaga`` and eight ``tools/resumeSaga``, over HTTP on loopback; without
+                a store, and with every round, effect and reply recorded in one
+    modern      the same tool, called by ``tools/call`` in the era of 2026-07-28: as many requests
+    DBOS        the same flow as a workflow, with ``recv`` for each question and a step for each
+                answer. The peer: durable execution in a library, on the same databases
+
+Against DBOS ours is measured twice: as a whole, with client, HTTP, JSON-RPC and seal, none of which
+DBOS does; and the calls alone, whose rounds are run in this process as workflows are. What is fair,
+and what is in DBOS's favour: server and client are one process and one event loop, as DBOS and its
+caller are. The answers to DBOS are sent in one go, so that it never waits for a question to be read
+(its ``recv`` looks once a second by default; here a thousand times); ours are given one by one, each
+after its question. Both commit to a file in SQLite's default durability, or to one Postgres server
+that waits for its disk. Without a store ours keeps its promise along one chain of rounds only; those
+rows say what the durability of a database costs.
+
+Eight steps without questions are measured as well: one round of ours, one workflow of DBOS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+from mcp import Client
+from mcp.client import ClientRequestContext
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, Elicitation, Tool, tool
+from anabranch.call import Answer
+from anabranch.edges.durable import Durability, Rendering, Returned
+from anabranch.edges.opening import Runtime
+from anabranch.edges.service import CallService, Job
+from anabranch.host import Capabilities, Host
+from anabranch.mcp import SagaClient, create_server
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    LogLevel,
+    SampleReply,
+    SampleRequest,
+    UrlRequest,
+)
+from anabranch.stores import open_store
+from bench.dbos_peer import dbos_on
+from bench.measure import Row, Times, time_in_turns
+from tests.mcp.harness import http
+from tests.stores.conftest import Server
+
+NAME = "sagas"
+TURNS = 30
+NUMBER = 8
+ANSWERS = [f"answer {number}" for number in range(NUMBER)]
+MODERN = "2026-07-28"
+
+
+class Reply(BaseModel):
+    """What each question asks for."""
+
+    text: str
+
+
+REPLY = Elicitation("reply", Reply)
+
+
+async def work(answer: str) -> str:
+    return answer.upper()
+
+
+@tool
+async def wizard(ctx: BranchContext) -> str:
+    """Ask eight questions and work on each answer."""
+    done = [""]
+    for number in range(NUMBER):
+        reply = await ctx.elicit(REPLY, f"Question {number}. You said {done[-1]!r}; what is next?")
+        assert isinstance(reply, Accepted)
+        done.append(await ctx.step(work, reply.content.text))
+    return " ".join(done)
+
+
+@tool
+async def worker(ctx: BranchContext) -> str:
+    """Make eight steps."""
+    return " ".join([await ctx.step(work, text) for text in ANSWERS])
+
+
+class Answers:
+    """Answers the questions of a saga, at once. There is nothing else to answer, or to hear of."""
+
+    capabilities = Capabilities()
+
+    async def sample(self, step_id: str, request: SampleRequest) -> SampleReply:  # noqa: D102
+        raise NotImplementedError
+
+    async def elicit(  # noqa: D102
+        self,
+        step_id: str,
+        request: ElicitRequest | UrlRequest,  # noqa: ARG002
+    ) -> ElicitReply:
+        return ElicitReply(action="accept", content={"text": step_id})
+
+    async def log(self, level: LogLevel, message: str) -> None: ...  # noqa: D102
+
+    async def notify(  # noqa: D102
+        self, message: str, progress: float, total: float | None
+    ) -> None: ...
+
+
+async def answer(
+    context: ClientRequestContext,  # noqa: ARG001 - the SDK's signature
+    params: types.ElicitRequestParams,
+) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content={"text": params.message[:30]})
+
+
+@asynccontextmanager
+async def ours(
+    store: str | None = None,
+) -> AsyncGenerator[dict[str, Callable[[], Awaitable[object]]]]:
+    """What is measured of ours: a saga, a modern call, and a saga of steps alone."""
+    server = create_server("bench", [wizard, worker], store=store)
+    async with (
+        http(server) as url,
+        Client(url, mode=MODERN, elicitation_callback=answer) as client,
+    ):
+        sagas = SagaClient(client, Answers())
+
+        async def checked(calling: Awaitable[types.CallToolResult]) -> None:
+            assert not (await calling).is_error
+
+        yield {
+            "saga": lambda: checked(sagas.call_tool("wizard")),
+            "modern": lambda: checked(client.call_tool("wizard", {})),
+            "steps": lambda: checked(sagas.call_tool("worker")),
+        }
+
+
+@asynccontextmanager
+async def alone(
+    store: str | None = None,
+) -> AsyncGenerator[dict[str, Callable[[], Awaitable[object]]]]:
+    """The same without a client and a wire: rounds, and states between them."""
+    kept = None if store is None else Durability(open_store(store))
+    calls = CallService(Runtime(), kept)
+
+    async def play(played: Tool[Any]) -> None:
+        job, answers = Job(played, {}, Host(), nowhere), dict[str, Answer]()
+        journal = calls.new()
+        while True:
+            outcome = await calls.run_round(job, journal, answers, REPLIES)
+            if isinstance(outcome, Returned):
+                return
+            asked, state = outcome.reply
+            journal = await calls.load(state)
+            answers = {
+                step_id: Answer({**ACCEPTED, "content": {"text": step_id}}) for step_id in asked
+            }
+
+    try:
+        yield {"saga": lambda: play(wizard), "steps": lambda: play(worker)}
+    finally:
+        if kept is not None:
+            await kept.store.close()
+
+
+async def nowhere(_: object) -> None:
+    """Take a notice."""
+
+
+ACCEPTED: dict[str, Any] = {"action": "accept"}
+REPLIES: Rendering[tuple[list[str], str]] = Rendering(
+    lambda asks, state: ([ask.step_id for ask in asks], state),
+    lambda reply: {"asked": reply[0]},
+    lambda reply, state: (reply["asked"], state),
+)
+
+
+async def against_dbos(ours_at: str, theirs_at: str) -> Times:
+    """Measure ours and DBOS, in turns."""
+    async with (
+        dbos_on(theirs_at, ANSWERS, work) as dbos,  # first: in the end it takes the loop's threads
+        ours() as bare,
+        ours(ours_at) as stored,
+        alone() as bare_alone,
+        alone(ours_at) as stored_alone,
+    ):
+        return await time_in_turns(
+            {
+                "saga": bare["saga"],
+                "saga, stored": stored["saga"],
+                "saga alone": bare_alone["saga"],
+                "saga alone, stored": stored_alone["saga"],
+                "DBOS": dbos.messages,
+                "steps": bare_alone["steps"],
+                "steps, stored": stored_alone["steps"],
+                "DBOS, steps": dbos.steps,
+            },
+            TURNS,
+        )
+
+
+def compared(times: Times, database: str) -> list[Row]:
+    asking = f"{NUMBER} questions and steps"
+    over_http, plain = f"{asking} over HTTP", f"{NUMBER} steps"
+    compare = [
+        (f"{over_http}, no store / DBOS on {database}", "saga", "DBOS", 0.1),
+        (f"{over_http}, {database} / DBOS on it", "saga, stored", "DBOS", 0.5),
+        (f"{asking}, no store / DBOS on {database}", "saga alone", "DBOS", 0.1),
+        (f"{asking}, {database} / DBOS on it", "saga alone, stored", "DBOS", 0.5),
+        (f"{plain}, no store / DBOS on {database}", "steps", "DBOS, steps", 0.1),
+        (f"{plain}, {database} / DBOS on it", "steps, stored", "DBOS, steps", 0.5),
+    ]
+    found = [
+        Row(NAME, what, times.ratio(one, other), "x", goal) for what, one, other, goal in compare
+    ]
+    for what, one in (("anabranch", "saga alone, stored"), ("DBOS", "DBOS")):
+        found.append(Row(NAME, f"{asking}, {what} on {database}", times.best(one) * 1e3, "ms"))
+    return found
+
+
+async def rows() -> list[Row]:
+    async with ours() as bare:
+        times = await time_in_turns({name: bare[name] for name in ("saga", "modern")}, TURNS)
+    at = f"{NUMBER} questions and steps over HTTP"
+    found = [
+        Row(NAME, f"{at}: saga / MCP 2026-07-28", times.ratio("saga", "modern"), "x", 1.1),
+        Row(NAME, f"{at}: saga", times.best("saga") * 1e3, "ms"),
+    ]
+    with tempfile.TemporaryDirectory(prefix="bench-") as place:
+        files = Path(place)
+        sqlite = f"sqlite:///{files}/ours.db", f"sqlite:///{files}/theirs.db"
+        found += compared(await against_dbos(*sqlite), "SQLite")
+    # The path of a socket is short, and the server's user must get there.
+    with tempfile.TemporaryDirectory(prefix="bench-") as place:
+        server = Server(Path(place), durable=True)
+        server.start()
+        try:
+            urls = server.new_url(), f"postgresql://postgres@/postgres?host={place}"
+            found += compared(await against_dbos(*urls), "Postgres")
+        finally:
+            server.stop()
+    return found
+
+
+def measure() -> list[Row]:
+    """Return this benchmark's lines of the table."""
+    return asyncio.run(rows())

@@ -1,0 +1,148 @@
+"""A conversation on SQLite: reading a long path, and adding a node.
+
+Reading: the messages of a path of 1,000 nodes, one of a hundred that grew side by side in a
+thread of 100,000, against the driver's rows of the same nodes and results, by one statement. The
+rows are the floor: nothing in them has been looked at. What it takes to read the JSON in them,
+as anybody has to who wants to use them, is measured between the two.
+
+Writing: one node that goes on from another, against one bare ``INSERT`` of the same row by the
+driver, in a transaction of its own, into the same table of another file with the same settings:
+both wait for the disk once. The store also finds the parent, refuses a node that has no place, and
+settles results that are pending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import tempfile
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from anabranch.messages import Block, TextBlock, ToolUseBlock, Usage
+from anabranch.stores import open_tree_store
+from anabranch.stores.tree_queries import PATH
+from anabranch.stores.tree_rows import node_row
+from anabranch.tree import Kind, Node, Result, Thread, TreeStore, project
+from bench.measure import Row, Times, time_in_turns
+
+NAME = "tree"
+LINES, LENGTH = 100, 1_000
+READS, APPENDS = 15, 9
+AT_ONCE = 50
+KINDS: Sequence[Kind] = ("user", "assistant", "results", "assistant")
+SQL = PATH.text.replace(":this", "?")
+INSERT = """
+    INSERT INTO anabranch_node (id, thread, parent, kind, content, created_at, usage, data)
+    VALUES (?, 1, ?, ?, ?, ?, ?, ?)
+"""
+
+
+def one(line: int, depth: int) -> Node:
+    """Return a node of a line of turns, each with one tool use in four nodes."""
+    kind = KINDS[depth % 4]
+    text = TextBlock(text=f"Turn {depth} of line {line}: " + "something is said. " * 10)
+    use = ToolUseBlock(id=f"toolu_{depth}", name="search", input={"query": f"line {line}"})
+    content: dict[int, tuple[Block, ...]] = {0: (text,), 1: (text, use), 2: (), 3: (text,)}
+    usage = Usage(input_tokens=900, output_tokens=80) if kind == "assistant" else None
+    parent = f"node_{line}_{depth - 1}" if depth else None
+    return Node(f"node_{line}_{depth}", "t", parent, kind, content[depth % 4], 1e9, usage)
+
+
+def result_of(node: Node) -> Result:
+    return Result(node.id, node.tool_uses[0].id, (TextBlock(text="something is found. " * 10),))
+
+
+async def fill(store: TreeStore) -> None:
+    await store.create_thread(Thread("t", 1e9))
+    for depth in range(LENGTH):
+        nodes = [one(line, depth) for line in range(LINES)]
+        await store.append(nodes, results=[result_of(node) for node in nodes if node.tool_uses])
+
+
+def connect(file: Path) -> sqlite3.Connection:
+    """Return the driver's own connection, with the store's settings."""
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+async def reading(store: TreeStore, file: Path) -> Times:
+    connection, last = connect(file), f"node_{LINES // 2}_{LENGTH - 1}"
+
+    async def rows() -> list[tuple[bytes | None, ...]]:
+        return connection.execute(SQL, (last.encode(),)).fetchall()
+
+    async def read_json() -> None:
+        for row in await rows():
+            for column in (4, 6, 7, 10, 12):  # content, usage, data; a result's content, pending
+                json.loads(row[column] or b"null")
+
+    async def messages() -> None:
+        path = await store.path(last)
+        assert len(project(path.nodes, path.results)) == LENGTH
+
+    times = await time_in_turns({"rows": rows, "json": read_json, "messages": messages}, READS)
+    connection.close()
+    return times
+
+
+async def writing(store: TreeStore, file: Path) -> Times:
+    connection, numbers = connect(file), count()
+    names = ("new_id", "parent", "new_kind", "new_content", "new_created_at", "new_usage")
+
+    def new() -> Node:
+        node = one(0, LENGTH + 3)
+        return Node(f"new_{next(numbers)}", "t", f"node_0_{LENGTH - 1}", *_rest(node))
+
+    async def append() -> None:
+        for _ in range(AT_ONCE):
+            await store.append([new()])
+
+    async def insert() -> None:
+        for _ in range(AT_ONCE):
+            row: dict[str, Any] = {**node_row(new()), "parent": (LENGTH - 1) * LINES + 1}
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(
+                INSERT, (row["new_id"].encode(), *(row[name] for name in names[1:]), None)
+            )
+            connection.execute("COMMIT")
+
+    times = await time_in_turns({"insert": insert, "append": append}, APPENDS)
+    connection.close()
+    return times
+
+
+def _rest(node: Node) -> tuple[Kind, tuple[Block, ...], float, Usage | None]:
+    return node.kind, node.content, node.created_at, node.usage
+
+
+async def rows() -> list[Row]:
+    # Beside this file, not where temporary files are: those may be in memory, where no disk is
+    # waited for.
+    with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as folder:
+        files = [Path(folder) / name for name in ("ours.db", "bare.db")]
+        stores = [open_tree_store(f"sqlite:///{file}") for file in files]
+        for store in stores:
+            await fill(store)
+        read = await reading(stores[0], files[0])
+        await stores[1].close()
+        written = await writing(stores[0], files[1])
+        await stores[0].close()
+    path = "a path of 1,000 nodes among 100,000 as messages"
+    return [
+        Row(NAME, f"{path} / its rows", read.ratio("messages", "rows"), goal=1.5),
+        Row(NAME, f"{path} / its rows and their JSON", read.ratio("messages", "json")),
+        Row(NAME, "one node appended / a bare insert", written.ratio("append", "insert"), goal=1.3),
+        Row(NAME, path, read.best("messages") * 1e3, "ms"),
+        Row(NAME, "one node appended", written.best("append") / AT_ONCE * 1e3, "ms"),
+    ]
+
+
+def measure() -> list[Row]:
+    """Return this benchmark's lines of the table."""
+    return asyncio.run(rows())

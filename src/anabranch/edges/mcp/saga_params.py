@@ -1,0 +1,121 @@
+"""What clients send to the saga methods, checked field by field.
+
+Owns the shapes of the parameters, and the errors for what does not fit: each begins with the name
+of the field that is wrong. What a token or an answer means is ``sagas.py``'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, TypeVar, cast
+
+import mcp_types as types
+from mcp import MCPError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+__all__ = ["CallSaga", "CompletedStep", "LooseParams", "ResumeSaga", "invalid", "quoted", "read"]
+
+DEEPEST: Final = 64
+"""Levels of objects and lists in a field; no form, reply or argument comes near."""
+LARGEST: Final = 4 * 1024 * 1024
+"""Characters in a field: what the SDK takes over HTTP at most. Over stdio nobody else counts."""
+LONGEST_NUMBER: Final = 4096
+"""Bits of a whole number: beyond some more, Python will not write it in decimal any more."""
+QUOTED: Final = 80
+"""Characters of a text that an error repeats."""
+
+S = TypeVar("S", bound=BaseModel)
+
+
+class LooseParams(types.RequestParams):
+    """Takes anything: the SDK would refuse a bad parameter without saying which."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+
+
+class _Strict(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", strict=True)
+
+
+class CallSaga(_Strict):
+    """Parameters of ``tools/callSaga``."""
+
+    name: str
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class StepError(_Strict):
+    """Why the client could not complete a step."""
+
+    code: int = -32000
+    message: str
+    data: JsonValue = None
+
+
+class CompletedStep(_Strict):
+    """What became of a step at the client: ``result`` or ``error``."""
+
+    stepId: str  # noqa: N815 - the name on the wire, which errors repeat
+    result: dict[str, JsonValue] | None = None
+    error: StepError | None = None
+
+
+class ResumeSaga(_Strict):
+    """Parameters of ``tools/resumeSaga``."""
+
+    sagaToken: str  # noqa: N815 - as above
+    completedSteps: list[CompletedStep]  # noqa: N815 - as above
+
+
+def read(shape: type[S], params: Mapping[str, Any] | None) -> S:
+    """Return ``params`` as ``shape``.
+
+    Raises:
+        MCPError: a field is missing, of another type, too large, or nested too deeply.
+    """
+    given = {name: value for name, value in (params or {}).items() if name in shape.model_fields}
+    for name, value in given.items():
+        _require_bounds(name, value)
+    try:
+        return shape.model_validate(given)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        raise invalid(_where(problem["loc"]), problem["msg"]) from error
+
+
+def invalid(field: str, problem: str) -> MCPError:
+    """Return the error for a field: the message begins with its name."""
+    return MCPError(types.INVALID_PARAMS, f"{field}: {problem}", {"field": field})
+
+
+def quoted(text: str) -> str:
+    """Return ``text`` as errors repeat it: not all of it, if it is long."""
+    return repr(text if len(text) <= QUOTED else f"{text[:QUOTED]}...")
+
+
+def _require_bounds(field: str, value: object) -> None:
+    """Refuse what would only fail deep inside. Without recursion, which is what it guards."""
+    open_values: list[tuple[object, int]] = [(value, 1)]
+    characters = 0
+    while open_values:
+        found, depth = open_values.pop()
+        inner: list[object] = []
+        if isinstance(found, dict):
+            fields = cast("dict[object, object]", found)
+            inner = [*fields.keys(), *fields.values()]
+        elif isinstance(found, list):
+            inner = cast("list[object]", found)
+        elif isinstance(found, int) and found.bit_length() > LONGEST_NUMBER:
+            raise invalid(field, "it has a number that is too long")
+        characters += len(found) if isinstance(found, str) else 2
+        if characters > LARGEST:
+            raise invalid(field, f"it has more than {LARGEST} characters")
+        if inner and depth > DEEPEST:
+            raise invalid(field, f"it is nested in more than {DEEPEST} levels")
+        open_values.extend((each, depth + 1) for each in inner)
+
+
+def _where(location: tuple[int | str, ...]) -> str:
+    """Return where a problem is: ``completedSteps[0].stepId``."""
+    named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    return named.removeprefix(".") or "params"

@@ -1,0 +1,57 @@
+"""What a check has found: where, why it matters, and what to do about it.
+
+Owns the shape of a finding and its text. It finds nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+__all__ = ["Finding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing in a tool that is not safe to replay.
+
+    Attributes:
+        rule: which rule, in kebab-case.
+        file: the source file.
+        line: the line there, counted from 1.
+        column: the column there, counted from 1.
+        reason: what happens in a replay, in one sentence.
+        fix: what to do about it, in one sentence.
+        step: the step of the call, if a run has shown it.
+        first: what the first run did there.
+        second: what the replay of the same round did there.
+    """
+
+    rule: str
+    file: str
+    line: int
+    column: int
+    reason: str
+    fix: str
+    step: str | None = None
+    first: str | None = None
+    second: str | None = None
+
+    def __str__(self) -> str:
+        lines = [f"{self.file}:{self.line}:{self.column}: {self.rule}: {self.reason} {self.fix}"]
+        if self.first is not None or self.second is not None:
+            lines += [f"  first run: {self.first}", f"  replay:    {self.second}"]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, str | int]:
+        """Return the fields that are set."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def seen_from(self, folder: Path) -> Finding:
+        """Return the same finding with its file named as seen from ``folder``, if it is in it."""
+        path = Path(self.file)
+        return replace(self, file=str(path.relative_to(folder))) if _within(path, folder) else self
+
+
+def _within(path: Path, folder: Path) -> bool:
+    return path.is_absolute() and path.is_relative_to(folder)

@@ -1,0 +1,185 @@
+"""``anabranch check``: findings as JSON on stdout, in words on stderr."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from anabranch.cli import main
+
+CARELESS = """
+import time
+
+from mcp.server.mcpserver import MCPServer
+from pydantic import BaseModel
+
+from anabranch import BranchContext, ToolError, tool
+
+
+class Name(BaseModel):
+    name: str
+
+
+def note(word):
+    with open("notes", "a") as file:
+        file.write(word)
+
+
+@tool
+async def careless(ctx: BranchContext, times: int = 1) -> str:
+    for _ in range(times):
+        await ctx.elicit(Name, f"It is {time.time_ns()}. Who?", key="who")
+    return "done"
+
+
+@tool
+async def hidden(ctx: BranchContext, greeting: str) -> str:
+    now = vars(time)["time_ns"]
+    await ctx.step(note, "x")
+    await ctx.elicit(Name, f"{greeting}! It is {now()}. Who?", key="who")
+    return "done"
+
+
+@tool
+async def right(ctx: BranchContext) -> str:
+    await ctx.log("info", "begun")
+    await ctx.step(note, "x")
+    await ctx.elicit(Name, "Who?", key="who")
+    if (await ctx.sample("Why?")).text == "No.":
+        raise ToolError("No, then.")
+    await ctx.notify("done")
+    return "done"
+
+
+server = MCPServer("server")
+"""
+
+
+class Done(NamedTuple):
+    status: int
+    value: Any
+    told: str
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "careless.py").write_text(CARELESS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("careless")]:
+        del sys.modules[name]
+
+
+def check(
+    capsys: pytest.CaptureFixture[str], *arguments: str, answers: list[Any] | None = None
+) -> Done:
+    options: list[str] = []
+    if answers is not None:
+        Path("answers.json").write_text(json.dumps(answers))
+        options = ["--answers", "answers.json"]
+    status = main(["check", *arguments, *options])
+    out, told = capsys.readouterr()
+    return Done(status, json.loads(out) if out else None, told)
+
+
+ADA = {"key": "who", "accept": {"name": "Ada"}}
+
+
+def test_what_is_found_is_printed_as_json_and_told_in_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    done = check(capsys, "careless.py")
+    (found,) = done.value
+    assert (done.status, found["rule"], found["file"]) == (1, "clock", "careless.py")
+    line = f"careless.py:{found['line']}:{found['column']}: clock: `time.time_ns()` "
+    assert done.told.startswith(line)
+    assert done.told.endswith("anabranch: 1 finding. A replay would not do the same again.\n")
+
+
+@pytest.mark.parametrize("target", ["careless.py", "careless", "careless:right"])
+def test_one_tool_can_be_chosen(capsys: pytest.CaptureFixture[str], target: str) -> None:
+    assert check(capsys, target, "right") == (0, [], "")
+
+
+def test_a_run_finds_what_reading_does_not(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    assert check(capsys, "careless.py", "hidden") == (0, [], "")
+    done = check(capsys, "careless.py", "hidden", "greeting=Hello", answers=[ADA])
+    (found,) = done.value
+    assert (done.status, found["rule"], found["step"]) == (1, "different-ask", "who")
+    assert found["first"].startswith('{"message": "Hello! It is ')
+    assert f"  first run: {found['first']}\n  replay:    {found['second']}\n" in done.told
+    assert (folder / "notes").read_text() == "x"
+
+
+def test_a_run_of_a_tool_that_is_right_finds_nothing(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    done = check(capsys, "careless.py", "right", answers=[ADA, {"sample": "Yes."}])
+    assert (done.status, done.value) == (0, [])
+    assert done.told == '[info] begun\nWho?\n> accept {"name": "Ada"}\n[1] done\n'
+    assert (folder / "notes").read_text() == "x"
+
+
+def test_a_tool_that_fails_is_told_of_and_is_no_finding(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answers = [ADA, {"sample": "No."}, {"decline": True}]
+    done = check(capsys, "careless:right", answers=answers)
+    assert (done.status, done.value) == (0, [])
+    assert "The tool ended with ToolError: No, then.\n" in done.told
+    assert "Nothing asked for the answer" in done.told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answers", "problem"),
+    [
+        (["careless.py", "nobody"], None, "It offers: careless, hidden, right."),
+        (["careless.py"], [], "Name the TOOL to run: careless.py offers careless, hidden, right."),
+        (["careless.py", "hidden", "greeting=Hello"], None, "give --answers FILE as well"),
+        (["careless.py", "hidden", "--json", "{}"], None, "give --answers FILE as well"),
+        (["careless.py", "careless", "times=many"], [], "times must be a whole number"),
+        (["careless.py", "hidden"], [], "greeting"),
+        (["careless:server"], None, "offers an MCPServer alone"),
+    ],
+)
+def test_what_cannot_be_checked_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    answers: list[Any] | None,
+    problem: str,
+) -> None:
+    done = check(capsys, *arguments, answers=answers)
+    assert (done.status, done.value) == (2, None)
+    assert problem in done.told
+
+
+def test_a_tool_without_a_source_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    made = "from anabranch import BranchContext, tool\nexec('async def f(ctx): ...')\nt = tool(f)\n"
+    (folder / "careless_too.py").write_text(made)
+    done = check(capsys, "careless_too.py")
+    assert (done.status, done.value) == (2, None)
+    assert "cannot be checked" in done.told
+
+
+def test_the_real_command_keeps_stdout_for_the_result(folder: Path) -> None:
+    (folder / "careless.py").write_text(
+        CARELESS.replace("class Name", "print('loaded')\nclass Name")
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "anabranch", "check", "careless.py"],
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+        cwd=folder,
+    )
+    assert [found["rule"] for found in json.loads(done.stdout)] == ["clock"]
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, "loaded")

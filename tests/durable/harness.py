@@ -1,0 +1,170 @@
+"""Calls as a server runs them, and a client that repeats itself: without a transport.
+
+Owns a ledger of effects that tells which idempotency key each ran under, and a *desk* at which one
+call is played, request by request, by as many servers over one store as it takes. Questions and
+answers are those of the modern edge, so that what is compared are the very replies it sends.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.types import InputRequiredResult
+from pydantic import BaseModel
+
+from anabranch import AnabranchError, Tool
+from anabranch.call import Journal, Notice, current_idempotency_key
+from anabranch.call.store import CallStore
+from anabranch.edges.durable import Durability, Returned
+from anabranch.edges.mcp.rounds import ROUND_REPLIES, answers_to
+from anabranch.edges.opening import Runtime
+from anabranch.edges.service import CallService, Job
+from anabranch.host import Host
+from anabranch.limits import Limits
+from anabranch.sampling import Sampler
+from anabranch.testing import ManualClock
+
+PATIENCE = 60
+"""Real seconds after which something hangs."""
+
+UNAVAILABLE = "cannot reach its records"
+Person = Callable[[str, Any], BaseModel]
+
+
+class Ledger(list[tuple[str, str]]):
+    """Effects in their order, each with the key that it ran under (``None``: it is an undo)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._keys: list[str | None] = []
+        self._noting = threading.Lock()
+
+    def append(self, effect: tuple[str, str]) -> None:
+        """Note that ``effect`` happens, in whatever thread."""
+        with self._noting:
+            self._keys.append(current_idempotency_key.get())
+            super().append(effect)
+
+    def by_key(self) -> dict[str, tuple[str, str]]:
+        """What each key stands for; no key may stand for two things."""
+        known: dict[str, tuple[str, str]] = {}
+        for key, effect in zip(self._keys, self, strict=True):
+            if key is not None:
+                assert known.setdefault(key, effect) == effect, f"{key} is two effects"
+        return known
+
+
+class OneCall:
+    """Names every call alike: a first request that is repeated is the same call again.
+
+    No client can do that, since it learns no name before the first reply. Here it makes round 0 a
+    round like the others.
+    """
+
+    def __init__(self, name: str = "call_1") -> None:
+        self.name = name
+
+    def call_id(self) -> str:
+        """Return the one name."""
+        return self.name
+
+
+@dataclass
+class Desk:
+    """Where one call of ``tool`` is played.
+
+    Attributes:
+        tool, arguments: what is called.
+        policy: how a store is used, from the store.
+        person: answers a question, by its id and request.
+        notices: what the client was told, over all requests.
+    """
+
+    tool: Tool[Any]
+    person: Person
+    policy: Callable[[CallStore], Durability] = Durability
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    clock: ManualClock = field(default_factory=ManualClock)
+    ids: OneCall = field(default_factory=OneCall)
+    sampler: Sampler | None = None
+    host: Host | None = None
+    notices: list[str] = field(default_factory=list[str])
+    limits: Limits = field(default_factory=Limits)
+
+    def service(self, store: CallStore | None) -> CallService:
+        """A server process over ``store``."""
+        runtime = Runtime(clock=self.clock, ids=self.ids, limits=self.limits)
+        return CallService(runtime, None if store is None else self.policy(store))
+
+    async def request(
+        self,
+        service: CallService,
+        state: str | None = None,
+        responses: Mapping[str, BaseModel] | None = None,
+    ) -> Returned | InputRequiredResult:
+        """One ``tools/call``: what it returns. Raises what the call raises."""
+        journal = service.new() if state is None else await service.load(state)
+        job = self.job(journal)
+        answers = answers_to(journal, responses)
+        outcome = await service.run_round(job, journal, answers, ROUND_REPLIES)
+        return outcome if isinstance(outcome, Returned) else outcome.reply
+
+    def job(self, journal: Journal) -> Job:
+        """What a request asks for."""
+
+        async def sink(notice: Notice) -> None:
+            self.notices.append(notice.message)
+
+        host = self.host or Host(sampler=self.sampler)
+        return Job(self.tool, self.tool.validate(self.arguments), host, sink)
+
+    def answer(self, reply: InputRequiredResult) -> dict[str, BaseModel]:
+        """What the person and the model say to the questions of ``reply``."""
+        asked: Mapping[str, Any] = reply.input_requests or {}
+        return {step_id: self.person(step_id, request) for step_id, request in asked.items()}
+
+    async def play(self, *stores: CallStore | None) -> tuple[str, Any]:
+        """Play the call to its end; when a server fails, repeat the request on the next store's.
+
+        The last store serves all that is left.
+        """
+        with anyio.fail_after(PATIENCE):
+            return await self._play(stores)
+
+    async def _play(self, stores: Sequence[CallStore | None]) -> tuple[str, Any]:
+        left = list(stores)
+        service = self.service(left.pop(0))
+        state: str | None = None
+        responses: dict[str, BaseModel] = {}
+        while True:
+            try:
+                outcome = await self.request(service, state, responses)
+            except AnabranchError as error:
+                if UNAVAILABLE not in str(error) or not left:
+                    return "error", str(error)
+                service = self.service(left.pop(0))
+            except (ValueError, RuntimeError):
+                return "bug", None
+            except asyncio.CancelledError:
+                if not left:
+                    raise
+                service = self.service(left.pop(0))
+            else:
+                if isinstance(outcome, Returned):
+                    return "value", json.loads(json.dumps(outcome.value))
+                state, responses = outcome.request_state, self.answer(outcome)
+
+
+def accept(**content: Any) -> types.ElicitResult:
+    """The person's answer."""
+    return types.ElicitResult(action="accept", content=content)
+
+
+def always(**content: Any) -> Person:
+    """A person who gives the same answer to everything."""
+    return lambda _id, _request: accept(**content)

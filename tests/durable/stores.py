@@ -1,0 +1,231 @@
+"""Stores that fail on purpose: somebody stands between a server and a real one.
+
+Owns the ways in which a store, or the process in front of it, breaks down. What is kept meanwhile
+is kept by the real store behind.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from anabranch.call.store import CallRecord, CallStore, RoundRecord, StoreError
+from anabranch.testing.store_model import CallModel
+
+T = TypeVar("T")
+Work = Callable[[], Awaitable[T]]
+
+
+class Watched:
+    """A store that notes what it is asked to do, in order."""
+
+    def __init__(self, store: CallStore) -> None:
+        self.store = store
+        self.asked: list[str] = []
+
+    async def _pass(self, name: str, work: Work[T]) -> T:
+        self.asked.append(name)
+        return await work()
+
+    async def begin(self, call: CallRecord) -> CallRecord:
+        return await self._pass("begin", lambda: self.store.begin(call))
+
+    async def find(self, call_id: str) -> CallRecord | None:
+        return await self._pass("find", lambda: self.store.find(call_id))
+
+    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
+        return await self._pass("lease", lambda: self.store.lease(call_id, owner, now, until))
+
+    async def release(self, call_id: str, owner: str) -> None:
+        return await self._pass("release", lambda: self.store.release(call_id, owner))
+
+    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+        return await self._pass("record", lambda: self.store.record(call_id, number, entries))
+
+    async def entries(self, call_id: str, number: int) -> dict[str, str]:
+        return await self._pass("entries", lambda: self.store.entries(call_id, number))
+
+    async def end_round(
+        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
+    ) -> RoundRecord:
+        return await self._pass(
+            "end_round",
+            lambda: self.store.end_round(call_id, record, deadline=deadline, status=status),
+        )
+
+    async def round(self, call_id: str, number: int) -> RoundRecord | None:
+        return await self._pass("round", lambda: self.store.round(call_id, number))
+
+    async def last_round(self, call_id: str) -> RoundRecord | None:
+        return await self._pass("last_round", lambda: self.store.last_round(call_id))
+
+    async def finish(self, call_id: str, status: str, *, deadline: float | None = None) -> bool:
+        return await self._pass(
+            "finish", lambda: self.store.finish(call_id, status, deadline=deadline)
+        )
+
+    async def abandoned(self, now: float, limit: int) -> list[CallRecord]:
+        return await self._pass("abandoned", lambda: self.store.abandoned(now, limit))
+
+    async def prune(self, before: float, limit: int) -> int:
+        return await self._pass("prune", lambda: self.store.prune(before, limit))
+
+    async def close(self) -> None:
+        return await self._pass("close", self.store.close)
+
+
+class Cut(Watched):
+    """A store that is out of reach from its ``at``-th operation on, as for a process that died.
+
+    ``after``: that operation is still done, but nobody hears of it. Leases are given back all the
+    same, which stands for the time after which they have run out.
+    """
+
+    def __init__(self, store: CallStore, at: int | None, *, after: bool = False) -> None:
+        super().__init__(store)
+        self.at = at
+        self.after = after
+        self.is_cut = False
+        self.cut_off: str | None = None
+
+    async def _pass(self, name: str, work: Work[T]) -> T:
+        if self.is_cut:
+            if name == "release":
+                await work()
+            raise StoreError("out of reach")
+        self.asked.append(name)
+        if len(self.asked) - 1 != self.at:
+            return await work()
+        self.is_cut, self.cut_off = True, name
+        if name == "release" or (self.after and name != "lease"):
+            await work()
+        raise StoreError("out of reach")
+
+
+class Interrupting(Watched):
+    """A store at whose ``at``-th operation the request is cancelled, as by a client that left."""
+
+    def __init__(self, store: CallStore, at: int | None) -> None:
+        super().__init__(store)
+        self.at = at
+        self.request: asyncio.Task[object] | None = None
+
+    async def _pass(self, name: str, work: Work[T]) -> T:
+        self.asked.append(name)
+        if len(self.asked) - 1 == self.at and self.request is not None:
+            self.request.cancel()
+        return await work()
+
+
+class Heard(Watched):
+    """A store that tells when an operation is done: its name is in ``done``."""
+
+    def __init__(self, store: CallStore) -> None:
+        super().__init__(store)
+        self.done: asyncio.Queue[str] = asyncio.Queue()
+
+    async def _pass(self, name: str, work: Work[T]) -> T:
+        result = await work()
+        self.done.put_nowait(name)
+        return result
+
+    async def until(self, name: str) -> None:
+        """Return when an operation of that name has been done, since the last time."""
+        while await self.done.get() != name:
+            pass
+
+
+class Gate(Watched):
+    """A store that lets operations named ``name`` wait at its door.
+
+    Attributes:
+        arrived: set when the first of them is there.
+        opened: set it to let all of them pass.
+    """
+
+    def __init__(self, store: CallStore, name: str, *, after: int = 0) -> None:
+        super().__init__(store)
+        self.name = name
+        self.after = after
+        self.arrived = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def _pass(self, name: str, work: Work[T]) -> T:
+        self.asked.append(name)
+        if name == self.name and self.asked.count(name) > self.after:
+            self.arrived.set()
+            await self.opened.wait()
+        return await work()
+
+
+class Switch(Watched):
+    """A store that can be put out of reach, and back."""
+
+    def __init__(self, store: CallStore, *, only: str | None = None) -> None:
+        super().__init__(store)
+        self.only = only
+        self.is_off = False
+
+    async def _pass(self, name: str, work: Work[T]) -> T:
+        if self.is_off and self.only in (None, name):
+            raise StoreError("out of reach")
+        return await super()._pass(name, work)
+
+
+class Modelled:
+    """The reference of what stores do (``store_model.py``), as a store: fast, and gone with it."""
+
+    def __init__(self) -> None:
+        self.model = CallModel()
+
+    async def begin(self, call: CallRecord) -> CallRecord:
+        await asyncio.sleep(0)
+        return self.model.begin(call)
+
+    async def find(self, call_id: str) -> CallRecord | None:
+        await asyncio.sleep(0)
+        return self.model.find(call_id)
+
+    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
+        await asyncio.sleep(0)
+        return self.model.lease(call_id, owner, now, until)
+
+    async def release(self, call_id: str, owner: str) -> None:
+        await asyncio.sleep(0)
+        self.model.release(call_id, owner)
+
+    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+        await asyncio.sleep(0)
+        return self.model.record(call_id, number, entries)
+
+    async def entries(self, call_id: str, number: int) -> dict[str, str]:
+        await asyncio.sleep(0)
+        return self.model.entries(call_id, number)
+
+    async def end_round(
+        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
+    ) -> RoundRecord:
+        await asyncio.sleep(0)
+        return self.model.end_round(call_id, record, deadline=deadline, status=status)
+
+    async def round(self, call_id: str, number: int) -> RoundRecord | None:
+        await asyncio.sleep(0)
+        return self.model.round(call_id, number)
+
+    async def last_round(self, call_id: str) -> RoundRecord | None:
+        await asyncio.sleep(0)
+        return self.model.last_round(call_id)
+
+    async def finish(self, call_id: str, status: str, *, deadline: float | None = None) -> bool:
+        await asyncio.sleep(0)
+        return self.model.finish(call_id, status, deadline=deadline)
+
+    async def abandoned(self, now: float, limit: int) -> list[CallRecord]:
+        await asyncio.sleep(0)
+        return self.model.abandoned(now, limit)
+
+    async def prune(self, before: float, limit: int) -> int:
+        await asyncio.sleep(0)
+        return self.model.prune(before, limit)
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)

@@ -1,0 +1,145 @@
+"""However a call ends, its record says so, and nothing is left open by mistake."""
+
+from typing import Any
+
+import pytest
+from mcp.types import InputRequiredResult
+from pydantic import BaseModel
+
+from anabranch import (
+    BranchContext,
+    CapabilityError,
+    InvalidArgumentsError,
+    SerializationError,
+    Tool,
+    tool,
+)
+from anabranch.call.store import CallStore
+from anabranch.edges.durable import Returned
+from anabranch.host import Capabilities, Host
+from tests.durable.harness import Desk, accept, always
+from tests.durable.stores import Modelled
+from tests.mcp.harness import ERAS, Answers, connected, serving, text_of
+from tests.sagas.harness import call_saga
+
+
+class Number(BaseModel):
+    n: int
+
+
+undone: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_undone() -> None:
+    undone.clear()
+
+
+def begin() -> str:
+    return "begun"
+
+
+def undo(what: str) -> None:
+    undone.append(what)
+
+
+@tool
+async def cannot_cross(ctx: BranchContext) -> None:
+    """Do something whose value cannot be written down."""
+    await ctx.step(begin, undo=undo)
+    await ctx.step(object)
+
+
+@tool
+async def asks(ctx: BranchContext) -> str:
+    """Ask, after having done something."""
+    await ctx.step(begin, undo=undo)
+    await ctx.elicit(Number, "n?")
+    return "asked"
+
+
+@tool
+async def has_a_bug(ctx: BranchContext) -> None:
+    """Do something, then raise what nobody expects."""
+    await ctx.step(begin, undo=undo)
+    raise ZeroDivisionError
+
+
+@tool
+async def returns_itself(ctx: BranchContext) -> Any:
+    """Return what cannot be written down."""
+    await ctx.step(begin, undo=undo)
+    return object()
+
+
+@tool
+async def strict(ctx: BranchContext, n: int) -> int:
+    """Take a number."""
+    return n
+
+
+async def status(store: CallStore) -> str:
+    record = await store.find("call_1")
+    return "unknown" if record is None else record.status
+
+
+@pytest.mark.parametrize(
+    ("failing", "error"),
+    [(cannot_cross, SerializationError), (has_a_bug, ZeroDivisionError)],
+)
+async def test_a_call_that_fails_is_over_and_undone(
+    store: CallStore, failing: Tool[Any], error: type[Exception]
+) -> None:
+    desk = Desk(failing, always(n=1))
+    with pytest.raises(error):
+        await desk.request(desk.service(store))
+    assert await status(store) == "failed"
+    with pytest.raises((error, RuntimeError)):  # one that was masked is no more than masked again
+        await desk.request(desk.service(store))
+    assert undone == ["begun"]
+
+
+async def test_a_call_that_asks_what_nobody_can_answer_is_over_and_undone(store: CallStore) -> None:
+    desk = Desk(asks, always(n=1), host=Host(Capabilities(elicitation=False)))
+    with pytest.raises(CapabilityError):
+        await desk.request(desk.service(store))
+    assert await status(store) == "failed"
+    assert undone == ["begun"]
+
+
+async def test_a_value_that_cannot_be_kept_is_returned_once(quick: Modelled) -> None:
+    desk = Desk(returns_itself, always(n=1))
+    first = await desk.request(desk.service(quick))
+    assert isinstance(first, Returned)
+    assert await status(quick) == "done"
+    assert await desk.play(quick) == (
+        "error",
+        "This call has ended, and its result cannot be given a second time.",
+    )
+    assert undone == []
+
+
+async def test_a_call_waits_is_done_and_is_forgotten(store: CallStore) -> None:
+    desk = Desk(asks, always(n=1))
+    first = await desk.request(desk.service(store))
+    assert isinstance(first, InputRequiredResult)
+    assert await status(store) == "open"
+    given: dict[str, BaseModel] = {key: accept(n=1) for key in first.input_requests or {}}
+    await desk.request(desk.service(store), first.request_state, given)
+    assert await status(store) == "done"
+    await store.prune(desk.clock.now() + 86_401, 10)
+    assert await status(store) == "unknown"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_bad_arguments_begin_no_call(era: str) -> None:
+    store = Modelled()
+    async with connected(serving(strict, store=store), era, Answers()) as client:
+        refused = await client.call_tool("strict", {"n": "many"})
+        assert refused.is_error
+        assert "n" in text_of(refused)
+        told = await call_saga(client, "strict", {"n": "many"})
+        assert told["isError"] is True
+    assert store.model.abandoned(1e12, 10) == []
+    with pytest.raises(InvalidArgumentsError):
+        strict.validate({"n": "many"})

@@ -1,0 +1,302 @@
+"""A client that repeats itself, and two servers that are asked the same: one outcome."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from mcp.types import InputRequiredResult
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, InvalidTokenError, ToolError, tool
+from anabranch.call.store import CallStore
+from anabranch.edges.durable import Durability, Returned
+from anabranch.messages import SampleReply, SampleRequest
+from tests.durable.harness import UNAVAILABLE, Desk, Ledger, accept, always
+from tests.durable.stores import Cut, Gate, Modelled, Switch
+
+
+class Number(BaseModel):
+    n: int
+
+
+ledger = Ledger()
+
+
+@pytest.fixture(autouse=True)
+def clean() -> None:
+    global ledger  # noqa: PLW0603 - undos are found by name in this module
+    ledger = Ledger()
+
+
+async def book(what: str) -> str:
+    ledger.append(("book", what))
+    await asyncio.sleep(0)
+    return what
+
+
+async def cancel(what: str) -> None:
+    ledger.append(("cancel", what))
+    await asyncio.sleep(0)
+
+
+@tool
+async def trip(ctx: BranchContext) -> list[str]:
+    """Book what the person wants, twice."""
+    await ctx.notify("off we go")
+    await ctx.step(book, "seat", undo=cancel)
+    said: list[str] = []
+    for number in range(2):
+        answer = await ctx.elicit(Number, f"how many {number}?")
+        assert isinstance(answer, Accepted)
+        said.append(await ctx.step(book, f"{number}:{answer.content.n}", undo=cancel))
+        if answer.content.n == 0:
+            raise ToolError("none wanted")
+    await ctx.log("info", "done")
+    return said
+
+
+def forking(store: CallStore) -> Durability:
+    return Durability(store, forks="fork")
+
+
+def asking(outcome: object) -> InputRequiredResult:
+    assert isinstance(outcome, InputRequiredResult)
+    return outcome
+
+
+def numbered(reply: InputRequiredResult, n: int) -> dict[str, Any]:
+    return {step_id: accept(n=n) for step_id in reply.input_requests or {}}
+
+
+async def test_a_repeated_request_gets_the_reply_of_the_first(store: CallStore) -> None:
+    desk = Desk(trip, always(n=3))
+    first = asking(await desk.request(desk.service(store)))
+    answers = numbered(first, 3)
+    second = asking(await desk.request(desk.service(store), first.request_state, answers))
+    again = await desk.request(desk.service(store), first.request_state, answers)
+    assert again == second
+    last = numbered(second, 4)
+    done = await desk.request(desk.service(store), second.request_state, last)
+    assert done == Returned(["0:3", "1:4"])
+    for _ in range(2):
+        assert await desk.request(desk.service(store), second.request_state, last) == done
+        assert await desk.request(desk.service(store), first.request_state, answers) == second
+    assert ledger == [("book", "seat"), ("book", "0:3"), ("book", "1:4")]
+    assert desk.notices == ["off we go", "done"]
+
+
+async def test_another_answer_is_refused(store: CallStore) -> None:
+    desk = Desk(trip, always(n=3))
+    first = asking(await desk.request(desk.service(store)))
+    second = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    for other in (numbered(first, 4), {}):
+        with pytest.raises(InvalidTokenError):
+            await desk.request(desk.service(store), first.request_state, other)
+    again = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    assert again == second
+    assert ledger == [("book", "seat"), ("book", "0:3")]
+
+
+async def test_another_answer_forks_and_both_lines_run_to_their_ends(store: CallStore) -> None:
+    desk = Desk(trip, always(n=3), policy=forking)
+    first = asking(await desk.request(desk.service(store)))
+    lines: dict[int, InputRequiredResult] = {}
+    for n in (3, 4):
+        reply = await desk.request(desk.service(store), first.request_state, numbered(first, n))
+        lines[n] = asking(reply)
+    for n in (4, 3):
+        state, last = lines[n].request_state, numbered(lines[n], n)
+        done = await desk.request(desk.service(store), state, last)
+        assert done == Returned([f"0:{n}", f"1:{n}"])
+        assert await desk.request(desk.service(store), state, last) == done
+    for n in (3, 4):
+        reply = await desk.request(desk.service(store), first.request_state, numbered(first, n))
+        assert reply == lines[n]
+    assert sorted(ledger) == sorted(
+        [("book", "seat"), *(("book", f"{i}:{n}") for i in (0, 1) for n in (3, 4))]
+    )
+    keys = ledger.by_key()
+    assert len(keys) == 5
+
+
+async def test_undos_of_what_lines_share_are_the_first_lines(store: CallStore) -> None:
+    desk = Desk(trip, always(n=3), policy=forking)
+    first = asking(await desk.request(desk.service(store)))
+    await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    with pytest.raises(ToolError, match="none wanted"):
+        await desk.request(desk.service(store), first.request_state, numbered(first, 0))
+    assert ledger[-2:] == [("book", "0:0"), ("cancel", "0:0")]
+
+
+async def test_no_line_forks_off_from_what_is_undone(store: CallStore) -> None:
+    desk = Desk(trip, always(n=3), policy=forking)
+    first = asking(await desk.request(desk.service(store)))
+    with pytest.raises(ToolError, match="none wanted"):
+        await desk.request(desk.service(store), first.request_state, numbered(first, 0))
+    assert ledger[-2:] == [("cancel", "0:0"), ("cancel", "seat")]
+    with pytest.raises(InvalidTokenError):
+        await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    assert len(ledger) == 4
+
+
+def patiently(store: CallStore) -> Durability:
+    """Leases that last however fast the clock runs."""
+    return Durability(store, lease=100_000_000)
+
+
+async def test_two_servers_with_the_same_request_run_it_once(store: CallStore) -> None:
+    desk = Desk(trip, always(n=3), policy=patiently)
+    first = asking(await desk.request(desk.service(store)))
+    answers = numbered(first, 3)
+    async with desk.clock.running(0.01):
+        replies = await asyncio.gather(
+            *(desk.request(desk.service(store), first.request_state, answers) for _ in range(4))
+        )
+    assert all(reply == replies[0] for reply in replies)
+    assert ledger == [("book", "seat"), ("book", "0:3")]
+
+
+async def test_an_answer_is_pinned_before_anything_depends_on_it(quick: Modelled) -> None:
+    desk = Desk(trip, always(n=3))
+    first = asking(await desk.request(desk.service(quick)))
+    recorded = Switch(quick, only="record")
+    gate = Gate(recorded, "record", after=1)
+    request = asyncio.ensure_future(
+        desk.request(desk.service(gate), first.request_state, numbered(first, 3))
+    )
+    await gate.arrived.wait()  # the effect has happened; its record is on its way, and is lost
+    recorded.is_off = True
+    gate.opened.set()
+    with pytest.raises(ToolError, match=UNAVAILABLE):
+        await request
+    recorded.is_off = False
+    with pytest.raises(InvalidTokenError):
+        await desk.request(desk.service(quick), first.request_state, numbered(first, 4))
+    await desk.request(desk.service(quick), first.request_state, numbered(first, 3))
+    assert ledger == [("book", "seat"), ("book", "0:3"), ("book", "0:3")]
+    assert len(ledger.by_key()) == 2
+
+
+async def test_a_state_of_a_call_that_the_store_does_not_know_is_refused(store: CallStore) -> None:
+    desk = Desk(trip, always(n=3))
+    elsewhere = Modelled()
+    first = asking(await desk.request(desk.service(elsewhere)))
+    with pytest.raises(InvalidTokenError):
+        await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    assert ledger == [("book", "seat")]
+
+
+def spilling(store: CallStore) -> Durability:
+    return Durability(store, spill=0)
+
+
+async def test_a_large_state_stays_in_the_store(store: CallStore) -> None:
+    desk = Desk(trip, always(n=3), policy=spilling)
+    first = asking(await desk.request(desk.service(store)))
+    assert (first.request_state or "").startswith("@")
+    second = asking(
+        await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    )
+    again = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    assert again == second
+    done = await desk.request(desk.service(store), second.request_state, numbered(second, 4))
+    assert done == Returned(["0:3", "1:4"])
+
+
+async def test_a_small_state_travels(quick: Modelled) -> None:
+    desk = Desk(trip, always(n=3))
+    first = asking(await desk.request(desk.service(quick)))
+    assert not (first.request_state or "@").startswith("@")
+
+
+@pytest.mark.parametrize("change", ["line", "number", "digest", "shape", "text"])
+async def test_a_reference_to_nothing_is_refused(quick: Modelled, change: str) -> None:
+    desk = Desk(trip, always(n=3), policy=spilling)
+    first = asking(await desk.request(desk.service(quick)))
+    line, number, digest = json.loads((first.request_state or "")[1:])
+    forged = {
+        "line": json.dumps(["other", number, digest]),
+        "number": json.dumps([line, number + 1, digest]),
+        "digest": json.dumps([line, number, digest[::-1]]),
+        "shape": json.dumps([line, number]),
+        "text": "not json",
+    }[change]
+    with pytest.raises(InvalidTokenError):
+        await desk.request(desk.service(quick), f"@{forged}", numbered(first, 3))
+
+
+class CountingModel:
+    """A model of the server's own."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        self.asked += 1
+        return SampleReply.model_validate(
+            {"role": "assistant", "content": {"type": "text", "text": f"no. {self.asked}"}}
+        )
+
+
+@tool
+async def consult(ctx: BranchContext) -> list[str]:
+    """Ask the model, then the person, then the model."""
+    first = await ctx.sample("first")
+    await ctx.step(book, first.text)
+    await ctx.elicit(Number, "go on?")
+    return [first.text, (await ctx.sample("second")).text]
+
+
+async def test_the_servers_model_is_not_asked_again_after_a_crash(quick: Modelled) -> None:
+    undisturbed = Cut(quick, None)
+    await Desk(consult, always(n=1), sampler=CountingModel()).play(undisturbed)
+    for at, name in enumerate(undisturbed.asked):
+        model, behind = CountingModel(), Modelled()
+        desk = Desk(consult, always(n=1), sampler=model)
+        outcome = await desk.play(Cut(behind, at, after=True), behind)
+        assert outcome == ("value", ["no. 1", "no. 2"]), name
+        assert model.asked == 2, name
+
+
+async def test_a_store_out_of_reach_is_told_and_nothing_is_undone(store: CallStore) -> None:
+    desk = Desk(trip, always(n=3))
+    first = asking(await desk.request(desk.service(store)))
+    for name in ("lease", "round", "entries", "find", "record", "end_round"):
+        switch = Switch(store, only=name)
+        switch.is_off = True
+        with pytest.raises(ToolError, match=UNAVAILABLE):
+            await desk.request(desk.service(switch), first.request_state, numbered(first, 3))
+    assert ("cancel", "seat") not in ledger
+    second = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    assert asking(second).request_state != first.request_state
+    assert ledger == [("book", "seat"), ("book", "0:3")]
+
+
+async def test_an_effect_in_flight_is_finished_when_its_client_leaves(store: CallStore) -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> str:
+        ledger.append(("slowly", "begun"))
+        begun.set()
+        await may_end.wait()
+        ledger.append(("slowly", "ended"))
+        return "slow"
+
+    @tool
+    async def slow(ctx: BranchContext) -> str:
+        """Take a while."""
+        value = await ctx.step(slowly)
+        await ctx.elicit(Number, "go on?")
+        return value
+
+    desk = Desk(slow, always(n=1))
+    request = asyncio.ensure_future(desk.request(desk.service(store)))
+    await begun.wait()
+    request.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    await asyncio.wait({request})
+    assert request.cancelled()
+    asking(await desk.request(desk.service(store)))
+    assert ledger == [("slowly", "begun"), ("slowly", "ended")]

@@ -1,0 +1,52 @@
+"""``python -m tests.faults --seed 7 --store URL --runs N`` kills workers, and tells what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from tests.faults.runs import Report, Trial, plan
+
+
+async def disturb(
+    folder: Path, url: str, *, seed: int, number: int | None, speed: float, at_once: int
+) -> Report:
+    """Run the runs of ``seed``; ``folder`` is empty."""
+    return await Trial(folder, url, speed=speed, at_once=at_once).go(plan(seed, number))
+
+
+def main() -> int:
+    """Return 0 if every rule holds."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--store", help="a new store; a SQLite file of its own by default")
+    parser.add_argument("--runs", type=int, help="all places, and all at once, by default")
+    parser.add_argument("--speed", type=float, default=10.0, help="of the workers' clock")
+    parser.add_argument("--at-once", type=int, default=8, help="calls that run at the same time")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="faults-") as name:
+        folder = Path(name)
+        url = given.store or f"sqlite:///{folder}/calls.db"
+        sys.stdout.write(f"seed {given.seed}\n")
+        sys.stdout.flush()
+        begun = time.monotonic()
+        work = partial(disturb, folder, url, seed=given.seed, number=given.runs)
+        report = anyio.run(partial(work, speed=given.speed, at_once=given.at_once))
+    sys.stdout.write(
+        f"{report.runs} runs, {report.calls} calls, {report.effects} effects, {report.undos} undos;"
+        f" {report.kills} kills, {report.repeated} requests repeated, {report.again} effects or"
+        f" undos repeated in the gap; {time.monotonic() - begun:.0f} s\n"
+    )
+    for wrong in report.wrong:
+        sys.stdout.write(f"WRONG {wrong}\n")
+    return 1 if report.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""Four workers on ports of their own, and one port that leads to each of them in turn.
+
+Owns the processes: one that ends is replaced, and how it ended is noted. The proxy knows nothing
+of what passes through it; when either side breaks off, so does the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from itertools import cycle
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+import anyio
+import uvicorn
+
+from tests.faults.journey import Settings, make_server
+
+WORKERS = 4
+ROOT = Path(__file__).parents[2]
+
+for late in (
+    "alembic.command",
+    "anabranch.stores.calls",
+    "anabranch.stores.database",
+    "anabranch.stores.migrations",
+    "psycopg",
+    "rich.logging",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite",
+    "uvicorn.lifespan.on",
+    "uvicorn.protocols.http.auto",
+):
+    import_module(late)  # or every worker would load them, each time anew
+
+
+def _have_a_process_to_fork() -> ForkServerContext:
+    """Start a process that has loaded everything: no worker then waits for its imports."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(ROOT)  # it is not told of sys.path
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+    return context
+
+
+def work(settings: Settings, listener: socket.socket) -> None:
+    """The main function of a worker."""
+    app = make_server(settings).streamable_http_app(stateless_http=True)
+    config = uvicorn.Config(app, log_level="critical", ws="none")
+    anyio.run(uvicorn.Server(config).serve, [listener])
+
+
+class Cluster:
+    """The workers.
+
+    Attributes:
+        killed: process ids of the workers that were killed.
+        ended: process ids of those that ended in any other way, with their exit status.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.killed: set[int] = set()
+        self.ended: dict[int, int | None] = {}
+        self._settings = settings
+        self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(WORKERS)]
+        self._ports = cycle([listener.getsockname()[1] for listener in self._listeners])
+        self._leading: set[asyncio.Task[None]] = set()
+        self._running: dict[ForkServerProcess, int] = {}
+        self._context = _have_a_process_to_fork()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[str]:
+        """Have the workers run; yields the address of the proxy before them."""
+        for place in range(WORKERS):
+            self._start(place)
+        proxy = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        try:
+            yield f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}/mcp"
+        finally:
+            proxy.close()
+            for leading in self._leading:
+                leading.cancel()
+            if self._leading:
+                await asyncio.wait(self._leading)
+            for process in list(self._running):
+                self._forget(process)
+                process.kill()
+                process.join()
+            for listener in self._listeners:
+                listener.close()
+
+    def _start(self, place: int) -> None:
+        target = (self._settings, self._listeners[place])
+        process = self._context.Process(target=work, args=target)
+        process.start()
+        self._running[process] = place
+        asyncio.get_running_loop().add_reader(process.sentinel, self._replace, process)
+
+    def _forget(self, process: ForkServerProcess) -> int:
+        asyncio.get_running_loop().remove_reader(process.sentinel)
+        return self._running.pop(process)
+
+    def _replace(self, process: ForkServerProcess) -> None:
+        place = self._forget(process)
+        process.join()
+        assert process.pid is not None
+        if process.exitcode == -signal.SIGKILL:
+            self.killed.add(process.pid)
+        else:
+            self.ended[process.pid] = process.exitcode
+        self._start(place)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        leading = asyncio.ensure_future(_lead(reader, writer, next(self._ports)))
+        self._leading.add(leading)
+        leading.add_done_callback(self._leading.discard)
+
+
+async def _lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    there, back = await asyncio.open_connection("127.0.0.1", port)
+    onward = asyncio.ensure_future(_pump(reader, back))
+    try:
+        await _pump(there, writer)
+    finally:
+        onward.cancel()
+        await asyncio.wait({onward})
+        for end in (back, writer):
+            end.close()
+            with suppress(ConnectionError):
+                await end.wait_closed()
+
+
+async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while data := await source.read(65536):
+            sink.write(data)
+            await sink.drain()

@@ -1,0 +1,183 @@
+"""The tool that is disturbed: twenty steps, two questions, two branches with samples, undos.
+
+Owns the tool, its effects, and the server of one worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from mcp.server.mcpserver import MCPServer
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
+from anabranch.call.store import CallStore
+from anabranch.edges.durable import Durability
+from anabranch.mcp import create_server
+from anabranch.ports import Timer
+from anabranch.stores import open_store
+from tests.faults.ledger import Ledger
+
+STEPS = 20
+SIDES = ((5, 6, 7, 8), (9, 10, 11, 12))
+"""The steps of the two branches; each asks the model after two."""
+
+BEFORE_QUESTION = ({*range(1, 5)}, {*range(1, 7), 9, 10}, {*range(1, 17)})
+"""The steps that are done when the first, second and third question is open."""
+
+ANYONE = "anyone"
+"""Stands for a run where it does not matter whose turn it is."""
+
+Ending = Literal["success", "failure"]
+END = "The journey ends here."
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a worker is told.
+
+    Attributes:
+        folder: the ledger's.
+        url: the store's.
+        epoch, speed: of the workers' clock.
+    """
+
+    folder: str
+    url: str
+    epoch: float
+    speed: float
+
+
+class FastClock:
+    """The machine's clock, so many times as fast; the same in all processes."""
+
+    def __init__(self, epoch: float, speed: float) -> None:
+        self._epoch = epoch
+        self._speed = speed
+
+    def now(self) -> float:
+        return self._epoch + (time.time() - self._epoch) * self._speed
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        delay = max(0.0, when - self.now()) / self._speed
+        return asyncio.get_running_loop().call_later(delay, callback)
+
+
+class Go(BaseModel):
+    on: bool
+
+
+class Mark(BaseModel):
+    """What a step returns: enough to undo it under its own name."""
+
+    run: str
+    number: int
+    key: str
+
+
+GO = Elicitation("go", Go)
+LEDGERS: dict[str, Ledger] = {}
+HERE = "here"
+
+
+def has_undo(number: int) -> bool:
+    return number % 5 != 0
+
+
+def happen(kind: Literal["step", "undo"], mark: Mark) -> None:
+    ledger = LEDGERS[HERE]
+    ledger.die_at(mark.run, f"before-{kind}-{mark.number}")
+    ledger.write(kind, mark.run, mark.number, mark.key)
+    ledger.die_at(mark.run, f"gap-{kind}-{mark.number}")
+
+
+async def act(mark: Mark) -> Mark:
+    happen("step", mark)
+    return mark
+
+
+def act_in_a_thread(mark: Mark) -> Mark:
+    happen("step", mark)
+    return mark
+
+
+async def take_back(mark: Mark) -> None:
+    happen("undo", mark)
+
+
+async def leg(ctx: BranchContext, run: str, number: int) -> str:
+    """One step, and its boundaries."""
+    mark = Mark(run=run, number=number, key=ctx.idempotency_key)
+    undo = take_back if has_undo(number) else None
+    if number % 2:
+        done = await ctx.step(act, mark, undo=undo)
+    else:
+        done = await ctx.step(act_in_a_thread, mark, undo=undo)
+    LEDGERS[HERE].write("seen", run, number, done.key)
+    LEDGERS[HERE].die_at(run, f"after-step-{number}")
+    return done.key
+
+
+async def side(ctx: BranchContext, run: str, numbers: list[int]) -> list[str]:
+    keys = [await leg(ctx, run, number) for number in numbers[:2]]
+    await ctx.sample(f"On from {numbers[1]}?")
+    return keys + [await leg(ctx, run, number) for number in numbers[2:]]
+
+
+async def ask(ctx: BranchContext, question: str) -> None:
+    answer = await ctx.elicit(GO, question)
+    if not (isinstance(answer, Accepted) and answer.content.on):
+        raise ToolError("Nobody wants to go on.")
+
+
+@tool(elicits=[GO])
+async def journey(ctx: BranchContext, run: str, ending: Ending) -> str:
+    """Return the idempotency keys of twenty steps, or fail at the end."""
+    keys = [await leg(ctx, run, number) for number in range(1, 5)]
+    await ask(ctx, "On?")
+    left, right = await ctx.gather(
+        ctx.branch(side, run, list(SIDES[0])), ctx.branch(side, run, list(SIDES[1]))
+    )
+    keys += [*left, *right, *[await leg(ctx, run, number) for number in range(13, 17)]]
+    await ask(ctx, "Still on?")
+    keys += [await leg(ctx, run, number) for number in range(17, STEPS + 1)]
+    if ending == "failure":
+        raise ToolError(END)
+    return " ".join(keys)
+
+
+class Deadly:
+    """A store around whose operations a process may be killed."""
+
+    def __init__(self, store: CallStore, ledger: Ledger) -> None:
+        self._store = store
+        self._ledger = ledger
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+
+        async def operate(*arguments: Any, **options: Any) -> Any:
+            self._ledger.die_at(ANYONE, f"before-{name}")
+            outcome = await method(*arguments, **options)
+            self._ledger.die_at(ANYONE, f"after-{name}")
+            return outcome
+
+        return operate
+
+
+def make_server(settings: Settings) -> MCPServer[Any]:
+    ledger = LEDGERS[HERE] = Ledger(Path(settings.folder))
+    store = cast("CallStore", Deadly(open_store(settings.url), ledger))
+    return create_server(
+        "faults",
+        [journey],
+        keys=["a secret of at least thirty-two bytes"],
+        ttl=36_000,
+        store=Durability(store, abandon_after=36_000),
+        clock=FastClock(settings.epoch, settings.speed),
+    )

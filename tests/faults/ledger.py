@@ -1,0 +1,71 @@
+"""What really happened, written down beside the store, and the deaths that are arranged.
+
+Owns one folder that the harness and all workers share. A line is appended with one ``write``, so
+it is there whole or not at all, whatever dies; SIGKILL takes nothing from a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["step", "seen", "undo"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An effect has happened (``step``), its value was seen by the tool, or it was undone."""
+
+    kind: Kind
+    run: str
+    number: int
+    key: str
+    pid: int
+
+    @property
+    def call(self) -> str:
+        """The call's name, with which an idempotency key begins."""
+        return self.key.partition(":")[0]
+
+
+class Ledger:
+    """The folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lines = folder / "lines"
+        self._arms = folder / "arms"
+        self._arms.mkdir(exist_ok=True)
+
+    def write(self, kind: Kind, run: str, number: int, key: str) -> None:
+        line = json.dumps(asdict(Line(kind, run, number, key, os.getpid()))) + "\n"
+        descriptor = os.open(self._lines, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            os.write(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+
+    def read(self) -> list[Line]:
+        if not self._lines.exists():
+            return []
+        return [Line(**json.loads(text)) for text in self._lines.read_text().splitlines()]
+
+    def arm(self, run: str, point: str) -> None:
+        """Have the first process that comes to ``point`` of ``run`` killed."""
+        (self._arms / f"{run}@{point}").touch()
+
+    def die_at(self, run: str, point: str) -> None:
+        """Be killed here, if that is arranged; of two processes only one is."""
+        try:
+            (self._arms / f"{run}@{point}").unlink()
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def armed(self) -> set[str]:
+        """Return what nobody has come to."""
+        return {path.name for path in self._arms.iterdir()}

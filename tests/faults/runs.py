@@ -1,0 +1,218 @@
+"""Many calls, each disturbed at places of its own, and the verdict on what came of them.
+
+Owns which workers die where, the course of all runs, and that no call is lost: one that was
+played to its end has the right result, one that was left is abandoned, and none stays open. What
+must hold within each call is in ``verdict.py``.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import httpx2
+
+from anabranch.call.store import CallStore
+from anabranch.ports import SystemClock, pause
+from anabranch.stores import open_store
+from tests.faults.client import Client, Way
+from tests.faults.cluster import Cluster
+from tests.faults.journey import ANYONE, BEFORE_QUESTION, END, STEPS, Settings, has_undo
+from tests.faults.ledger import Ledger, Line
+from tests.faults.verdict import broken_rules
+
+Course = Literal["success", "failure", "abandoned"]
+
+OPERATIONS = ("begin", "find", "lease", "release", "record", "entries", "end_round", "round")
+LEAVE_AT = 2
+"""The question at which an abandoned call is left."""
+
+LAST_LONG = 300.0
+"""Seconds after which calls that are still open count as lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One call: how it is to go, and where its workers die."""
+
+    name: str
+    course: Course
+    way: Way
+    points: tuple[str, ...]
+    anyone: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of it.
+
+    Attributes:
+        kills: workers that were killed.
+        repeated: requests that were sent again.
+        again: effects and undos that happened a second time, in the one unavoidable gap.
+        wrong: rules that were broken, in words; empty if all is well.
+    """
+
+    runs: int
+    calls: int = 0
+    effects: int = 0
+    undos: int = 0
+    kills: int = 0
+    repeated: int = 0
+    again: int = 0
+    wrong: list[str] = field(default_factory=list[str])
+
+
+def _points(course: Course) -> list[str]:
+    """Return every place at which a worker can die in such a call."""
+    steps = range(1, STEPS + 1)
+    undone = [number for number in steps if has_undo(number)]
+    if course == "abandoned":
+        undone = [number for number in undone if number in BEFORE_QUESTION[LEAVE_AT]]
+    of_steps = [f"{when}-step-{n}" for n in steps for when in ("before", "gap", "after")]
+    of_undos = [f"{when}-undo-{n}" for n in undone for when in ("before", "gap")]
+    if course == "success":
+        return of_steps
+    return of_undos if course == "abandoned" else of_steps + of_undos
+
+
+def plan(seed: int, number: int | None) -> list[Run]:
+    """Return runs in which workers die at every place in turn, in an order of ``seed``'s.
+
+    First one of each course whose workers die at all places; with a ``number``, only so many
+    runs, and those with a single place.
+    """
+    order = random.Random(seed)
+    courses: tuple[Course, ...] = ("success", "failure", "abandoned")
+    each: list[tuple[Course, tuple[str, ...]]]
+    each = [(course, (point,)) for course in courses for point in _points(course)]
+    order.shuffle(each)
+    all_at_once: list[tuple[Course, tuple[str, ...]]]
+    all_at_once = [(course, tuple(_points(course))) for course in courses]
+    chosen = [*all_at_once, *each] if number is None else each[:number]
+    ways: tuple[Way, ...] = ("rounds", "saga")
+    return [
+        Run(
+            f"run{seed}.{index}",
+            course,
+            order.choice(ways),
+            points,
+            (f"{order.choice(('before', 'after'))}-{order.choice(OPERATIONS)}",),
+        )
+        for index, (course, points) in enumerate(chosen)
+    ]
+
+
+class Trial:
+    """All runs over one store."""
+
+    def __init__(self, folder: Path, url: str, *, speed: float, at_once: int) -> None:
+        settings = Settings(str(folder), url, time.time(), speed)
+        self.ledger = Ledger(folder)
+        self._cluster = Cluster(settings)
+        self._store: CallStore = open_store(url)
+        self._at_once = anyio.CapacityLimiter(at_once)
+        self._repeated = 0
+        self._wrong: list[str] = []
+
+    async def go(self, runs: Sequence[Run]) -> Report:
+        async with self._cluster.running() as url, _connections() as http:
+            async with anyio.create_task_group() as group:
+                for run in runs:
+                    group.start_soon(self._play, run, Client(url, http))
+            await self._sweep()
+        report = await self._judge(runs)
+        await self._store.close()
+        return report
+
+    async def _play(self, run: Run, client: Client) -> None:
+        async with self._at_once:
+            for point in run.points:
+                self.ledger.arm(run.name, point)
+            for point in run.anyone:
+                self.ledger.arm(ANYONE, point)
+            ending = "success" if run.course == "success" else "failure"
+            leave_at = LEAVE_AT if run.course == "abandoned" else None
+            arguments = {"run": run.name, "ending": ending}
+            result = await client.play(run.way, arguments, leave_at=leave_at)
+        self._repeated += client.repeated
+        if result is not None:
+            self._wrong += [f"{run.name}: {wrong}" for wrong in self._wrong_with(run, result)]
+
+    def _wrong_with(self, run: Run, result: dict[str, Any]) -> Iterable[str]:
+        text, failed = result["content"][0]["text"], result.get("isError", False)
+        if run.course == "failure":
+            if not failed or END not in text:
+                yield f"it ended with {text}"
+        elif failed:
+            yield f"it failed with {text}"
+        else:
+            keys = text.split()
+            seen = {x.key for x in self.ledger.read() if x.run == run.name and x.kind == "seen"}
+            if len(set(keys)) != STEPS or not set(keys) <= seen:
+                yield f"it returned {text}"
+
+    async def _sweep(self) -> None:
+        """Have time pass for the calls that nobody continues, until the workers have ended them."""
+        with anyio.move_on_after(LAST_LONG):
+            while left := await self._store.abandoned(float("inf"), 1000):
+                for call in left:
+                    if call.deadline > time.time() + 3600:  # not put off by a sweep
+                        await self._store.finish(call.call_id, "open", deadline=0.0)
+                await pause(SystemClock(), 0.1)  # other processes do the work, and do not call
+            return
+        left = await self._store.abandoned(float("inf"), 1000)
+        self._wrong += [f"{call.call_id} is still open: {call.arguments}" for call in left]
+
+    # -- the verdict -------------------------------------------------------------------------------
+
+    async def _judge(self, runs: Sequence[Run]) -> Report:
+        lines = self.ledger.read()
+        calls: dict[str, list[Line]] = {}
+        for line in lines:
+            calls.setdefault(line.call, []).append(line)
+        ended = {call: await self._store.find(call) for call in calls}
+        for run in runs:
+            of_run = {name: own for name, own in calls.items() if own[0].run == run.name}
+            statuses = Counter(
+                record.status for name in of_run if (record := ended[name]) is not None
+            )
+            wanted = {"success": "done", "failure": "failed", "abandoned": "abandoned"}[run.course]
+            if statuses[wanted] < 1 or statuses["done"] != (run.course == "success"):
+                self._wrong.append(f"{run.name}: its calls are {dict(statuses)}")
+        killed = self._cluster.killed
+        for name, own in calls.items():
+            record = ended[name]
+            done = record is not None and record.status == "done"
+            self._wrong += [
+                f"{name} ({own[0].run}): {wrong}" for wrong in broken_rules(own, killed, done=done)
+            ]
+        for number, status in self._cluster.ended.items():
+            self._wrong.append(f"worker {number} ended by itself with {status}")
+        unused = [point for point in self.ledger.armed() if not point.startswith(ANYONE)]
+        self._wrong += [f"nobody came to {point}" for point in unused]
+        happened = [line for line in lines if line.kind != "seen"]
+        return Report(
+            len(runs),
+            len(calls),
+            sum(line.kind == "step" for line in lines),
+            sum(line.kind == "undo" for line in lines),
+            len(self._cluster.killed),
+            self._repeated,
+            len(happened) - len({(line.kind, line.key) for line in happened}),
+            self._wrong,
+        )
+
+
+@asynccontextmanager
+async def _connections() -> AsyncGenerator[httpx2.AsyncClient]:
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+    async with httpx2.AsyncClient(limits=limits, timeout=120.0, trust_env=False) as http:
+        yield http

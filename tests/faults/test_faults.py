@@ -1,0 +1,66 @@
+"""Workers that are killed with SIGKILL lose no call, and make nothing happen twice.
+
+A few runs; ``python -m tests.faults`` has all of them, and so has ``ANABRANCH_FAULTS=all``.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.faults.__main__ import disturb
+from tests.faults.ledger import Kind, Line
+from tests.faults.runs import plan
+from tests.faults.verdict import broken_rules
+
+GIVEN = os.environ.get("ANABRANCH_FAULTS", "6")
+RUNS = None if GIVEN == "all" else int(GIVEN)
+SEED = int(os.environ.get("ANABRANCH_FAULTS_SEED", "3"))
+
+
+async def test_calls_survive_workers_that_are_killed(url: str, tmp_path: Path) -> None:
+    report = await disturb(tmp_path, url, seed=SEED, number=RUNS, speed=5.0, at_once=8)
+    assert report.wrong == []
+    assert report.kills >= len(plan(SEED, RUNS))
+    assert report.repeated > 0
+
+
+def line(kind: Kind, number: int, *, pid: int = 1) -> Line:
+    return Line(kind, "run", number, f"call:journey/step.{number}", pid)
+
+
+@pytest.mark.parametrize(
+    ("lines", "done", "broken"),
+    [
+        ([line("step", 1), line("step", 1)], False, "step 1 happened 2 times"),
+        ([line("undo", 1), line("undo", 1)], False, "undo 1 happened 2 times"),
+        (
+            [line("step", 1, pid=9), line("seen", 1, pid=9), line("step", 1)],
+            False,
+            "step 1 happened after it had been seen",
+        ),
+        ([line("step", 1)], False, "step 1 is owed an undo"),
+        ([line("step", 1, pid=9), line("seen", 1, pid=9)], False, "step 1 is owed an undo"),
+        ([line("step", 5), line("undo", 5)], False, "step 5 has no undo, and was undone"),
+        ([line("undo", 2)], False, "{'call:journey/step.2'} never happened, and was undone"),
+        ([line("step", 1)], True, "it is done, and 1 steps have happened"),
+        ([line("step", 1), line("undo", 1)], True, "it is done, and 1 times something was undone"),
+    ],
+)
+def test_the_verdict_finds_each_fault(lines: list[Line], done: bool, broken: str) -> None:
+    """Process 9 was killed."""
+    assert broken in list(broken_rules(lines, {9}, done=done))
+
+
+def test_the_verdict_allows_the_gap() -> None:
+    lines = [line("step", 1, pid=9), line("step", 1), line("undo", 1, pid=9), line("undo", 1)]
+    assert list(broken_rules(lines, {9}, done=False)) == []
+    assert list(broken_rules([line("step", 1, pid=9)], {9}, done=False)) == []
+
+
+def test_a_whole_plan_comes_to_every_boundary_in_every_course() -> None:
+    places = {(run.course, point) for run in plan(SEED, None) for point in run.points}
+    assert ("success", "gap-step-20") in places
+    assert ("failure", "before-undo-1") in places
+    assert ("abandoned", "gap-undo-16") in places
+    assert len(places) == 60 + 60 + 32 + 26

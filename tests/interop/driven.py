@@ -1,0 +1,26 @@
+"""What is told to ``driver.mjs``, and what it tells."""
+
+from typing import Any, Final
+
+__all__ = ["MODERN", "VERSIONS", "Lines", "accept", "call", "told"]
+
+MODERN: Final = "2026-07-28"
+VERSIONS: Final = {"auto": MODERN, MODERN: MODERN, "legacy": "2025-11-25"}
+"""What a client may ask for, and the version that it gets."""
+
+Lines = list[dict[str, Any]]
+
+
+def call(tool: str, **arguments: Any) -> dict[str, Any]:
+    """A call to make."""
+    return {"name": tool, "arguments": arguments}
+
+
+def accept(**content: Any) -> dict[str, Any]:
+    """An answer of the person's."""
+    return {"action": "accept", "content": content}
+
+
+def told(lines: Lines, kind: str) -> list[Any]:
+    """What the lines of one kind say, in order."""
+    return [line[kind] for line in lines if kind in line]

@@ -1,0 +1,70 @@
+"""A thousand calls at the same time on one process: each gets its own result, and none fails.
+
+``ANABRANCH_IN_FLIGHT`` sets another number; without it there are fewer where a store is used.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+
+from anabranch import BranchContext, tool
+from tests.load.calls import GO
+from tests.mcp.harness import HANDSHAKE, MODERN, Answers, accept, connected, serving, text_of
+
+AT_ONCE = int(os.environ.get("ANABRANCH_IN_FLIGHT", "1000"))
+KEPT = min(AT_ONCE, int(os.environ.get("ANABRANCH_IN_FLIGHT", "200")))
+"""With a store each of them holds a lease, and prolongs it all the time."""
+
+
+class Gate:
+    """Opens when everybody is there."""
+
+    def __init__(self, number: int) -> None:
+        self._missing = number
+        self._open = anyio.Event()
+
+    async def pass_together(self) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self._open.set()
+        await self._open.wait()
+
+
+@pytest.mark.parametrize(
+    ("era", "number", "kept"),
+    [(HANDSHAKE, AT_ONCE, False), (MODERN, AT_ONCE, False), (MODERN, KEPT, True)],
+)
+async def test_many_calls_are_in_flight(era: str, number: int, kept: bool, tmp_path: Path) -> None:
+    gate = Gate(number)
+
+    async def meet(number: int) -> int:
+        await gate.pass_together()
+        return number
+
+    @tool(elicits=[GO])
+    async def crowd(ctx: BranchContext, number: int) -> str:
+        """Wait for all the others, and ask."""
+        met = await ctx.step(meet, number)
+        answer = await ctx.elicit(GO, f"On from {met}?")
+        return f"{met} {answer.action}"
+
+    options: dict[str, Any] = {}
+    if kept:
+        options["store"] = f"sqlite:///{tmp_path}/calls.db?synchronous=normal"
+    answers = Answers(elicit=lambda _: accept(on=True))
+    results: dict[int, types.CallToolResult] = {}
+    async with connected(serving(crowd, **options), era, answers) as client:
+
+        async def call(mine: int) -> None:
+            result = results[mine] = await client.call_tool("crowd", {"number": mine})
+            assert not result.is_error, text_of(result)  # or the others would wait for it
+
+        async with anyio.create_task_group() as group:
+            for mine in range(number):
+                group.start_soon(call, mine)
+    told = {mine: text_of(result) for mine, result in results.items()}
+    assert told == {mine: f"{mine} accept" for mine in range(number)}

@@ -1,0 +1,653 @@
+"""FastMCP as a host: our tools on its server, for its client and the SDK's, in both eras.
+
+Source: contract, "The author's API": ``fastmcp.add_tool(as_fastmcp_tool(book_flight))``. What
+FastMCP itself decides (schemas in the list, results, the wording of errors) is as FastMCP does it.
+"""
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import fastmcp
+import mcp_types as types
+import pytest
+from fastmcp import FastMCP
+from fastmcp.exceptions import ToolError as FastMcpToolError
+from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
+from fastmcp.tools.base import Tool as FastMcpBase
+from fastmcp.tools.base import ToolResult
+from mcp import Client, MCPDeprecationWarning, MCPError
+from mcp.server.mcpserver import RequestStateSecurity
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, InvalidArgumentsError, Limits, ToolError, tool
+from anabranch.cli.demo_tool import PickCard
+from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
+from anabranch.messages import SampleReply, SampleRequest
+from anabranch.testing import ManualClock, run_tool
+from examples.deploy import complex_tool
+from tests.mcp.harness import (
+    ERAS,
+    HANDSHAKE,
+    KEY,
+    MODERN,
+    Answers,
+    accept,
+    asgi,
+    call_once,
+    connected,
+    echo,
+    text_of,
+)
+from tests.mcp.tools import ANSWERED, Report, journey, traveller
+from tests.sagas.harness import call_saga, resume_saga
+
+HOW = pytest.mark.parametrize("transport", ["memory", "http"])
+ERA = pytest.mark.parametrize("era", ERAS)
+YES: dict[str, Any] = {"action": "accept", "content": {"ok": True}}
+
+
+class Ok(BaseModel):
+    ok: bool
+
+
+@tool
+async def ask(ctx: BranchContext, what: str = "it") -> str:
+    """Ask whether to do it."""
+    answer = await ctx.elicit(Ok, f"Do {what}?")
+    return answer.action if isinstance(answer, Accepted) else "no"
+
+
+def serving(*made: FastMcpBase, **options: Any) -> FastMCP[Any]:
+    given: dict[str, Any] = {"request_state_security": RequestStateSecurity(keys=[KEY]), **options}
+    server: FastMCP[Any] = FastMCP("test", **given)
+    for each in made:
+        server.add_tool(each)
+    return server
+
+
+def inside(server: FastMCP[Any]) -> Any:
+    """The SDK's server in FastMCP's: what the SDK's client takes to stay in this process."""
+    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+
+
+@asynccontextmanager
+async def over(transport: str, server: FastMCP[Any]) -> AsyncGenerator[Any]:
+    """What to connect to: the server itself, or its URL."""
+    if transport == "http":
+        async with asgi(server.http_app()) as url:
+            yield url
+    else:
+        yield inside(server)
+
+
+@asynccontextmanager
+async def called(server: FastMCP[Any], era: str, answers: Answers) -> AsyncGenerator[Client]:
+    """The SDK's client in this process."""
+    async with connected(inside(server), era, answers) as client:
+        yield client
+
+
+def by_fastmcp(to: Any, era: str, answers: Answers) -> fastmcp.Client[Any]:
+    """FastMCP's own client, with its own kinds of callbacks."""
+
+    async def elicit(message: str, kind: object, params: Any, context: object) -> Any:
+        return await answers.elicit(context, params)
+
+    async def sample(messages: object, params: Any, context: object) -> Any:
+        return await answers.sample(context, params)
+
+    return fastmcp.Client(
+        to,
+        mode=era,
+        elicitation_handler=elicit,
+        sampling_handler=sample,
+        log_handler=answers.log,
+        progress_handler=answers.on_progress,
+    )
+
+
+# -- calls -------------------------------------------------------------------------------------
+
+
+@ERA
+@HOW
+async def test_a_tool_runs_to_its_end_with_each_effect_done_once(
+    transport: str, era: str, tmp_path: Path
+) -> None:
+    effects, answers = tmp_path / "effects", traveller()
+    server = serving(as_fastmcp_tool(journey(effects)))
+    async with over(transport, server) as there, connected(there, era, answers) as client:
+        result = await client.call_tool(
+            "journey", {"who": "Ida"}, progress_callback=answers.on_progress
+        )
+    assert Report.model_validate(result.structured_content) == ANSWERED
+    assert effects.read_text().split() == ["pack", "scout", "book"]
+    assert answers.logs == [("info", "Ida sets out"), ("debug", "4 messages at depth 1")]
+    assert answers.progress == [(1, None, "packing"), (2, None, "scouting"), (3, None, "done")]
+
+
+@ERA
+@HOW
+async def test_fastmcps_own_client_sees_the_same(transport: str, era: str, tmp_path: Path) -> None:
+    effects, answers = tmp_path / "effects", traveller()
+    server = serving(as_fastmcp_tool(journey(effects)))
+    async with over(transport, server) as there:
+        to = server if transport == "memory" else there
+        async with by_fastmcp(to, era, answers) as client:
+            result = await client.call_tool("journey", {"who": "Ida"})
+    assert Report.model_validate(result.structured_content) == ANSWERED
+    assert effects.read_text().split() == ["pack", "scout", "book"]
+    assert [message for _, _, message in answers.progress] == ["packing", "scouting", "done"]
+
+
+@ERA
+@HOW
+async def test_a_card_is_picked(transport: str, era: str) -> None:
+    answers = Answers(lambda _: accept(cardNumber=3), echo)
+    server = serving(as_fastmcp_tool(PickCard()))
+    async with over(transport, server) as there, connected(there, era, answers) as client:
+        result = await client.call_tool("pick_card", {"count": 4, "analyze": True})
+    assert not result.is_error
+    assert result.structured_content is not None
+    assert set(result.structured_content) == {"picked", "secret", "won", "message"}
+    assert (len(answers.asked), len(answers.prompted)) == (1, 1)
+
+
+@ERA
+async def test_the_tool_stands_next_to_those_of_its_server_and_keeps_its_schema(era: str) -> None:
+    server = serving(as_fastmcp_tool(ask))
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    async with called(server, era, Answers()) as client:
+        listed = {each.name: each for each in (await client.list_tools()).tools}
+        added = await client.call_tool("add", {"a": 1, "b": 2})
+    assert added.structured_content == {"result": 3}
+    assert listed["ask"].description == "Ask whether to do it."
+    assert listed["ask"].input_schema == ask.input_schema
+    assert listed["ask"].output_schema == {
+        "type": "object",
+        "properties": {"result": {"type": "string"}},
+        "required": ["result"],
+        "x-fastmcp-wrap-result": True,
+    }
+
+
+class Place(BaseModel):
+    name: str
+    height: int
+
+
+VALUES: dict[str, tuple[Any, Any, Any]] = {
+    "a model": (Place, Place(name="K2", height=8611), {"name": "K2", "height": 8611}),
+    "a text": (str, "hi", {"result": "hi"}),
+    "a list": (list[int], [1, 2], {"result": [1, 2]}),
+    "a dict": (dict[str, int], {"a": 1}, {"a": 1}),
+    "an optional": (int | None, None, {"result": None}),
+    "nothing": (None, None, None),
+    "whatever": (Any, {"a": [1]}, {"a": [1]}),
+}
+
+
+@ERA
+@pytest.mark.parametrize("what", VALUES)
+async def test_values_become_the_result_that_fastmcp_makes_of_them(era: str, what: str) -> None:
+    annotation, value, _ = VALUES[what]
+
+    async def give(ctx: BranchContext) -> Any:
+        await ctx.elicit(Ok, "Now?")
+        return value
+
+    async def same() -> Any:
+        return value
+
+    give.__annotations__["return"] = same.__annotations__["return"] = annotation
+    server = serving(as_fastmcp_tool(tool(give)), FastMcpBase.from_function(same))
+    async with called(server, era, Answers(lambda _: accept(ok=True))) as client:
+        ours, theirs = await client.call_tool("give"), await client.call_tool("same")
+    assert ours.structured_content == theirs.structured_content == VALUES[what][2]
+    assert ours.content == theirs.content
+
+
+@ERA
+@pytest.mark.parametrize("what", VALUES)
+async def test_values_of_sagas_are_the_same_but_for_texts_which_are_not_said_twice(
+    era: str, what: str
+) -> None:
+    annotation, value, structured = VALUES[what]
+
+    async def give(ctx: BranchContext) -> Any:
+        return value
+
+    give.__annotations__["return"] = annotation
+    server = serving()
+    install_fastmcp(server, tool(give))
+    async with called(server, era, Answers()) as client:
+        direct, saga = await client.call_tool("give"), await call_saga(client, "give", {})
+    assert saga["content"] == [block.model_dump(exclude_none=True) for block in direct.content]
+    assert saga.get("structuredContent") == (None if what == "a text" else structured)
+
+
+async def test_fastmcps_client_has_the_plain_value_as_data() -> None:
+    answers = Answers(lambda _: accept(ok=True), echo)
+    async with by_fastmcp(serving(as_fastmcp_tool(ask)), MODERN, answers) as client:
+        assert (await client.call_tool("ask")).data == "accept"
+
+
+@ERA
+async def test_a_tool_that_does_not_say_what_it_returns_has_no_output_schema(era: str) -> None:
+    async def give(ctx: BranchContext) -> Any:
+        return [1, {"a": 2}]
+
+    del give.__annotations__["return"]
+    async with called(serving(as_fastmcp_tool(tool(give))), era, Answers()) as client:
+        (listed,) = (await client.list_tools()).tools
+        result = await client.call_tool("give")
+    assert listed.output_schema is None
+    assert json.loads(text_of(result)) == [1, {"a": 2}]
+
+
+# -- what callers are told ---------------------------------------------------------------------
+
+
+@ERA
+@pytest.mark.parametrize("arguments", [{"what": 3}, {"waht": "it"}, {"what": None, "else": 1}])
+async def test_bad_arguments_get_the_message_of_every_other_edge(
+    era: str, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidArgumentsError) as direct:
+        await run_tool(ask, arguments)
+    async with called(serving(as_fastmcp_tool(ask)), era, Answers()) as client:
+        result = await client.call_tool("ask", arguments)
+    assert result.is_error
+    assert text_of(result) == str(direct.value)
+
+
+@tool
+async def failing(ctx: BranchContext, how: str) -> str:
+    """Fail as told, in the second round."""
+    await ctx.elicit(Ok, "Now?")
+    if how == "foreign":
+        raise OSError("password: hunter2")
+    if how == "validation":
+        Ok.model_validate({"ok": "hunter2"})
+    if how == "fastmcp":
+        raise FastMcpToolError("closed, says FastMCP")
+    if how == "protocol":
+        raise MCPError(types.INVALID_PARAMS, "not like that", {"field": "x"})
+    raise ToolError("the shop is closed")
+
+
+TOLD = {
+    "foreign": "Error calling tool 'failing'",
+    "validation": "Error calling tool 'failing'",
+    "fastmcp": "closed, says FastMCP",
+    "tool": "the shop is closed",
+}
+
+
+@ERA
+@pytest.mark.parametrize("how", TOLD)
+async def test_a_foreign_exception_is_masked_for_the_caller_and_told_to_the_log(
+    era: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = Answers(lambda _: accept(ok=True))
+    with caplog.at_level(logging.INFO):
+        async with called(serving(as_fastmcp_tool(failing)), era, answers) as client:
+            result = await client.call_tool("failing", {"how": how})
+    assert result.is_error
+    assert text_of(result) == TOLD[how]
+    assert ("hunter2" in caplog.text) == (how in ("foreign", "validation"))
+
+
+@ERA
+async def test_a_protocol_error_that_a_tool_raises_on_purpose_keeps_its_code(era: str) -> None:
+    answers = Answers(lambda _: accept(ok=True))
+    async with called(serving(as_fastmcp_tool(failing)), era, answers) as client:
+        with pytest.raises(MCPError, match="not like that") as raised:
+            await client.call_tool("failing", {"how": "protocol"})
+    assert raised.value.error.code == types.INVALID_PARAMS
+    assert raised.value.error.data == {"field": "x"}
+
+
+@HOW
+async def test_a_capability_that_is_missing_is_error_32021(transport: str) -> None:
+    server = serving(as_fastmcp_tool(ask))
+    async with over(transport, server) as there, connected(there, MODERN) as client:
+        with pytest.raises(MCPError) as raised:
+            await client.call_tool("ask")
+    assert raised.value.error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert raised.value.error.data == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+
+
+async def test_a_capability_that_is_missing_is_a_result_in_the_handshake_era() -> None:
+    async with called(serving(as_fastmcp_tool(ask)), HANDSHAKE, Answers()) as client:
+        result = await client.call_tool("ask")
+    assert result.is_error
+    assert "elicitation" in text_of(result)
+
+
+async def test_middleware_sees_a_refusal_as_a_result_that_is_an_error() -> None:
+    seen: list[Any] = []
+
+    class Watch(Middleware):
+        async def on_call_tool(
+            self,
+            context: MiddlewareContext[types.CallToolRequestParams],
+            call_next: CallNext[types.CallToolRequestParams, ToolResult],
+        ) -> ToolResult:
+            result = await call_next(context)
+            seen.append(result.is_error)
+            return result
+
+    server = serving(as_fastmcp_tool(ask), middleware=[Watch()])
+    async with called(server, MODERN, Answers()) as client:
+        with pytest.raises(MCPError):
+            await client.call_tool("ask")
+    assert seen == [True]
+
+
+async def test_without_a_client_there_is_nobody_to_talk_to() -> None:
+    server = serving(as_fastmcp_tool(ask))
+    with pytest.raises(FastMcpToolError, match=r"'ask' talks to the client .* and nobody does"):
+        await server.call_tool("ask", {})
+    with pytest.raises(FastMcpToolError, match="nobody does"):
+        await as_fastmcp_tool(ask).run({})
+
+
+# -- the client's log --------------------------------------------------------------------------
+
+
+@tool
+async def chatter(ctx: BranchContext) -> None:
+    """Log at two levels."""
+    await ctx.log("info", "small talk")
+    await ctx.log("error", "bad news")
+
+
+@ERA
+async def test_the_log_arrives_as_it_was_written(era: str) -> None:
+    answers = Answers()
+    async with called(serving(as_fastmcp_tool(chatter)), era, answers) as client:
+        await client.call_tool("chatter")
+    assert answers.logs == [("info", "small talk"), ("error", "bad news")]
+
+
+async def test_the_level_that_a_client_has_set_on_the_server_holds() -> None:
+    answers = Answers()
+    async with called(serving(as_fastmcp_tool(chatter)), HANDSHAKE, answers) as client:
+        with pytest.warns(MCPDeprecationWarning):
+            await client.set_logging_level("warning")  # pyright: ignore[reportDeprecated]
+        await client.call_tool("chatter")
+    assert answers.logs == [("error", "bad news")]
+
+
+@ERA
+async def test_the_level_of_the_server_itself_holds(era: str) -> None:
+    answers = Answers()
+    server = serving(as_fastmcp_tool(chatter), client_log_level="error")
+    async with called(server, era, answers) as client:
+        await client.call_tool("chatter")
+    assert answers.logs == [("error", "bad news")]
+
+
+# -- state -------------------------------------------------------------------------------------
+
+
+async def opened(client: Client) -> str:
+    state: str = (await call_once(client, "ask"))["requestState"]
+    return state
+
+
+async def test_a_state_that_is_not_as_it_was_sealed_is_refused() -> None:
+    async with called(serving(as_fastmcp_tool(ask)), MODERN, Answers(lambda _: None)) as client:
+        state = await opened(client)
+        responses = {"ask/elicit.1": YES}
+        for spoiled, arguments in ((state[:-1] + "_", {}), (state, {"what": "that"})):
+            with pytest.raises(MCPError) as refused:
+                await call_once(client, "ask", arguments, state=spoiled, responses=responses)
+            assert refused.value.error.code == -32602
+            assert refused.value.error.message == "Invalid or expired requestState"
+            assert refused.value.error.data == {"reason": "invalid_request_state"}
+        done = await call_once(client, "ask", state=state, responses=responses)
+    assert done["structuredContent"] == {"result": "accept"}
+
+
+async def test_another_answer_to_an_answered_round_is_refused_in_the_same_words() -> None:
+    """The seal is good; that the answer has changed is for the store to know."""
+    server = serving(as_fastmcp_tool(ask, store="memory:"))
+    async with called(server, MODERN, Answers(lambda _: None)) as client:
+        state = await opened(client)
+        await call_once(client, "ask", state=state, responses={"ask/elicit.1": YES})
+        no = {"ask/elicit.1": {"action": "decline"}}
+        with pytest.raises(MCPError) as refused:
+            await call_once(client, "ask", state=state, responses=no)
+    assert refused.value.error.code == -32602
+    assert refused.value.error.message == "Invalid or expired requestState"
+    assert refused.value.error.data == {"reason": "invalid_request_state"}
+
+
+async def test_with_a_store_an_effect_happens_once_whatever_is_repeated() -> None:
+    done: list[str] = []
+
+    @tool(name="ask")
+    async def book(ctx: BranchContext) -> int:
+        """Book, then say how often that was done."""
+        await ctx.elicit(Ok, "Book?")
+        await ctx.step(done.append, "booked")
+        return len(done)
+
+    server = serving(as_fastmcp_tool(book, store="memory:"))
+    async with called(server, MODERN, Answers(lambda _: None)) as client:
+        state = await opened(client)
+        replies = [
+            await call_once(client, "ask", state=state, responses={"ask/elicit.1": YES})
+            for _ in range(2)
+        ]
+    assert [reply["structuredContent"] for reply in replies] == [{"result": 1}] * 2
+    assert done == ["booked"]
+
+
+# -- options -----------------------------------------------------------------------------------
+
+
+@ERA
+async def test_limits_and_the_servers_own_model_hold_for_a_tool(era: str) -> None:
+    class Parrot:
+        async def sample(self, request: SampleRequest) -> SampleReply:
+            said = {"type": "text", "text": request.messages[-1].text.upper()}
+            return SampleReply.model_validate({"role": "assistant", "content": said, "model": "p"})
+
+    @tool
+    async def deep(ctx: BranchContext) -> str:
+        """Sample, then go too deep."""
+        said = (await ctx.sample("hello")).text
+        await ctx.log("info", said)
+
+        async def down(ctx: BranchContext) -> None: ...
+
+        await ctx.branch(down)
+        return said
+
+    answers = Answers()
+    made = as_fastmcp_tool(deep, sampler=Parrot(), limits=Limits(max_depth=0))
+    async with called(serving(made), era, answers) as client:
+        result = await client.call_tool("deep")
+    assert answers.logs == [("info", "HELLO")]
+    assert "A branch at depth 1 would exceed max_depth=0" in text_of(result)
+
+
+# -- sagas -------------------------------------------------------------------------------------
+
+TARGET = {
+    "stepId": "step-elicitation-A",
+    "result": {"action": "accept", "content": {"target": "production"}},
+}
+GREEN = {
+    "stepId": "step-sampling-B",
+    "result": {
+        "role": "assistant",
+        "content": {"type": "text", "text": "Yes, all systems are green."},
+        "model": "client-side-llm-v2",
+    },
+}
+
+
+@ERA
+@HOW
+async def test_a_saga_runs_to_its_result(transport: str, era: str) -> None:
+    server = serving()
+    install_fastmcp(server, complex_tool, keys=[KEY])
+    async with over(transport, server) as there, connected(there, era) as client:
+        first = await call_saga(client, "complex_tool", {"initial_arg": "value"})
+        second = await resume_saga(client, first["sagaToken"], TARGET)
+        done = await resume_saga(client, second["sagaToken"], TARGET, GREEN)
+    text = "Deployment to production initiated successfully based on confirmation."
+    assert done == {"content": [{"type": "text", "text": text}]}
+
+
+@ERA
+async def test_a_tampered_saga_token_is_refused(era: str) -> None:
+    server = serving(as_fastmcp_tool(complex_tool))
+    server.add_extension(fastmcp_sagas(keys=[KEY]))
+    async with called(server, era, Answers()) as client:
+        first = await call_saga(client, "complex_tool", {"initial_arg": "value"})
+        token = first["sagaToken"]
+        with pytest.raises(MCPError) as refused:
+            await resume_saga(client, token[:-1] + "_", TARGET)
+        assert (await resume_saga(client, token, TARGET))["state"] == "suspended"
+    assert refused.value.error.code == -32602
+    assert refused.value.error.message == "Invalid or expired sagaToken"
+    assert refused.value.error.data == {"reason": "invalid_saga_token"}
+
+
+@ERA
+async def test_a_saga_gets_the_log_level_of_its_server(era: str) -> None:
+    answers = Answers()
+    server = serving(client_log_level="error")
+    install_fastmcp(server, chatter)
+    async with called(server, era, answers) as client:
+        assert await call_saga(client, "chatter", {}) == {"content": []}
+    assert answers.logs == [("error", "bad news")]
+
+
+async def test_a_saga_calls_only_what_the_server_shows() -> None:
+    """A tool that is disabled, or that is none of ours, does not come back by another method."""
+    server = serving(as_fastmcp_tool(ask), as_fastmcp_tool(complex_tool))
+    server.add_extension(fastmcp_sagas(keys=[KEY]))
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    async with called(server, MODERN, Answers()) as client:
+        began = await call_saga(client, "complex_tool", {"initial_arg": "value"})
+        server.disable(names={"complex_tool"})
+        for name in ("complex_tool", "add", "nowhere"):
+            with pytest.raises(MCPError, match=f"name: there is no tool '{name}'"):
+                await call_saga(client, name, {})
+        with pytest.raises(MCPError, match="Invalid or expired sagaToken"):
+            await resume_saga(client, began["sagaToken"], TARGET)
+        assert (await call_saga(client, "ask", {}))["state"] == "suspended"
+
+
+# -- several tools -----------------------------------------------------------------------------
+
+
+async def test_two_tools_of_one_name_are_refused() -> None:
+    server = serving()
+    with pytest.raises(ValueError, match="Two tools are named ask"):
+        install_fastmcp(server, ask, chatter, ask)
+    assert await server.list_tools() == []
+
+
+async def test_what_is_installed_later_is_directas_saga_as_well() -> None:
+    server = serving()
+    install_fastmcp(server, ask, keys=[KEY])
+    install_fastmcp(server, complex_tool, keys=[KEY])
+    async with called(server, MODERN, Answers()) as client:
+        assert (await call_saga(client, "ask", {}))["state"] == "suspended"
+        begun = await call_saga(client, "complex_tool", {"initial_arg": "value"})
+    assert begun["state"] == "suspended"
+
+
+@tool
+async def patient(ctx: BranchContext) -> list[str]:
+    """Ask eleven questions, one after the other: more than a client lets one request ask."""
+    given: list[str] = []
+    for number in range(11):
+        answer = await ctx.elicit(Ok, f"Question {number}?")
+        given.append(answer.action)
+    return given
+
+
+async def test_with_a_store_a_call_of_many_rounds_is_continued() -> None:
+    server = serving()
+    install_fastmcp(server, patient, store="memory:")
+    answers = Answers(lambda _: accept(ok=True))
+    async with called(server, MODERN, answers) as client:
+        stopped = await client.call_tool("patient")
+        assert stopped.is_error  # what the schema promises is not there yet
+        line = text_of(stopped).partition("call='")[2].partition("'")[0]
+        result = await client.call_tool("continue_call", {"call": line})
+        with pytest.raises(MCPError, match="there is no tool 'continue_call'"):
+            await call_saga(client, "continue_call", {"call": line})
+    assert json.loads(text_of(result)) == ["accept"] * 11
+    assert len(answers.asked) == 11
+
+
+async def test_while_the_server_runs_calls_that_nobody_continues_are_undone() -> None:
+    clock = ManualClock()
+    undone = anyio.Event()
+
+    async def release(seat: str) -> None:
+        undone.set()
+
+    @tool(name="ask")
+    async def book(ctx: BranchContext) -> str:
+        """Book, then ask."""
+        await ctx.step("seat".upper, undo=release)
+        await ctx.elicit(Ok, "Sure?")
+        return "booked"
+
+    server = serving()
+    install_fastmcp(server, book, store="memory:", clock=clock)
+    async with called(server, MODERN, Answers(lambda _: None)) as client:
+        await opened(client)
+        assert not undone.is_set()
+        with anyio.fail_after(5):
+            async with clock.running():
+                await undone.wait()
+
+
+def test_without_the_extra_all_else_can_be_imported_and_what_needs_it_says_so() -> None:
+    code = """
+import sys
+sys.modules["fastmcp"] = None  # what an import system does with a package that is not there
+import anabranch.mcp
+from anabranch import BranchContext, tool
+
+@tool
+async def nothing(ctx: BranchContext) -> None: ...
+
+try:
+    anabranch.mcp.as_fastmcp_tool(nothing)
+except ImportError as error:
+    print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ran.stdout == (
+        "Serving tools with FastMCP needs the package 'fastmcp', which is not installed."
+        " Install anabranch[fastmcp].\n"
+    )

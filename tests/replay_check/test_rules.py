@@ -1,0 +1,280 @@
+"""Each rule finds what it is about, and nothing else."""
+
+from textwrap import indent
+
+import pytest
+
+from anabranch.testing.replay_check.rules import RULES
+from tests.replay_check.conftest import Check
+
+FOUND = {
+    "clock": [
+        ("import time", "time.time()"),
+        ("import time", "time.monotonic()"),
+        ("import time as tick", "tick.perf_counter_ns()"),
+        ("from time import time as now", "now()"),
+        ("import time", "time.localtime()"),
+        ("import time", "time.strftime('%H')"),
+        ("import datetime", "datetime.datetime.now()"),
+        ("from datetime import datetime as dt, UTC", "dt.now(UTC).isoformat()"),
+        ("from datetime import date", "date.today()"),
+        ("import asyncio", "asyncio.get_running_loop().time()"),
+        ("import asyncio", "loop = asyncio.get_running_loop()\nloop.time()"),
+        ("import time", "sorted([2, 1], key=lambda _: time.time())"),
+        ("import time", "await ctx.step(print, time.time())"),
+        (
+            "from functools import partial\nimport time",
+            "await ctx.step(partial(print, time.time()))",
+        ),
+        ("import asyncio, time", "await asyncio.to_thread(time.time)"),
+    ],
+    "randomness": [
+        ("import random", "random.choice([1])"),
+        ("from random import shuffle as mix", "mix([1])"),
+        ("import random", "random.Random().random()"),
+        ("import random", "chance = random.SystemRandom()\nchance.random()"),
+        ("import secrets", "secrets.token_hex()"),
+        ("import uuid", "str(uuid.uuid4())"),
+        ("from uuid import uuid1", "uuid1()"),
+        ("import os", "os.urandom(4)"),
+    ],
+    "process-identity": [
+        ("", "hash('x')"),
+        ("", "id(ctx)"),
+        ("import os", "os.getpid()"),
+    ],
+    "network": [
+        ("import httpx2", "httpx2.get('x')"),
+        ("import httpx2", "async with httpx2.AsyncClient() as web:\n    await web.get('x')"),
+        ("import httpx2 as h", "await web(h.AsyncClient())\n"),
+        ("from urllib.request import urlopen", "urlopen('x')"),
+        ("import socket", "socket.create_connection(('x', 1))"),
+        ("import socket", "s = socket.socket()\ns.connect(('x', 1))"),
+        ("import smtplib", "smtplib.SMTP('x')"),
+        ("import asyncio", "await asyncio.open_connection('x', 1)"),
+        ("from urllib import request", "await asyncio_to_thread(request.urlopen, 'x')"),
+    ],
+    "subprocess": [
+        ("import subprocess", "subprocess.run(['x'])"),
+        ("from os import system", "system('x')"),
+        ("import asyncio", "await asyncio.create_subprocess_exec('x')"),
+    ],
+    "file-access": [
+        ("", "open('x')"),
+        ("", "with open('x') as file:\n    file.read()"),
+        ("from pathlib import Path", "Path('x').read_text()"),
+        ("from pathlib import Path", "path = Path('x') / 'y'\npath.unlink()"),
+        ("from pathlib import Path", "Path('x').parent.joinpath('y').exists()"),
+        ("from pathlib import Path\nHERE = Path(__file__)", "HERE.stat()"),
+        ("import os", "os.remove('x')"),
+        ("import os.path", "os.path.exists('x')"),
+        ("import shutil", "shutil.rmtree('x')"),
+        ("import tempfile", "tempfile.mkdtemp()"),
+    ],
+    "database": [
+        ("import sqlite3", "sqlite3.connect('x')"),
+        ("import sqlite3\nDB = sqlite3.connect(':memory:')", "DB.execute('select 1').fetchall()"),
+        ("import sqlite3\nDB: sqlite3.Connection", "DB.commit()"),
+        ("from sqlalchemy.orm import Session", "await save(Session())"),
+        ("", "thing.db.execute('select 1')"),
+        ("", "await session.commit()"),
+    ],
+    "console-output": [
+        ("", "print('x')"),
+        ("import sys", "print('x', file=sys.stderr)"),
+        ("import sys", "sys.stdout.write('x')"),
+    ],
+    "console-input": [("", "input('x')"), ("from getpass import getpass", "getpass()")],
+    "swallowed-cancellation": [
+        ("", "try:\n    await ctx.elicit(Name, 'x')\nexcept:\n    pass"),
+        ("", "try:\n    await ctx.elicit(Name, 'x')\nexcept BaseException:\n    return 1"),
+        ("", "try:\n    await ask(ctx)\nexcept (ValueError, BaseException) as e:\n    str(e)"),
+        (
+            "import asyncio",
+            "try:\n    await ctx.sample('x')\nexcept asyncio.CancelledError:\n    pass",
+        ),
+        (
+            "from asyncio import CancelledError",
+            "try:\n    await ctx.branch(ask)\nexcept CancelledError:\n    raise ValueError",
+        ),
+        (
+            "import anyio",
+            "try:\n    await ask(ctx)\nexcept anyio.get_cancelled_exc_class():\n    pass",
+        ),
+        (
+            "",
+            "try:\n    await ask(ctx)\nexcept BaseException:\n    if later:\n        raise\n    x = 1",
+        ),
+        (
+            "",
+            "try:\n    await ask(ctx)\nexcept BaseException:\n    if x:\n        return 1\n    raise",
+        ),
+        (
+            "from contextlib import suppress",
+            "with suppress(BaseException):\n    await ctx.elicit(Name, 'x')",
+        ),
+        ("", "try:\n    await ask(ctx)\nfinally:\n    return 1"),
+    ],
+    "ask-in-finally": [
+        ("", "try:\n    await ask(ctx)\nfinally:\n    await ctx.elicit(Name, 'x')"),
+        ("", "try:\n    await ask(ctx)\nfinally:\n    await ask(ctx)"),
+    ],
+    "await-in-finally": [
+        ("", "try:\n    await ask(ctx)\nfinally:\n    await web('farewell')"),
+    ],
+    "timeout-around-ask": [
+        ("import asyncio", "await asyncio.wait_for(ask(ctx), 3)"),
+        ("import asyncio", "async with asyncio.timeout(3):\n    await ctx.elicit(Name, 'x')"),
+        ("import anyio", "with anyio.fail_after(3):\n    await ask(ctx)"),
+        ("from anyio import move_on_after", "with move_on_after(3):\n    await ask(ctx)"),
+        (
+            "import asyncio",
+            "await asyncio.wait([asyncio.create_task(ask(ctx))], timeout=3)",
+        ),
+    ],
+    "unordered-asks": [
+        ("", "for name in {'a', 'b'}:\n    await ctx.elicit(Name, name)"),
+        ("", "names = set('ab')\nfor name in names:\n    await ask(ctx)"),
+        ("", "await ctx.gather(*[ctx.sample(name) for name in frozenset('ab')])"),
+        ("", "await ctx.gather(*{ctx.sample(name) for name in set('ab') | {'c'}})"),
+        ("", "for n, name in enumerate(list({'a', 'b'})):\n    await ctx.branch(ask)"),
+        ("", "await ctx.gather(*{ctx.sample('a'), ctx.sample('b')})"),
+        ("import asyncio", "asyncio.as_completed([ask(ctx), ask(ctx)])"),
+        ("import asyncio", "many = [ask(ctx) for _ in 'ab']\nasyncio.as_completed(many)"),
+        ("", "def over(names: set[str]):\n    return [ctx.sample(n) for n in names]\nover(x)"),
+    ],
+    "global-mutation": [
+        ("SEEN = []", "SEEN.append(1)"),
+        ("SEEN = {}", "SEEN['x'] = 1"),
+        ("SEEN = {'x': 1}", "del SEEN['x']"),
+        ("COUNT = 0", "global COUNT\nCOUNT += 1"),
+        ("COUNT = 0", "global COUNT\nx, COUNT = 1, 2"),
+        ("from collections import deque\nSEEN = deque()", "SEEN.popleft()"),
+        ("class State: x = 1\nSTATE = State()", "STATE.x = 2"),
+    ],
+}
+"""Rule: (what stands before the tool, its body)."""
+
+BEFORE = """
+async def web(*given): ...
+async def save(session: 'Session'): session.add(1)
+async def asyncio_to_thread(fn, *args): ...
+async def ask(ctx: BranchContext): await ctx.elicit(Name, 'x')
+"""
+WEB = "\nasync def web(client: h.AsyncClient): await client.post('x')\n"
+
+
+def source(before: str, body: str) -> str:
+    web = WEB if "web(h." in body else ""
+    text = indent(body, "    ")
+    return (
+        f"{before}\n{BEFORE}{web}\n@tool\nasync def t(ctx: BranchContext):\n{text}\n    return 1\n"
+    )
+
+
+CASES = [
+    pytest.param(rule, before, body, id=f"{rule}: {body}")
+    for rule, cases in FOUND.items()
+    for before, body in cases
+]
+
+
+@pytest.mark.parametrize(("rule", "before", "body"), CASES)
+def test_a_rule_finds_what_it_is_about(check: Check, rule: str, before: str, body: str) -> None:
+    text = source(before, body)
+    found = check(text)
+    assert {finding.rule for finding in found} == {rule}
+    assert all(finding.reason.endswith(".") and finding.fix.endswith(".") for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("before", "body"),
+    [
+        pytest.param(before, body, id=f"{rule}: {body}")
+        for rule, cases in FOUND.items()
+        for before, body in cases
+        if "ctx" not in body  # questions cannot be asked in a step
+    ],
+)
+def test_in_a_step_nothing_of_it_matters(check: Check, before: str, body: str) -> None:
+    """The same code, as the function of a step."""
+    step = f"async def effect():\n{indent(body, '    ')}\nawait ctx.step(effect)"
+    assert check(source(before, step)) == []
+
+
+NOTHING = [
+    ("from datetime import datetime", "datetime(2024, 1, 1)"),
+    ("from datetime import datetime", "datetime.fromtimestamp(0)"),
+    ("import time", "time.gmtime(0)\ntime.strftime('%H', time.gmtime(0))"),
+    ("import asyncio", "await asyncio.sleep(1)"),
+    ("import anyio", "await anyio.sleep(1)"),
+    ("", "ctx.now()\nctx.uuid()\nctx.random.choice([1])"),
+    ("import random", "random.Random(7).choice([1])"),
+    ("import random", "chance = random.Random(ctx.call_id)\nchance.shuffle([1])"),
+    ("import random", "def draw(random): return random.choice([1])\ndraw(ctx.random)"),
+    ("import random", "random = ctx.random\nrandom.choice([1])"),
+    ("", "open = len\nopen('x')"),
+    ("from helpers_of_mine import open", "open('x')"),
+    ("import time", "time = ctx\ntime.time()"),
+    ("from pathlib import Path", "Path('x').with_suffix('.py').name"),
+    ("import os.path", "os.path.join('x', 'y')"),
+    ("import httpx2", "httpx2.URL('x')\nhttpx2.Headers().get('x')"),
+    ("import httpx2", "httpx2.AsyncClient()"),
+    ("import httpx2", "def show(r: httpx2.Response): r.headers.get('x'); r.json()\nshow(x)"),
+    ("from urllib.parse import quote", "quote('x')"),
+    ("", "thing.execute('x')\n{}.get('x')"),
+    ("import io", "print('x', file=io.StringIO())"),
+    ("from uuid import UUID, uuid5, NAMESPACE_URL", "uuid5(NAMESPACE_URL, 'x')"),
+    ("", "try:\n    await ctx.elicit(Name, 'x')\nexcept Exception:\n    pass"),
+    ("", "try:\n    await ask(ctx)\nexcept BaseException:\n    x = 1\n    raise"),
+    ("", "try:\n    await ask(ctx)\nexcept BaseException as e:\n    x = 1\n    raise e"),
+    (
+        "import asyncio",
+        "try:\n    await ask(ctx)\nexcept asyncio.CancelledError:\n    raise\nexcept:\n    pass",
+    ),
+    ("", "try:\n    compute()\nexcept BaseException:\n    pass"),
+    (
+        "",
+        "try:\n    await ask(ctx)\nexcept:\n    if x:\n        raise\n    else:\n        raise",
+    ),
+    ("from contextlib import suppress", "with suppress(ValueError):\n    await ask(ctx)"),
+    ("from contextlib import suppress", "with suppress(BaseException):\n    compute()"),
+    ("", "try:\n    await ask(ctx)\nfinally:\n    await web.aclose()"),
+    ("", "try:\n    await ask(ctx)\nfinally:\n    await ctx.step(compute)"),
+    ("", "try:\n    compute()\nfinally:\n    await ctx.elicit(Name, 'x')"),
+    ("import asyncio", "await asyncio.wait_for(web('x'), 3)"),
+    ("import asyncio", "async with asyncio.timeout(3):\n    await web('x')"),
+    ("import asyncio", "await asyncio.wait([asyncio.create_task(ask(ctx))])"),
+    ("", "for name in sorted({'a', 'b'}):\n    await ctx.elicit(Name, name)"),
+    ("", "for name in {'a', 'b'}:\n    await ctx.elicit(Name, name, key=name)"),
+    ("", "for name in {'a', 'b'}:\n    await ctx.branch(ask, name=name)"),
+    ("", "for number in {1, 2}:\n    await ctx.elicit(Name, str(number))"),
+    ("", "for name in {'a', 'b'}:\n    compute(name)"),
+    ("", "for name in ['a', 'b']:\n    await ctx.elicit(Name, name)"),
+    ("import asyncio", "asyncio.as_completed([ctx.sample('a'), ctx.sample('b')])"),
+    ("import asyncio", "await asyncio.gather(*[ask(ctx) for _ in 'ab'])"),
+    ("SEEN = []", "SEEN = []\nSEEN.append(1)"),
+    ("SEEN = []", "len(SEEN)\nSEEN.index(1)"),
+    ("", "seen = []\nseen.append(1)\nstate = {}\nstate['x'] = 1"),
+    ("", "seen = []\nasync def inner(): seen.append(1)\nawait inner()"),
+    ("", "class Local:\n    def __init__(self): self.x = 1\n    def f(self): self.x = 2\nLocal().f()"),
+    ("import time", "def unused(): time.time()"),
+    ("import time", "await ctx.step(lambda: time.time())"),
+    ("import time\ndef undo(v): time.time()", "await ctx.step(compute, undo=undo)"),
+    ("from functools import partial\nimport time\ndef f(x): time.time()", "await ctx.step(partial(f, 1))"),
+    ("import time\ndef retried(fn): return fn\ndef f(): time.time()", "await ctx.step(retried(f))"),
+    ("import asyncio, time\ndef f(): time.time()", "await ctx.step(asyncio.to_thread, f)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "body"), NOTHING)
+def test_what_is_safe_is_left_alone(check: Check, before: str, body: str) -> None:
+    assert check(source(before.replace("helpers_of_mine", "shelve"), body)) == []
+
+
+def test_every_rule_about_sources_has_an_example() -> None:
+    shown_by_a_run = {
+        "different-ask", "different-asks", "different-outcome", "different-notice",
+        "different-step", "interrupted-step", "unrecordable-value", "not-suspended",
+    }  # fmt: skip
+    assert set(FOUND) | {"self-mutation"} == set(RULES) - shown_by_a_run

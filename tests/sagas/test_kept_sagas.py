@@ -1,0 +1,163 @@
+"""Sagas of a server with a store: a turn that is repeated is not run again.
+
+Source: design, "Effects run once"; the proposal leaves retries open.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.server.mcpserver import MCPServer
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, Tool, ToolError, tool
+from anabranch.call.store import CallStore
+from anabranch.edges.durable import Durability
+from anabranch.mcp import create_server
+from anabranch.stores import open_store
+from tests.mcp.harness import ERAS, KEY, MODERN, Answers, connected
+from tests.sagas.harness import REFUSED, accepted, call_saga, refusal, resume_saga, text_in
+
+
+class Form(BaseModel):
+    zeta: str
+    alpha: int
+
+
+A1 = accepted("book/elicit.1", zeta="z", alpha=1)
+A2 = accepted("book/elicit.2", zeta="z", alpha=2)
+
+
+def booking(effects: list[str], *, refuse: str = "") -> Tool[dict[str, int]]:
+    @tool(name="book")
+    async def body(ctx: BranchContext) -> dict[str, int]:
+        """Ask twice, with an effect before and after each."""
+        await ctx.step(effects.append, "one", undo=lambda _: effects.append("undo one"))
+        await ctx.elicit(Form, "First?")
+        await ctx.step(effects.append, "two")
+        answer = await ctx.elicit(Form, "Second?")
+        await ctx.step(effects.append, "three")
+        if refuse == "ToolError":
+            raise ToolError("No seats are left.")
+        if refuse:
+            raise RuntimeError("a bug")
+        return {"zeta": 1, "alpha": answer.content.alpha if isinstance(answer, Accepted) else 0}
+
+    return body
+
+
+def kept(store: Any, *tools: Tool[Any]) -> MCPServer[Any]:
+    return create_server("kept", tools, keys=[KEY], store=store)
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def twice(client: Client, token: str, *steps: dict[str, Any]) -> dict[str, Any]:
+    """Send the same turn twice; both replies must be the same, byte for byte."""
+    first = await resume_saga(client, token, *steps)
+    again = await resume_saga(client, token, *steps)
+    assert json.dumps(again) == json.dumps(first)
+    return first
+
+
+async def test_a_repeated_turn_gets_the_same_reply_byte_for_byte(era: str) -> None:
+    """The token, and the order of a form's fields, included."""
+    effects: list[str] = []
+    async with connected(kept("memory:", booking(effects)), era, Answers()) as client:
+        one = await call_saga(client, "book", {})
+        two = await twice(client, one["sagaToken"], A1)
+        schema = two["steps"][0]["params"]["requestedSchema"]
+        done = await twice(client, two["sagaToken"], A1, A2)
+    assert list(schema["properties"]) == ["zeta", "alpha"]
+    assert done["structuredContent"] == {"zeta": 1, "alpha": 2}
+    assert effects == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("refuse", ["ToolError", "RuntimeError"])
+async def test_a_failure_is_repeated_too(era: str, refuse: str) -> None:
+    effects: list[str] = []
+    server = kept("memory:", booking(effects, refuse=refuse))
+    async with connected(server, era, Answers()) as client:
+        one = await call_saga(client, "book", {})
+        two = await resume_saga(client, one["sagaToken"], A1)
+        failed = await twice(client, two["sagaToken"], A1, A2)
+    assert failed["isError"] is True
+    words = "No seats are left." if refuse == "ToolError" else "Error executing tool book"
+    assert text_in(failed) == words
+    assert effects == ["one", "two", "three", "undo one"]
+
+
+async def test_turns_sent_at_the_same_time_run_once() -> None:
+    effects: list[str] = []
+    replies: list[str] = []
+
+    async def resume(client: Client, token: str) -> None:
+        replies.append(json.dumps(await resume_saga(client, token, A1)))
+
+    async with connected(kept("memory:", booking(effects)), MODERN, Answers()) as client:
+        one = await call_saga(client, "book", {})
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(resume, client, one["sagaToken"])
+    assert len(set(replies)) == 1
+    assert effects == ["one", "two"]
+
+
+async def test_a_turn_cannot_be_answered_again_in_another_way(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    effects: list[str] = []
+    async with connected(kept("memory:", booking(effects)), MODERN, Answers()) as client:
+        one = await call_saga(client, "book", {})
+        await resume_saga(client, one["sagaToken"], A1)
+        other = accepted("book/elicit.1", zeta="y", alpha=1)
+        params = {"sagaToken": one["sagaToken"], "completedSteps": [other]}
+        assert await refusal(client, "tools/resumeSaga", params) == REFUSED
+    assert "answered differently before" in caplog.text
+    assert effects == ["one", "two"]
+
+
+async def test_a_saga_goes_on_in_another_process_and_a_repeated_turn_there_too(
+    tmp_path: Path,
+) -> None:
+    url, effects, elsewhere = f"sqlite:///{tmp_path / 'calls.db'}", list[str](), list[str]()
+    async with connected(kept(url, booking(effects)), MODERN, Answers()) as client:
+        one = await call_saga(client, "book", {})
+        two = await resume_saga(client, one["sagaToken"], A1)
+    async with connected(kept(url, booking(elsewhere)), MODERN, Answers()) as client:
+        assert json.dumps(await resume_saga(client, one["sagaToken"], A1)) == json.dumps(two)
+        done = await twice(client, two["sagaToken"], A1, A2)
+    assert done["structuredContent"] == {"zeta": 1, "alpha": 2}
+    assert (effects, elsewhere) == (["one", "two"], ["three"])
+
+
+async def test_a_state_that_stays_in_the_store_is_referred_to(era: str) -> None:
+    effects: list[str] = []
+    store = Durability(open_store("memory:"), spill=0)
+    async with connected(kept(store, booking(effects)), era, Answers()) as client:
+        one = await call_saga(client, "book", {})
+        two = await twice(client, one["sagaToken"], A1)
+        done = await twice(client, two["sagaToken"], A1, A2)
+    assert done["structuredContent"] == {"zeta": 1, "alpha": 2}
+
+
+async def test_a_store_that_does_not_answer_is_told_and_nothing_is_lost(era: str) -> None:
+    effects: list[str] = []
+    opened: CallStore = open_store("memory:")
+    policy = Durability(opened, spill=0)  # so that resuming reads from it first of all
+    async with connected(kept(policy, booking(effects)), era, Answers()) as client:
+        one = await call_saga(client, "book", {})
+        await opened.close()
+        for result in (
+            await resume_saga(client, one["sagaToken"], A1),
+            await call_saga(client, "book", {}),
+        ):
+            assert result["isError"] is True
+            assert "send the same request again" in text_in(result)
+    assert effects == ["one"]

@@ -1,0 +1,259 @@
+"""``SagaClient`` against real servers: ours, and some that are not."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import MCPError
+from mcp.server.mcpserver import Extension, MCPServer, MethodBinding
+from pydantic import BaseModel, ValidationError
+
+from anabranch import AnswerError, BranchContext, StepFailed, ToolError, tool
+from anabranch.edges.mcp.client import connect
+from anabranch.edges.mcp.saga_params import LooseParams
+from anabranch.mcp import SagaClient, SagaRoundsExceededError, Turn, create_server
+from examples.deploy import complex_tool
+from tests.mcp.harness import ERAS, KEY, MODERN, ROOT, Answers, connected, serving, text_of
+from tests.mcp.tools import ANSWERED, Report, journey
+from tests.sagas.harness import WAYS, Person, reached
+
+
+class Number(BaseModel):
+    n: int
+
+
+def always(value: Any) -> Person:
+    """Somebody with one answer to everything."""
+
+    def answer(step_id: str, message: str) -> Any:
+        return value
+
+    return Person(answer)
+
+
+def nobody() -> Person:
+    """Somebody who is never asked."""
+    return always(None)
+
+
+async def call(
+    server: MCPServer[Any], person: Person, name: str = "t", era: str = MODERN, **options: Any
+) -> types.CallToolResult:
+    async with connected(server, era, Answers()) as client:
+        return await SagaClient(client, person, **options).call_tool(name)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+async def test_a_saga_is_driven_to_its_result(way: tuple[str, str]) -> None:
+    person = Person(lambda step, _: "Yes." if "sampling" in step else {"target": "production"})
+    server = create_server("deployer", [complex_tool], keys=[KEY])
+    async with reached(way, server, ROOT / "examples" / "deploy.py") as client:
+        result = await SagaClient(client, person).call_tool("complex_tool", {"initial_arg": "v"})
+    assert text_of(result).startswith("Deployment to production initiated")
+    assert not result.is_error
+    assert person.asked == ["step-elicitation-A", "step-sampling-B"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_everything_a_tool_can_do_works(era: str, tmp_path: Any) -> None:
+    """Branches, questions at once, effects, a form that is asked again, progress."""
+
+    def answer(_: str, message: str) -> Any:
+        if message.endswith("which card?"):
+            return {"number": 3 if message.startswith("left") else 30}
+        if "did not fit" in message:
+            return {"number": 4}
+        return {"ok": True} if message.startswith("Go") else f"<{message}>"
+
+    person, effects = Person(answer), tmp_path / "effects"
+    async with connected(serving(journey(effects)), era, Answers()) as client:
+        result = await SagaClient(client, person).call_tool("journey", {"who": "Ida"})
+    assert Report.model_validate(result.structured_content) == ANSWERED
+    assert effects.read_text().split() == ["pack", "scout", "book"]
+    assert person.told == [("packing", 1, None), ("scouting", 2, None), ("done", 3, None)]
+
+
+async def test_log_messages_arrive_where_the_connection_sends_them() -> None:
+    person = Person(lambda step, _: "No." if "sampling" in step else {"target": "x"})
+    server = create_server("deployer", [complex_tool], keys=[KEY])
+    async with connect(server, person, era="modern") as client:
+        result = await SagaClient(client, person).call_tool("complex_tool", {"initial_arg": "v"})
+    assert result.is_error
+    assert person.told == [("info", "Deployment of v requested")]
+
+
+async def test_all_steps_of_a_turn_are_open_at_once() -> None:
+    """None is answered before the last has been asked."""
+
+    @tool(name="t")
+    async def body(ctx: BranchContext) -> list[str]:
+        asks = [ctx.elicit(Number, str(number), key=f"k{number}") for number in range(3)]
+        return [answer.action for answer in await ctx.gather(*asks)]
+
+    all_asked = anyio.Event()
+
+    async def answer() -> dict[str, int]:
+        if len(person.asked) == 3:
+            all_asked.set()
+        await all_asked.wait()
+        return {"n": 1}
+
+    person = Person(lambda _step, _message: answer())
+    turns: list[Turn] = []
+    result = await call(serving(body), person, on_turn=turns.append)
+    assert result.structured_content == {"result": ["accept"] * 3}
+    assert [step["stepId"] for step in turns[0].steps] == ["k0", "k1", "k2"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("what", ["sample", "elicit"])
+async def test_a_step_that_is_refused_is_completed_with_the_error(era: str, what: str) -> None:
+    @tool(name="t")
+    async def body(ctx: BranchContext) -> str:
+        try:
+            await (ctx.sample("?") if what == "sample" else ctx.elicit(Number, "?"))
+        except StepFailed as problem:
+            return f"{problem.error}: {problem.detail}"
+        return "no error"
+
+    person = always(AnswerError("not today", -32001))
+    assert text_of(await call(serving(body), person, era=era)) == "-32001: not today"
+
+
+async def test_what_else_the_answerer_raises_ends_the_call() -> None:
+    @tool(name="t")
+    async def body(ctx: BranchContext) -> str:
+        return (await ctx.sample("?")).text
+
+    def answer(step_id: str, message: str) -> Any:
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):  # out of its group, as `connected` does
+        await call(serving(body), Person(answer))
+
+
+async def test_a_tools_refusal_is_a_result() -> None:
+    @tool(name="t")
+    async def body(ctx: BranchContext) -> str:
+        raise ToolError("No seats are left.")
+
+    result = await call(serving(body), nobody())
+    assert (text_of(result), result.is_error) == ("No seats are left.", True)
+
+
+@tool
+async def counting(ctx: BranchContext) -> str:
+    """Ask three times."""
+    for _ in range(3):
+        await ctx.elicit(Number, "?")
+    return "done"
+
+
+async def test_a_call_that_asks_in_too_many_turns_is_given_up() -> None:
+    person = always({"n": 1})
+    assert text_of(await call(serving(counting), person, "counting", max_rounds=3)) == "done"
+    with pytest.raises(SagaRoundsExceededError, match="in more than 2 turns") as raised:
+        await call(serving(counting), person, "counting", max_rounds=2)
+    assert raised.value.max_rounds == 2
+
+
+async def test_a_saga_can_be_resumed_from_its_last_turn() -> None:
+    """By another client, on another server with the same keys."""
+    turns: list[Turn] = []
+    person = always({"n": 1})
+    with pytest.raises(SagaRoundsExceededError):
+        await call(serving(counting), person, "counting", max_rounds=2, on_turn=turns.append)
+    assert [len(turn.steps) for turn in turns] == [1, 2]
+    async with connected(serving(counting), MODERN, Answers()) as client:
+        result = await SagaClient(client, person).resume(turns[-1])
+    assert text_of(result) == "done"
+    assert person.asked == ["counting/elicit.1", "counting/elicit.2", "counting/elicit.3"]
+
+
+@pytest.mark.parametrize("way", WAYS[:2] + WAYS[4:], ids=" ".join)
+async def test_a_server_without_sagas_is_told_in_one_sentence(way: tuple[str, str]) -> None:
+    async with reached(way, MCPServer("plain"), Path()) as client:
+        with pytest.raises(MCPError) as refused:
+            await SagaClient(client, nobody()).call_tool("t")
+    assert refused.value.error.code == types.METHOD_NOT_FOUND
+    assert refused.value.error.message == (
+        "This server offers no sagas: it does not know tools/callSaga."
+    )
+
+
+async def test_another_error_passes_as_it_is() -> None:
+    with pytest.raises(MCPError, match="name: there is no tool 'nothing'"):
+        await call(serving(), nobody(), "nothing")
+
+
+class Odd(Extension):
+    """A server of another make: replies with what it is told to."""
+
+    identifier = "com.example/odd"
+
+    def __init__(self, *replies: dict[str, Any]) -> None:
+        self.replies = list(replies)
+        self.seen: list[Any] = []
+
+    def methods(self) -> list[MethodBinding]:
+        return [
+            MethodBinding(name, LooseParams, self.reply)
+            for name in ("tools/callSaga", "tools/resumeSaga")
+        ]
+
+    async def reply(self, context: Any, params: LooseParams) -> dict[str, Any]:
+        self.seen.append({k: v for k, v in context.params.items() if k != "_meta"})
+        return self.replies.pop(0)
+
+
+def suspended(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"state": "suspended", "sagaToken": "t", "steps": list(steps)}
+
+
+FORM: dict[str, Any] = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        suspended(),
+        {"state": "suspended", "steps": [{"type": "elicitation", "stepId": "a", "params": FORM}]},
+        suspended({"type": "roots", "stepId": "a", "params": {}}),
+        suspended({"type": "elicitation", "params": FORM}),
+        suspended({"type": "elicitation", "stepId": "a", "params": {}}),
+        suspended({"type": "sampling", "stepId": "a"}),
+        {"state": "done"},
+        {},
+    ],
+)
+async def test_a_reply_that_is_neither_is_refused(reply: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        await call(MCPServer("odd", extensions=[Odd(reply)]), nobody())
+
+
+async def test_a_server_of_another_make_is_sent_what_the_proposal_says() -> None:
+    step: dict[str, Any] = {"type": "elicitation", "stepId": "a", "params": FORM}
+    sample: dict[str, Any] = {
+        "type": "sampling",
+        "stepId": "b",
+        "params": {
+            "messages": [{"role": "user", "content": {"type": "text", "text": "Hm?"}}],
+            "maxTokens": 5,
+        },
+    }
+    odd = Odd(suspended(step, sample), {"content": [{"type": "text", "text": "done"}]})
+    person = Person(lambda step_id, _: {"x": 1} if step_id == "a" else "Hm.")
+    assert text_of(await call(MCPServer("odd", extensions=[odd]), person)) == "done"
+    reply = {"role": "assistant", "content": {"type": "text", "text": "Hm."}, "model": "m"}
+    assert odd.seen == [
+        {"name": "t", "arguments": {}},
+        {
+            "sagaToken": "t",
+            "completedSteps": [
+                {"stepId": "a", "result": {"action": "accept", "content": {"x": 1}}},
+                {"stepId": "b", "result": reply},
+            ],
+        },
+    ]

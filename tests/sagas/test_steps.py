@@ -1,0 +1,294 @@
+"""What a tool sees of its client's steps, and what a client sees of the tool."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, StepFailed, ToolError, tool
+from tests.mcp.harness import ERAS, HANDSHAKE, MODERN, Answers, connected, serving
+from tests.mcp.harness import accept as accept_form
+from tests.sagas.harness import accepted, call_saga, failed, raw, resume_saga, said, text_in
+
+
+class Number(BaseModel):
+    n: int
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def run(body: Any, era: str, *turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Call ``body`` as a saga and complete steps turn by turn; returns all replies."""
+    async with connected(serving(tool(name="t")(body)), era, Answers()) as client:
+        replies = [await call_saga(client, "t", {})]
+        completed: list[dict[str, Any]] = []
+        for turn in turns:
+            completed += turn
+            replies.append(await resume_saga(client, replies[-1]["sagaToken"], *completed))
+    return replies
+
+
+async def test_questions_asked_at_once_are_the_steps_of_one_turn(era: str) -> None:
+    """Required: ``steps`` holds one or more."""
+
+    async def body(ctx: BranchContext) -> list[Any]:
+        form, reply, address = await ctx.gather(
+            ctx.elicit(Number, "How many?"), ctx.sample("Why?"), ctx.elicit_url("Pay.", "https://x")
+        )
+        return [form.action, reply.text, address.action]
+
+    agreed = {"stepId": "t/url.1", "result": {"action": "accept"}}
+    first, last = await run(
+        body, era, [said("t/sample.1", "So."), agreed, accepted("t/elicit.1", n=1)]
+    )
+    assert {step["stepId"]: step["type"] for step in first["steps"]} == {
+        "t/elicit.1": "elicitation",
+        "t/sample.1": "sampling",
+        "t/url.1": "elicitation",
+    }
+    assert [step["params"].get("mode") for step in first["steps"]].count("url") == 1
+    assert last["structuredContent"] == {"result": ["accept", "So.", "accept"]}
+
+
+@pytest.mark.parametrize("step", ["t/elicit.1", "t/sample.1"])
+async def test_a_steps_error_is_raised_on_the_line_that_asked_and_can_be_caught(
+    era: str, step: str
+) -> None:
+    """Chosen: what the proposal calls a step that failed on the client side."""
+
+    async def body(ctx: BranchContext) -> str:
+        try:
+            await (ctx.sample("?") if "sample" in step else ctx.elicit(Number, "?"))
+        except StepFailed as problem:
+            again = await ctx.elicit(Number, "Then a number?", key="again")
+            return f"{problem.step_id} {problem.error} {problem.detail} {again.action}"
+        return "no error"
+
+    replies = await run(body, era, [failed(step)], [accepted("again", n=1)])
+    assert text_in(replies[-1]) == f"{step} -32001 not today accept"
+
+
+async def test_a_steps_error_that_is_not_caught_ends_the_tool(era: str) -> None:
+    async def body(ctx: BranchContext) -> str:
+        return (await ctx.elicit(Number, "?")).action
+
+    *_, last = await run(body, era, [failed("t/elicit.1", "secret words")])
+    assert last["isError"] is True
+    assert text_in(last).startswith("Step 't/elicit.1' failed with -32001.")
+    assert "secret words" not in text_in(last)
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_turning_a_question_down_is_an_answer(era: str, action: str) -> None:
+    async def body(ctx: BranchContext) -> str:
+        return (await ctx.elicit(Number, "?")).action
+
+    *_, last = await run(body, era, [{"stepId": "t/elicit.1", "result": {"action": action}}])
+    assert last == {"content": [{"type": "text", "text": action}]}
+
+
+async def test_an_answer_that_does_not_fit_the_form_is_asked_for_again(era: str) -> None:
+    async def body(ctx: BranchContext) -> int:
+        answer = await ctx.elicit(Number, "?")
+        return answer.content.n if isinstance(answer, Accepted) else -1
+
+    _, again, last = await run(
+        body, era, [accepted("t/elicit.1", n="many")], [accepted("t/elicit.1~2", n=2)]
+    )
+    assert [step["stepId"] for step in again["steps"]] == ["t/elicit.1~2"]
+    assert last["structuredContent"] == {"result": 2}
+
+
+async def test_a_refusal_is_told_in_the_tools_words_and_effects_are_undone(era: str) -> None:
+    effects: list[str] = []
+
+    async def body(ctx: BranchContext) -> str:
+        await ctx.step(effects.append, "done", undo=lambda _: effects.append("undone"))
+        await ctx.elicit(Number, "?")
+        raise ToolError("No seats are left.")
+
+    *_, last = await run(body, era, [accepted("t/elicit.1", n=1)])
+    assert (text_in(last), last["isError"]) == ("No seats are left.", True)
+    assert effects == ["done", "undone"]
+
+
+async def test_an_unexpected_exception_is_masked_outside_and_logged_inside(
+    era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(ctx: BranchContext) -> str:
+        await ctx.elicit(Number, "?")
+        raise RuntimeError("password=1234")
+
+    *_, last = await run(body, era, [accepted("t/elicit.1", n=1)])
+    assert last == {
+        "content": [{"type": "text", "text": "Error executing tool t"}],
+        "isError": True,
+    }
+    assert "password=1234" in caplog.text
+
+
+async def test_a_value_that_cannot_be_json_is_masked_and_logged(
+    era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(ctx: BranchContext) -> int:
+        return object()  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+    (result,) = await run(body, era)
+    assert (text_in(result), result["isError"]) == ("Error executing tool t", True)
+    assert "validation error" in caplog.text
+
+
+async def test_a_tool_that_cancels_itself_harms_nobody_else(
+    era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool
+    async def dies(ctx: BranchContext) -> str:
+        raise asyncio.CancelledError
+
+    @tool
+    async def lives(ctx: BranchContext) -> str:
+        return "alive"
+
+    async with connected(serving(dies, lives), era, Answers()) as client:
+        result = await call_saga(client, "dies", {})
+        assert (text_in(result), result["isError"]) == ("Error executing tool dies", True)
+        assert text_in(await call_saga(client, "lives", {})) == "alive"
+    assert "was cancelled from within" in caplog.text
+
+
+async def test_an_error_of_the_protocol_passes() -> None:
+    """As it does from ``tools/call``: who raises it knows the protocol."""
+
+    async def body(ctx: BranchContext) -> str:
+        raise MCPError(-32042, "Go there first")
+
+    with pytest.raises(MCPError) as raised:
+        await run(body, MODERN)
+    assert raised.value.error.code == -32042
+
+
+async def test_notices_are_delivered_once_along_the_chain(era: str) -> None:
+    """Law 3, over sagas."""
+
+    async def body(ctx: BranchContext) -> str:
+        await ctx.log("info", "begun")
+        await ctx.elicit(Number, "?")
+        await ctx.log("info", "half")
+        await ctx.elicit(Number, "?")
+        return "done"
+
+    answers = Answers()
+    async with connected(serving(tool(name="t")(body)), era, answers) as client:
+        one = await call_saga(client, "t", {})
+        steps = [accepted("t/elicit.1", n=1)]
+        two = await resume_saga(client, one["sagaToken"], *steps)
+        await resume_saga(client, two["sagaToken"], *steps, accepted("t/elicit.2", n=2))
+    assert answers.logs == [("info", "begun"), ("info", "half")]
+
+
+async def test_an_effect_happens_once_along_a_chain(era: str) -> None:
+    effects: list[str] = []
+
+    async def body(ctx: BranchContext) -> str:
+        await ctx.step(effects.append, "one")
+        await ctx.elicit(Number, "?")
+        await ctx.step(effects.append, "two")
+        await ctx.elicit(Number, "?")
+        await ctx.step(effects.append, "three")
+        return "done"
+
+    await run(body, era, [accepted("t/elicit.1", n=1)], [accepted("t/elicit.2", n=2)])
+    assert effects == ["one", "two", "three"]
+
+
+async def test_arguments_keep_their_order_from_turn_to_turn(era: str) -> None:
+    """A tool may go by it: sorted, they would be another way to go."""
+
+    @tool
+    async def each(ctx: BranchContext, seats: dict[str, int]) -> list[str]:
+        return [name for name in seats if (await ctx.elicit(Number, name)).action == "accept"]
+
+    async with connected(serving(each), era, Answers()) as client:
+        one = await call_saga(client, "each", {"seats": {"z": 1, "a": 2}})
+        steps = [accepted("each/elicit.1", n=1)]
+        two = await resume_saga(client, one["sagaToken"], *steps)
+        last = await resume_saga(client, two["sagaToken"], *steps, accepted("each/elicit.2", n=1))
+    assert last["structuredContent"] == {"result": ["z", "a"]}
+
+
+@pytest.fixture
+async def picky(era: str) -> AsyncGenerator[Client]:
+    """A client that declares questions and no model."""
+
+    @tool
+    async def think(ctx: BranchContext) -> str:
+        return (await ctx.sample("?")).text
+
+    answers = Answers(lambda _: accept_form())
+    async with connected(serving(think), era, answers) as client:
+        yield client
+
+
+async def test_what_the_client_has_not_declared_is_not_asked(picky: Client, era: str) -> None:
+    if era == HANDSHAKE:
+        result = await call_saga(picky, "think", {})
+        assert result["isError"] is True
+        assert "'sampling'" in text_in(result)
+        return
+    with pytest.raises(MCPError) as refused:
+        await call_saga(picky, "think", {})
+    assert refused.value.error.code == -32021
+    assert refused.value.error.data == {"requiredCapabilities": {"sampling": {}}}
+
+
+class Point(BaseModel):
+    x: int
+    y: int | None = None
+
+
+async def nothing(ctx: BranchContext) -> None: ...
+async def number(ctx: BranchContext) -> int:
+    return 5
+
+
+async def several(ctx: BranchContext) -> list[str]:
+    return ["a", "b"]
+
+
+async def maybe(ctx: BranchContext) -> Point | None:
+    return Point(x=1)
+
+
+async def point(ctx: BranchContext) -> Point:
+    return Point(x=1)
+
+
+async def fields(ctx: BranchContext) -> dict[str, int | None]:
+    return {"z": None, "a": 1}
+
+
+async def image(ctx: BranchContext) -> types.ImageContent:
+    return types.ImageContent(type="image", data="aGk=", mime_type="image/png")
+
+
+async def whole(ctx: BranchContext) -> types.CallToolResult:
+    return types.CallToolResult(content=[], structured_content={"a": 1}, is_error=True)
+
+
+@pytest.mark.parametrize("body", [nothing, number, several, maybe, point, fields, image, whole])
+async def test_a_value_becomes_the_result_that_tools_call_makes_of_it(body: Any, era: str) -> None:
+    """Law 1, over sagas."""
+    async with connected(serving(tool(name="t")(body)), era, Answers()) as client:
+        called = await raw(client, "tools/call", {"name": "t", "arguments": {}})
+        saga = await call_saga(client, "t", {})
+    assert saga == {key: value for key, value in called.items() if (key, value) != NO_ERROR}
+
+
+NO_ERROR = ("isError", False)

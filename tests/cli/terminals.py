@@ -14,9 +14,13 @@ PATIENCE = 120
 """Seconds for something to appear that would otherwise never come."""
 
 AT_TERMINAL = (
-    "import os, sys; os.open(os.ttyname(0), os.O_RDWR); os.execv(sys.argv[1], sys.argv[1:])"
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL);"
+    " os.open(os.ttyname(0), os.O_RDWR); os.execv(sys.argv[1], sys.argv[1:])"
 )
-"""The first of a session to open a terminal gets it: Ctrl-C is then a signal there."""
+"""The first of a session to open a terminal gets it: Ctrl-C is then a signal there, and heeded.
+
+A shell starts what runs in its background deaf to Ctrl-C, and the tests may be run there.
+"""
 
 
 class Terminal:

@@ -70,7 +70,9 @@ def to_provider(request: SampleRequest) -> list[ai.ModelMessage]:
         messages.append(ai.ModelRequest(parts=[ai.SystemPromptPart(request.system_prompt)]))
     for message in request.messages:
         if message.role == "assistant":
-            parts = [_response_part(block) for block in _saying(message)]
+            # What is said comes before what is called: OpenAI wants a call's output to follow on it.
+            said = sorted(_saying(message), key=lambda block: isinstance(block, ToolUseBlock))
+            parts = [_response_part(block) for block in said]
             messages.append(ai.ModelResponse(parts=parts))
             names |= {
                 block.id: block.name for block in message.content if isinstance(block, ToolUseBlock)

@@ -63,7 +63,7 @@ async def test_keys_walk_and_details_follow() -> None:
 
 async def test_results_of_tools_are_among_the_details() -> None:
     tree = await forked()
-    [results] = [node for node in tree.nodes if node.kind == "results" and node.id == "n11"]
+    *_, results = (node for node in tree.nodes if node.kind == "results")
     app = Browser(tree)
     async with app.run_test() as pilot:
         await pilot.press("g", *results.id, "enter")
@@ -98,8 +98,8 @@ async def test_go_to_a_label_or_a_branch_opens_what_is_collapsed() -> None:
 async def test_an_unknown_name_is_told_of_and_escape_leaves_the_question() -> None:
     app = Browser(await forked())
     async with app.run_test() as pilot:
-        await pilot.pause()
-        before = details(app)
+        while not (before := details(app)):
+            await pilot.pause()
         await pilot.press("g", *"nowhere", "enter")
         await pilot.pause()
         # The pilot has no other way to look at what was told.

@@ -1,0 +1,49 @@
+"""``anabranch chat`` at a pseudo-terminal, played by keyboard."""
+
+import json
+from pathlib import Path
+
+from tests.cli.terminals import terminal
+
+TARGET = str(Path(__file__).with_name("chatted.py"))
+
+
+def test_a_chat_is_led_by_keyboard(tmp_path: Path) -> None:
+    """Questions are forms; the first Ctrl-C ends a turn, the next one, at the prompt, the chat."""
+    script = [
+        {"when": "book", "tool_calls": [{"name": "book", "arguments": {"place": "Ulm"}}]},
+        {"when": "hang", "text": "I wait.", "tool_calls": [{"name": "hang"}]},
+        {"text": "All right.", "repeat": True},
+    ]
+    (tmp_path / "model.json").write_text(json.dumps(script))
+    options = ["--model", f"script:{tmp_path / 'model.json'}", "--thread", "t"]
+    environment = {"XDG_DATA_HOME": str(tmp_path)}
+    with terminal(
+        "chat", TARGET, *options, whole=True, status=130, environment=environment
+    ) as person:
+        person.wait_for("A new thread, t.")
+        person.wait_for("> ")
+        person.type("book it\r")
+        person.wait_for("Book Ulm?")
+        person.wait_for("(y/N)")
+        person.type("y")
+        person.wait_for("Ulm: accept")
+        person.wait_for("All right.")
+        person.wait_for("> ")
+        person.type("hang on\r")
+        person.wait_for("I wait.")
+        person.wait_for("[hang] waiting")
+        person.type("\x03")
+        person.wait_for("Interrupted. What was received is kept.")
+        person.wait_for("> ")
+        person.type("/tree\r")
+        person.wait_for("I wait. [hang]  (head)")
+        person.wait_for("> ")
+        person.type("\x03")
+    with terminal("chat", *options, whole=True, environment=environment) as person:
+        person.wait_for("I wait.\r\n→ hang({})")
+        person.wait_for("> ")
+        person.type("\x1b[A\r")  # what was typed last, in the chat before
+        person.wait_for("I wait. [hang]  (head)")
+        person.wait_for("> ")
+        person.type("\x04")

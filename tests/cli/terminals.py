@@ -23,6 +23,10 @@ A shell starts what runs in its background deaf to Ctrl-C, and the tests may be 
 """
 
 
+PROMPT = ">"
+"""A chat's prompt; the space after it is drawn by moving the cursor."""
+
+
 class Terminal:
     """A person at a terminal: they wait for words, and type."""
 
@@ -79,7 +83,11 @@ def terminal(
     ) as process:
         os.close(slave)
         person = Terminal(master, process)
-        yield person
-        ended = person.status() if whole else process.wait(PATIENCE)
+        try:
+            yield person
+            ended = person.status() if whole else process.wait(PATIENCE)
+        except BaseException:  # else the failure would wait for a command that waits for a key
+            process.kill()
+            raise
     os.close(master)
     assert ended == status

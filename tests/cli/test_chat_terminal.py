@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.cli.terminals import terminal
+from tests.cli.terminals import PROMPT, terminal
 
 TARGET = str(Path(__file__).with_name("chatted.py"))
 
@@ -22,28 +22,28 @@ def test_a_chat_is_led_by_keyboard(tmp_path: Path) -> None:
         "chat", TARGET, *options, whole=True, status=130, environment=environment
     ) as person:
         person.wait_for("A new thread, t.")
-        person.wait_for("> ")
+        person.wait_for(PROMPT)
         person.type("book it\r")
         person.wait_for("Book Ulm?")
         person.wait_for("(y/N)")
         person.type("y")
         person.wait_for("Ulm: accept")
         person.wait_for("All right.")
-        person.wait_for("> ")
+        person.wait_for(PROMPT)
         person.type("hang on\r")
         person.wait_for("I wait.")
         person.wait_for("[hang] waiting")
         person.type("\x03")
         person.wait_for("Interrupted. What was received is kept.")
-        person.wait_for("> ")
+        person.wait_for(PROMPT)
         person.type("/tree\r")
         person.wait_for("I wait. [hang]  (head)")
-        person.wait_for("> ")
+        person.wait_for(PROMPT)
         person.type("\x03")
     with terminal("chat", *options, whole=True, environment=environment) as person:
         person.wait_for("I wait.\r\n→ hang({})")
-        person.wait_for("> ")
+        person.wait_for(PROMPT)
         person.type("\x1b[A\r")  # what was typed last, in the chat before
         person.wait_for("I wait. [hang]  (head)")
-        person.wait_for("> ")
+        person.wait_for(PROMPT)
         person.type("\x04")

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from anabranch.call.store import CallRecord, CallStore, RoundRecord, StoreError
+from anabranch.call.store import CallRecord, CallStore, OpenedRound, RoundRecord, StoreError
 from anabranch.testing.store_model import CallModel
 
 T = TypeVar("T")
@@ -35,6 +35,21 @@ class Watched:
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
         return await self._pass("lease", lambda: self.store.lease(call_id, owner, now, until))
 
+    async def open_round(
+        self,
+        call_id: str,
+        number: int,
+        owner: str,
+        now: float,
+        until: float,
+        *,
+        new: CallRecord | None = None,
+    ) -> OpenedRound | None:
+        return await self._pass(
+            "open_round",
+            lambda: self.store.open_round(call_id, number, owner, now, until, new=new),
+        )
+
     async def release(self, call_id: str, owner: str) -> None:
         return await self._pass("release", lambda: self.store.release(call_id, owner))
 
@@ -45,11 +60,19 @@ class Watched:
         return await self._pass("entries", lambda: self.store.entries(call_id, number))
 
     async def end_round(
-        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
+        self,
+        call_id: str,
+        record: RoundRecord,
+        *,
+        deadline: float | None,
+        status: str = "open",
+        release: str | None = None,
     ) -> RoundRecord:
         return await self._pass(
             "end_round",
-            lambda: self.store.end_round(call_id, record, deadline=deadline, status=status),
+            lambda: self.store.end_round(
+                call_id, record, deadline=deadline, status=status, release=release
+            ),
         )
 
     async def round(self, call_id: str, number: int) -> RoundRecord | None:
@@ -189,6 +212,19 @@ class Modelled:
         await asyncio.sleep(0)
         return self.model.lease(call_id, owner, now, until)
 
+    async def open_round(
+        self,
+        call_id: str,
+        number: int,
+        owner: str,
+        now: float,
+        until: float,
+        *,
+        new: CallRecord | None = None,
+    ) -> OpenedRound | None:
+        await asyncio.sleep(0)
+        return self.model.open_round(call_id, number, owner, now, until, new=new)
+
     async def release(self, call_id: str, owner: str) -> None:
         await asyncio.sleep(0)
         self.model.release(call_id, owner)
@@ -202,10 +238,18 @@ class Modelled:
         return self.model.entries(call_id, number)
 
     async def end_round(
-        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
+        self,
+        call_id: str,
+        record: RoundRecord,
+        *,
+        deadline: float | None,
+        status: str = "open",
+        release: str | None = None,
     ) -> RoundRecord:
         await asyncio.sleep(0)
-        return self.model.end_round(call_id, record, deadline=deadline, status=status)
+        return self.model.end_round(
+            call_id, record, deadline=deadline, status=status, release=release
+        )
 
     async def round(self, call_id: str, number: int) -> RoundRecord | None:
         await asyncio.sleep(0)

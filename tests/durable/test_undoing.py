@@ -147,10 +147,10 @@ async def test_what_a_crash_left_owing_is_paid_and_the_body_does_not_go_on(
         state = asking(await desk.request(desk.service(behind))).request_state
         dying = Cut(behind, at, after=after)
         told = await fail(desk, dying, state, numbered(first, 0))
-        assert UNAVAILABLE in told or name == "release", name
+        assert UNAVAILABLE in told, name
         if swept:
             desk.clock.advance(1_000)
-            is_over = name == "release" or (name == "end_round" and after)
+            is_over = name == "end_round" and after
             assert await sweeper(desk, behind).sweep() == (0 if is_over else 1), name
         else:
             assert await fail(desk, behind, state, numbered(first, 0)) == "not kept"
@@ -314,7 +314,6 @@ async def test_a_lease_is_prolonged_for_as_long_as_a_step_takes(store: CallStore
     heard = Heard(store)
     request = asyncio.ensure_future(desk.request(desk.service(heard)))
     await begun.wait()
-    await heard.until("lease")
     other = Lease(store, "call_1", desk.clock, worker="other", seconds=15)
     for _ in range(8):
         desk.clock.advance(5)
@@ -364,8 +363,8 @@ async def test_who_has_lost_the_lease_starts_nothing_and_the_first_record_counts
 async def test_a_lease_that_has_run_out_is_told(quick: Modelled) -> None:
     desk = Desk(found, always(n=1))
     await desk.request(desk.service(quick))
-    lease = Lease(quick, "call_1", desk.clock, worker="w", seconds=10)
-    async with lease:
+    async with Lease(quick, "call_1", desk.clock, worker="w", seconds=10) as lease:
+        assert await lease.take()
         lease.check()
         desk.clock.advance(10)
         with pytest.raises(StoreError, match="run out"):

@@ -21,7 +21,8 @@ from anabranch.stores.columns import metadata
 from anabranch.stores.database import Database
 from anabranch.stores.targets import read_url, switch_to_wal
 from anabranch.stores.trees import Trees
-from anabranch.testing.store_suite import OpenStore, a_call, opened
+from anabranch.testing.checking import opened
+from anabranch.testing.store_suite import OpenStore, a_call
 from anabranch.testing.tree_suite import a_node, a_thread
 
 SET_VERSION = "UPDATE anabranch_version SET version_num = '{}'"

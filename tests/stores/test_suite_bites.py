@@ -116,7 +116,7 @@ class KeepsTheLease(Saboteur):
 class MovesWithTheSecondEnd(Saboteur):
     async def end_round(self, call_id: str, record: RoundRecord, **options: Any) -> RoundRecord:
         kept = await self.good.end_round(call_id, record, **options)
-        status: str = options.get("status") or "open"
+        status = str(options.get("status", "open"))
         if status != "open":
             await self.good.finish(call_id, status)
         return kept

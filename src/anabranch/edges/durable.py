@@ -172,6 +172,7 @@ class DurableRound(Generic[R]):
                 if opened.entries.get(answers_id(number), self._given) == self._given:
                     return await self._play(play, opened, lease)
             elif opened.ended.answers == self._digest:
+                await self._wait_anew(opened.ended)
                 return self._again(opened.ended)
         await self._fork()
         return await self._run(play)
@@ -240,6 +241,13 @@ class DurableRound(Generic[R]):
             codec = codec_of(self._tool.returned_by)
             return Returned(codec.decode(self._tool.name, reply["value"]))
         raise ToolError("This call has ended, and its result cannot be given a second time.")
+
+    async def _wait_anew(self, earlier: RoundRecord) -> None:
+        """The client is there still: if its call waits for it, it may take its time again."""
+        last = await self._store.last_round(self.journal.line)
+        if earlier.state and earlier == last:
+            deadline = self._clock.now() + self._policy.abandon_after
+            await self._store.finish(self.journal.line, "open", deadline=deadline)
 
     async def _fork(self) -> None:
         """Another answer to a round that has been answered: refuse it, or begin a line there."""

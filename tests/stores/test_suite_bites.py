@@ -110,7 +110,8 @@ class BeginsAgain(Saboteur):
 
 class KeepsTheLease(Saboteur):
     async def end_round(self, call_id: str, record: RoundRecord, **options: Any) -> RoundRecord:
-        return await self.good.end_round(call_id, record, **{**options, "release": None})
+        del options["release"]
+        return await self.good.end_round(call_id, record, **options)
 
 
 class MovesWithTheSecondEnd(Saboteur):

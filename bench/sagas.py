@@ -36,7 +36,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, Tool, tool
 from anabranch.call import Answer
-from anabranch.edges.durable import Durability, Rendering, Returned
+from anabranch.edges.keeping import Durability, Rendering, Returned
 from anabranch.edges.opening import Runtime
 from anabranch.edges.service import CallService, Job
 from anabranch.host import Capabilities, Host

@@ -14,7 +14,7 @@ one that calls them as sagas is
     result = await SagaClient(client, answerer).call_tool("book_flight", {"destination": "Oslo"})
 """
 
-from anabranch.edges.durable import Durability
+from anabranch.edges.keeping import Durability
 from anabranch.edges.mcp.answering import Answerer
 from anabranch.edges.mcp.fastmcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.edges.mcp.saga_client import SagaClient, SagaRoundsExceededError, Turn

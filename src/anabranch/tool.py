@@ -1,6 +1,7 @@
 """What a tool is: a name, parameters, declared questions, limits, and a body.
 
-Owns reading all that from a function or a class, and the check of arguments. Running a tool is an
+Owns reading all that from a function or a class; its parameters are read, and arguments checked,
+in ``parameters.py``. Running a tool is an
 edge's business (``run_tool``, ``create_server``); ``Tool.run`` is the body as one coroutine in a
 branch that somebody else has opened.
 """
@@ -12,35 +13,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import (
-    Annotated,
-    Any,
-    Concatenate,
-    Generic,
-    ParamSpec,
-    Self,
-    TypeVar,
-    cast,
-    get_type_hints,
-    overload,
-)
-
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PydanticUserError,
-    TypeAdapter,
-    ValidationError,
-    create_model,
-)
-from pydantic_core import to_json
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from anabranch.call import Effect, codec_of, current_scope, step_fingerprint
 from anabranch.context import BranchContext
 from anabranch.elicitation import Elicitation
-from anabranch.errors import InvalidArgumentsError
 from anabranch.limits import Limits
+from anabranch.parameters import Parameters, hints_of
 
 __all__ = ["FunctionTool", "HandoffTool", "Tool", "tool"]
 
@@ -74,7 +53,7 @@ class Tool(ABC, Generic[T]):
     limits: Limits
     returns: Any
     returned_by: Callable[..., Any]
-    _model: type[BaseModel]
+    _parameters: Parameters
 
     def _describe(
         self,
@@ -88,22 +67,10 @@ class Tool(ABC, Generic[T]):
         self.name = name
         self.description = description
         self.returned_by = returned_by
-        self.returns = _hints(name, returned_by).get("return", inspect.Signature.empty)
-        self.parameters = tuple(_parameters(name, reads, frozenset(skip)))
-        fields: dict[str, Any] = {
-            _field_name(parameter.name): _field(parameter) for parameter in self.parameters
-        }
-        config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
-        try:
-            self._model = create_model(f"{name}_arguments", __config__=config, **fields)
-            self.input_schema = self._model.model_json_schema()
-        except PydanticUserError as problem:
-            wrong = [p.name for p in self.parameters if _cannot_be_given(p)]
-            raise TypeError(
-                f"Tool {name!r}: a caller cannot give {wrong}, since JSON has no such type."
-                " Take plain data, a pydantic model or a dataclass."
-            ) from problem
-        self.input_schema.pop("additionalProperties", None)
+        self.returns = hints_of(name, returned_by).get("return", inspect.Signature.empty)
+        self._parameters = Parameters(name, reads, skip)
+        self.parameters = self._parameters.declared
+        self.input_schema = self._parameters.schema
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the body wants them, defaults filled in.
@@ -111,75 +78,15 @@ class Tool(ABC, Generic[T]):
         Raises:
             InvalidArgumentsError: naming every field that is wrong, missing or unknown.
         """
-        try:
-            model = self._model.model_validate(dict(arguments))
-        except ValidationError as error:
-            problems = {
-                ".".join(map(str, problem["loc"])) or "arguments": problem["msg"]
-                for problem in error.errors(include_url=False, include_input=False)
-            }
-            raise InvalidArgumentsError(self.name, problems) from error
-        return {
-            parameter.name: getattr(model, _field_name(parameter.name))
-            for parameter in self.parameters
-        }
+        return self._parameters.validate(arguments)
 
     def to_json(self, arguments: Mapping[str, Any]) -> str:
         """Return arguments that :meth:`validate` has returned as JSON that it takes again."""
-        return to_json(dict(arguments), by_alias=True).decode()
+        return self._parameters.to_json(arguments)
 
     @abstractmethod
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
         """Run the body in the branch of ``ctx``, with arguments that :meth:`validate` returned."""
-
-
-def _field_name(parameter: str) -> str:
-    """Return the name of the model's field for ``parameter``: another one if pydantic took it."""
-    taken = hasattr(BaseModel, parameter) or parameter.startswith(("_", "model_"))
-    return f"parameter_{parameter}" if taken else parameter
-
-
-def _field(parameter: inspect.Parameter) -> tuple[Any, Any]:
-    annotation, default = parameter.annotation, parameter.default
-    if _field_name(parameter.name) != parameter.name:
-        annotation = Annotated[annotation, Field(alias=parameter.name)]
-    return annotation, ... if default is parameter.empty else default
-
-
-def _cannot_be_given(parameter: inspect.Parameter) -> bool:
-    try:
-        TypeAdapter(parameter.annotation).json_schema()
-    except PydanticUserError:
-        return True
-    return False
-
-
-def _hints(tool_name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of ``function``, references by name resolved."""
-    try:
-        return get_type_hints(function, include_extras=True)
-    except NameError as problem:
-        raise TypeError(
-            f"Tool {tool_name!r}: an annotation names {problem.name!r}, which is not known where"
-            " the function is defined. Define or import it at the top of the module, at run time."
-        ) from problem
-
-
-def _parameters(
-    tool_name: str, reads: Callable[..., Any], skip: frozenset[str]
-) -> Iterable[inspect.Parameter]:
-    hints = _hints(tool_name, reads)
-    for parameter in inspect.signature(reads).parameters.values():
-        if parameter.name in skip:
-            continue
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise TypeError(
-                f"Tool {tool_name!r}: parameter {parameter} cannot be given by name;"
-                " declare each parameter, so that callers can be told of it."
-            )
-        yield parameter.replace(
-            annotation=hints.get(parameter.name, Any), kind=parameter.KEYWORD_ONLY
-        )
 
 
 def _checked_requires(name: str, requires: Iterable[str]) -> frozenset[str]:
@@ -218,7 +125,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
         first = next(iter(inspect.signature(fn).parameters.values()), None)
         if first is None or first.kind is first.KEYWORD_ONLY:
             raise TypeError(f"Tool {fn.__name__!r} must take a BranchContext as first parameter.")
-        hints = _hints(fn.__name__, fn)
+        hints = hints_of(fn.__name__, fn)
         if hints.get(first.name, BranchContext) is not BranchContext:
             raise TypeError(
                 f"Tool {fn.__name__!r} must take a BranchContext as first parameter,"

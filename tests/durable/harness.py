@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from anabranch import AnabranchError, Tool
 from anabranch.call import Journal, Notice, current_idempotency_key
 from anabranch.call.store import CallStore
-from anabranch.edges.durable import Durability, Returned
+from anabranch.edges.keeping import Durability, Returned
 from anabranch.edges.mcp.rounds import ROUND_REPLIES, answers_to
 from anabranch.edges.opening import Runtime
 from anabranch.edges.service import CallService, Job

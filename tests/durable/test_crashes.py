@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from anabranch import Limits
 from anabranch.call.store import CallStore
-from anabranch.edges.durable import Durability
+from anabranch.edges.keeping import Durability
 from tests.durable.harness import Desk, Ledger
 from tests.durable.stores import Cut, Interrupting, Modelled, Watched
 from tests.laws import programs as language

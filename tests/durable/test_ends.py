@@ -15,7 +15,7 @@ from anabranch import (
     tool,
 )
 from anabranch.call.store import CallStore
-from anabranch.edges.durable import Returned
+from anabranch.edges.keeping import Returned
 from anabranch.host import Capabilities, Host
 from tests.durable.harness import Desk, accept, always
 from tests.durable.stores import Modelled

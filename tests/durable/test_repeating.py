@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, InvalidTokenError, ToolError, tool
 from anabranch.call.store import CallStore
-from anabranch.edges.durable import Durability, Returned
+from anabranch.edges.keeping import Durability, Returned
 from anabranch.messages import SampleReply, SampleRequest
 from tests.durable.harness import UNAVAILABLE, Desk, Ledger, accept, always
 from tests.durable.stores import Cut, Gate, Modelled, Switch

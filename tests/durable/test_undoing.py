@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from anabranch import Accepted, BranchContext, InvalidTokenError, Tool, ToolError, tool
 from anabranch.call import Answer, Ask
 from anabranch.call.store import CallStore, StoreError
-from anabranch.edges.durable import Durability
+from anabranch.edges.keeping import Durability
 from anabranch.edges.leasing import Lease
 from anabranch.edges.sweeping import Sweeper
 from anabranch.testing import ManualClock

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
 from anabranch.call.store import CallStore
-from anabranch.edges.durable import Durability
+from anabranch.edges.keeping import Durability
 from anabranch.mcp import create_server
 from anabranch.ports import Timer
 from anabranch.stores import open_store

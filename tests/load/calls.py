@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, tool
 from anabranch.call import Answer, Ask, Notice
-from anabranch.edges.durable import Asked, Rendering
+from anabranch.edges.keeping import Asked, Rendering
 from anabranch.edges.service import CallService, Job
 from anabranch.host import Capabilities, Host
 

@@ -15,7 +15,8 @@ import pytest
 
 from anabranch.call import Branch, Call, Entry, Journal
 from anabranch.call.strands import Strand
-from anabranch.edges.durable import Durability, DurableRound
+from anabranch.edges.durable import DurableRound
+from anabranch.edges.keeping import Durability
 from anabranch.edges.leasing import Lease
 from anabranch.edges.opening import Runtime
 from anabranch.edges.recording import StoreRecorder

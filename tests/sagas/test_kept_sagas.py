@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Tool, ToolError, tool
 from anabranch.call.store import CallStore
-from anabranch.edges.durable import Durability
+from anabranch.edges.keeping import Durability
 from anabranch.mcp import create_server
 from anabranch.stores import open_store
 from tests.mcp.harness import ERAS, KEY, MODERN, Answers, connected

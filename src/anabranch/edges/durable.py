@@ -10,21 +10,22 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
-from hashlib import blake2b
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
 
-from anabranch.call import Answer, Ask, Journal, canonical, codec_of
-from anabranch.call.store import CallRecord, CallStore, OpenedRound, RoundRecord, StoreError
-from anabranch.edges.leasing import Lease
-from anabranch.edges.recording import (
-    FAILED,
-    StoreRecorder,
-    answers_id,
-    answers_in,
-    answers_text,
-    merge,
+from anabranch.call import Answer, Journal, codec_of
+from anabranch.call.store import CallRecord, OpenedRound, RoundRecord, StoreError
+from anabranch.edges.keeping import (
+    Asked,
+    Durability,
+    Rendering,
+    Returned,
+    digest,
+    latest_number,
+    stored_reply,
 )
+from anabranch.edges.leasing import Lease
+from anabranch.edges.recording import FAILED, StoreRecorder, answers_id, answers_text, merge
 from anabranch.errors import (
     InvalidTokenError,
     SerializationError,
@@ -35,77 +36,11 @@ from anabranch.errors import (
 from anabranch.ports import Clock
 from anabranch.tool import Tool
 
-__all__ = [
-    "Asked",
-    "Durability",
-    "DurableRound",
-    "Rendering",
-    "Returned",
-    "digest",
-    "handed_out",
-    "latest_journal",
-    "referred_to",
-    "stored_reply",
-]
+__all__ = ["DurableRound", "Play"]
 
 logger: logging.Logger = logging.getLogger("anabranch.edges")
 
-
-@dataclass(frozen=True, slots=True)
-class Durability:
-    """How a store is used.
-
-    Attributes:
-        store: where calls are kept.
-        forks: what a different answer to a round that has been answered gets: a refusal
-            (``reject``), or a line of its own from there on (``fork``).
-        spill: a state of more bytes stays in the store, and the client gets a reference to it.
-        lease: seconds for which a worker that has died keeps others from its call.
-        abandon_after: seconds without a word from the client after which a call is undone.
-        retry_undo_after: seconds until undos that have failed are tried again.
-        keep: seconds for which a call that is over is kept, to repeat its replies.
-    """
-
-    store: CallStore
-    forks: Literal["reject", "fork"] = "reject"
-    spill: int = 256 * 1024
-    lease: float = 15.0
-    abandon_after: float = 900.0
-    retry_undo_after: float = 30.0
-    keep: float = 86_400.0
-
-
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class Rendering(Generic[R]):
-    """How an edge makes a reply of open questions, and how a store keeps it.
-
-    Attributes:
-        render: from the questions and the state that is handed out with them.
-        dump: to JSON; what is in the state need not be there.
-        load: from that, and the state again.
-    """
-
-    render: Callable[[tuple[Ask, ...], str], R]
-    dump: Callable[[R], dict[str, Any]]
-    load: Callable[[dict[str, Any], str], R]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked(Generic[R]):
-    """The round ended with open questions; ``reply`` is what the edge rendered of them."""
-
-    reply: R
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The call has ended; ``value`` is the tool's."""
-
-    value: Any
-
 
 Play = Callable[[StoreRecorder, Exception | None], Awaitable["tuple[Asked[R] | Returned, str]"]]
 """Runs the round, recorded; or unwinds the call with an error. Returns the state in full, too."""
@@ -278,62 +213,11 @@ class DurableRound(Generic[R]):
             return False
         if known.status == "failed":
             return True
-        number = await _latest_number(self._store, known.call_id)
+        number = await latest_number(self._store, known.call_id)
         return FAILED in await self._store.entries(known.call_id, number)
-
-
-def handed_out(policy: Durability, line: str, number: int, state: str) -> str:
-    """Return what the client is given of the ``state`` after a round: itself, or a reference."""
-    return state if len(state) <= policy.spill else "@" + canonical([line, number, digest(state)])
-
-
-def stored_reply(policy: Durability, rendering: Rendering[R], line: str, record: RoundRecord) -> R:
-    """Return the reply of a round that has ended with open questions."""
-    state = handed_out(policy, line, record.number, record.state)
-    return rendering.load(json.loads(record.reply)["asked"], state)
-
-
-async def referred_to(store: CallStore, reference: str) -> str:
-    """Return the state that a reference stands for.
-
-    Raises:
-        ValueError: the store does not have it (any more).
-    """
-    line, number, pinned = json.loads(reference[1:])
-    record = await store.round(line, number)
-    if record is None or digest(record.state) != pinned:
-        raise ValueError(f"call {line!r} has no such state of round {number}")
-    return record.state
-
-
-async def latest_journal(store: CallStore, record: CallRecord) -> Journal:
-    """Return a call as far as it is known: its last state, and what the round after it has done.
-
-    Raises:
-        ValueError: another release has written it.
-    """
-    line = record.call_id
-    number = await _latest_number(store, line)
-    before = await store.round(line, number - 1) if number else None
-    journal = Journal(line, record.started) if before is None else Journal.loads(before.state)
-    stored = await store.entries(line, number)
-    journal.answer(answers_in(stored, number))
-    merge(journal, stored)
-    return journal
-
-
-async def _latest_number(store: CallStore, line: str) -> int:
-    """Return the number of the round that ended the call, or of the one that is to come."""
-    last = await store.last_round(line)
-    return 0 if last is None else last.number + bool(last.state)
 
 
 def _raised_before(error: dict[str, Any] | None) -> Exception:
     if error is None:  # masked towards the client the first time, and so again
         return RuntimeError("the tool failed when it was first run")
     return error_from_json(error)
-
-
-def digest(text: str) -> str:
-    """Return what pins ``text``: 128 bits of BLAKE2b."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

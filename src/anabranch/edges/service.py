@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 
 from anabranch.call import Answer, Ask, Call, Finished, Journal, Recorder, Sink, to_the_end
 from anabranch.call.store import CallRecord, CallStore, RoundRecord, StoreError
-from anabranch.edges.durable import (
+from anabranch.edges.durable import DurableRound
+from anabranch.edges.keeping import (
     Asked,
     Durability,
-    DurableRound,
     Rendering,
     Returned,
     handed_out,

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from anabranch.call import Notice
 from anabranch.call.store import CallRecord, StoreError
-from anabranch.edges.durable import Durability, latest_journal
+from anabranch.edges.keeping import Durability, latest_journal
 from anabranch.edges.leasing import Lease
 from anabranch.edges.opening import open_call
 from anabranch.edges.recording import StoreRecorder, answers_id

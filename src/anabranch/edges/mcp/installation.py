@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 from anabranch.call.store import CallStore
-from anabranch.edges.durable import Durability
+from anabranch.edges.keeping import Durability
 from anabranch.edges.mcp.continuing import CONTINUE
 from anabranch.edges.mcp.sagas import SagaMethods
 from anabranch.edges.mcp.sealing import Sealer

@@ -16,7 +16,7 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch.call import Answer, Ask, Journal
-from anabranch.edges.durable import Rendering
+from anabranch.edges.keeping import Rendering
 from anabranch.edges.mcp.render import to_answer, to_request
 
 __all__ = ["ROUND_REPLIES", "answers_to"]

@@ -25,7 +25,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Extension, MethodBinding
 
 from anabranch.call import Answer, Ask, Journal, canonical
-from anabranch.edges.durable import Rendering, Returned, digest
+from anabranch.edges.keeping import Rendering, Returned, digest
 from anabranch.edges.mcp.render import required_capabilities, to_params, to_saga_answer
 from anabranch.edges.mcp.request import McpRequest
 from anabranch.edges.mcp.results import Results, to_failure

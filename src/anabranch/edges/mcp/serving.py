@@ -15,7 +15,7 @@ from typing import Any
 from mcp.types import InputRequiredResult
 
 from anabranch.call import Journal
-from anabranch.edges.durable import Returned
+from anabranch.edges.keeping import Returned
 from anabranch.edges.mcp.continuing import (
     CHAIN,
     CONTINUE,

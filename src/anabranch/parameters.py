@@ -1,0 +1,136 @@
+"""What callers give a tool: its function's parameters, as a JSON Schema and as a check.
+
+Owns reading them from a function, and turning arguments into what its body wants. What a tool is
+besides is in ``tool.py``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+from pydantic_core import to_json
+
+from anabranch.errors import InvalidArgumentsError
+
+__all__ = ["Parameters", "hints_of"]
+
+
+class Parameters:
+    """What callers give the tool ``tool_name``.
+
+    Args:
+        tool_name: for errors.
+        reads: the function that has the parameters.
+        skip: those that callers do not give.
+
+    Attributes:
+        declared: as Python has them.
+        schema: the JSON Schema of the arguments.
+
+    Raises:
+        TypeError: one cannot be given by name, or not as JSON.
+    """
+
+    def __init__(self, tool_name: str, reads: Callable[..., Any], skip: Iterable[str]) -> None:
+        self._tool_name = tool_name
+        self.declared: tuple[inspect.Parameter, ...] = tuple(
+            _parameters(tool_name, reads, frozenset(skip))
+        )
+        fields: dict[str, Any] = {
+            _field_name(parameter.name): _field(parameter) for parameter in self.declared
+        }
+        config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+        try:
+            self._model = create_model(f"{tool_name}_arguments", __config__=config, **fields)
+            self.schema: dict[str, Any] = self._model.model_json_schema()
+        except PydanticUserError as problem:
+            wrong = [parameter.name for parameter in self.declared if _cannot_be_given(parameter)]
+            raise TypeError(
+                f"Tool {tool_name!r}: a caller cannot give {wrong}, since JSON has no such type."
+                " Take plain data, a pydantic model or a dataclass."
+            ) from problem
+        self.schema.pop("additionalProperties", None)
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the body wants them, defaults filled in.
+
+        Raises:
+            InvalidArgumentsError: naming every field that is wrong, missing or unknown.
+        """
+        try:
+            model = self._model.model_validate(dict(arguments))
+        except ValidationError as error:
+            problems = {
+                ".".join(map(str, problem["loc"])) or "arguments": problem["msg"]
+                for problem in error.errors(include_url=False, include_input=False)
+            }
+            raise InvalidArgumentsError(self._tool_name, problems) from error
+        return {
+            parameter.name: getattr(model, _field_name(parameter.name))
+            for parameter in self.declared
+        }
+
+    @staticmethod
+    def to_json(arguments: Mapping[str, Any]) -> str:
+        """Return arguments that :meth:`validate` has returned as JSON that it takes again."""
+        return to_json(dict(arguments), by_alias=True).decode()
+
+
+def _field_name(parameter: str) -> str:
+    """Return the name of the model's field for ``parameter``: another one if pydantic took it."""
+    taken = hasattr(BaseModel, parameter) or parameter.startswith(("_", "model_"))
+    return f"parameter_{parameter}" if taken else parameter
+
+
+def _field(parameter: inspect.Parameter) -> tuple[Any, Any]:
+    annotation, default = parameter.annotation, parameter.default
+    if _field_name(parameter.name) != parameter.name:
+        annotation = Annotated[annotation, Field(alias=parameter.name)]
+    return annotation, ... if default is parameter.empty else default
+
+
+def _cannot_be_given(parameter: inspect.Parameter) -> bool:
+    try:
+        TypeAdapter(parameter.annotation).json_schema()
+    except PydanticUserError:
+        return True
+    return False
+
+
+def hints_of(tool_name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of ``function``, references by name resolved."""
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as problem:
+        raise TypeError(
+            f"Tool {tool_name!r}: an annotation names {problem.name!r}, which is not known where"
+            " the function is defined. Define or import it at the top of the module, at run time."
+        ) from problem
+
+
+def _parameters(
+    tool_name: str, reads: Callable[..., Any], skip: frozenset[str]
+) -> Iterable[inspect.Parameter]:
+    hints = hints_of(tool_name, reads)
+    for parameter in inspect.signature(reads).parameters.values():
+        if parameter.name in skip:
+            continue
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(
+                f"Tool {tool_name!r}: parameter {parameter} cannot be given by name;"
+                " declare each parameter, so that callers can be told of it."
+            )
+        yield parameter.replace(
+            annotation=hints.get(parameter.name, Any), kind=parameter.KEYWORD_ONLY
+        )

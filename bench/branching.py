@@ -1,7 +1,9 @@
 """A model forks itself into 100 branches, with 50 ms for each of its replies.
 
 ``wall time``: the branches run at once, so all of them ought to take little longer than one reply.
-What they add is the work of the agent and its store: a path, a projection and a node for each.
+What they add is the work of the agent and its store: a request, a task and two nodes for each. The
+call that opens them, and the answer when they are back, come at once: else they would be replies
+of their own, before and after, and no fork could take less than two.
 
 ``cache``: the share of the tokens (estimated) of a branch's first request that are the beginning
 of its parent's last request, byte for byte, and so in the provider's cache. It is the least share
@@ -33,14 +35,16 @@ PROMPTS = [f"task {number}" for number in range(BRANCHES)]
 
 
 async def decide(request: SampleRequest) -> SampleReply | str:
-    """Fork when told to; answer everything else after a while."""
+    """Fork when told to; answer what is said after a while, and what tools return at once."""
     said = request.messages[-1].text
     if said.startswith("fork"):
         prompts = PROMPTS[: int(said.removeprefix("fork "))]
         return calls(("fork", "branch_self", {"prompts": prompts}))
-    if said != "go on":
+    if said == "go on":
+        return LONG
+    if said:
         await asyncio.sleep(REPLY)
-    return LONG if said == "go on" else "done"
+    return "done"
 
 
 def an_agent(url: str) -> tuple[Agent, MockModel]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import anyio
@@ -12,12 +12,14 @@ from anabranch import BranchContext, tool
 from anabranch.agents import BranchSelf, TurnLimits
 from anabranch.agents.branching import PLACEHOLDER
 from anabranch.agents.events import Event
+from anabranch.call.store import StoreError
 from anabranch.messages import SampleReply, SampleRequest, Usage
 from anabranch.models import ModelError
 from anabranch.testing import ManualClock, MockModel, calls
-from anabranch.tree import Node, Tree
+from anabranch.tree import Node, Path, Ref, Result, Tree
 from anabranch.tree.projection import NO_RESULT
 from tests.agents.harness import Setting, fork, heard, results_in, set_up
+from tests.agents.memory import MemoryTrees
 
 both_ways = pytest.mark.parametrize("parallel", [True, False], ids=["parallel", "sequential"])
 
@@ -350,6 +352,65 @@ async def test_all_branches_of_a_turn_are_counted() -> None:
     assert len(await _branches(here)) == 9
     told = [await _told(here, node) for node in await here.of_kind("results")]
     assert any("9 of 10 are open already" in each for each in told)
+
+
+# -- what the store is asked ----------------------------------------------------------------------
+
+
+class Counting(MemoryTrees):
+    """A store that counts what it is asked, and lets all of a thread be read when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+        self.readable = asyncio.Event()
+        self.fails = False
+
+    async def path(self, node_id: str) -> Path:
+        self.counts["path"] += 1
+        return await super().path(node_id)
+
+    async def append(
+        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> None:
+        self.counts["append"] += 1
+        await super().append(nodes, results=results, refs=refs)
+
+    async def tree(self, thread_id: str) -> Tree:
+        await self.readable.wait()
+        if self.fails:
+            self.fails = False
+            raise StoreError("The disk is away.")
+        return await super().tree(thread_id)
+
+
+async def test_a_store_is_asked_no_more_often_for_more_branches() -> None:
+    counts: list[Counter[str]] = []
+    for number in (2, 40):
+        store = Counting()
+        store.readable.set()
+        here = await set_up(forking(*map(str, range(number))), store=store)
+        await here.say("fork")
+        counts.append(store.counts)
+    assert counts[0] == counts[1]
+
+
+@both_ways
+@pytest.mark.parametrize("fails", [False, True])
+async def test_no_branch_waits_for_its_name(parallel: bool, fails: bool) -> None:
+    """A name needs all of the thread, which may be long; it can be learnt at any time."""
+    store = Counting()
+    store.fails = fails
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        if task(request) == "b":
+            store.readable.set()
+        return forking("a", "b", parallel=parallel)(request)
+
+    here = await set_up(decide, store=store)
+    with anyio.fail_after(5):
+        await here.say("fork")
+    assert "b1 (a):\ndone: a\n\nb2 (b):\ndone: b" in await summary(here)
 
 
 # -- what goes wrong ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ and harms no other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -51,11 +51,12 @@ class Grown:
 
 async def grow(
     turn: Turn,
-    starts: Sequence[Node],
+    starts: Iterable[tuple[Node, Told | None]],
     ends: dict[str, Grown],
     *,
     work: bool,
     parallel: bool,
+    meanwhile: Sequence[Callable[[], Awaitable[None]]] = (),
 ) -> None:
     """Let the model answer at each of ``starts``, which are in the store.
 
@@ -64,21 +65,19 @@ async def grow(
 
     Args:
         turn: whose limits hold.
-        starts: the prompts.
+        starts: the prompts, each with what the model is told there, if that is known.
         ends: filled.
         work: go on until no more tools are called, instead of replying once.
         parallel: all at once.
+        meanwhile: done while the first model is waited for.
     """
-    told = await turn.told(starts)
-    jobs = [
-        partial(_grow, turn.beside(), start, first, ends, work=work)
-        for start, first in zip(starts, told, strict=True)
-    ]
-    if parallel:
-        await together(jobs)
-        return
-    for job in jobs:
-        await job()
+
+    async def in_turn() -> None:
+        for job in jobs:
+            await job()
+
+    jobs = [partial(_grow, turn.beside(), *start, ends, work=work) for start in starts]
+    await together([*(jobs if parallel else [in_turn]), *meanwhile])
 
 
 async def _grow(

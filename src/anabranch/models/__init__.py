@@ -1,8 +1,9 @@
 """Models that answer samples: a provider's, or a script.
 
 Owns the reading of a model's name. Each adapter is a ``StreamingSampler``: it answers in one piece
-or lets the reply be watched as it arrives. None of them loops or remembers a conversation. Provider packages are imported when a provider's model is opened, never
-before, and which model is the default is decided by whoever asks for one.
+or lets the reply be watched as it arrives. None of them loops or remembers a conversation. Provider
+packages are imported when a provider's model is opened, never before, and which model is the
+default is decided by whoever asks for one.
 
     open_model("script:replies.json")                  a script, for tests, demos and offline use
     open_model("anthropic:claude-sonnet-5-5")            any name that pydantic-ai knows

@@ -1,17 +1,21 @@
 """An agent with a provider's model, over a real socket: interruption, and what it does not pay twice."""
 
 import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
 
 import anyio
 import pytest
 
-from anabranch.agents import Agent
+from anabranch.agents import Agent, BranchSelf
 from anabranch.agents.events import Event, TextReceived
+from anabranch.cli.chat_models import ChatModels
 from anabranch.messages import Usage
 from anabranch.models import open_model
 from anabranch.tree import Node
 from tests.agents.memory import MemoryTrees
-from tests.models.provider_server import Provider, Say
+from tests.models.provider_server import Call, Provider, Say
 from tests.models.test_streams import FIRST_WORDS, LONG
 from tests.models.test_wire import ANTHROPIC, everywhere
 
@@ -70,3 +74,39 @@ async def test_what_half_an_answer_has_cost_is_kept_with_it(provider: Provider) 
     [_, answer] = await nodes_of(agent, thread.id)
     assert answer.usage == Usage(input_tokens=11, output_tokens=1)
     assert answer.data["model"] == "claude-test-1"
+
+
+def conversation(body: Mapping[str, Any]) -> list[str]:
+    """The messages of a request, each as it stood on the wire."""
+    return [json.dumps(message) for message in body.get("messages", body.get("input"))]
+
+
+def beside(body: Mapping[str, Any]) -> str:
+    """All else of a request, as it stood on the wire: tools, system prompt, settings."""
+    rest = {key: value for key, value in body.items() if key not in {"messages", "input"}}
+    return json.dumps(rest)
+
+
+@everywhere
+async def test_a_fork_sends_again_what_was_sent_before_and_not_a_byte_else(
+    provider: Provider, model: str
+) -> None:
+    """A provider's cache holds for the longest beginning that it has seen."""
+    fork = Call("c1", "branch_self", {"prompts": ["Think of rain.", "Think of wind."]})
+    provider.will(Say("Hi."), Say("Let me think.", (fork,)), *[Say("Well.")] * 3)
+    agent = Agent(MemoryTrees(), ChatModels().open(model), tools=[BranchSelf()])
+    thread = await agent.begin(system_prompt="Be brief.")
+    await agent.say(thread.id, "Hello.")
+    await agent.say(thread.id, "Shall I go out?")
+    _, caller, *branches, last = provider.bodies
+    assert len(branches) == 2
+    before = conversation(caller)
+    shared = conversation(branches[0])[:-1]
+    for body in (*branches, last):
+        assert beside(body) == beside(caller)
+        assert conversation(body)[: len(before)] == before
+        assert len(conversation(body)) > len(before)
+    assert len(shared) > len(before)
+    assert conversation(branches[1])[:-1] == shared
+    if model == ANTHROPIC:
+        assert caller["cache_control"]["type"] == "ephemeral"

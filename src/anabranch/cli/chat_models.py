@@ -21,12 +21,12 @@ class ChatModels:
     """Models by name, as the option ``--model`` takes them."""
 
     def open(self, name: str) -> Model:
-        """Return the model of that name.
+        """Return the model of that name; its provider is to keep what is said in its cache.
 
         Raises:
             ModelError: it cannot be opened.
         """
-        return open_model(name)
+        return open_model(name, cache=True)
 
     def names(self) -> Sequence[str]:
         """Return the names that the adapter knows; none without the extra ``models``."""

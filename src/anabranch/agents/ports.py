@@ -23,7 +23,11 @@ Model: TypeAlias = StreamingSampler
 
 
 class Person(Protocol):
-    """Whoever answers the questions of tools."""
+    """Whoever answers the questions of tools.
+
+    Branches that run side by side ask side by side: a page can show all their questions. Who can
+    show only one at a time lets the others wait. On one path there is never more than one.
+    """
 
     async def answer(self, node: Node, question: Question) -> ElicitReply:
         """Answer the question of ``node``, which is in the store. Cancelled when withdrawn."""

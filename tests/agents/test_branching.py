@@ -7,19 +7,26 @@ from typing import Any
 
 import anyio
 import pytest
+from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch.agents import BranchSelf, TurnLimits
 from anabranch.agents.branching import PLACEHOLDER
-from anabranch.agents.events import Event
+from anabranch.agents.events import Event, NodeAdded
+from anabranch.agents.ports import Question
 from anabranch.call.store import StoreError
-from anabranch.messages import SampleReply, SampleRequest, Usage
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
 from anabranch.models import ModelError
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Node, Path, Ref, Result, Tree
 from anabranch.tree.projection import NO_RESULT
-from tests.agents.harness import Setting, fork, heard, results_in, set_up
+from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
+
+
+class Card(BaseModel):
+    number: int
+
 
 both_ways = pytest.mark.parametrize("parallel", [True, False], ids=["parallel", "sequential"])
 
@@ -307,6 +314,38 @@ async def test_all_branches_ask_at_the_same_time() -> None:
     assert (await summary(here)).startswith("20/20")
 
 
+async def test_branches_that_run_side_by_side_ask_the_person_side_by_side() -> None:
+    """Who can show only one question at a time lets the others wait; a page shows them all."""
+    barrier = asyncio.Barrier(2)
+
+    @tool
+    async def pick(ctx: BranchContext, name: str) -> str:
+        """Ask."""
+        return (await ctx.elicit(Card, name)).action
+
+    async def answer(_: Question) -> ElicitReply:
+        await barrier.wait()
+        return ElicitReply(action="accept", content={"number": 1})
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        if heard(request) == "fork":
+            return fork("a", "b", allow_work=True)
+        doing = task(request)
+        return "done" if doing is None else calls(("p", "pick", {"name": doing}))
+
+    here = await set_up(decide, tools=[pick], person=Answering(answer))
+    with anyio.fail_after(5):
+        await here.say("fork")
+    await here.check()
+    assert (await summary(here)).startswith("2/2")
+    questions = {node.text: node for node in await here.of_kind("question")}
+    assert questions.keys() == {"a", "b"}
+    for node in await here.of_kind("answer"):
+        path = await here.agent.store.path(node.id)
+        kinds = [one.kind for one in path.nodes[-4:]]
+        assert kinds == ["branch", "assistant", "question", "answer"]
+
+
 async def test_a_branch_that_never_stops_calling_tools_is_stopped() -> None:
     def decide(request: SampleRequest) -> SampleReply | str:
         if heard(request) == "fork":
@@ -430,7 +469,9 @@ FAILURES: dict[str, tuple[Exception | None, str]] = {
 
 @both_ways
 @pytest.mark.parametrize("name", FAILURES)
-async def test_a_failing_branch_harms_no_other_and_says_so(name: str, parallel: bool) -> None:
+async def test_a_failing_branch_harms_no_other_and_says_so(
+    name: str, parallel: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     error, told = FAILURES[name]
 
     def decide(request: SampleRequest) -> Any:
@@ -448,6 +489,8 @@ async def test_a_failing_branch_harms_no_other_and_says_so(name: str, parallel: 
     assert "b1 (a):\ndone: a" in said
     assert "b3 (c):\ndone: c" in said
     assert "secret" not in said
+    logged = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert logged == ([error] if isinstance(error, RuntimeError) else [])
     branches = await _branches(here)
     assert [len(await here.agent.store.children(node.id)) for node in branches] == [1, 1, 1]
     [failed] = [node for node in (await here.tree()).nodes if "error" in node.data]
@@ -456,6 +499,54 @@ async def test_a_failing_branch_harms_no_other_and_says_so(name: str, parallel: 
     assert ("half " in [node.text for node in path.nodes]) == (error is None)
     assert (await here.say("again?", at=failed.id)).text == "main"
     await here.check()
+
+
+class Refusing(MemoryTrees):
+    """A store that takes no answer of one branch, be it right or wrong."""
+
+    async def append(
+        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> None:
+        if any(node.text == "done: b" or "error" in node.data for node in nodes):
+            raise StoreError("The disk is full.")
+        await super().append(nodes, results=results, refs=refs)
+
+
+@both_ways
+async def test_a_failure_that_cannot_be_recorded_harms_no_other_branch(
+    parallel: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = await set_up(forking("a", "b", "c", parallel=parallel), store=Refusing())
+    end = await here.say("fork")
+    await here.check()
+    assert end.text == "main"
+    said = await summary(here)
+    assert said.startswith("2/3 branches completed")
+    assert "b2 (b):\nFailed: The disk is full." in said
+    branches = await _branches(here)
+    assert [len(await here.agent.store.children(node.id)) for node in branches] == [1, 0, 1]
+    [logged] = [record for record in caplog.records if record.exc_info]
+    assert (
+        logged.message == f"the failure of the branch at {branches[1].id!r} could not be recorded"
+    )
+
+
+@both_ways
+async def test_a_listener_that_fails_in_one_branch_harms_no_other(
+    parallel: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def listen(event: Event) -> None:
+        if isinstance(event, NodeAdded) and event.node.text == "done: b":
+            raise KeyError("the listener's")
+
+    here = await set_up(forking("a", "b", "c", parallel=parallel))
+    here.agent.listener = listen
+    await here.say("fork")
+    await here.check()
+    said = await summary(here)
+    assert said.startswith("2/3 branches completed")
+    assert "b2 (b):\nFailed: An unexpected error (KeyError); the log has the details." in said
+    assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [KeyError]
 
 
 async def test_a_branch_that_takes_too_long_is_stopped_and_keeps_what_it_has_said() -> None:

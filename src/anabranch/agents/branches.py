@@ -89,7 +89,8 @@ async def _grow(
         end = await (
             growing if seconds is None else _within(turn.agent.clock, seconds, start, growing)
         )
-    except Exception as error:  # noqa: BLE001 - told below; unexpected ones are logged there
+    except Exception as error:  # noqa: BLE001 - unexpected ones are logged where they are told
+        # Models and listeners may raise anything, and what leaves a branch ends all beside it.
         ends[start.id] = await to_the_end(_record(turn, start, error))
     else:
         ends[start.id] = Grown(start, end)
@@ -115,6 +116,8 @@ async def _record(turn: Turn, start: Node, error: Exception) -> Grown:
     try:
         return Grown(start, await turn.add(node), told)
     except Exception:
+        # The store is what has failed, or a listener: the others must not pay for it, and the
+        # summary tells of it in any case.
         logger.exception("the failure of the branch at %r could not be recorded", start.id)
         return Grown(start, after, told)
 

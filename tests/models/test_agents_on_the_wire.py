@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from anabranch.agents import Agent, BranchSelf
+from anabranch.agents import Agent, BranchSelf, TurnLimits, flows
 from anabranch.agents.events import Event, TextReceived
 from anabranch.cli.chat_models import ChatModels
 from anabranch.messages import Usage
@@ -74,6 +74,20 @@ async def test_what_half_an_answer_has_cost_is_kept_with_it(provider: Provider) 
     [_, answer] = await nodes_of(agent, thread.id)
     assert answer.usage == Usage(input_tokens=11, output_tokens=1)
     assert answer.data["model"] == "claude-test-1"
+
+
+async def test_what_an_answer_has_cost_that_broke_off_before_its_first_word_is_counted(
+    provider: Provider,
+) -> None:
+    """There is nothing to keep of it, and yet it is charged."""
+    provider.will(Say(LONG, cut=1, end="closed"), Say("Never asked for."))
+    agent = Agent(MemoryTrees(), open_model(ANTHROPIC), limits=TurnLimits(tokens=12))
+    thread = await agent.begin()
+    first, second = await flows.branch(agent, thread.id, ["one", "two"])
+    assert "broke off" in str(first.error)
+    assert "12 of 12 tokens" in str(second.error)
+    assert len(provider.bodies) == 1
+    assert [node.usage for node in await nodes_of(agent, thread.id)] == [None] * 4
 
 
 def conversation(body: Mapping[str, Any]) -> list[str]:

@@ -617,6 +617,37 @@ async def test_an_interruption_keeps_what_is_done_and_tells_it_with_the_next_mes
     assert len((await here.check()).nodes) == len(tree.nodes) + 2
 
 
+async def test_an_interruption_that_cannot_be_recorded_is_one_all_the_same() -> None:
+    class Full(MemoryTrees):
+        full = False
+
+        async def set_results(self, results: Sequence[Result]) -> None:
+            if self.full:
+                raise StoreError("The disk is full.")
+            await super().set_results(results)
+
+    waiting, store = asyncio.Event(), Full()
+
+    async def decide(request: SampleRequest) -> SampleReply | str:
+        if task(request) is not None:
+            waiting.set()
+            await asyncio.Event().wait()
+        return forking("a")(request)
+
+    here = await set_up(decide, store=store)
+    turn = asyncio.create_task(here.say("fork"))
+    with anyio.fail_after(5):
+        await waiting.wait()
+        store.full = True
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+    store.full = False
+    await here.say("what have you got?")
+    await here.check()
+    assert await summary(here) == NO_RESULT
+
+
 async def test_a_turn_that_was_killed_says_so_with_the_next_message() -> None:
     """Whoever is killed cleans nothing up: what was written before has to do."""
     found: list[Tree] = []

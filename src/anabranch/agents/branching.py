@@ -73,7 +73,9 @@ class BranchSelf:
             branches = await fork.branches()
             made = await self._recombined(here, meant, branches)
         except asyncio.CancelledError:
-            await to_the_end(fork.keep_interrupted())
+            # If the store refuses: the interruption counts, and what is held back tells of it.
+            with suppress(StoreError):
+                await to_the_end(fork.keep_interrupted())
             raise
         return Outcome(_summary(meant, branches, made))
 

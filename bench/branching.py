@@ -1,7 +1,10 @@
 """A model forks itself into 100 branches, with 50 ms for each of its replies.
 
 ``wall time``: the branches run at once, so all of them ought to take little longer than one reply.
-What they add is the work of the agent and its store: a path, a projection and a node for each.
+What they add is the work of the agent and its store: a request, a task and two nodes for each. The
+call that opens them, and the answer when they are back, come at once: else they would be replies
+of their own, before and after, and no fork could take less than two. The same model, asked as
+often at once by nobody in particular, is the floor.
 
 ``cache``: the share of the tokens (estimated) of a branch's first request that are the beginning
 of its parent's last request, byte for byte, and so in the provider's cache. It is the least share
@@ -17,11 +20,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from anabranch.agents import Agent, BranchSelf, TurnLimits
-from anabranch.messages import Message, SampleReply, SampleRequest
+from anabranch.messages import Message, SampleReply, SampleRequest, user
 from anabranch.stores import open_tree_store
 from anabranch.testing import MockModel, calls
 from anabranch.tokens import estimate_tokens
-from bench.measure import Row, time_in_turns
+from bench.measure import Row, Times, time_in_turns
 
 NAME = "branching"
 BRANCHES = 100
@@ -33,14 +36,16 @@ PROMPTS = [f"task {number}" for number in range(BRANCHES)]
 
 
 async def decide(request: SampleRequest) -> SampleReply | str:
-    """Fork when told to; answer everything else after a while."""
+    """Fork when told to; answer what is said after a while, and what tools return at once."""
     said = request.messages[-1].text
     if said.startswith("fork"):
         prompts = PROMPTS[: int(said.removeprefix("fork "))]
         return calls(("fork", "branch_self", {"prompts": prompts}))
-    if said != "go on":
+    if said == "go on":
+        return LONG
+    if said:
         await asyncio.sleep(REPLY)
-    return LONG if said == "go on" else "done"
+    return "done"
 
 
 def an_agent(url: str) -> tuple[Agent, MockModel]:
@@ -56,12 +61,21 @@ def saying(agent: Agent, text: str) -> Callable[[], Awaitable[None]]:
     return say
 
 
-async def wall_time(url: str) -> float:
-    """Return how long a turn with all branches takes, in turns with a single reply."""
-    agent, _ = an_agent(url)
+async def wall_time(url: str) -> Times:
+    """Measure a turn with a single reply, one with all branches, and as many requests alone."""
+    agent, model = an_agent(url)
+    request = SampleRequest(messages=(user("hello"),), max_tokens=9)
+
+    async def ask() -> None:
+        await asyncio.gather(*(model.sample(request) for _ in range(BRANCHES)))
+
     try:
-        contenders = {"one": saying(agent, "hello"), "all": saying(agent, f"fork {BRANCHES}")}
-        return (await time_in_turns(contenders, TURNS)).ratio("all", "one")
+        contenders = {
+            "one": saying(agent, "hello"),
+            "all": saying(agent, f"fork {BRANCHES}"),
+            "bare": ask,
+        }
+        return await time_in_turns(contenders, TURNS)
     finally:
         await agent.store.close()
 
@@ -94,14 +108,16 @@ def as_fixed(request: SampleRequest) -> str:
 
 
 async def rows() -> list[Row]:
-    what = f"{BRANCHES} branches at once / one reply of {REPLY * 1000:.0f} ms"
+    one = f"one reply of {REPLY * 1000:.0f} ms"
+    what = f"{BRANCHES} branches at once / {one}"
     with tempfile.TemporaryDirectory() as folder:
         in_memory = await wall_time("memory:")
         in_file = await wall_time(f"sqlite:///{Path(folder) / 'threads.db'}")
     missing = 100 * (1 - await cached())
     return [
-        Row(NAME, f"{what}, in memory", in_memory, goal=1.5),
-        Row(NAME, f"{what}, in a file", in_file, goal=1.5),
+        Row(NAME, f"{BRANCHES} bare requests at once / {one}", in_memory.ratio("bare", "one")),
+        Row(NAME, f"{what}, in memory", in_memory.ratio("all", "one"), goal=1.5),
+        Row(NAME, f"{what}, in a file", in_file.ratio("all", "one"), goal=1.5),
         Row(NAME, "tokens of a branch's first request not cached", missing, "%", goal=1),
     ]
 

@@ -2,22 +2,31 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import anyio
 import pytest
+from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch.agents import BranchSelf, TurnLimits
 from anabranch.agents.branching import PLACEHOLDER
-from anabranch.agents.events import Event
-from anabranch.messages import SampleReply, SampleRequest, Usage
+from anabranch.agents.events import Event, NodeAdded
+from anabranch.agents.ports import Question
+from anabranch.call.store import StoreError
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
 from anabranch.models import ModelError
 from anabranch.testing import ManualClock, MockModel, calls
-from anabranch.tree import Node, Tree
+from anabranch.tree import Node, Path, Ref, Result, Tree
 from anabranch.tree.projection import NO_RESULT
-from tests.agents.harness import Setting, fork, heard, results_in, set_up
+from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
+from tests.agents.memory import MemoryTrees
+
+
+class Card(BaseModel):
+    number: int
+
 
 both_ways = pytest.mark.parametrize("parallel", [True, False], ids=["parallel", "sequential"])
 
@@ -305,6 +314,38 @@ async def test_all_branches_ask_at_the_same_time() -> None:
     assert (await summary(here)).startswith("20/20")
 
 
+async def test_branches_that_run_side_by_side_ask_the_person_side_by_side() -> None:
+    """Who can show only one question at a time lets the others wait; a page shows them all."""
+    barrier = asyncio.Barrier(2)
+
+    @tool
+    async def pick(ctx: BranchContext, name: str) -> str:
+        """Ask."""
+        return (await ctx.elicit(Card, name)).action
+
+    async def answer(_: Question) -> ElicitReply:
+        await barrier.wait()
+        return ElicitReply(action="accept", content={"number": 1})
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        if heard(request) == "fork":
+            return fork("a", "b", allow_work=True)
+        doing = task(request)
+        return "done" if doing is None else calls(("p", "pick", {"name": doing}))
+
+    here = await set_up(decide, tools=[pick], person=Answering(answer))
+    with anyio.fail_after(5):
+        await here.say("fork")
+    await here.check()
+    assert (await summary(here)).startswith("2/2")
+    questions = {node.text: node for node in await here.of_kind("question")}
+    assert questions.keys() == {"a", "b"}
+    for node in await here.of_kind("answer"):
+        path = await here.agent.store.path(node.id)
+        kinds = [one.kind for one in path.nodes[-4:]]
+        assert kinds == ["branch", "assistant", "question", "answer"]
+
+
 async def test_a_branch_that_never_stops_calling_tools_is_stopped() -> None:
     def decide(request: SampleRequest) -> SampleReply | str:
         if heard(request) == "fork":
@@ -352,6 +393,65 @@ async def test_all_branches_of_a_turn_are_counted() -> None:
     assert any("9 of 10 are open already" in each for each in told)
 
 
+# -- what the store is asked ----------------------------------------------------------------------
+
+
+class Counting(MemoryTrees):
+    """A store that counts what it is asked, and lets all of a thread be read when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+        self.readable = asyncio.Event()
+        self.fails = False
+
+    async def path(self, node_id: str) -> Path:
+        self.counts["path"] += 1
+        return await super().path(node_id)
+
+    async def append(
+        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> None:
+        self.counts["append"] += 1
+        await super().append(nodes, results=results, refs=refs)
+
+    async def tree(self, thread_id: str) -> Tree:
+        await self.readable.wait()
+        if self.fails:
+            self.fails = False
+            raise StoreError("The disk is away.")
+        return await super().tree(thread_id)
+
+
+async def test_a_store_is_asked_no_more_often_for_more_branches() -> None:
+    counts: list[Counter[str]] = []
+    for number in (2, 40):
+        store = Counting()
+        store.readable.set()
+        here = await set_up(forking(*map(str, range(number))), store=store)
+        await here.say("fork")
+        counts.append(store.counts)
+    assert counts[0] == counts[1]
+
+
+@both_ways
+@pytest.mark.parametrize("fails", [False, True])
+async def test_no_branch_waits_for_its_name(parallel: bool, fails: bool) -> None:
+    """A name needs all of the thread, which may be long; it can be learnt at any time."""
+    store = Counting()
+    store.fails = fails
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        if task(request) == "b":
+            store.readable.set()
+        return forking("a", "b", parallel=parallel)(request)
+
+    here = await set_up(decide, store=store)
+    with anyio.fail_after(5):
+        await here.say("fork")
+    assert "b1 (a):\ndone: a\n\nb2 (b):\ndone: b" in await summary(here)
+
+
 # -- what goes wrong ------------------------------------------------------------------------------
 
 
@@ -369,7 +469,9 @@ FAILURES: dict[str, tuple[Exception | None, str]] = {
 
 @both_ways
 @pytest.mark.parametrize("name", FAILURES)
-async def test_a_failing_branch_harms_no_other_and_says_so(name: str, parallel: bool) -> None:
+async def test_a_failing_branch_harms_no_other_and_says_so(
+    name: str, parallel: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     error, told = FAILURES[name]
 
     def decide(request: SampleRequest) -> Any:
@@ -387,6 +489,8 @@ async def test_a_failing_branch_harms_no_other_and_says_so(name: str, parallel: 
     assert "b1 (a):\ndone: a" in said
     assert "b3 (c):\ndone: c" in said
     assert "secret" not in said
+    logged = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert logged == ([error] if isinstance(error, RuntimeError) else [])
     branches = await _branches(here)
     assert [len(await here.agent.store.children(node.id)) for node in branches] == [1, 1, 1]
     [failed] = [node for node in (await here.tree()).nodes if "error" in node.data]
@@ -395,6 +499,54 @@ async def test_a_failing_branch_harms_no_other_and_says_so(name: str, parallel: 
     assert ("half " in [node.text for node in path.nodes]) == (error is None)
     assert (await here.say("again?", at=failed.id)).text == "main"
     await here.check()
+
+
+class Refusing(MemoryTrees):
+    """A store that takes no answer of one branch, be it right or wrong."""
+
+    async def append(
+        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> None:
+        if any(node.text == "done: b" or "error" in node.data for node in nodes):
+            raise StoreError("The disk is full.")
+        await super().append(nodes, results=results, refs=refs)
+
+
+@both_ways
+async def test_a_failure_that_cannot_be_recorded_harms_no_other_branch(
+    parallel: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = await set_up(forking("a", "b", "c", parallel=parallel), store=Refusing())
+    end = await here.say("fork")
+    await here.check()
+    assert end.text == "main"
+    said = await summary(here)
+    assert said.startswith("2/3 branches completed")
+    assert "b2 (b):\nFailed: The disk is full." in said
+    branches = await _branches(here)
+    assert [len(await here.agent.store.children(node.id)) for node in branches] == [1, 0, 1]
+    [logged] = [record for record in caplog.records if record.exc_info]
+    assert (
+        logged.message == f"the failure of the branch at {branches[1].id!r} could not be recorded"
+    )
+
+
+@both_ways
+async def test_a_listener_that_fails_in_one_branch_harms_no_other(
+    parallel: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def listen(event: Event) -> None:
+        if isinstance(event, NodeAdded) and event.node.text == "done: b":
+            raise KeyError("the listener's")
+
+    here = await set_up(forking("a", "b", "c", parallel=parallel))
+    here.agent.listener = listen
+    await here.say("fork")
+    await here.check()
+    said = await summary(here)
+    assert said.startswith("2/3 branches completed")
+    assert "b2 (b):\nFailed: An unexpected error (KeyError); the log has the details." in said
+    assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [KeyError]
 
 
 async def test_a_branch_that_takes_too_long_is_stopped_and_keeps_what_it_has_said() -> None:
@@ -463,6 +615,37 @@ async def test_an_interruption_keeps_what_is_done_and_tells_it_with_the_next_mes
     assert "Interrupted; nothing was recombined." in told
     assert await here.results(branches[0]) == {"fork": told}
     assert len((await here.check()).nodes) == len(tree.nodes) + 2
+
+
+async def test_an_interruption_that_cannot_be_recorded_is_one_all_the_same() -> None:
+    class Full(MemoryTrees):
+        full = False
+
+        async def set_results(self, results: Sequence[Result]) -> None:
+            if self.full:
+                raise StoreError("The disk is full.")
+            await super().set_results(results)
+
+    waiting, store = asyncio.Event(), Full()
+
+    async def decide(request: SampleRequest) -> SampleReply | str:
+        if task(request) is not None:
+            waiting.set()
+            await asyncio.Event().wait()
+        return forking("a")(request)
+
+    here = await set_up(decide, store=store)
+    turn = asyncio.create_task(here.say("fork"))
+    with anyio.fail_after(5):
+        await waiting.wait()
+        store.full = True
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+    store.full = False
+    await here.say("what have you got?")
+    await here.check()
+    assert await summary(here) == NO_RESULT
 
 
 async def test_a_turn_that_was_killed_says_so_with_the_next_message() -> None:

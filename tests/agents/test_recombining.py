@@ -1,8 +1,10 @@
 """Several answers become one: what is chosen, why, and what is done when the model does not help."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
+import anyio
 import pytest
 
 from anabranch import ToolError
@@ -105,9 +107,28 @@ async def test_a_judge_chooses_by_number_or_by_quoting(verdict: str) -> None:
 
 
 async def test_a_judge_that_fails_leaves_the_first_answer(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "anabranch.agents")
-    text, note = await made("llm_judge", Saying(RuntimeError("no")))
+    """Whatever a model raises: what the branches have said is worth more than the judgement."""
+    text, note = await made("llm_judge", Saying(RuntimeError("secret")))
     assert (text, note) == ("one", "llm_judge failed; the first answer, b1, is taken instead.")
+    [logged] = caplog.records
+    assert logged.message == "a recombiner's model failed"
+    assert str(logged.exc_info and logged.exc_info[1]) == "secret"
+
+
+async def test_an_interrupted_judge_is_no_failed_one() -> None:
+    judging = asyncio.Event()
+
+    async def judge(_: str) -> str:
+        judging.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    asked = asyncio.create_task(recombine("llm_judge", ANSWERS, judge))
+    with anyio.fail_after(5):
+        await judging.wait()
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
 
 
 @pytest.mark.parametrize("how", ["llm_merge", "llm_vote", "llm_judge"])

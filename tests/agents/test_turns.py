@@ -12,8 +12,10 @@ from pydantic import BaseModel
 from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch.agents import TurnLimitError, TurnLimits
 from anabranch.agents.events import NodeAdded, TextReceived, ToolEnded, ToolNoticed, ToolStarted
+from anabranch.agents.phase import ToolUse
 from anabranch.agents.ports import Question
-from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
+from anabranch.agents.tools import Outcome
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec, Usage
 from anabranch.testing import calls
 from anabranch.testing.model import Decide
 from anabranch.tree.projection import NO_RESULT
@@ -101,7 +103,9 @@ async def test_tools_of_one_answer_run_at_the_same_time() -> None:
     assert set(results_in(here.model.requests[-1].messages[-1].content).values()) == {"met"}
 
 
-async def test_what_a_tool_did_not_expect_is_masked_and_what_it_refuses_is_told() -> None:
+async def test_what_a_tool_did_not_expect_is_masked_and_what_it_refuses_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     names = {"a": "broken", "b": "refusing", "c": "weather", "d": "missing"}
     here = await set_up(
         once(*((use, name, NOTHING) for use, name in names.items())),
@@ -114,6 +118,31 @@ async def test_what_a_tool_did_not_expect_is_masked_and_what_it_refuses_is_told(
     assert told["b"] == "Not on Sundays."
     assert "city" in told["c"]
     assert told["d"].startswith("There is no tool 'missing'. Tools: branch_self, broken")
+    errors = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
+    assert "the password is 1234" in errors
+
+
+async def test_what_an_agents_own_tool_did_not_expect_is_masked_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing stands between it and the agent, as the call machine does for other tools."""
+
+    class Careless:
+        name: str = "careless"
+        spec: ToolSpec = ToolSpec(name="careless", input_schema={})
+        placeholder: str | None = None
+
+        async def use(self, here: ToolUse) -> Outcome:
+            raise RuntimeError("the password is 1234")
+
+    uses = [("a", "careless", NOTHING), ("b", "weather", {"city": "Linz"})]
+    here = await set_up(once(*uses), tools=[Careless(), weather])
+    await here.say("hello")
+    await here.check()
+    told = results_in(here.model.requests[-1].messages[-1].content)
+    assert told == {"a": "Error executing tool careless", "b": "rain in Linz"}
+    [logged] = [record for record in caplog.records if record.exc_info]
+    assert logged.message == "tool 'careless' raised an unexpected exception"
 
 
 async def test_a_question_and_its_answer_are_nodes() -> None:

@@ -12,13 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["chat_faults", "messages_faults", "responses_faults"]
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
 LONGEST_ID = 64  # OpenAI's, for the id of a call
+MARKS = 4  # Anthropic's, for places at which a request may ask for caching
 MIXED = {"text", "image", "tool_use", "tool_result"}
 
 Body = Mapping[str, Any]
@@ -34,6 +35,7 @@ def _messages_faults(body: Body) -> Iterator[str]:
     if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] < 1:
         yield "max_tokens must be a positive integer"
     yield from _system_faults(body.get("system"))
+    yield from _cache_faults(list(_marks(body)))
     yield from _tool_faults([tool["name"] for tool in body.get("tools", ())])
     yield from _role_faults([message["role"] for message in messages])
     uses = [
@@ -58,6 +60,28 @@ def _system_faults(system: str | Sequence[Body] | None) -> Iterator[str]:
     texts = [system] if isinstance(system, str) else [block["text"] for block in system]
     if not all(text.strip() for text in texts):
         yield "system: text content blocks must contain non-whitespace text"
+
+
+def _marks(body: object) -> Iterator[Body]:
+    """Where the request asks for its beginning to be cached: by itself, or in any block."""
+    if isinstance(body, Mapping):
+        found = cast("Body", body)
+        if "cache_control" in found:
+            yield found["cache_control"]
+        for key, value in found.items():
+            if key not in {"input", "input_schema"}:
+                yield from _marks(value)
+    elif isinstance(body, list):
+        for each in cast("Sequence[object]", body):
+            yield from _marks(each)
+
+
+def _cache_faults(marks: Sequence[Body]) -> Iterator[str]:
+    if len(marks) > MARKS:
+        yield f"a maximum of {MARKS} blocks with cache_control may be provided: {len(marks)}"
+    for mark in marks:
+        if mark.get("type") != "ephemeral" or mark.get("ttl", "5m") not in {"5m", "1h"}:
+            yield f"no cache_control: {mark}"
 
 
 def _tool_faults(names: Sequence[str]) -> Iterator[str]:

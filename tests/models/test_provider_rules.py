@@ -18,6 +18,7 @@ CALLS: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [CA
 NO_CALLS: dict[str, Any] = {"tool_calls": []}
 TOLD: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "rain"}
 MADE: dict[str, Any] = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+MARK: dict[str, Any] = {"type": "ephemeral"}
 OUTPUT: dict[str, Any] = {"type": "function_call_output", "call_id": "c1", "output": "rain"}
 
 
@@ -41,6 +42,13 @@ def test_a_right_request_has_no_faults() -> None:
     ]
     body = {"max_tokens": 1, "system": "Be kind.", "messages": messages, "tools": [{"name": "a"}]}
     assert messages_faults(body) == []
+    schema: dict[str, Any] = {"properties": {"cache_control": {}}}
+    marked: dict[str, Any] = {
+        "name": "a",
+        "input_schema": schema,
+        "cache_control": MARK | {"ttl": "1h"},
+    }
+    assert messages_faults(body | {"tools": [marked], "cache_control": MARK}) == []
     tools = [{"function": {"name": "look"}}]
     system = {"role": "system", "content": "Be kind."}
     assert chat_faults({"messages": [system, HI, CALLS, TOLD, HI], "tools": tools}) == []
@@ -89,6 +97,9 @@ def test_what_the_messages_api_refuses(messages: list[Any], fault: str) -> None:
         ({"system": [{"type": "text", "text": ""}]}, "system"),
         ({"tools": [{"name": "a.b"}]}, "not the name of a tool"),
         ({"tools": [{"name": "a"}, {"name": "a"}]}, "must be unique"),
+        ({"tools": [{"name": name, "cache_control": MARK} for name in "abcde"]}, "maximum of 4"),
+        ({"cache_control": {"type": "forever"}}, "no cache_control"),
+        ({"cache_control": MARK | {"ttl": "1d"}}, "no cache_control"),
     ],
 )
 def test_what_the_messages_api_refuses_beside_messages(changes: Any, fault: str) -> None:

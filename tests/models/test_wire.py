@@ -138,6 +138,41 @@ async def test_what_a_cache_was_written_with_is_told_where_it_is_charged(
     assert (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens) == (11, 4, 3)
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_anthropic_is_asked_to_cache_all_of_a_conversation(
+    provider: Provider, streamed: bool
+) -> None:
+    """By itself it caches nothing: the marks say up to where."""
+    provider.will(Say("hi"))
+    opened = open_model(ANTHROPIC, cache=True)
+    await (_sampled(opened, REQUEST) if streamed else opened.sample(REQUEST))
+    sent = provider.bodies[0]
+    ends = [sent, sent["system"][-1], sent["tools"][-1]]  # the first: of whatever comes last
+    assert [end["cache_control"]["type"] for end in ends] == ["ephemeral"] * 3
+    assert json.dumps(sent).count("cache_control") == len(ends)
+
+
+@everywhere
+async def test_nothing_is_cached_unasked_and_no_question_by_itself(
+    provider: Provider, model: str
+) -> None:
+    alone = SampleRequest(messages=(user("Which is the best?"),), max_tokens=9)
+    provider.will(Say("a"), Say("b"))
+    await open_model(model).sample(REQUEST)
+    await open_model(model, cache=True).sample(alone)
+    assert "cache" not in json.dumps(provider.bodies)
+
+
+@pytest.mark.parametrize("model", [OPENAI, OLLAMA])
+async def test_providers_that_cache_unasked_are_sent_the_same(
+    provider: Provider, model: str
+) -> None:
+    provider.will(Say("a"), Say("b"))
+    for cache in (False, True):
+        await open_model(model, cache=cache).sample(REQUEST)
+    assert provider.bodies[0] == provider.bodies[1]
+
+
 @everywhere
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_names_that_a_provider_refuses_are_translated_both_ways(

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,12 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from anabranch.call.store import StoreError
-from anabranch.stores import open_store, targets
+from anabranch.stores import open_store, open_tree_store, targets
 from anabranch.stores.database import Database
 from anabranch.stores.targets import read_url
 from anabranch.testing.checking import opened
 from anabranch.testing.store_suite import OpenStore, a_call
+from anabranch.testing.tree_suite import a_node, a_thread, calls_tool
 
 
 class Gate:
@@ -255,3 +256,31 @@ async def test_normal_durability_is_for_who_asks_for_it(tmp_path: Path) -> None:
         await database.close()
 
     assert found == [2, 1]  # FULL, NORMAL
+
+
+@pytest.fixture
+def statements() -> Iterator[list[str]]:
+    """What is executed; with many rows, it is one."""
+    seen: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        seen.append(statement)
+
+    event.listen(sa.Engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(sa.Engine, "before_cursor_execute", note)
+
+
+async def test_a_fork_costs_no_statement_for_each_of_its_branches(
+    tmp_path: Path, statements: list[str]
+) -> None:
+    """Its branches are written together, and what they follow on is looked at once."""
+    counts: list[int] = []
+    async with opened(partial(open_tree_store, f"sqlite:///{tmp_path / 'threads.db'}")) as store:
+        await store.create_thread(a_thread())
+        await store.append([a_node("a"), a_node("b", "a", "assistant", calls_tool("use"))])
+        for number in (2, 50):
+            statements.clear()
+            await store.append([a_node(f"{number}.{n}", "b", "branch") for n in range(number)])
+            counts.append(len(statements))
+    assert counts[0] == counts[1] > 0

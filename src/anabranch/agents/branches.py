@@ -8,7 +8,7 @@ and harms no other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -51,11 +51,12 @@ class Grown:
 
 async def grow(
     turn: Turn,
-    starts: Sequence[Node],
+    starts: Iterable[tuple[Node, Told | None]],
     ends: dict[str, Grown],
     *,
     work: bool,
     parallel: bool,
+    meanwhile: Sequence[Callable[[], Awaitable[None]]] = (),
 ) -> None:
     """Let the model answer at each of ``starts``, which are in the store.
 
@@ -64,21 +65,19 @@ async def grow(
 
     Args:
         turn: whose limits hold.
-        starts: the prompts.
+        starts: the prompts, each with what the model is told there, if that is known.
         ends: filled.
         work: go on until no more tools are called, instead of replying once.
         parallel: all at once.
+        meanwhile: done while the first model is waited for.
     """
-    told = await turn.told(starts)
-    jobs = [
-        partial(_grow, turn.beside(), start, first, ends, work=work)
-        for start, first in zip(starts, told, strict=True)
-    ]
-    if parallel:
-        await together(jobs)
-        return
-    for job in jobs:
-        await job()
+
+    async def in_turn() -> None:
+        for job in jobs:
+            await job()
+
+    jobs = [partial(_grow, turn.beside(), *start, ends, work=work) for start in starts]
+    await together([*(jobs if parallel else [in_turn]), *meanwhile])
 
 
 async def _grow(
@@ -90,7 +89,8 @@ async def _grow(
         end = await (
             growing if seconds is None else _within(turn.agent.clock, seconds, start, growing)
         )
-    except Exception as error:  # noqa: BLE001 - told below; unexpected ones are logged there
+    except Exception as error:  # noqa: BLE001 - unexpected ones are logged where they are told
+        # Models and listeners may raise anything, and what leaves a branch ends all beside it.
         ends[start.id] = await to_the_end(_record(turn, start, error))
     else:
         ends[start.id] = Grown(start, end)
@@ -116,6 +116,8 @@ async def _record(turn: Turn, start: Node, error: Exception) -> Grown:
     try:
         return Grown(start, await turn.add(node), told)
     except Exception:
+        # The store is what has failed, or a listener: the others must not pay for it, and the
+        # summary tells of it in any case.
         logger.exception("the failure of the branch at %r could not be recorded", start.id)
         return Grown(start, after, told)
 

@@ -9,8 +9,9 @@ is what keeps a branch from branching all over again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
@@ -22,10 +23,12 @@ from anabranch.agents.phase import ToolUse
 from anabranch.agents.ports import Model
 from anabranch.agents.recombining import JUDGES, Answer, Recombined, recombine
 from anabranch.agents.tools import Outcome
+from anabranch.agents.turn import Told
 from anabranch.call import to_the_end
+from anabranch.call.store import StoreError
 from anabranch.errors import ToolError
 from anabranch.messages import ToolSpec
-from anabranch.tree import Node
+from anabranch.tree import Node, project_each
 from anabranch.tree.naming import name_branches
 
 __all__ = ["PLACEHOLDER", "BranchSelf"]
@@ -62,31 +65,26 @@ class BranchSelf:
         Raises:
             ToolError: the model has called it wrongly; it is told how to do it rightly.
         """
-        path = (await here.turn.agent.store.path(here.caller.id)).nodes
-        meant = _checked(here, sum(node.kind == "branch" for node in path))
-        branches = await _open(here, meant)
-        ends: dict[str, Grown] = {}
-        starts = [branch.start for branch in branches]
-        work, parallel = meant.allow_work, meant.parallel
+        path = await here.turn.agent.store.path(here.caller.id)
+        meant = _checked(here, sum(node.kind == "branch" for node in path.nodes))
+        fork = _Fork(here, meant, await _open(here, meant))
         try:
-            await grow(here.turn, starts, ends, work=work, parallel=parallel)
-            made = await self._recombined(here, meant, branches, ends)
+            await fork.grow(project_each(path.nodes, fork.starts, path.results))
+            branches = await fork.branches()
+            made = await self._recombined(here, meant, branches)
         except asyncio.CancelledError:
-            made = Recombined("", "Interrupted; nothing was recombined.")
-            told = Outcome(_summary(meant, branches, ends, made), is_error=True)
-            await to_the_end(here.keep(told))
+            # If the store refuses: the interruption counts, and what is held back tells of it.
+            with suppress(StoreError):
+                await to_the_end(fork.keep_interrupted())
             raise
-        return Outcome(_summary(meant, branches, ends, made))
+        return Outcome(_summary(meant, branches, made))
 
     async def _recombined(
-        self,
-        here: ToolUse,
-        meant: BranchInput,
-        branches: Sequence[_Branch],
-        ends: Mapping[str, Grown],
+        self, here: ToolUse, meant: BranchInput, branches: Sequence[_Branch]
     ) -> Recombined:
         answers = [
-            Answer(branch.name, branch.prompt, ends[branch.start.id].text) for branch in branches
+            Answer(branch.name, branch.prompt, "" if branch.end is None else branch.end.text)
+            for branch in branches
         ]
         return await recombine(
             meant.recombine,
@@ -97,15 +95,66 @@ class BranchSelf:
 
 
 @dataclass(frozen=True, slots=True)
+class _Fork:
+    """The branches of one use: where they begin, and what has become of them so far."""
+
+    here: ToolUse
+    meant: BranchInput
+    starts: Sequence[Node]
+    ends: dict[str, Grown] = field(default_factory=dict[str, Grown])
+    names: dict[str, str] = field(default_factory=dict[str, str])
+
+    async def grow(self, told: Iterable[Told]) -> None:
+        """Let all branches grow, and learn meanwhile what they are called."""
+        await grow(
+            self.here.turn,
+            zip(self.starts, told, strict=True),
+            self.ends,
+            work=self.meant.allow_work,
+            parallel=self.meant.parallel,
+            meanwhile=[self._try_to_name],
+        )
+
+    async def branches(self) -> list[_Branch]:
+        """Return the branches, by their names."""
+        if not self.names:
+            await self._name()
+        return [
+            _Branch(self.names[start.id], prompt, self.ends.get(start.id))
+            for start, prompt in zip(self.starts, self.meant.prompts, strict=True)
+        ]
+
+    async def keep_interrupted(self) -> None:
+        """Keep what is done."""
+        made = Recombined("", "Interrupted; nothing was recombined.")
+        told = _summary(self.meant, await self.branches(), made)
+        await self.here.keep(Outcome(told, is_error=True))
+
+    async def _name(self) -> None:
+        """Read all of the thread, since a branch is called by its place among all others.
+
+        Names, once given, stay: it does not matter when this is done.
+        """
+        turn = self.here.turn
+        self.names.update(name_branches((await turn.agent.store.tree(turn.thread.id)).nodes).of)
+
+    async def _try_to_name(self) -> None:
+        # It can be done later, and must not stop what is growing.
+        with suppress(StoreError):
+            await self._name()
+
+
+@dataclass(frozen=True, slots=True)
 class _Branch:
-    """A branch that was opened: what it is called, what it is to do, and where it begins."""
+    """A branch: what it is called, what it is to do, and how it has ended, if it has."""
 
     name: str
     prompt: str
-    start: Node
+    end: Grown | None
 
-    def told(self, end: Grown | None, most: int | None) -> str:
+    def told(self, most: int | None) -> str:
         """Return what has become of it; of a long answer, the first ``most`` characters."""
+        end = self.end
         if end is None:
             return "Interrupted before it was done."
         if end.error is not None:
@@ -137,7 +186,7 @@ def _checked(here: ToolUse, depth: int) -> BranchInput:
     return meant
 
 
-async def _open(here: ToolUse, meant: BranchInput) -> list[_Branch]:
+async def _open(here: ToolUse, meant: BranchInput) -> list[Node]:
     """Add all branches at once: whatever happens, there are as many as prompts, in their order."""
     turn, thread_id = here.turn, here.turn.thread.id
     data: dict[str, JsonValue] = {"tool_use_id": here.use.id}
@@ -148,24 +197,15 @@ async def _open(here: ToolUse, meant: BranchInput) -> list[_Branch]:
     await turn.agent.store.append(starts)
     for start in starts:
         await here.tell(NodeAdded(start))
-    # All of the thread has to be read, since a branch is called by its place among all others.
-    names = name_branches((await turn.agent.store.tree(thread_id)).nodes).of
-    return [
-        _Branch(names[start.id], prompt, start)
-        for start, prompt in zip(starts, meant.prompts, strict=True)
-    ]
+    return starts
 
 
-def _summary(
-    meant: BranchInput, branches: Sequence[_Branch], ends: Mapping[str, Grown], made: Recombined
-) -> str:
-    done = sum(end.error is None for end in ends.values())
+def _summary(meant: BranchInput, branches: Sequence[_Branch], made: Recombined) -> str:
+    done = sum(branch.end is not None and branch.end.error is None for branch in branches)
     order = "parallel" if meant.parallel else "sequential"
     mode = "iterative" if meant.allow_work else "single response"
     most = None if meant.recombine == "none" else SHOWN
     parts = [f"{done}/{len(branches)} branches completed ({order}, {mode})."]
-    for branch in branches:
-        told = branch.told(ends.get(branch.start.id), most)
-        parts.append(f"{branch.name} ({branch.prompt}):\n{told}")
+    parts += [f"{branch.name} ({branch.prompt}):\n{branch.told(most)}" for branch in branches]
     parts += [made.note, made.text]
     return "\n\n".join(filter(None, parts))

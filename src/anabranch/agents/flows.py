@@ -177,7 +177,8 @@ async def _grow(
     starts = await agent.put(thread_id, places, head=False)
     turn = await Turn.at(agent, starts[0])
     ends: dict[str, Grown] = {}
-    await grow(turn, starts, ends, work=True, parallel=side_by_side)
+    told = zip(starts, await turn.told(starts), strict=True)
+    await grow(turn, told, ends, work=True, parallel=side_by_side)
     return [ends[start.id] for start in starts]
 
 

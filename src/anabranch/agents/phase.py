@@ -99,6 +99,8 @@ class Phase:
         except AnabranchError as error:
             return Outcome(str(error), is_error=True)
         except Exception:
+            # Tools are their authors' code, and each use needs a result, or the thread is none
+            # that a provider takes; what they raise may hold what is nobody's business.
             logger.exception("tool %r raised an unexpected exception", use.name)
             return Outcome(f"Error executing tool {use.name}", is_error=True)
 

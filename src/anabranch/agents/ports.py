@@ -1,15 +1,16 @@
 """What an agent needs of the world around it: a model that streams, a person, names.
 
-Owns the ports, and the plain ways to fill them.
+Owns the ports, and the plain ways to fill them. A model's port is that of ``models/``.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Literal, Protocol, TypeAlias
 
-from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
+from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
+from anabranch.models import StreamingSampler
 from anabranch.tree import Node
 
 __all__ = ["Absent", "Model", "Naming", "Person", "Question", "random_names"]
@@ -17,20 +18,16 @@ __all__ = ["Absent", "Model", "Naming", "Person", "Question", "random_names"]
 Question: TypeAlias = ElicitRequest | UrlRequest
 
 
-class Model(Protocol):
-    """Answers, bit by bit or at once."""
-
-    async def sample(self, request: SampleRequest) -> SampleReply:
-        """Answer ``request``."""
-        ...
-
-    def stream(self, request: SampleRequest) -> AsyncIterator[str | SampleReply]:
-        """Yield the text as it comes, and the whole reply in the end."""
-        ...
+Model: TypeAlias = StreamingSampler
+"""Who answers. An agent watches replies as they arrive, and asks for some in one piece."""
 
 
 class Person(Protocol):
-    """Whoever answers the questions of tools."""
+    """Whoever answers the questions of tools.
+
+    Branches that run side by side ask side by side: a page can show all their questions. Who can
+    show only one at a time lets the others wait. On one path there is never more than one.
+    """
 
     async def answer(self, node: Node, question: Question) -> ElicitReply:
         """Answer the question of ``node``, which is in the store. Cancelled when withdrawn."""

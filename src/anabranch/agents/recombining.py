@@ -164,6 +164,7 @@ async def _asked(ask: Ask, prompt: str) -> str | _NoReply:
     try:
         text = (await ask(prompt)).strip()
     except Exception:
+        # Whatever it is, an error here would take the branches' answers with it.
         logger.exception("a recombiner's model failed")
         return _NoReply("failed")
     return text or _NoReply("got no reply")

@@ -27,9 +27,11 @@ from anabranch.messages import (
     Message,
     SampleReply,
     SampleRequest,
+    TextBlock,
     ToolUseBlock,
     user,
 )
+from anabranch.models import INTERRUPTED, SampleStream
 from anabranch.tree import HEAD, Node, Ref, Result, Thread, project, project_each
 
 if TYPE_CHECKING:
@@ -119,17 +121,18 @@ class Turn:
             Exception: what the model raises; what it had said before is kept.
         """
         request = self._request(told or await self._told(node))
-        said: list[str] = []
+        stream: SampleStream | None = None
         try:
             async with self._limiter:
                 self.meter.check()
-                reply = await self._stream(node, request, said)
+                async with self.agent.model.stream(request) as stream:
+                    await self._watch(node, stream)
         except BaseException as error:
-            if said:
+            if stream is not None:
                 reason = "interrupted" if isinstance(error, asyncio.CancelledError) else "error"
-                await to_the_end(self._keep_text(node, "".join(said), reason))
+                await to_the_end(self._keep_part(node, stream.reply, reason))
             raise
-        return await self._keep_reply(node, reply)
+        return await self._keep(node, stream.reply)
 
     async def aside(self, prompt: str, model: Model | None = None) -> str:
         """Return what the model, or another, says to ``prompt`` alone; the thread has no part.
@@ -170,19 +173,13 @@ class Turn:
             tools=tools or None,
         )
 
-    async def _stream(self, node: Node, request: SampleRequest, said: list[str]) -> SampleReply:
-        reply: SampleReply | None = None
-        async for part in self.agent.model.stream(request):
-            if isinstance(part, str):
-                said.append(part)
-                await self.agent.listener(TextReceived(node.id, part))
-            else:
-                reply = part
-        if reply is None:
+    async def _watch(self, node: Node, stream: SampleStream) -> None:
+        async for text in stream:
+            await self.agent.listener(TextReceived(node.id, text))
+        if stream.reply.stop_reason == INTERRUPTED:
             raise ToolError("The model's answer ended before it was complete.")
-        return reply
 
-    async def _keep_reply(self, node: Node, reply: SampleReply) -> Node:
+    async def _keep(self, node: Node, reply: SampleReply) -> Node:
         cost = self.meter.add(reply.model, reply.usage)
         data: dict[str, JsonValue] = {"model": reply.model, "stop_reason": reply.stop_reason}
         if cost is not None:
@@ -193,9 +190,13 @@ class Turn:
             self.agent.node(self.thread.id, node.id, "assistant", blocks, usage=usage, data=data)
         )
 
-    async def _keep_text(self, node: Node, text: str, reason: str) -> None:
-        data: dict[str, JsonValue] = {"stop_reason": reason}
-        await self.add(self.agent.node(self.thread.id, node.id, "assistant", text, data=data))
+    async def _keep_part(self, node: Node, reply: SampleReply, reason: str) -> None:
+        """Keep the text of a reply that was not received to its end, and count what it has cost."""
+        if not reply.text:
+            self.meter.add(reply.model, reply.usage)
+            return
+        said = (TextBlock(text=reply.text),)
+        await self._keep(node, reply.model_copy(update={"content": said, "stop_reason": reason}))
 
     async def add(self, node: Node, results: Sequence[Result] = ()) -> Node:
         """Put ``node`` into the store, with results; return it."""

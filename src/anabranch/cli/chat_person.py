@@ -1,12 +1,16 @@
 """The person in a chat, who answers the questions of tools.
 
-Owns the choice between the forms at the terminal and the lines of a script. Where a script does
+Owns the choice between the forms at the terminal and the lines of a script, and that questions of
+branches wait for each other: a terminal has room for one, and a line answers what was asked last.
+Where a script does
 not answer, and nobody is at a terminal, a question is declined, and stderr says so.
 """
 
 from __future__ import annotations
 
 import json
+
+import anyio
 
 from anabranch.agents.ports import Question
 from anabranch.agents.session import SessionError
@@ -34,11 +38,13 @@ class ChatPerson:
         self._console = console
         self._respondent = respondent
         self._lines = lines
+        self._turn = anyio.Lock()
 
     async def answer(self, node: Node, question: Question) -> ElicitReply:
         """Show a form, or take the script's next line."""
         if isinstance(self._lines, ScriptedLines):
-            return await self._from_script(self._lines, question)
+            async with self._turn:
+                return await self._from_script(self._lines, question)
         try:
             return await self._respondent.elicit(str(node.data.get("step_id", "")), question)
         except AnswerError as error:

@@ -1,8 +1,9 @@
 """Models that answer samples: a provider's, or a script.
 
 Owns the reading of a model's name. Each adapter is a ``StreamingSampler``: it answers in one piece
-or lets the reply be watched as it arrives. None of them loops or remembers a conversation. Provider packages are imported when a provider's model is opened, never
-before, and which model is the default is decided by whoever asks for one.
+or lets the reply be watched as it arrives. None of them loops or remembers a conversation. Provider
+packages are imported when a provider's model is opened, never before, and which model is the
+default is decided by whoever asks for one.
 
     open_model("script:replies.json")                  a script, for tests, demos and offline use
     open_model("anthropic:claude-sonnet-5-5")            any name that pydantic-ai knows
@@ -44,7 +45,7 @@ def known_models() -> tuple[str, ...]:
 
 
 def open_model(
-    name: str, *, timeout: float | None = None, retries: int | None = None
+    name: str, *, timeout: float | None = None, retries: int | None = None, cache: bool = False
 ) -> StreamingSampler:
     """Return the model called ``name``.
 
@@ -56,6 +57,8 @@ def open_model(
         timeout: seconds that a provider may be silent; ``None`` is its client's own, minutes.
         retries: how often a provider's client asks again when it was turned away or did not get
             through; ``None`` is its own, usually 2.
+        cache: ask a provider that wants to be asked to keep conversations in its cache of
+            prompts. What goes on, and branches, are then cheaper; what is asked once is dearer.
 
     Raises:
         ModelError: the name is unknown, the extra ``models`` is not installed, the provider
@@ -76,4 +79,4 @@ def open_model(
             f"Model {name!r} needs the package {missing.name!r}, which is not installed."
             " Install anabranch[models]."
         ) from missing
-    return open_provider_model(names, timeout=timeout, retries=retries)
+    return open_provider_model(names, timeout=timeout, retries=retries, cache=cache)

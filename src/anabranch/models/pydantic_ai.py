@@ -38,14 +38,18 @@ FORCE = "Answer by calling one of the tools."
 
 
 def open_provider_model(
-    names: Sequence[str], *, timeout: float | None = None, retries: int | None = None
+    names: Sequence[str],
+    *,
+    timeout: float | None = None,
+    retries: int | None = None,
+    cache: bool = False,
 ) -> ProviderModel:
     """Return the models called ``names``; the first is the default.
 
     Raises:
         ModelError: a name is unknown, or the provider is not set up on this machine.
     """
-    return ProviderModel(*map(_infer, names), timeout=timeout, retries=retries)
+    return ProviderModel(*map(_infer, names), timeout=timeout, retries=retries, cache=cache)
 
 
 def _infer(name: str) -> Model[Any]:
@@ -95,6 +99,8 @@ class ProviderModel:
         timeout: seconds that the provider may be silent. ``None`` is its client's own, minutes.
         retries: how often its client asks again when it was turned away or did not get through,
             each time waiting longer. ``None`` is its client's own, usually 2.
+        cache: ask for conversations to be kept in the provider's cache of prompts: tools, system
+            prompt, and all messages so far. Those that do it unasked do it anyway.
     """
 
     def __init__(
@@ -103,8 +109,10 @@ class ProviderModel:
         *others: Model[Any],
         timeout: float | None = None,
         retries: int | None = None,
+        cache: bool = False,
     ) -> None:
         self._models = (model, *others)
+        self._cache = cache
         self._settings = ModelSettings()
         if timeout is not None:
             self._settings["timeout"] = timeout
@@ -161,6 +169,9 @@ class ProviderModel:
         settings["max_tokens"] = request.max_tokens
         if tools and request.tool_choice is not None:
             settings["tool_choice"] = request.tool_choice
+        if self._cache and (tools or len(request.messages) > 1):
+            # To write to the cache costs more than not to: a question by itself is not worth it.
+            settings["cache"] = True
         return _Asking(
             model=model,
             messages=to_provider(request),

@@ -1,6 +1,6 @@
 """Replies as they arrive: the port, and a model without streams behind it.
 
-Owns the promises that an agent's turn relies on. Entering the stream sends the request; iterating
+Owns the one port through which replies are watched, by an agent's turn as by anybody. Entering the stream sends the request; iterating
 gives the text as it arrives; leaving, by whichever door, closes the provider's stream. What has
 been received is there at any time, so that an interrupted turn keeps it:
 

@@ -97,17 +97,18 @@ class Trees:
 
     def _add(self, connection: sa.Connection, nodes: Sequence[Node]) -> None:
         rows = [node_row(node) for node in nodes]
-        new = {node.id: node for node in nodes}
+        new: dict[str | None, Node] = {node.id: node for node in nodes}
         try:
             added = connection.execute(self._statements.add_node, rows).rowcount
         except exc.IntegrityError as error:  # a parent, or the thread, was just being deleted
             raise _MisplacedError from error
         if added != len(nodes):
             raise _MisplacedError
+        # All branches of a fork open below one node, which is looked at once.
+        forked = {node.parent_id for node in nodes if node.kind == "branch"} - new.keys()
+        there = {one: None if one is None else _node(connection, one) for one in forked}
         for node in nodes:
-            parent = None if node.parent_id is None else new.get(node.parent_id)
-            if node.kind == "branch" and parent is None and node.parent_id is not None:
-                parent = _node(connection, node.parent_id)
+            parent = new.get(node.parent_id) or there.get(node.parent_id)
             if parent is not None or node.parent_id is None:
                 _check(node, parent)
         parents = {node.parent_id for node in nodes if node.kind not in _BESIDE}

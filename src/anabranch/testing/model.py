@@ -7,11 +7,21 @@ what a model is asked is the only thing that tells which of them is asking.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+)
+from contextlib import asynccontextmanager
 from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock, ToolUseBlock, Usage
+from anabranch.models import SampleStream
+from anabranch.models.streaming import interrupted
 
 __all__ = ["MockModel", "calls"]
 
@@ -36,25 +46,62 @@ class MockModel:
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Answer at once."""
-        replies = [part async for part in self.stream(request) if isinstance(part, SampleReply)]
-        return replies[-1]
+        async with self.stream(request) as stream:
+            async for _ in stream:
+                pass
+        return stream.reply
 
-    async def stream(self, request: SampleRequest) -> AsyncIterator[str | SampleReply]:
-        """Answer word by word, and with the whole reply in the end."""
+    @asynccontextmanager
+    async def stream(self, request: SampleRequest) -> AsyncGenerator[SampleStream]:
+        """Answer word by word."""
         self.requests.append(request)
         said = self._decide(request)
         if isawaitable(said):
             said = await said
         if isinstance(said, Exception):
             raise said
-        if isinstance(said, AsyncIterator):
-            async for part in said:
-                yield part
-            return
-        reply = calls(text=said) if isinstance(said, str) else said
-        for word in re.findall(r"\s*\S+\s*$|\s*\S+", reply.text):
-            yield word
-        yield reply
+        parts = said if isinstance(said, AsyncIterator) else _in_words(said)
+        try:
+            yield _Arriving(parts)
+        finally:
+            if isinstance(parts, AsyncGenerator):
+                await parts.aclose()
+
+
+class _Arriving:
+    """A :class:`SampleStream` of texts, and the whole reply in the end.
+
+    Without a whole reply in the end it stays interrupted.
+    """
+
+    def __init__(self, parts: AsyncIterator[str | SampleReply]) -> None:
+        self._parts = parts
+        self._heard = ""
+        self._whole: SampleReply | None = None
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self
+
+    async def __anext__(self) -> str:
+        async for part in self._parts:
+            if isinstance(part, str):
+                self._heard += part
+                return part
+            self._whole = part
+        raise StopAsyncIteration
+
+    @property
+    def reply(self) -> SampleReply:
+        if self._whole is not None:
+            return self._whole
+        return interrupted(calls(), [TextBlock(text=self._heard)])
+
+
+async def _in_words(said: str | SampleReply) -> AsyncGenerator[str | SampleReply]:
+    reply = calls(text=said) if isinstance(said, str) else said
+    for word in re.findall(r"\s*\S+\s*$|\s*\S+", reply.text):
+        yield word
+    yield reply
 
 
 def calls(

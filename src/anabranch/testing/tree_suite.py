@@ -187,6 +187,7 @@ async def a_node_has_its_place(open_store: OpenTreeStore) -> None:
             "only a user begins": [a_node("c", None, "assistant")],
             "nothing was called there": [a_node("c", "a", "branch")],
             "nothing was called there either": [a_node("c", "b"), a_node("d", "c", "branch")],
+            "below one of two": [a_node("c", "b", "branch"), a_node("d", "a", "branch")],
         }.items():
             await refused(store.append(nodes), why)
             expect(await store.node("c"), None, why)

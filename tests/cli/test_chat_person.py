@@ -1,0 +1,81 @@
+"""The person in a chat, when branches ask side by side."""
+
+import asyncio
+import io
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from anabranch.agents.ports import Question
+from anabranch.cli.chat_lines import ScriptedLines
+from anabranch.cli.chat_person import ChatPerson
+from anabranch.cli.console import Console
+from anabranch.cli.respondent import Respondent
+from anabranch.messages import ElicitReply, ElicitRequest
+from anabranch.tree import Node
+
+NODE = Node("q", "t", "a", "question", (), 0.0)
+
+
+def question(place: str) -> Question:
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+    return ElicitRequest.model_validate({"message": f"Book {place}?", "requested_schema": schema})
+
+
+async def all_answers(lines: ScriptedLines, shown: io.StringIO) -> list[ElicitReply]:
+    """What three branches are answered that ask at the same time."""
+    console = Console(shown, interactive=False)
+    person = ChatPerson(console, Respondent(console), lines)
+    with anyio.fail_after(5):
+        return await asyncio.gather(
+            *(person.answer(NODE, question(place)) for place in ("Ulm", "Linz", "Graz"))
+        )
+
+
+class Pipe(asyncio.Queue[str | None]):
+    """Brings no line at once: whoever wants one has to wait."""
+
+    async def get(self) -> str | None:
+        await asyncio.sleep(0)
+        return await super().get()
+
+
+def piped(*lines: str) -> ScriptedLines:
+    """Lines that come in one by one, and then no more."""
+    more = Pipe()
+    for line in (*lines, None):
+        more.put_nowait(line)
+    return ScriptedLines(more=more)
+
+
+def scripted(*lines: str) -> ScriptedLines:
+    """Lines that are all there."""
+    return ScriptedLines(lines)
+
+
+@pytest.mark.parametrize("given", [piped, scripted])
+async def test_each_line_answers_the_question_that_is_shown_before_it(
+    given: Callable[..., ScriptedLines],
+) -> None:
+    shown = io.StringIO()
+    lines = given("/answer ok=true", "/answer decline", "/answer cancel")
+    answers = await all_answers(lines, shown)
+    assert [answer.action for answer in answers] == ["accept", "decline", "cancel"]
+    assert shown.getvalue().splitlines() == [
+        *["? Book Ulm?", '> accept {"ok": true}'],
+        *["? Book Linz?", "> decline"],
+        *["? Book Graz?", "> cancel"],
+    ]
+
+
+async def test_a_line_that_is_no_answer_declines_all_questions_and_stays() -> None:
+    lines = piped("go on")
+    answers = await all_answers(lines, io.StringIO())
+    assert [answer.action for answer in answers] == ["decline"] * 3
+    assert await lines.next("> ") == "go on"
+
+
+async def test_when_the_pipe_has_ended_nobody_waits_for_it() -> None:
+    answers = await all_answers(piped(), io.StringIO())
+    assert [answer.action for answer in answers] == ["decline"] * 3

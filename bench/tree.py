@@ -107,9 +107,7 @@ async def writing(store: TreeStore, file: Path) -> Times:
         for _ in range(AT_ONCE):
             row: dict[str, Any] = {**node_row(new()), "parent": (LENGTH - 1) * LINES + 1}
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute(
-                INSERT, (row["new_id"].encode(), *(row[name] for name in names[1:]), None)
-            )
+            connection.execute(INSERT, (*(row[name] for name in names), None))
             connection.execute("COMMIT")
 
     times = await time_in_turns({"insert": insert, "append": append}, APPENDS)

@@ -44,6 +44,7 @@ class Database:
         self._target = target
         self._engine = engine = make_engine(target)
         self._prepared = False
+        self._writing: sa.Connection | None = None
         self._preparing = threading.Lock()
         self._threads: list[ThreadPoolExecutor] = []
         self._writers: Workers
@@ -59,7 +60,7 @@ class Database:
             snapshot = engine.execution_options(isolation_level="REPEATABLE READ")
             self._snapshots = Separately(pool, partial(self._transaction, snapshot))
         else:
-            self._writers = Batches(self._new_threads(1), partial(self._transaction, engine))
+            self._writers = Batches(self._new_threads(1), self._only_writer)
             self._single_writers = self._writers
             self._readers = self._writers
             if target.kind == "sqlite":  # without a file there is one connection only
@@ -68,6 +69,11 @@ class Database:
                     self._new_threads(READERS), partial(self._transaction, reading)
                 )
             self._snapshots = self._readers
+
+    @property
+    def dialect(self) -> sa.Dialect:
+        """The database's own words."""
+        return self._engine.dialect
 
     async def read(self, work: Work[T]) -> T:
         """Let ``work`` read. Each of its statements sees what has been committed by then."""
@@ -95,6 +101,7 @@ class Database:
     def _shut_down(self) -> None:
         for threads in self._threads:
             threads.shutdown()
+        self._let_go()
         self._engine.dispose()
 
     async def _have_done(self, workers: Workers, work: Work[T]) -> T:
@@ -116,6 +123,30 @@ class Database:
                 self._prepare()
             with engine.begin() as connection:
                 yield connection
+
+    @contextmanager
+    def _only_writer(self) -> Generator[sa.Connection]:
+        """Open a transaction on the one connection that writes to SQLite, and keep it afterwards.
+
+        To take one from the pool and to give it back costs more than a small insert.
+        """
+        with translated(self._target.label):
+            if not self._prepared:
+                self._prepare()
+            if self._writing is None:
+                self._writing = self._engine.connect()
+            try:
+                with self._writing.begin():
+                    yield self._writing
+            except BaseException:
+                self._let_go()
+                raise
+
+    def _let_go(self) -> None:
+        """Give the kept connection back to the pool, which undoes what was not committed."""
+        connection, self._writing = self._writing, None
+        if connection is not None:
+            connection.close()
 
     def _prepare(self) -> None:
         """Make the file and the tables, or bring them up to date; whoever comes second waits."""

@@ -22,6 +22,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
 from anabranch.call.store import StoreError
+from anabranch.stores.direct import driver_of
 
 if TYPE_CHECKING:
     import psycopg  # an optional dependency
@@ -182,7 +183,7 @@ def make_engine(target: Target) -> sa.Engine:
         reading = connection.get_execution_options().get("reading", False)
         # A transaction that turns from reading to writing fails when another has written since;
         # one that begins as a writer only waits for its turn.
-        driver: Any = connection.connection.driver_connection  # a statement less for SQLAlchemy
+        driver = driver_of(connection)  # a statement less for SQLAlchemy
         driver.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
 
     event.listen(engine, "connect", set_up)

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from anabranch.call.store import StoreError
 from anabranch.messages import Block, TextBlock, Usage
-from anabranch.stores.columns import to_text
+from anabranch.stores.columns import to_bytes, to_text
+from anabranch.stores.direct import Row
 from anabranch.tree.nodes import Node, Result
 
-__all__ = ["Row", "node_row", "result_row", "to_nodes", "to_path", "to_results"]
+__all__ = ["node_row", "result_row", "to_nodes", "to_path", "to_results"]
 
 T = TypeVar("T")
-
-Row: TypeAlias = Sequence[Any]
-"""What a statement of ``tree_tables`` returns, as the driver does."""
 
 _SEQ, _PARENT = 0, 1
 _PER_NODE = 9
@@ -38,11 +36,11 @@ _USAGES: TypeAdapter[tuple[Usage, ...]] = TypeAdapter(tuple[Usage, ...])
 
 
 def node_row(node: Node) -> dict[str, Any]:
-    """Return the values of the statement that adds a node."""
+    """Return the values of the statement that adds a node, as the driver takes them."""
     return {
-        "thread_id": node.thread_id,
-        "parent_id": node.parent_id,
-        "new_id": node.id,
+        "thread_id": to_bytes(node.thread_id),
+        "parent_id": None if node.parent_id is None else to_bytes(node.parent_id),
+        "new_id": to_bytes(node.id),
         "new_kind": node.kind,
         "new_content": _blocks(node.content),
         "new_created_at": node.created_at,

@@ -14,8 +14,9 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from anabranch.call.store import StoreError
-from anabranch.stores.columns import to_text
+from anabranch.stores.columns import to_bytes, to_text
 from anabranch.stores.database import Database
+from anabranch.stores.direct import Direct
 from anabranch.stores.tree_queries import (
     BEGINNINGS,
     CHILDREN,
@@ -55,6 +56,9 @@ class Trees:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._statements = WritingStatements(is_postgresql=database.is_postgresql)
+        self._add_node = Direct(self._statements.add_node, database.dialect)
+        self._settle = Direct(SETTLE, database.dialect)
+        self._find_path = Direct(PATH, database.dialect)
 
     async def create_thread(self, thread: Thread) -> None:
         """Add a thread without nodes."""
@@ -99,7 +103,7 @@ class Trees:
         rows = [node_row(node) for node in nodes]
         new = {node.id: node for node in nodes}
         try:
-            added = connection.execute(self._statements.add_node, rows).rowcount
+            added = self._add_node.count(connection, rows)
         except exc.IntegrityError as error:  # a parent, or the thread, was just being deleted
             raise _MisplacedError from error
         if added != len(nodes):
@@ -111,8 +115,9 @@ class Trees:
             if parent is not None or node.parent_id is None:
                 _check(node, parent)
         parents = {node.parent_id for node in nodes if node.kind not in _BESIDE}
-        if settled := [{"this": one} for one in parents if one is not None and one not in new]:
-            connection.execute(SETTLE, settled)
+        settled = [one for one in parents if one is not None and one not in new]
+        if settled:
+            self._settle.count(connection, [{"this": to_bytes(one)} for one in settled])
 
     async def set_results(self, results: Sequence[Result]) -> None:
         """Write results, in place of those that are there."""
@@ -151,9 +156,9 @@ class Trees:
 
     async def path(self, node_id: str) -> Path:
         """Return the way to a node, in one statement."""
-        values = {"this": node_id}
+        values = {"this": to_bytes(node_id)}
         rows = await self._database.read(
-            lambda connection: connection.execute(PATH, values).fetchall()
+            lambda connection: self._find_path.rows(connection, values)
         )
         if not rows:
             raise StoreError(f"The store has no node {node_id!r}.")

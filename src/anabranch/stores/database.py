@@ -21,9 +21,10 @@ import sqlalchemy as sa
 
 from anabranch.call.store import StoreError
 from anabranch.stores.faults import translated
+from anabranch.stores.kept import Kept
 from anabranch.stores.migrations import SCHEMA, current, migrate
 from anabranch.stores.targets import CONNECTIONS, READERS, Target, make_engine, make_file
-from anabranch.stores.workers import Batches, Separately, Work, Workers, outcome
+from anabranch.stores.workers import Batches, Separately, Transaction, Work, Workers, outcome
 
 __all__ = ["Database"]
 
@@ -44,7 +45,7 @@ class Database:
         self._target = target
         self._engine = engine = make_engine(target)
         self._prepared = False
-        self._writing: sa.Connection | None = None
+        self._kept: list[Kept] = []
         self._preparing = threading.Lock()
         self._threads: list[ThreadPoolExecutor] = []
         self._writers: Workers
@@ -60,14 +61,12 @@ class Database:
             snapshot = engine.execution_options(isolation_level="REPEATABLE READ")
             self._snapshots = Separately(pool, partial(self._transaction, snapshot))
         else:
-            self._writers = Batches(self._new_threads(1), self._only_writer)
+            self._writers = Batches(self._new_threads(1), self._keeping(engine))
             self._single_writers = self._writers
             self._readers = self._writers
             if target.kind == "sqlite":  # without a file there is one connection only
                 reading = engine.execution_options(reading=True)
-                self._readers = Separately(
-                    self._new_threads(READERS), partial(self._transaction, reading)
-                )
+                self._readers = Separately(self._new_threads(READERS), self._keeping(reading))
             self._snapshots = self._readers
 
     @property
@@ -101,7 +100,8 @@ class Database:
     def _shut_down(self) -> None:
         for threads in self._threads:
             threads.shutdown()
-        self._let_go()
+        for kept in self._kept:
+            kept.close()
         self._engine.dispose()
 
     async def _have_done(self, workers: Workers, work: Work[T]) -> T:
@@ -116,6 +116,11 @@ class Database:
         self._threads.append(threads)
         return threads
 
+    def _keeping(self, engine: sa.Engine) -> Transaction:
+        kept = Kept(engine)
+        self._kept.append(kept)
+        return partial(self._kept_transaction, kept)
+
     @contextmanager
     def _transaction(self, engine: sa.Engine) -> Generator[sa.Connection]:
         with translated(self._target.label):
@@ -125,28 +130,12 @@ class Database:
                 yield connection
 
     @contextmanager
-    def _only_writer(self) -> Generator[sa.Connection]:
-        """Open a transaction on the one connection that writes to SQLite, and keep it afterwards.
-
-        To take one from the pool and to give it back costs more than a small insert.
-        """
+    def _kept_transaction(self, kept: Kept) -> Generator[sa.Connection]:
         with translated(self._target.label):
             if not self._prepared:
                 self._prepare()
-            if self._writing is None:
-                self._writing = self._engine.connect()
-            try:
-                with self._writing.begin():
-                    yield self._writing
-            except BaseException:
-                self._let_go()
-                raise
-
-    def _let_go(self) -> None:
-        """Give the kept connection back to the pool, which undoes what was not committed."""
-        connection, self._writing = self._writing, None
-        if connection is not None:
-            connection.close()
+            with kept.transaction() as connection:
+                yield connection
 
     def _prepare(self) -> None:
         """Make the file and the tables, or bring them up to date; whoever comes second waits."""

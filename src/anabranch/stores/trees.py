@@ -191,8 +191,7 @@ class Trees:
             if thread is None:
                 raise StoreError(f"The store has no thread {thread_id!r}.")
             nodes = to_nodes(connection.execute(NODES, values).fetchall(), thread_id)
-            held = connection.execute(RESULTS, values).fetchall()
-            results = to_results([(to_text(row[0]), *row[1:]) for row in held])
+            results = to_results(connection.execute(RESULTS, values).fetchall())
             return Tree(thread, tuple(nodes), results, _refs(connection, thread_id))
 
         return await self._database.read_at_once(work)

@@ -20,10 +20,12 @@ from anabranch.stores.direct import Direct
 from anabranch.stores.tree_queries import (
     BEGINNINGS,
     CHILDREN,
+    COUNT_UNTIL,
     FIND_NODE,
     FIND_THREAD,
     LATEST_THREADS,
     NODES,
+    NODES_AFTER,
     PATH,
     REFS,
     RESULTS,
@@ -59,6 +61,7 @@ class Trees:
         self._add_node = Direct(self._statements.add_node, database.dialect)
         self._settle = Direct(SETTLE, database.dialect)
         self._find_path = Direct(PATH, database.dialect)
+        self._find_nodes_after = Direct(NODES_AFTER, database.dialect)
 
     async def create_thread(self, thread: Thread) -> None:
         """Add a thread without nodes."""
@@ -181,6 +184,25 @@ class Trees:
             return to_nodes(rows, thread_id)
 
         return await self._database.read(work)
+
+    async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
+        """Return what was added to a thread since; ``None`` if some of it is gone."""
+
+        def work(connection: sa.Connection) -> list[Node] | None:
+            after = 0
+            if known:
+                last = known[-1]
+                if _node(connection, last.id) != last:
+                    return None
+                after, held = connection.execute(COUNT_UNTIL, {"this": last.id}).one()
+                if held != len(known):
+                    return None
+            values = {"this": to_bytes(thread_id), "after": after}
+            rows = self._find_nodes_after.rows(connection, values)
+            parents = {row[1]: to_text(row[8]) for row in rows if row[1] is not None}
+            return to_nodes(rows, thread_id, parents)
+
+        return await self._database.read_at_once(work)
 
     async def tree(self, thread_id: str) -> Tree:
         """Return all of a thread."""

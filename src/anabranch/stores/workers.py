@@ -53,8 +53,7 @@ async def outcome(future: Future[T]) -> T:
 
 
 def _wake(loop: asyncio.AbstractEventLoop, over: asyncio.Future[None], _: object) -> None:
-    if not loop.is_closed():  # else nobody waits any more
-        loop.call_soon_threadsafe(_finish, over)
+    loop.call_soon_threadsafe(_finish, over)
 
 
 def _finish(over: asyncio.Future[None]) -> None:

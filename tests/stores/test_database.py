@@ -16,10 +16,11 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from anabranch.call.store import StoreError
-from anabranch.stores import open_store, targets
+from anabranch.stores import open_store, open_tree_store, targets
 from anabranch.stores.database import Database
 from anabranch.stores.targets import read_url
 from anabranch.testing.store_suite import OpenStore, a_call, opened
+from anabranch.testing.tree_suite import a_node, a_thread
 
 
 class Gate:
@@ -263,6 +264,18 @@ async def test_a_connection_that_breaks_in_use_is_reported_once(postgres: Any) -
         with pytest.raises(StoreError, match="is shutting down; try again"):
             await store.find("call_1")
         assert await store.find("call_1") == a_call()
+
+
+async def test_past_sqlalchemy_too_a_connection_that_breaks_is_reported_once(postgres: Any) -> None:
+    async with opened(partial(open_tree_store, postgres.new_url())) as store:
+        await store.create_thread(a_thread())
+        await store.append([a_node("a")])
+        for work in (partial(store.path, "a"), partial(store.append, [a_node("b", "a")])):
+            postgres.close_connections()
+
+            with pytest.raises(StoreError, match="is shutting down; try again"):
+                await work()
+            await work()
 
 
 async def test_normal_durability_is_for_who_asks_for_it(tmp_path: Path) -> None:

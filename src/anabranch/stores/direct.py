@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import exc
+from sqlalchemy.engine.interfaces import DBAPIModule
 
 __all__ = ["Direct", "Row", "driver_of"]
 
@@ -38,14 +39,21 @@ class Direct:
         compiled: Any = statement.compile(dialect=dialect)
         self._text: str = compiled.string
         self._order: Sequence[str] | None = compiled.positiontup
-        self._integrity_error: type[Exception] = dialect.loaded_dbapi.IntegrityError
+        self._dialect = dialect
+        self._error: type[DBAPIModule.Error] = dialect.loaded_dbapi.Error
 
     def rows(self, connection: sa.Connection, values: _Values) -> list[Row]:
-        """Return all that a query finds."""
+        """Return all that a query finds.
+
+        Raises:
+            sqlalchemy.exc.DBAPIError: as SQLAlchemy would.
+        """
         cursor = driver_of(connection).cursor()
         try:
             cursor.execute(self._text, self._given(values))
             rows: list[Row] = cursor.fetchall()
+        except self._error as error:
+            raise self._told(connection, error) from error
         finally:
             cursor.close()
         return rows
@@ -54,7 +62,7 @@ class Direct:
         """Write once for each of ``rows``; return how many of the table's rows that has touched.
 
         Raises:
-            sqlalchemy.exc.IntegrityError: a constraint of the table forbids it.
+            sqlalchemy.exc.DBAPIError: as SQLAlchemy would.
         """
         cursor = driver_of(connection).cursor()
         try:
@@ -63,11 +71,19 @@ class Direct:
             else:
                 cursor.executemany(self._text, [self._given(row) for row in rows])
             touched: int = cursor.rowcount
-        except self._integrity_error as error:
-            raise exc.IntegrityError(self._text, None, error) from error
+        except self._error as error:
+            raise self._told(connection, error) from error
         finally:
             cursor.close()
         return touched
+
+    def _told(self, connection: sa.Connection, error: DBAPIModule.Error) -> BaseException:
+        """Return the error as SQLAlchemy's; a connection that is lost is given up."""
+        if self._dialect.is_disconnect(error, driver_of(connection), None):
+            connection.invalidate(error)
+        return exc.DBAPIError.instance(
+            self._text, None, error, self._error, hide_parameters=True, dialect=self._dialect
+        )
 
     def _given(self, values: _Values) -> _Values | tuple[Any, ...]:
         return values if self._order is None else tuple([values[name] for name in self._order])

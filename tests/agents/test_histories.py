@@ -1,19 +1,18 @@
 """Whatever happens to a thread, in whatever order: every path of it stays a valid request."""
 
 import asyncio
-import os
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.agents import TurnLimits
 from anabranch.messages import SampleReply, SampleRequest, TextBlock, ToolUseBlock
 from anabranch.models import ModelError
 from tests.agents.harness import Setting, set_up
+from tests.randomised import examples
 
-TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
 LIMITS = TurnLimits(iterations=3, depth=2, branches=4, branches_in_all=12)
 
 
@@ -84,7 +83,7 @@ async def act(here: Setting, what: str, at: int, whims: list[Any]) -> Setting:
     return speaking
 
 
-@settings(max_examples=int(40 * TIMES), deadline=None)
+@examples(40)
 @given(st.lists(acts, min_size=1, max_size=8))
 def test_every_path_stays_valid(history: list[tuple[str, int, list[Any]]]) -> None:
     async def live() -> None:

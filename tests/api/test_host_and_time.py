@@ -93,8 +93,11 @@ def test_the_systems_ids_are_long_and_differ() -> None:
 async def test_the_systems_clock_rings_on_the_running_loop_unless_cancelled() -> None:
     """Contract: SystemClock is the machine's."""
     clock = SystemClock()
-    rung = asyncio.Event()
-    clock.call_at(clock.now() - 1, rung.set)
-    late = clock.call_at(clock.now() + 3600, pytest.fail)
-    await rung.wait()
+    rung, last = list[str](), asyncio.Event()
+    clock.call_at(clock.now() - 2, lambda: rung.append("cancelled")).cancel()
+    clock.call_at(clock.now() - 1, lambda: rung.append("due"))
+    late = clock.call_at(clock.now() + 3600, lambda: rung.append("late"))
+    clock.call_at(clock.now(), last.set)
+    await last.wait()
     late.cancel()
+    assert rung == ["due"]

@@ -7,7 +7,7 @@ running it: ``rounds`` throws the body away at every round and goes on from the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -18,9 +18,12 @@ from anabranch.call import (
     Branch,
     Call,
     Effect,
+    Entry,
     Finished,
     Journal,
     Notice,
+    Owed,
+    Recorder,
     all_of,
     codec_of,
     current_scope,
@@ -129,6 +132,43 @@ Answers = Callable[[str], Answer | None]
 """What is answered to a question; ``None``: nothing, this time."""
 
 
+# -- who writes it down ----------------------------------------------------------------------
+
+
+@dataclass
+class Book:
+    """A recorder that keeps what it is given.
+
+    Attributes:
+        entries: by step id; what is there was written by another run, which was first.
+        is_closed: nothing can be written any more.
+    """
+
+    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    is_closed: bool = False
+    paid_for: list[str] = field(default_factory=list[str])
+
+    def check(self) -> None:
+        """See the port."""
+
+    async def record(
+        self,
+        entries: Mapping[str, Entry],
+        owed: Mapping[str, Owed],
+    ) -> Mapping[str, Entry]:
+        """See the port."""
+        if self.is_closed:
+            raise OSError("the book is closed")
+        return {step_id: self.entries.setdefault(step_id, new) for step_id, new in entries.items()}
+
+    async def failing(self, error: dict[str, Any] | None) -> None:
+        """See the port."""
+
+    async def paid(self, step_id: str) -> None:
+        """See the port."""
+        self.paid_for.append(step_id)
+
+
 # -- running a body --------------------------------------------------------------------------
 
 
@@ -149,6 +189,7 @@ class World:
     limits: Limits = field(default_factory=Limits)
     clock: ManualClock = field(default_factory=ManualClock)
     notices: list[str] = field(default_factory=list[str])
+    recorder: Recorder | None = None
 
     def journal(self) -> Journal:
         """Return the journal of a call that begins now."""
@@ -160,7 +201,15 @@ class World:
         async def sink(notice: Notice) -> None:
             self.notices.append(notice.message)
 
-        return Call(body, journal, name=NAME, limits=self.limits, clock=self.clock, sink=sink)
+        return Call(
+            body,
+            journal,
+            name=NAME,
+            limits=self.limits,
+            clock=self.clock,
+            sink=sink,
+            recorder=self.recorder,
+        )
 
 
 async def rounds(

@@ -6,9 +6,9 @@ is kept by the real store behind.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from anabranch.call.store import CallRecord, CallStore, RoundRecord, StoreError
+from anabranch.call.store import CallRecord, CallStore, OpenedRound, RoundRecord, StoreError
 from anabranch.testing.store_model import CallModel
 
 T = TypeVar("T")
@@ -35,6 +35,21 @@ class Watched:
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
         return await self._pass("lease", lambda: self.store.lease(call_id, owner, now, until))
 
+    async def open_round(
+        self,
+        call_id: str,
+        number: int,
+        owner: str,
+        now: float,
+        until: float,
+        *,
+        new: CallRecord | None = None,
+    ) -> OpenedRound | None:
+        return await self._pass(
+            "open_round",
+            lambda: self.store.open_round(call_id, number, owner, now, until, new=new),
+        )
+
     async def release(self, call_id: str, owner: str) -> None:
         return await self._pass("release", lambda: self.store.release(call_id, owner))
 
@@ -45,11 +60,19 @@ class Watched:
         return await self._pass("entries", lambda: self.store.entries(call_id, number))
 
     async def end_round(
-        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
+        self,
+        call_id: str,
+        record: RoundRecord,
+        *,
+        deadline: float | None,
+        status: str = "open",
+        release: str | None = None,
     ) -> RoundRecord:
         return await self._pass(
             "end_round",
-            lambda: self.store.end_round(call_id, record, deadline=deadline, status=status),
+            lambda: self.store.end_round(
+                call_id, record, deadline=deadline, status=status, release=release
+            ),
         )
 
     async def round(self, call_id: str, number: int) -> RoundRecord | None:
@@ -171,61 +194,13 @@ class Switch(Watched):
         return await super()._pass(name, work)
 
 
-class Modelled:
+class Modelled(Watched):
     """The reference of what stores do (``store_model.py``), as a store: fast, and gone with it."""
 
     def __init__(self) -> None:
         self.model = CallModel()
+        super().__init__(cast("CallStore", self.model))  # but for its methods, which do not wait
 
-    async def begin(self, call: CallRecord) -> CallRecord:
+    async def _pass(self, name: str, work: Work[T]) -> T:
         await asyncio.sleep(0)
-        return self.model.begin(call)
-
-    async def find(self, call_id: str) -> CallRecord | None:
-        await asyncio.sleep(0)
-        return self.model.find(call_id)
-
-    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
-        await asyncio.sleep(0)
-        return self.model.lease(call_id, owner, now, until)
-
-    async def release(self, call_id: str, owner: str) -> None:
-        await asyncio.sleep(0)
-        self.model.release(call_id, owner)
-
-    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
-        await asyncio.sleep(0)
-        return self.model.record(call_id, number, entries)
-
-    async def entries(self, call_id: str, number: int) -> dict[str, str]:
-        await asyncio.sleep(0)
-        return self.model.entries(call_id, number)
-
-    async def end_round(
-        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
-    ) -> RoundRecord:
-        await asyncio.sleep(0)
-        return self.model.end_round(call_id, record, deadline=deadline, status=status)
-
-    async def round(self, call_id: str, number: int) -> RoundRecord | None:
-        await asyncio.sleep(0)
-        return self.model.round(call_id, number)
-
-    async def last_round(self, call_id: str) -> RoundRecord | None:
-        await asyncio.sleep(0)
-        return self.model.last_round(call_id)
-
-    async def finish(self, call_id: str, status: str, *, deadline: float | None = None) -> bool:
-        await asyncio.sleep(0)
-        return self.model.finish(call_id, status, deadline=deadline)
-
-    async def abandoned(self, now: float, limit: int) -> list[CallRecord]:
-        await asyncio.sleep(0)
-        return self.model.abandoned(now, limit)
-
-    async def prune(self, before: float, limit: int) -> int:
-        await asyncio.sleep(0)
-        return self.model.prune(before, limit)
-
-    async def close(self) -> None:
-        await asyncio.sleep(0)
+        return cast("T", work())

@@ -8,16 +8,13 @@ effect whose record the store never got happens again, under the same key.
 """
 
 import asyncio
-import logging
-import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import mcp_types as types
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -28,25 +25,10 @@ from tests.durable.harness import Desk, Ledger
 from tests.durable.stores import Cut, Interrupting, Modelled, Watched
 from tests.laws import programs as language
 from tests.laws.programs import Block, World, as_tool, enter
+from tests.randomised import examples
 
-TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
+pytestmark = pytest.mark.usefixtures("quiet")
 WHERE = st.floats(0, 1, exclude_max=True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quiet() -> Iterator[None]:
-    """Programs fail on purpose, and servers die: the log would tell of nothing else."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
-
-
-def examples(number: int) -> settings:
-    return settings(
-        max_examples=max(1, int(number * TIMES)),
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
 
 
 @dataclass

@@ -262,7 +262,7 @@ async def test_the_servers_model_is_not_asked_again_after_a_crash(quick: Modelle
 async def test_a_store_out_of_reach_is_told_and_nothing_is_undone(store: CallStore) -> None:
     desk = Desk(trip, always(n=3))
     first = asking(await desk.request(desk.service(store)))
-    for name in ("lease", "round", "entries", "find", "record", "end_round"):
+    for name in ("open_round", "record", "end_round"):
         switch = Switch(store, only=name)
         switch.is_off = True
         with pytest.raises(ToolError, match=UNAVAILABLE):

@@ -147,10 +147,10 @@ async def test_what_a_crash_left_owing_is_paid_and_the_body_does_not_go_on(
         state = asking(await desk.request(desk.service(behind))).request_state
         dying = Cut(behind, at, after=after)
         told = await fail(desk, dying, state, numbered(first, 0))
-        assert UNAVAILABLE in told or name == "release", name
+        assert UNAVAILABLE in told, name
         if swept:
             desk.clock.advance(1_000)
-            is_over = name == "release" or (name == "end_round" and after)
+            is_over = name == "end_round" and after
             assert await sweeper(desk, behind).sweep() == (0 if is_over else 1), name
         else:
             assert await fail(desk, behind, state, numbered(first, 0)) == "not kept"
@@ -191,6 +191,34 @@ async def test_a_call_that_was_answered_in_time_waits_anew(store: CallStore) -> 
     desk.clock.advance(800)
     assert await sweeper(desk, store).sweep() == 0
     assert town.done == BUILT
+
+
+async def test_a_call_whose_client_asks_for_its_reply_again_waits_anew(store: CallStore) -> None:
+    desk = Desk(found, always(n=1))
+    first = asking(await desk.request(desk.service(store)))
+    second = asking(await desk.request(desk.service(store), first.request_state, {}))
+    desk.clock.advance(800)
+    assert await desk.request(desk.service(store), first.request_state, {}) == second
+    desk.clock.advance(800)
+    assert await sweeper(desk, store).sweep() == 0
+    assert town.done == BUILT
+    desk.clock.advance(101)
+    assert await sweeper(desk, store).sweep() == 1
+
+
+async def test_a_client_that_repeats_itself_does_not_put_off_undos_that_failed(
+    store: CallStore,
+) -> None:
+    desk = Desk(found, always(n=0), policy=patiently)
+    town.broken.add("b")
+    first = asking(await desk.request(desk.service(store)))
+    async with desk.clock.running():
+        await fail(desk, store, first.request_state, numbered(first, 0))
+    town.broken.clear()
+    await fail(desk, store, first.request_state, numbered(first, 0))
+    desk.clock.advance(31)
+    assert await sweeper(desk, store).sweep() == 1
+    assert town.done[-1] == ("raze", "b")
 
 
 async def test_a_sweep_and_a_late_answer_do_not_mix(store: CallStore) -> None:
@@ -248,8 +276,8 @@ async def test_a_sweep_looks_behind_calls_of_tools_that_it_does_not_have(quick: 
 # -- a live call -------------------------------------------------------------------------------
 
 
-async def test_a_live_call_that_is_left_is_undone_at_once(store: CallStore) -> None:
-    desk = Desk(found, always(n=1))
+async def asked_live(desk: Desk, store: CallStore) -> asyncio.Task[object]:
+    """Begin a live call, and return it when it waits for an answer that never comes."""
     asked = asyncio.Event()
 
     async def never(_: Ask) -> Answer:
@@ -261,6 +289,12 @@ async def test_a_live_call_that_is_left_is_undone_at_once(store: CallStore) -> N
     journal = service.new()
     live = asyncio.ensure_future(service.run_live(desk.job(journal), journal, never))
     await asked.wait()
+    return live
+
+
+async def test_a_live_call_that_is_left_is_undone_at_once(store: CallStore) -> None:
+    desk = Desk(found, always(n=1))
+    live = await asked_live(desk, store)
     live.cancel()
     await asyncio.wait({live})
     assert live.cancelled()
@@ -273,17 +307,8 @@ async def test_a_live_call_that_is_left_without_its_store_is_undone_by_a_sweep(
     quick: Modelled,
 ) -> None:
     desk = Desk(found, always(n=1))
-    asked, switch = asyncio.Event(), Switch(quick)
-
-    async def never(_: Ask) -> Answer:
-        asked.set()
-        forever: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        return await forever
-
-    service = desk.service(switch)
-    journal = service.new()
-    live = asyncio.ensure_future(service.run_live(desk.job(journal), journal, never))
-    await asked.wait()
+    switch = Switch(quick)
+    live = await asked_live(desk, switch)
     switch.is_off = True
     live.cancel()
     await asyncio.wait({live})
@@ -314,7 +339,6 @@ async def test_a_lease_is_prolonged_for_as_long_as_a_step_takes(store: CallStore
     heard = Heard(store)
     request = asyncio.ensure_future(desk.request(desk.service(heard)))
     await begun.wait()
-    await heard.until("lease")
     other = Lease(store, "call_1", desk.clock, worker="other", seconds=15)
     for _ in range(8):
         desk.clock.advance(5)
@@ -364,8 +388,8 @@ async def test_who_has_lost_the_lease_starts_nothing_and_the_first_record_counts
 async def test_a_lease_that_has_run_out_is_told(quick: Modelled) -> None:
     desk = Desk(found, always(n=1))
     await desk.request(desk.service(quick))
-    lease = Lease(quick, "call_1", desk.clock, worker="w", seconds=10)
-    async with lease:
+    async with Lease(quick, "call_1", desk.clock, worker="w", seconds=10) as lease:
+        assert await lease.take()
         lease.check()
         desk.clock.advance(10)
         with pytest.raises(StoreError, match="run out"):

@@ -6,17 +6,15 @@ effects and their undos, and on the notices. ``ANABRANCH_EXAMPLES`` multiplies t
 """
 
 import json
-import logging
-import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import mcp_types as types
 import pytest
 from fastmcp import FastMCP
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
@@ -46,24 +44,9 @@ from tests.laws.programs import (
     as_tool,
     enter,
 )
+from tests.randomised import examples
 
-TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quiet() -> Iterator[None]:
-    """Programs fail on purpose, hundreds of times, and each time the log hears of it."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
-
-
-def examples(number: int) -> settings:
-    return settings(
-        max_examples=max(1, int(number * TIMES)),
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @dataclass

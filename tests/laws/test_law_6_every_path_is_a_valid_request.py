@@ -6,12 +6,11 @@ the same trees. ``ANABRANCH_EXAMPLES`` multiplies the numbers.
 """
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 
 from anabranch.messages import (
     NOTHING,
@@ -26,14 +25,9 @@ from anabranch.tree.nodes import Kind
 from anabranch.tree.projection import NO_RESULT
 from tests.laws.trees import Thicket, thickets
 from tests.models.provider_rules import chat_faults, messages_faults
+from tests.randomised import examples
 
-TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
-
-many = settings(
-    max_examples=int(60 * TIMES),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+many = examples(60)
 
 
 def as_messages_body(messages: Sequence[Message]) -> dict[str, Any]:

@@ -8,17 +8,15 @@ as it was then; within one line of states each effect happens once.
 """
 
 import base64
-import logging
-import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import mcp_types as types
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 from mcp import Client, MCPError
 from pydantic import BaseModel
@@ -35,17 +33,10 @@ from tests.mcp.harness import (
     meddling,
     serving,
 )
+from tests.randomised import examples, times
 
-TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
+pytestmark = pytest.mark.usefixtures("quiet")
 ANSWERS = Answers(lambda _: None, lambda _: None)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quiet() -> Iterator[None]:
-    """The log hears of each attack; a failing test is not helped by thousands of them."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 class Number(BaseModel):
@@ -158,7 +149,7 @@ async def test_no_changed_state_is_opened_and_nothing_runs() -> None:
     async with connected(serving(target(effects)), MODERN, ANSWERS) as client:
         states = await _states(client)
         effects.clear()
-        for number in range(int(3000 * TIMES)):
+        for number in range(times(3000)):
             state = chance.choice(states)
             mutate = chance.choice(MUTATIONS)
             changed = mutate(state, chance)
@@ -179,7 +170,7 @@ async def test_no_mixture_of_states_is_opened_and_nothing_runs() -> None:
         effects.clear()
         for state in others:
             await _assert_refused(client, state, "whole")
-        for number in range(int(500 * TIMES)):
+        for number in range(times(500)):
             one, two = chance.choice(mine), chance.choice(others + mine)
             place = chance.randrange(4, min(len(one), len(two)) - 4)
             mixed = one[:place] + two[place:]
@@ -379,11 +370,7 @@ _RESPONSES = st.one_of(
 )
 
 
-@settings(
-    max_examples=int(60 * TIMES),
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-)
+@examples(60, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 @given(st.lists(st.tuples(st.integers(0, 9), _RESPONSES), min_size=3, max_size=10))
 async def test_only_asked_questions_are_answered_and_each_effect_of_a_line_happens_once(
     moves: list[tuple[int, dict[str, Any]]],

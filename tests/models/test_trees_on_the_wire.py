@@ -5,12 +5,11 @@ The server refuses with a 400 whatever breaks the published rules, so that a rep
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from anabranch.messages import SampleRequest, TextBlock
 from anabranch.models import StreamingSampler, open_model
@@ -19,17 +18,12 @@ from anabranch.tree.nodes import Kind
 from tests.laws.trees import Thicket, thickets
 from tests.models.provider_server import Call, Provider, Say, provider_server
 from tests.models.test_wire import LOOK, everywhere
-
-TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
+from tests.randomised import examples
 
 
 @pytest.mark.requirement("law.6")
 @everywhere
-@settings(
-    max_examples=int(12 * TIMES),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@examples(12, HealthCheck.function_scoped_fixture)
 @given(grown=thickets(most=7))
 async def test_every_path_is_taken(
     model: str, grown: Thicket, monkeypatch: pytest.MonkeyPatch

@@ -6,11 +6,10 @@ many (a release: 100000), ``ANABRANCH_SEED`` repeats a run; a run prints its see
 """
 
 import json
-import logging
 import os
 import random
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,17 +33,11 @@ STATE_REFUSED = types.ErrorData(
     data={"reason": "invalid_request_state"},
 )
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 Params = dict[str, Any]
 Attack = tuple[str, Params, Any]
 """A method, its parameters, and what must come of it: an error, a field's name, or a reply."""
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """The log hears of each attack; a failing test is not helped by thousands of them."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 class Number(BaseModel):

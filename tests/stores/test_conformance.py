@@ -1,7 +1,12 @@
 """Every kind of store passes the published suite."""
 
+from collections.abc import Sequence
+from inspect import iscoroutinefunction
+from types import ModuleType
+
 import pytest
 
+from anabranch.testing import store_rounds, store_sharing, store_suite, tree_sharing, tree_suite
 from anabranch.testing.store_sharing import SHARED_CALL_STORE_CHECKS
 from anabranch.testing.store_suite import CALL_STORE_CHECKS, Check, OpenStore
 from anabranch.testing.tree_sharing import SHARED_TREE_STORE_CHECKS
@@ -10,6 +15,27 @@ from anabranch.testing.tree_suite import TREE_STORE_CHECKS, OpenTreeStore, TreeC
 
 def name_of(check: Check | TreeCheck) -> str:
     return getattr(check, "__name__", repr(check))
+
+
+SUITES: Sequence[tuple[ModuleType, Sequence[Check | TreeCheck]]] = [
+    (store_suite, CALL_STORE_CHECKS),
+    (store_rounds, CALL_STORE_CHECKS),
+    (store_sharing, SHARED_CALL_STORE_CHECKS),
+    (tree_suite, TREE_STORE_CHECKS),
+    (tree_sharing, SHARED_TREE_STORE_CHECKS),
+]
+
+
+@pytest.mark.parametrize(("module", "checks"), SUITES)
+def test_every_check_is_in_its_list(
+    module: ModuleType, checks: Sequence[Check | TreeCheck]
+) -> None:
+    written = [
+        one
+        for name, one in vars(module).items()
+        if iscoroutinefunction(one) and one.__module__ == module.__name__ and name[0] != "_"
+    ]
+    assert [one for one in written if one not in checks] == []
 
 
 @pytest.mark.parametrize("check", CALL_STORE_CHECKS, ids=name_of)

@@ -19,7 +19,8 @@ from anabranch.call.store import StoreError
 from anabranch.stores import open_store, open_tree_store, targets
 from anabranch.stores.database import Database
 from anabranch.stores.targets import read_url
-from anabranch.testing.store_suite import OpenStore, a_call, opened
+from anabranch.testing.checking import opened
+from anabranch.testing.store_suite import OpenStore, a_call
 from anabranch.testing.tree_suite import a_node, a_thread
 
 

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anabranch.call.store import CallRecord, CallStore, RoundRecord
+from anabranch.testing.checking import opened
 from anabranch.testing.store_model import CallModel, Operation, Seen, explains, run_clients
-from anabranch.testing.store_suite import OpenStore, a_call, opened
+from anabranch.testing.store_suite import OpenStore, a_call
 
 NAMES = st.sampled_from(["call_1", "call_2"])
 OWNERS = st.sampled_from(["a", "b"])
@@ -31,10 +32,16 @@ def begun(name: str, tool: str, deadline: float) -> CallRecord:
     return a_call(name, tool=tool, deadline=deadline)
 
 
+def opening(new: CallRecord, number: int, owner: str, until: float) -> Operation:
+    return Operation("open_round", (new.call_id, number, owner, 0.0, until), {"new": new})
+
+
 OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
     operation("begin", st.builds(begun, NAMES, TEXTS, TIMES)),
     operation("find", NAMES),
     operation("lease", NAMES, OWNERS, TIMES, TIMES),
+    operation("open_round", NAMES, NUMBERS, OWNERS, TIMES, TIMES),
+    st.builds(opening, st.builds(begun, NAMES, TEXTS, TIMES), NUMBERS, OWNERS, TIMES),
     operation("release", NAMES, OWNERS),
     operation("record", NAMES, NUMBERS, st.dictionaries(STEPS, TEXTS, min_size=1)),
     operation("record", NAMES, NUMBERS, st.dictionaries(STEPS, TEXTS, min_size=1)),
@@ -45,6 +52,7 @@ OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
         st.builds(RoundRecord, NUMBERS, TEXTS, TEXTS),
         deadline=st.none() | TIMES,
         status=STATUSES,
+        release=st.none() | OWNERS,
     ),
     operation("round", NAMES, NUMBERS),
     operation("last_round", NAMES),

@@ -21,18 +21,21 @@ from anabranch.stores.columns import metadata
 from anabranch.stores.database import Database
 from anabranch.stores.targets import read_url, switch_to_wal
 from anabranch.stores.trees import Trees
-from anabranch.testing.store_suite import OpenStore, a_call, opened
+from anabranch.testing.checking import opened
+from anabranch.testing.store_suite import OpenStore, a_call
 from anabranch.testing.tree_suite import a_node, a_thread
 
 SET_VERSION = "UPDATE anabranch_version SET version_num = '{}'"
 
 
-def execute(url: str, statement: str, **values: Any) -> None:
-    """Change a store behind its back."""
+def execute(url: str, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+    """Change a store behind its back, or look into it."""
     engine = sa.create_engine(read_url(url).url)
     with engine.begin() as connection:
-        connection.execute(sa.text(statement), values)
+        done = connection.execute(sa.text(statement), values)
+        rows = [tuple(row) for row in done] if done.returns_rows else []
     engine.dispose()
+    return rows
 
 
 async def test_the_migrations_make_the_tables_that_the_code_knows(url: str) -> None:
@@ -92,7 +95,7 @@ async def test_tables_of_another_program_in_the_database_stay(url: str) -> None:
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
 
-    execute(url, "INSERT INTO alembic_version VALUES ('still there')")
+    assert execute(url, "SELECT version_num FROM alembic_version") == [("theirs",)]
 
 
 async def test_a_migration_that_fails_leaves_nothing_and_is_tried_again(url: str) -> None:

@@ -8,7 +8,8 @@ import sqlalchemy as sa
 
 from anabranch.stores import open_store
 from anabranch.stores.targets import read_url
-from anabranch.testing.store_suite import a_call, opened
+from anabranch.testing.checking import opened
+from anabranch.testing.store_suite import a_call
 
 LOCK = sa.text("SELECT call_id FROM anabranch_call FOR NO KEY UPDATE")
 INSERT = sa.text(

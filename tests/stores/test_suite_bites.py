@@ -1,12 +1,14 @@
 """The published suite finds stores that break a promise: each saboteur breaks one."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from anabranch.call.store import CallRecord, CallStore, RoundRecord
+from anabranch.call.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch.stores import open_store
+from anabranch.testing import store_rounds as course
 from anabranch.testing import store_suite as suite
 from anabranch.testing.store_suite import CALL_STORE_CHECKS, Check
 
@@ -80,11 +82,42 @@ class ReleasesForAnybody(Saboteur):
             await self.good.release(call_id, name)
 
 
+class OpensWithoutALease(Saboteur):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **new: Any
+    ) -> OpenedRound | None:
+        opened = await self.good.open_round(call_id, number, owner, now, until, **new)
+        await self.good.release(call_id, owner)
+        return opened
+
+
+class OpensWithEntriesOfAllRounds(Saboteur):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **new: Any
+    ) -> OpenedRound | None:
+        opened = await self.good.open_round(call_id, number, owner, now, until, **new)
+        before = await self.good.entries(call_id, number - 1)
+        return opened and replace(opened, entries={**before, **opened.entries})
+
+
+class BeginsAgain(Saboteur):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **new: Any
+    ) -> OpenedRound | None:
+        opened = await self.good.open_round(call_id, number, owner, now, until, **new)
+        return opened and replace(opened, call=new.get("new") or opened.call)
+
+
+class KeepsTheLease(Saboteur):
+    async def end_round(self, call_id: str, record: RoundRecord, **options: Any) -> RoundRecord:
+        del options["release"]
+        return await self.good.end_round(call_id, record, **options)
+
+
 class MovesWithTheSecondEnd(Saboteur):
-    async def end_round(
-        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
-    ) -> RoundRecord:
-        kept = await self.good.end_round(call_id, record, deadline=deadline, status=status)
+    async def end_round(self, call_id: str, record: RoundRecord, **options: Any) -> RoundRecord:
+        kept = await self.good.end_round(call_id, record, **options)
+        status = str(options.get("status", "open"))
         if status != "open":
             await self.good.finish(call_id, status)
         return kept
@@ -98,11 +131,9 @@ class FinishesTwice(Saboteur):
 class TakesTheLatestRound(Saboteur):
     latest: RoundRecord | None = None
 
-    async def end_round(
-        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
-    ) -> RoundRecord:
+    async def end_round(self, call_id: str, record: RoundRecord, **options: Any) -> RoundRecord:
         self.latest = record
-        return await self.good.end_round(call_id, record, deadline=deadline, status=status)
+        return await self.good.end_round(call_id, record, **options)
 
     async def last_round(self, call_id: str) -> RoundRecord | None:
         return self.latest
@@ -130,14 +161,18 @@ SABOTEURS: list[tuple[type[Saboteur], Check]] = [
     (RecordsOneByOne, suite.a_record_that_fails_leaves_nothing),
     (SortsEntries, suite.entries_come_in_the_order_of_recording),
     (CutsAtNul, suite.any_text_is_kept),
-    (LeasesToEverybody, suite.a_lease_has_one_owner),
-    (NeverLetsALeaseEnd, suite.a_lease_ends_by_itself),
-    (ReleasesForAnybody, suite.a_lease_has_one_owner),
-    (MovesWithTheSecondEnd, suite.the_first_end_of_a_round_stays),
-    (FinishesTwice, suite.only_an_open_call_can_be_finished),
-    (TakesTheLatestRound, suite.rounds_are_found_by_number),
-    (FindsTheShortestOverdueFirst, suite.the_longest_overdue_call_comes_first),
-    (PrunesWithoutLimit, suite.pruning_stops_at_its_limit),
+    (LeasesToEverybody, course.a_lease_has_one_owner),
+    (NeverLetsALeaseEnd, course.a_lease_ends_by_itself),
+    (ReleasesForAnybody, course.a_lease_has_one_owner),
+    (OpensWithoutALease, course.opening_a_round_takes_the_lease),
+    (OpensWithEntriesOfAllRounds, course.opening_a_round_tells_what_is_known_of_it),
+    (BeginsAgain, course.opening_a_round_may_begin_its_call),
+    (KeepsTheLease, course.the_end_of_a_round_gives_the_lease_back),
+    (MovesWithTheSecondEnd, course.the_first_end_of_a_round_stays),
+    (FinishesTwice, course.only_an_open_call_can_be_finished),
+    (TakesTheLatestRound, course.rounds_are_found_by_number),
+    (FindsTheShortestOverdueFirst, course.the_longest_overdue_call_comes_first),
+    (PrunesWithoutLimit, course.pruning_stops_at_its_limit),
     (KeepsWorkingWhenClosed, suite.a_closed_store_refuses),
 ]
 

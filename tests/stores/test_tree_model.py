@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from anabranch.testing.checking import opened
 from anabranch.testing.store_model import Operation, explains, run_clients
-from anabranch.testing.store_suite import opened
 from anabranch.testing.tree_model import TreeModel
 from anabranch.testing.tree_suite import OpenTreeStore, a_node, a_thread, calls_tool, says
 from anabranch.tree import Kind, Node, Ref, Result, TreeStore

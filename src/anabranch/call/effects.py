@@ -255,10 +255,12 @@ class Undos:
             undo, value = self._find(owed)
         except Exception as error:  # noqa: BLE001 - the author's modules may raise anything
             return error
-        for delay in (*UNDO_AGAIN_AFTER, None):
+        delays = iter(UNDO_AGAIN_AFTER)
+        while True:
             try:
                 await run_function(undo, value)
             except Exception as error:  # noqa: BLE001 - as may the author's undo
+                delay = next(delays, None)
                 if delay is None:
                     return error
                 logger.warning(
@@ -267,7 +269,6 @@ class Undos:
                 await pause(clock, delay)
             else:
                 return None
-        raise AssertionError("unreachable")
 
     def _find(self, owed: Owed) -> tuple[Callable[..., Any], Any]:
         entry = self._journal.entries.get(owed.step_id)

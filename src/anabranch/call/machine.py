@@ -132,8 +132,7 @@ class Call(Operations, Generic[T]):
     async def _finish_effects(self) -> None:
         """Let effects come to their end and be recorded, lest they be half done and done again."""
         self.closing = True
-        if self._watch is not None:
-            self._watch.stop()
+        self.stop_watching()
         while self.strands:
             for task in self.strands.keys() - self.in_effect:
                 task.cancel()
@@ -352,8 +351,7 @@ class Call(Operations, Generic[T]):
     def strand_ended(self, strand: Strand) -> None:
         """Called by ``strands.py`` when a task of this call is done."""
         if strand.task is self._task:
-            if self._watch is not None:
-                self._watch.stop()
+            self.stop_watching()
             self._changed.set()
         elif strand.task.cancelled():
             if not self.suspending:

@@ -112,6 +112,11 @@ class Operations(Course):
         self.records.add(step_id, entry)
         return super().record(step_id, entry, branch)
 
+    def stop_watching(self) -> None:
+        """The round will not end because all is quiet: it ends in another way."""
+        if self._watch is not None:
+            self._watch.stop()
+
     def parked(self) -> Iterator[asyncio.Future[None]]:
         """Yield what no strand can get in this round."""
         yield from self.open.futures()
@@ -127,8 +132,7 @@ class Operations(Course):
     def stop_strands(self) -> None:
         """Cancel all strands; from now on nothing new happens."""
         self.closing = True
-        if self._watch is not None:
-            self._watch.stop()
+        self.stop_watching()
         for task in self.strands:
             task.cancel()
 

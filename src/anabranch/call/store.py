@@ -9,6 +9,10 @@ they do at the same time, some order of one after the other explains what each o
 are opaque to the store: any ``str`` comes back as it was. Times are seconds since the epoch and
 come from the caller's clock.
 
+What has been written survives a crash of the process that wrote it. It survives a crash of the
+machine, too, but for leases and calls that :meth:`CallStore.open_round` has begun: these last only
+if something else has been written afterwards. Until then nothing has been done that they guard.
+
 A call that was never begun, or was pruned, has nothing to read; writing to it is an error, lest
 what is recorded there be taken for recorded.
 """
@@ -19,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["CallRecord", "CallStore", "RoundRecord", "StoreError"]
+__all__ = ["CallRecord", "CallStore", "OpenedRound", "RoundRecord", "StoreError"]
 
 
 class StoreError(Exception):
@@ -71,6 +75,21 @@ class RoundRecord:
     state: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedRound:
+    """What is known of a round by whoever has just taken the right to run it.
+
+    Attributes:
+        call: its call.
+        ended: how the round ended, if it has.
+        entries: what it was the first to record, in the order of recording.
+    """
+
+    call: CallRecord
+    ended: RoundRecord | None
+    entries: Mapping[str, str]
+
+
 class CallStore(Protocol):
     """Where calls are kept. Methods raise :class:`StoreError` and leave nothing half done."""
 
@@ -87,6 +106,23 @@ class CallStore(Protocol):
 
         False if another owner holds it at ``now``; at ``until`` it is free. At most one owner
         holds it at any time. It keeps nobody from writing: whoever records first is first.
+        """
+        ...
+
+    async def open_round(
+        self,
+        call_id: str,
+        number: int,
+        owner: str,
+        now: float,
+        until: float,
+        *,
+        new: CallRecord | None = None,
+    ) -> OpenedRound | None:
+        """Take the right to run the call, and read what is known of round ``number``, as one.
+
+        ``None`` if another owner holds the right, as :meth:`lease` decides. ``new`` is what the
+        call begins as if the store does not know it.
         """
         ...
 
@@ -109,12 +145,18 @@ class CallStore(Protocol):
         ...
 
     async def end_round(
-        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
+        self,
+        call_id: str,
+        record: RoundRecord,
+        *,
+        deadline: float | None,
+        status: str = "open",
+        release: str | None = None,
     ) -> RoundRecord:
         """Write how a round ended; the first record for a round stays and is returned.
 
         Only if this one is the first and the call is open, ``deadline`` (unless ``None``) and
-        ``status`` become the call's.
+        ``status`` become the call's. In any case, ``release`` gives its right to run the call back.
         """
         ...
 

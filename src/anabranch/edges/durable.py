@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Any, Generic, Literal, TypeVar
 
 from anabranch.call import Answer, Ask, Journal, canonical, codec_of
-from anabranch.call.store import CallRecord, CallStore, RoundRecord, StoreError
+from anabranch.call.store import CallRecord, CallStore, OpenedRound, RoundRecord, StoreError
 from anabranch.edges.leasing import Lease
 from anabranch.edges.recording import (
     FAILED,
@@ -122,6 +122,7 @@ class DurableRound(Generic[R]):
         journal: before the answers. If it forks, another line.
         answers: to its open questions.
         rendering: of the replies.
+        new: what the call begins as; for its first round.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class DurableRound(Generic[R]):
         journal: Journal,
         answers: Mapping[str, Answer],
         rendering: Rendering[R],
+        new: CallRecord | None = None,
     ) -> None:
         self.journal = journal
         self._policy = policy
@@ -142,20 +144,9 @@ class DurableRound(Generic[R]):
         self._tool = tool
         self._answers = answers
         self._rendering = rendering
+        self._new = new
         self._given = answers_text(answers)
         self._digest = digest(self._given)
-
-    async def begin(self, arguments: Mapping[str, Any], principal: str) -> None:
-        """Make a new call known, so that it is found if nobody continues it."""
-        record = CallRecord(
-            self.journal.line,
-            self._tool.name,
-            self._tool.to_json(arguments),
-            self.journal.started,
-            self._clock.now() + self._policy.abandon_after,
-            principal=principal,
-        )
-        await self._store.begin(record)
 
     async def run(self, play: Play[R]) -> Asked[R] | Returned:
         """Run the round with ``play``, or give the outcome that it has had.
@@ -176,13 +167,13 @@ class DurableRound(Generic[R]):
     async def _run(self, play: Play[R]) -> Asked[R] | Returned:
         number, line = self.journal.rounds, self.journal.line
         async with self._lease(line) as lease:
-            earlier = await self._store.round(line, number)
-            if earlier is None:
-                stored = await self._store.entries(line, number)
-                if stored.get(answers_id(number), self._given) == self._given:
-                    return await self._play(play, stored, lease)
-            elif earlier.answers == self._digest:
-                return self._again(earlier)
+            opened = await lease.open_round(number, self._new)
+            if opened.ended is None:
+                if opened.entries.get(answers_id(number), self._given) == self._given:
+                    return await self._play(play, opened, lease)
+            elif opened.ended.answers == self._digest:
+                await self._wait_anew(opened.ended)
+                return self._again(opened.ended)
         await self._fork()
         return await self._run(play)
 
@@ -191,11 +182,11 @@ class DurableRound(Generic[R]):
             self._store, line, self._clock, worker=self._worker, seconds=self._policy.lease
         )
 
-    async def _play(
-        self, play: Play[R], stored: Mapping[str, str], lease: Lease
-    ) -> Asked[R] | Returned:
-        await self._require_open()
-        number = self.journal.rounds
+    async def _play(self, play: Play[R], opened: OpenedRound, lease: Lease) -> Asked[R] | Returned:
+        if opened.call.status != "open":
+            logger.warning("call %r was refused: it is %s", self.journal.line, opened.call.status)
+            raise InvalidTokenError
+        number, stored = self.journal.rounds, opened.entries
         self.journal.answer(self._answers)
         merge(self.journal, stored)
         recorder = StoreRecorder(self._store, self.journal.line, number, self._given, lease.check)
@@ -206,25 +197,17 @@ class DurableRound(Generic[R]):
         except StoreError:
             raise
         except Exception as error:
-            await self._end(number, {"error": error_to_json(error)}, "", "failed")
+            await self._end(lease, number, {"error": error_to_json(error)}, "", "failed")
             raise
         if isinstance(outcome, Asked):
-            ended = await self._end(
-                number, {"asked": self._rendering.dump(outcome.reply)}, state, "open"
-            )
+            reply = {"asked": self._rendering.dump(outcome.reply)}
+            ended = await self._end(lease, number, reply, state, "open")
         else:
-            ended = await self._end(number, self._value(outcome.value), "", "done")
+            ended = await self._end(lease, number, self._value(outcome.value), "", "done")
         return outcome if ended is None else self._again(ended)
 
-    async def _require_open(self) -> None:
-        known = await self._store.find(self.journal.line)
-        if known is None or known.status != "open":
-            status = "unknown" if known is None else known.status
-            logger.warning("call %r was refused: it is %s", self.journal.line, status)
-            raise InvalidTokenError
-
     async def _end(
-        self, number: int, reply: dict[str, Any], state: str, status: str
+        self, lease: Lease, number: int, reply: dict[str, Any], state: str, status: str
     ) -> RoundRecord | None:
         """Write how the round ended. Return how it had ended before, if it had.
 
@@ -237,9 +220,7 @@ class DurableRound(Generic[R]):
             status, wait = "open", policy.retry_undo_after  # the sweep will try them again
         # Not the canonical spelling: a form's fields come again in the order in which they came.
         mine = RoundRecord(number, self._digest, json.dumps(reply, separators=(",", ":")), state)
-        ended = await self._store.end_round(
-            self.journal.line, mine, deadline=self._clock.now() + wait, status=status
-        )
+        ended = await lease.end_round(mine, deadline=self._clock.now() + wait, status=status)
         if ended.answers != mine.answers:
             raise StoreError(f"Call {self.journal.line!r} was taken over, with other answers.")
         return None if ended == mine else ended
@@ -260,6 +241,13 @@ class DurableRound(Generic[R]):
             codec = codec_of(self._tool.returned_by)
             return Returned(codec.decode(self._tool.name, reply["value"]))
         raise ToolError("This call has ended, and its result cannot be given a second time.")
+
+    async def _wait_anew(self, earlier: RoundRecord) -> None:
+        """The client is there still: if its call waits for it, it may take its time again."""
+        last = await self._store.last_round(self.journal.line)
+        if earlier.state and earlier == last:
+            deadline = self._clock.now() + self._policy.abandon_after
+            await self._store.finish(self.journal.line, "open", deadline=deadline)
 
     async def _fork(self) -> None:
         """Another answer to a round that has been answered: refuse it, or begin a line there."""

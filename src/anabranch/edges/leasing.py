@@ -12,7 +12,7 @@ from itertools import count
 from typing import Self
 
 from anabranch.call import to_the_end
-from anabranch.call.store import CallStore, StoreError
+from anabranch.call.store import CallRecord, CallStore, OpenedRound, RoundRecord, StoreError
 from anabranch.ports import Clock, pause
 
 __all__ = ["Lease"]
@@ -26,7 +26,7 @@ _numbers = count(1)
 
 
 class Lease:
-    """The right to run the call ``line``, for one piece of work.
+    """The right to run the call ``line``, for one piece of work; given back when it is left.
 
     Args:
         store: where it is kept.
@@ -45,36 +45,54 @@ class Lease:
         self._owner = f"{worker}.{next(_numbers)}"
         self._seconds = seconds
         self._until = 0.0
+        self._may_be_held = False
         self._keeping: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        while not await self.take():
-            await pause(self._clock, LOOK_AGAIN)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await to_the_end(self.give_back())
+        await to_the_end(self._give_back())
+
+    async def open_round(self, number: int, new: CallRecord | None = None) -> OpenedRound:
+        """Wait until the lease is free, take it and keep it; return what is known of the round.
+
+        ``new`` is what the call begins as if it is unknown.
+        """
+        while True:
+            now = self._clock.now()
+            until = now + self._seconds
+            self._may_be_held = True  # also if the store fails: its answer may have been lost
+            opened = await self._store.open_round(
+                self._line, number, self._owner, now, until, new=new
+            )
+            if opened is not None:
+                self._keep_until(until)
+                return opened
+            self._may_be_held = False
+            await pause(self._clock, LOOK_AGAIN)
 
     async def take(self) -> bool:
         """Take the lease if it is free, and keep it from now on; false if another holds it."""
-        try:
-            if not await self._prolong():
-                return False
-        except BaseException:  # it may be taken nevertheless, and nobody would give it back
-            await to_the_end(self.give_back())
-            raise
-        self._keeping = asyncio.ensure_future(self._keep())
+        now = self._clock.now()
+        until = now + self._seconds
+        self._may_be_held = True
+        if not await self._store.lease(self._line, self._owner, now, until):
+            self._may_be_held = False
+            return False
+        self._keep_until(until)
         return True
 
-    async def give_back(self) -> None:
-        """Let others have it."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.wait({self._keeping})
-        try:
-            await self._store.release(self._line, self._owner)
-        except StoreError as error:  # then it runs out by itself
-            logger.warning("call %r: its lease could not be given back: %s", self._line, error)
+    async def end_round(
+        self, record: RoundRecord, *, deadline: float, status: str = "open"
+    ) -> RoundRecord:
+        """Write how the round ended, and give the lease back with it; return what is written."""
+        await self._stop_keeping()
+        ended = await self._store.end_round(
+            self._line, record, deadline=deadline, status=status, release=self._owner
+        )
+        self._may_be_held = False
+        return ended
 
     def check(self) -> None:
         """Return if the lease is held still.
@@ -86,20 +104,34 @@ class Lease:
         if self._clock.now() >= self._until:
             raise StoreError(f"The lease on call {self._line!r} has run out. Try again.")
 
-    async def _prolong(self) -> bool:
-        now = self._clock.now()
-        until = now + self._seconds
-        if not await self._store.lease(self._line, self._owner, now, until):
-            return False
+    def _keep_until(self, until: float) -> None:
         self._until = until
-        return True
+        self._keeping = asyncio.ensure_future(self._keep())
 
     async def _keep(self) -> None:
         while True:
             await pause(self._clock, self._seconds / 3)
+            now = self._clock.now()
+            until = now + self._seconds
             try:
-                if not await self._prolong():
+                if not await self._store.lease(self._line, self._owner, now, until):
                     logger.error("call %r: another worker has taken it over", self._line)
                     return
             except StoreError as error:
                 logger.warning("call %r: its lease was not prolonged: %s", self._line, error)
+            else:
+                self._until = until
+
+    async def _stop_keeping(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait({self._keeping})
+
+    async def _give_back(self) -> None:
+        await self._stop_keeping()
+        if not self._may_be_held:
+            return
+        try:
+            await self._store.release(self._line, self._owner)
+        except StoreError as error:  # then it runs out by itself
+            logger.warning("call %r: its lease could not be given back: %s", self._line, error)

@@ -126,8 +126,6 @@ class CallService:
             return outcome, durable.journal.dumps() if isinstance(outcome, Asked) else ""
 
         try:
-            if journal.rounds == 0:
-                await durable.begin(job.arguments, job.principal)
             return await durable.run(play)
         except StoreError as error:
             raise self._unavailable(error) from error
@@ -183,8 +181,6 @@ class CallService:
                 return Returned(await call.drive(answerer)), ""
 
         try:
-            if journal.rounds == 0:
-                await durable.begin(job.arguments, job.principal)
             outcome = await durable.run(play)
         except StoreError as error:
             raise self._unavailable(error) from error
@@ -208,8 +204,19 @@ class CallService:
         answers: Mapping[str, Answer],
         rendering: Rendering[R],
     ) -> DurableRound[R]:
-        clock = self.runtime.clock
-        return DurableRound(durability, clock, self.worker, job.tool, journal, answers, rendering)
+        clock, new = self.runtime.clock, None
+        if journal.rounds == 0:
+            new = CallRecord(
+                journal.line,
+                job.tool.name,
+                job.tool.to_json(job.arguments),
+                journal.started,
+                clock.now() + durability.abandon_after,
+                principal=job.principal,
+            )
+        return DurableRound(
+            durability, clock, self.worker, job.tool, journal, answers, rendering, new
+        )
 
     def _open(self, job: Job, journal: Journal, recorder: Recorder | None = None) -> Call[Any]:
         return open_call(

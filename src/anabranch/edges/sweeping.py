@@ -84,10 +84,9 @@ class Sweeper:
     async def _end(self, record: CallRecord, tool: Tool[Any]) -> bool:
         clock, policy = self._calls.runtime.clock, self._policy
         worker, line = self._calls.worker, record.call_id
-        lease = Lease(policy.store, line, clock, worker=worker, seconds=policy.lease)
-        if not await lease.take():
-            return False  # somebody runs it just now
-        try:
+        async with Lease(policy.store, line, clock, worker=worker, seconds=policy.lease) as lease:
+            if not await lease.take():
+                return False  # somebody runs it just now
             known = await policy.store.find(line)
             if known is None or known.status != "open" or known.deadline > clock.now():
                 return False
@@ -97,8 +96,6 @@ class Sweeper:
             later = clock.now() + policy.retry_undo_after
             await policy.store.finish(line, "open", deadline=later)
             return False
-        finally:
-            await lease.give_back()
 
     async def _undo(self, record: CallRecord, tool: Tool[Any], lease: Lease) -> bool:
         """Pay what the call owes; whether nothing is left."""

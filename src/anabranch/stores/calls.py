@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.dialects import postgresql, sqlite
 
-from anabranch.call.store import CallRecord, RoundRecord, StoreError
+from anabranch.call.store import CallRecord, OpenedRound, RoundRecord, StoreError
 from anabranch.stores.call_tables import (
     ABANDONED,
     ADD_POSTGRES,
@@ -60,7 +60,7 @@ class Calls:
 
     async def begin(self, call: CallRecord) -> CallRecord:
         """Create the call, or leave it; return what is there."""
-        row = {name: getattr(call, name) for name in CallRecord.__slots__}
+        row = _row(call)
 
         def work(connection: sa.Connection) -> CallRecord:
             # The one that is in the way may be pruned before it is read; then there is room.
@@ -87,6 +87,38 @@ class Calls:
             return False
 
         return await self._database.write_single(work)
+
+    async def open_round(
+        self,
+        call_id: str,
+        number: int,
+        owner: str,
+        now: float,
+        until: float,
+        *,
+        new: CallRecord | None = None,
+    ) -> OpenedRound | None:
+        """Take the right to run the call; return what is known of the round.
+
+        A lease locks the call's row, and what changes the call takes that first: nothing comes
+        between the lease and the reading.
+        """
+        values = {"this": call_id, "new_owner": owner, "now": now, "until": until, "which": number}
+        row = {**_row(new), "owner": owner, "leased_until": until} if new is not None else {}
+
+        def work(connection: sa.Connection) -> OpenedRound | None:
+            while not (new is not None and connection.execute(self._insert_call, row).rowcount):
+                if connection.execute(LEASE, values).rowcount:
+                    call = CallRecord(*connection.execute(FIND, values).one())
+                    ended = _round(connection, ROUND_NUMBER, values)
+                    return OpenedRound(call, ended, _entries(connection, values))
+                if _find(connection, call_id) is not None:
+                    return None
+                if new is None:
+                    raise _unknown(call_id)
+            return OpenedRound(new, None, {})
+
+        return await self._database.write(work, lasting=False)
 
     async def release(self, call_id: str, owner: str) -> None:
         """Give the right back."""
@@ -138,13 +170,16 @@ class Calls:
         """Return what was recorded in a round, in that order."""
         values = {"this": call_id, "which": number}
 
-        def work(connection: sa.Connection) -> dict[str, str]:
-            return {row.step_id: row.text for row in connection.execute(ENTRIES, values)}
-
-        return await self._database.read(work)
+        return await self._database.read(lambda connection: _entries(connection, values))
 
     async def end_round(
-        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
+        self,
+        call_id: str,
+        record: RoundRecord,
+        *,
+        deadline: float | None,
+        status: str = "open",
+        release: str | None = None,
     ) -> RoundRecord:
         """Write how a round ended, unless that is written; return what is."""
         row = {"call_id": call_id, "number": record.number, "answers": record.answers}
@@ -154,6 +189,8 @@ class Calls:
         def work(connection: sa.Connection) -> RoundRecord:
             with _known(call_id):
                 first = connection.execute(self._insert_round, row).rowcount
+            if release is not None:
+                connection.execute(RELEASE, {"this": call_id, "old_owner": release})
             if first:
                 connection.execute(MOVE, move)
                 return record
@@ -203,6 +240,14 @@ class Calls:
     async def close(self) -> None:
         """Close the database."""
         await self._database.close()
+
+
+def _row(call: CallRecord) -> dict[str, Any]:
+    return {name: getattr(call, name) for name in CallRecord.__slots__}
+
+
+def _entries(connection: sa.Connection, values: Mapping[str, Any]) -> dict[str, str]:
+    return {row.step_id: row.text for row in connection.execute(ENTRIES, values)}
 
 
 def _find(connection: sa.Connection, call_id: str) -> CallRecord | None:

@@ -82,9 +82,14 @@ class Database:
         """Let ``work`` read. All its statements see what had been committed before the first."""
         return await self._have_done(self._snapshots, work)
 
-    async def write(self, work: Work[T]) -> T:
-        """Do ``work`` in one transaction. It must bear being done again after a rollback."""
-        return await self._have_done(self._writers, work)
+    async def write(self, work: Work[T], *, lasting: bool = True) -> T:
+        """Do ``work`` in one transaction. It must bear being done again after a rollback.
+
+        Unless it is ``lasting``, the commit does not wait for the disk. Others see the outcome all
+        the same; only if the machine crashes before the next lasting commit, it is lost. Logs are
+        sequential: what is written after it lasts no longer than it does.
+        """
+        return await self._have_done(self._writers, work, lasting=lasting)
 
     async def write_single(self, work: Work[T]) -> T:
         """Do ``work``; on Postgres, each of its statements is a transaction by itself.
@@ -104,9 +109,9 @@ class Database:
             kept.close()
         self._engine.dispose()
 
-    async def _have_done(self, workers: Workers, work: Work[T]) -> T:
+    async def _have_done(self, workers: Workers, work: Work[T], *, lasting: bool = True) -> T:
         try:
-            future = workers.submit(work)
+            future = workers.submit(work, lasting=lasting)
         except RuntimeError as error:  # the threads are gone
             raise StoreError(f"The store {self._target.label} has been closed.") from error
         return await outcome(future)
@@ -122,19 +127,22 @@ class Database:
         return partial(self._kept_transaction, kept)
 
     @contextmanager
-    def _transaction(self, engine: sa.Engine) -> Generator[sa.Connection]:
+    def _transaction(self, engine: sa.Engine, *, lasting: bool) -> Generator[sa.Connection]:
         with translated(self._target.label):
             if not self._prepared:
                 self._prepare()
-            with engine.begin() as connection:
-                yield connection
+            with engine.connect() as connection:
+                if not lasting:
+                    connection.execution_options(lasting=False)
+                with connection.begin():
+                    yield connection
 
     @contextmanager
-    def _kept_transaction(self, kept: Kept) -> Generator[sa.Connection]:
+    def _kept_transaction(self, kept: Kept, *, lasting: bool) -> Generator[sa.Connection]:
         with translated(self._target.label):
             if not self._prepared:
                 self._prepare()
-            with kept.transaction() as connection:
+            with kept.transaction(lasting=lasting) as connection:
                 yield connection
 
     def _prepare(self) -> None:

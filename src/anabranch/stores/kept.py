@@ -28,12 +28,17 @@ class Kept:
         self._own: dict[int, sa.Connection] = {}
 
     @contextmanager
-    def transaction(self) -> Generator[sa.Connection]:
-        """Open a transaction on this thread's connection; it ends with the context."""
+    def transaction(self, *, lasting: bool) -> Generator[sa.Connection]:
+        """Open a transaction on this thread's connection; it ends with the context.
+
+        If ``lasting``, its end is not reached before the disk has what it wrote.
+        """
         thread = threading.get_ident()
         connection = self._own.get(thread)
         if connection is None:
             connection = self._own[thread] = self._engine.connect()
+        if connection.get_execution_options().get("lasting", True) != lasting:
+            connection.execution_options(lasting=lasting)
         try:
             with connection.begin():
                 yield connection

@@ -162,7 +162,11 @@ def make_file(target: Target) -> None:
 
 
 def make_engine(target: Target) -> sa.Engine:
-    """Build the engine. A connection in which ``reading`` is set takes no lock on SQLite."""
+    """Build the engine.
+
+    Two execution options of a connection are its own: with ``reading``, it takes no lock on
+    SQLite; with ``lasting=False``, its commits do not wait for the disk.
+    """
     if target.kind == "postgresql":
         return _postgresql(target)
     connect: dict[str, Any] = {"check_same_thread": False, "timeout": target.timeout}
@@ -179,17 +183,23 @@ def make_engine(target: Target) -> sa.Engine:
         "PRAGMA foreign_keys = ON",
     )
 
-    def set_up(connection: sqlite3.Connection, _record: object) -> None:
+    def set_up(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
+        record.info["synchronous"] = target.synchronous
         connection.isolation_level = None  # the driver's own idea of when to begin: never
         switch_to_wal(connection)
         for pragma in pragmas:
             connection.execute(pragma)
 
     def begin(connection: sa.Connection) -> None:
-        reading = connection.get_execution_options().get("reading", False)
+        options = connection.get_execution_options()
+        reading = options.get("reading", False)
         # A transaction that turns from reading to writing fails when another has written since;
         # one that begins as a writer only waits for its turn.
         driver = driver_of(connection)  # a statement less for SQLAlchemy
+        wanted = target.synchronous if options.get("lasting", True) else "normal"
+        if connection.info["synchronous"] != wanted and not reading:
+            driver.execute(f"PRAGMA synchronous = {wanted}")
+            connection.info["synchronous"] = wanted
         driver.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
 
     event.listen(engine, "connect", set_up)
@@ -239,10 +249,15 @@ def _postgresql(target: Target) -> sa.Engine:
         except engine.dialect.loaded_dbapi.Error as error:
             raise exc.DisconnectionError from error  # the pool opens another one
 
+    def begin(connection: sa.Connection) -> None:
+        if not connection.get_execution_options().get("lasting", True):
+            connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
+
     def mark(_connection: object, record: ConnectionPoolEntry) -> None:
         record.info["used"] = time.monotonic()
 
     event.listen(engine, "connect", set_up)
+    event.listen(engine, "begin", begin)
     event.listen(engine, "checkout", check)
     event.listen(engine, "checkin", mark)
     return engine

@@ -23,7 +23,7 @@ __all__ = ["BATCH", "Batches", "Separately", "Transaction", "Work", "Workers", "
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[sa.Connection], T]
-Transaction: TypeAlias = Callable[[], AbstractContextManager[sa.Connection]]
+
 
 BATCH = 100
 """How many pieces of work share one commit at most."""
@@ -61,10 +61,18 @@ def _finish(over: asyncio.Future[None]) -> None:
         over.set_result(None)
 
 
+class Transaction(Protocol):
+    """Opens a transaction that ends with the context."""
+
+    def __call__(self, *, lasting: bool) -> AbstractContextManager[sa.Connection]:
+        """If ``lasting``, its end is not reached before the disk has what it wrote."""
+        ...
+
+
 class Workers(Protocol):
     """Does work in threads."""
 
-    def submit(self, work: Work[T], /) -> Future[T]:
+    def submit(self, work: Work[T], /, *, lasting: bool = True) -> Future[T]:
         """Put work in; cancel the future to take it out again, unless it has begun."""
         ...
 
@@ -76,18 +84,19 @@ class Separately:
         self._threads = threads
         self._transaction = transaction
 
-    def submit(self, work: Work[T], /) -> Future[T]:
+    def submit(self, work: Work[T], /, *, lasting: bool = True) -> Future[T]:
         """Put work in; cancel the future to take it out again, unless it has begun."""
-        return self._threads.submit(self._do, work)
+        return self._threads.submit(self._do, work, lasting)
 
-    def _do(self, work: Work[T]) -> T:
-        with self._transaction() as connection:
+    def _do(self, work: Work[T], lasting: bool) -> T:  # noqa: FBT001 - an executor passes it on
+        with self._transaction(lasting=lasting) as connection:
             return work(connection)
 
 
 @dataclass(slots=True, eq=False)
 class _Job(Generic[T]):
     work: Work[T]
+    lasting: bool
     future: Future[T] = field(default_factory=Future[T])
 
 
@@ -100,7 +109,7 @@ class Batches:
 
     Args:
         thread: has one thread.
-        transaction: opens a transaction that ends with the context.
+        transaction: how to open one; it lasts if any piece of its batch is to last.
     """
 
     def __init__(self, thread: Executor, transaction: Transaction) -> None:
@@ -108,9 +117,9 @@ class Batches:
         self._transaction = transaction
         self._waiting: deque[_Job[Any]] = deque()
 
-    def submit(self, work: Work[T], /) -> Future[T]:
+    def submit(self, work: Work[T], /, *, lasting: bool = True) -> Future[T]:
         """Put work in; cancel the future to take it out again, unless it has begun."""
-        job = _Job(work)
+        job = _Job(work, lasting)
         self._waiting.append(job)
         self._thread.submit(self._drain)
         return job.future
@@ -127,7 +136,7 @@ class Batches:
     def _do(self, jobs: list[_Job[Any]]) -> None:
         begun = False
         try:
-            with self._transaction() as connection:
+            with self._transaction(lasting=any(job.lasting for job in jobs)) as connection:
                 begun = True
                 results = [job.work(connection) for job in jobs]
         except BaseException as error:  # noqa: BLE001  # it belongs to whoever waits

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from anabranch.call.store import CallRecord, RoundRecord, StoreError
+from anabranch.call.store import CallRecord, OpenedRound, RoundRecord, StoreError
 
 __all__ = ["CallModel", "Model", "Operation", "Seen", "explains", "run_clients"]
 
@@ -85,6 +85,24 @@ class CallModel:
         kept.owner, kept.leased_until = owner, until
         return True
 
+    def open_round(
+        self,
+        call_id: str,
+        number: int,
+        owner: str,
+        now: float,
+        until: float,
+        *,
+        new: CallRecord | None = None,
+    ) -> OpenedRound | None:
+        """See the port."""
+        if new is not None:
+            self.begin(new)
+        if not self.lease(call_id, owner, now, until):
+            return None
+        kept, entries = self._known(call_id), self.entries(call_id, number)
+        return OpenedRound(kept.record, kept.rounds.get(number), entries)
+
     def release(self, call_id: str, owner: str) -> None:
         """See the port."""
         kept = self._calls.get(call_id)
@@ -106,10 +124,18 @@ class CallModel:
         return {step_id: text for step_id, (where, text) in entries.items() if where == number}
 
     def end_round(
-        self, call_id: str, record: RoundRecord, *, deadline: float | None, status: str = "open"
+        self,
+        call_id: str,
+        record: RoundRecord,
+        *,
+        deadline: float | None,
+        status: str = "open",
+        release: str | None = None,
     ) -> RoundRecord:
         """See the port."""
         kept = self._known(call_id)
+        if release is not None:
+            self.release(call_id, release)
         if record.number in kept.rounds:
             return kept.rounds[record.number]
         kept.rounds[record.number] = record
@@ -210,6 +236,8 @@ def explains(model: Model, seen: Sequence[Seen]) -> bool:
 
 
 def _same(left: object, right: object) -> bool:
+    if isinstance(left, OpenedRound) and isinstance(right, OpenedRound):
+        return _same(left.entries, right.entries) and left == right
     if isinstance(left, dict) and isinstance(right, dict):  # the order of entries is a promise
         return list(left.items()) == list(right.items())  # pyright: ignore[reportUnknownArgumentType]
     return left == right

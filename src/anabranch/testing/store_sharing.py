@@ -18,8 +18,9 @@ import anyio
 import anyio.to_thread
 
 from anabranch.call.store import CallStore, RoundRecord
+from anabranch.testing.checking import expect, no, opened, yes
 from anabranch.testing.processes import Child
-from anabranch.testing.store_suite import Check, OpenStore, a_call, expect, no, opened, yes
+from anabranch.testing.store_rounds import Check, OpenStore, a_call
 
 __all__ = ["SHARED_CALL_STORE_CHECKS"]
 

@@ -1,7 +1,8 @@
 """What every store of calls must pass: one check for each promise of ``CallStore``.
 
-Owns the checks that need the store opened once; ``store_sharing`` has those in which several
-threads and processes share it. Write a store of your own, and hold it to them:
+Owns the list of the checks that need the store opened once, and those about what is kept;
+``store_rounds`` has those about a call's course, ``store_sharing`` those in which several threads
+and processes share the store. Write a store of your own, and hold it to them:
 
     @pytest.mark.parametrize("check", CALL_STORE_CHECKS, ids=lambda check: check.__name__)
     async def test_my_store_keeps_its_promises(check, tmp_path):
@@ -13,100 +14,16 @@ A check is given the means to open an empty store and closes what it opened. It 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from collections.abc import Mapping
+from typing import cast
 
 import anyio
 
-from anabranch.call.store import CallRecord, CallStore, RoundRecord, StoreError
+from anabranch.call.store import CallStore, RoundRecord
+from anabranch.testing.checking import TEXTS, expect, no, opened, refused, yes
+from anabranch.testing.store_rounds import COURSE_CHECKS, Check, OpenStore, a_call
 
-__all__ = [
-    "CALL_STORE_CHECKS",
-    "TEXTS",
-    "Check",
-    "OpenStore",
-    "a_call",
-    "expect",
-    "no",
-    "opened",
-    "refused",
-    "yes",
-]
-
-OpenStore: TypeAlias = Callable[[], CallStore]
-Check: TypeAlias = Callable[[OpenStore], Awaitable[None]]
-
-TEXTS: Sequence[str] = (
-    "",
-    "plain",
-    "\x00 in\x00side\x00",
-    "Zoë 🃏 東京 ﷺ \u202e",
-    "'\"\\%s :x {} \n\r\t",
-    "\udc80\ud800",
-)
-
-
-def a_call(call_id: str = "call_1", **changes: Any) -> CallRecord:  # noqa: ANN401  # fields
-    """Return an open call that began at 100 and is abandoned at 200, but for ``changes``."""
-    call = CallRecord(call_id, "pick_card", '{"count": 5}', 100.0, 200.0, principal="somebody")
-    return replace(call, **changes)
-
-
-def expect(found: object, wanted: object, promise: str) -> None:
-    """Compare, and say which promise is broken if the two differ.
-
-    Raises:
-        AssertionError: they differ.
-    """
-    if found != wanted:
-        raise AssertionError(f"{promise}: found {found!r}, expected {wanted!r}")
-
-
-def yes(found: object, promise: str) -> None:
-    """Expect ``True``."""
-    expect(found, wanted=True, promise=promise)
-
-
-def no(found: object, promise: str) -> None:
-    """Expect ``False``."""
-    expect(found, wanted=False, promise=promise)
-
-
-class Closable(Protocol):
-    """A store of any kind."""
-
-    async def close(self) -> None:
-        """Give up connections and files."""
-        ...
-
-
-S = TypeVar("S", bound=Closable)
-
-
-@asynccontextmanager
-async def opened(open_store: Callable[[], S]) -> AsyncGenerator[S]:
-    """Open a store and close it in the end."""
-    store = open_store()
-    try:
-        yield store
-    finally:
-        with anyio.CancelScope(shield=True):
-            await store.close()
-
-
-async def refused(doing: Awaitable[object], promise: str) -> None:
-    """Expect a ``StoreError``.
-
-    Raises:
-        AssertionError: there was none.
-    """
-    try:
-        found = await doing
-    except StoreError:
-        return
-    raise AssertionError(f"{promise}: found {found!r}, expected a StoreError")
+__all__ = ["CALL_STORE_CHECKS", "Check", "OpenStore", "a_call"]
 
 
 async def begin_creates_the_call(open_store: OpenStore) -> None:
@@ -229,147 +146,6 @@ async def any_text_is_kept(open_store: OpenStore) -> None:
             no(await store.lease(name, "else", 0, 9), "and holds it")
 
 
-async def a_lease_has_one_owner(open_store: OpenStore) -> None:
-    """Until its end nobody else gets it; its owner may prolong it, and lets go before the end."""
-    async with opened(open_store) as store:
-        await store.begin(a_call())
-        yes(await store.lease("call_1", "a", 100.0, 110.0), "free")
-        no(await store.lease("call_1", "b", 109.9, 120.0), "held by another")
-        yes(await store.lease("call_1", "a", 109.9, 120.0), "prolonged by its owner")
-        no(await store.lease("call_1", "b", 119.9, 130.0), "held for longer now")
-        await store.release("call_1", "b")
-        no(await store.lease("call_1", "b", 119.9, 130.0), "not b's to release")
-        await store.release("call_1", "a")
-        yes(await store.lease("call_1", "b", 111.0, 130.0), "released")
-        await store.release("call_1", "a")
-        no(await store.lease("call_1", "a", 111.0, 130.0), "not a's any more")
-
-
-async def a_lease_ends_by_itself(open_store: OpenStore) -> None:
-    """An owner that died is followed by another, and is shut out then."""
-    async with opened(open_store) as store:
-        await store.begin(a_call())
-        await store.lease("call_1", "dead", 100.0, 110.0)
-        yes(await store.lease("call_1", "dead", 115.0, 116.0), "late, but unchallenged")
-        yes(await store.lease("call_1", "heir", 116.0, 130.0), "over at its end")
-        no(await store.lease("call_1", "dead", 120.0, 140.0), "held by the heir")
-
-
-async def the_first_end_of_a_round_stays(open_store: OpenStore) -> None:
-    """Whoever comes second is told how the round ended, and moves nothing."""
-    async with opened(open_store) as store:
-        await store.begin(a_call())
-        first, second = RoundRecord(0, "yes", "one"), RoundRecord(0, "no", "two")
-        expect(await store.end_round("call_1", first, deadline=300.0), first, "it is the first")
-        found = await store.end_round("call_1", second, deadline=999.0, status="failed")
-        expect(found, first, "the first is returned")
-        expect(await store.round("call_1", 0), first, "the first stays")
-        expect(await store.find("call_1"), a_call(deadline=300.0), "the second moves nothing")
-
-
-async def the_end_of_a_round_moves_the_call(open_store: OpenStore) -> None:
-    """Deadline and status become the call's; without a deadline the old one stays."""
-    async with opened(open_store) as store:
-        await store.begin(a_call())
-        await store.end_round("call_1", RoundRecord(0, "", ""), deadline=None)
-        expect(await store.find("call_1"), a_call(), "no deadline, no change")
-        await store.end_round("call_1", RoundRecord(1, "", ""), deadline=250.0)
-        expect(await store.find("call_1"), a_call(deadline=250.0), "a new deadline")
-        await store.end_round("call_1", RoundRecord(2, "", ""), deadline=None, status="done")
-        done = a_call(deadline=250.0, status="done")
-        expect(await store.find("call_1"), done, "a new status")
-        late = RoundRecord(3, "", "late")
-        expect(await store.end_round("call_1", late, deadline=999.0), late, "a late round is kept")
-        expect(await store.find("call_1"), done, "but moves no call that is not open")
-
-
-async def rounds_are_found_by_number(open_store: OpenStore) -> None:
-    """The latest is the one with the highest number, in whatever order they ended."""
-    async with opened(open_store) as store:
-        await store.begin(a_call())
-        expect(await store.last_round("call_1"), None, "no round has ended")
-        for number in (0, 11, 2):
-            ended = RoundRecord(number, f"answers {number}", f"reply {number}", f"{number}")
-            await store.end_round("call_1", ended, deadline=None)
-        expect(await store.round("call_1", 1), None, "this one has not ended")
-        found = await store.round("call_1", 2)
-        expect(found, RoundRecord(2, "answers 2", "reply 2", "2"), "this one has")
-        found = await store.last_round("call_1")
-        expect(found, RoundRecord(11, "answers 11", "reply 11", "11"), "the highest number")
-
-
-async def only_an_open_call_can_be_finished(open_store: OpenStore) -> None:
-    """The first to finish it does, in whatever way."""
-    async with opened(open_store) as store:
-        for status in ("done", "failed", "abandoned"):
-            await store.begin(a_call(status))
-            yes(await store.finish(status, status), "it was open")
-            no(await store.finish(status, "done"), "it is not open any more")
-            expect(await store.find(status), a_call(status, status=status), "its end stays")
-
-
-async def a_call_can_be_put_off(open_store: OpenStore) -> None:
-    """An open call stays open, with another deadline; one that is over keeps its own."""
-    async with opened(open_store) as store:
-        await store.begin(a_call())
-        yes(await store.finish("call_1", "open", deadline=500.0), "it is open")
-        expect(await store.find("call_1"), a_call(deadline=500.0), "a new deadline")
-        yes(await store.finish("call_1", "done"), "it is still open")
-        no(await store.finish("call_1", "open", deadline=900.0), "it is not any more")
-        expect(await store.find("call_1"), a_call(deadline=500.0, status="done"), "nothing moves")
-
-
-async def the_longest_overdue_call_comes_first(open_store: OpenStore) -> None:
-    """Abandoned are open calls past their deadline, and a limit cuts off the others."""
-    async with opened(open_store) as store:
-        for name, deadline in (("c", 30.0), ("a", 10.0), ("later", 41.0), ("b", 20.0)):
-            await store.begin(a_call(name, deadline=deadline))
-        await store.begin(a_call("done", deadline=5.0))
-        await store.finish("done", "done")
-        found = [call.call_id for call in await store.abandoned(30.0, 10)]
-        expect(found, ["a", "b", "c"], "the longest overdue first, the deadline included")
-        found = [call.call_id for call in await store.abandoned(30.0, 2)]
-        expect(found, ["a", "b"], "no more than the limit")
-        expect(await store.abandoned(9.9, 10), [], "none is overdue yet")
-        expect((await store.abandoned(10.0, 1))[0], a_call("a", deadline=10.0), "all of a call")
-
-
-async def pruning_deletes_all_of_a_call(open_store: OpenStore) -> None:
-    """Calls that are over and old go, with their entries, rounds and leases; open ones never."""
-    async with opened(open_store) as store:
-        for name, deadline, status in (
-            ("old", 1.0, "done"),
-            ("new", 9.0, "done"),
-            ("open", 1.0, ""),
-        ):
-            await store.begin(a_call(name, deadline=deadline))
-            await store.record(name, 0, {"step": name})
-            await store.end_round(name, RoundRecord(0, "", name), deadline=None)
-            await store.lease(name, "a", 0.0, 1e12)
-            if status:
-                await store.finish(name, status)
-        expect(await store.prune(9.0, 10), 1, "one is over, with a deadline before")
-        expect(await store.find("old"), None, "it is gone")
-        await store.begin(a_call("old"))
-        expect(await store.entries("old", 0), {}, "so are its entries")
-        expect(await store.last_round("old"), None, "so are its rounds")
-        yes(await store.lease("old", "b", 0.0, 1.0), "so is its lease")
-        expect(await store.entries("open", 0), {"step": "open"}, "others stay")
-        expect(await store.entries("new", 0), {"step": "new"}, "others stay")
-
-
-async def pruning_stops_at_its_limit(open_store: OpenStore) -> None:
-    """So that a sweep of a large store is many short ones."""
-    async with opened(open_store) as store:
-        for number in range(5):
-            await store.begin(a_call(f"call_{number}", deadline=float(number)))
-            await store.finish(f"call_{number}", "failed")
-        expect(await store.prune(100.0, 3), 3, "no more than the limit")
-        left = [await store.find(f"call_{number}") is not None for number in range(5)]
-        expect(left, [False, False, False, True, True], "the oldest first")
-        expect(await store.prune(100.0, 3), 2, "the rest")
-
-
 async def of_many_at_once_one_is_first(open_store: OpenStore) -> None:
     """Twenty tasks race for a step, a lease, the end of a round, and the end of the call."""
     texts: list[str] = []
@@ -435,15 +211,7 @@ CALL_STORE_CHECKS: tuple[Check, ...] = (
     entries_come_in_the_order_of_recording,
     calls_do_not_mix,
     any_text_is_kept,
-    a_lease_has_one_owner,
-    a_lease_ends_by_itself,
-    the_first_end_of_a_round_stays,
-    the_end_of_a_round_moves_the_call,
-    rounds_are_found_by_number,
-    only_an_open_call_can_be_finished,
-    the_longest_overdue_call_comes_first,
-    pruning_deletes_all_of_a_call,
-    pruning_stops_at_its_limit,
+    *COURSE_CHECKS,
     of_many_at_once_one_is_first,
     a_cancelled_record_is_there_or_not,
     a_closed_store_refuses,

@@ -17,8 +17,8 @@ import anyio
 import anyio.to_thread
 
 from anabranch.call.store import StoreError
+from anabranch.testing.checking import expect, opened, yes
 from anabranch.testing.processes import Child
-from anabranch.testing.store_suite import expect, opened, yes
 from anabranch.testing.tree_suite import (
     OpenTreeStore,
     TreeCheck,

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import anyio
 
 from anabranch.messages import Block, TextBlock, ToolUseBlock, Usage
-from anabranch.testing.store_suite import TEXTS, expect, no, opened, refused, yes
+from anabranch.testing.checking import TEXTS, expect, no, opened, refused, yes
 from anabranch.tree import Kind, Node, Path, Ref, Result, Thread, TreeStore
 
 __all__ = [

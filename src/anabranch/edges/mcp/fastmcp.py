@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from anabranch.edges.mcp.installation import TTL, Installation, Keys, Store, named_once
-from anabranch.edges.opening import Runtime
 from anabranch.limits import Limits
 from anabranch.ports import Clock, SystemClock
 from anabranch.sampling import Sampler
@@ -61,7 +60,8 @@ def as_fastmcp_tool(
         ttl=ttl,
         store=store,
         sampler=sampler,
-        runtime=Runtime(limits=limits or Limits(), clock=clock or SystemClock()),
+        limits=limits,
+        clock=clock,
         continue_calls=False,
     )
     return FastMcpTool.of(tool, installation.service)
@@ -135,7 +135,8 @@ def install_fastmcp(
         ttl=ttl,
         store=store,
         sampler=sampler,
-        runtime=Runtime(limits=limits or Limits(), clock=now),
+        limits=limits,
+        clock=clock,
         continue_calls=continue_calls,
     )
     offered = named_once(installation.add(*tools))

@@ -21,6 +21,8 @@ from anabranch.edges.mcp.serving import Service
 from anabranch.edges.opening import Runtime
 from anabranch.edges.service import CallService
 from anabranch.edges.sweeping import Sweeper
+from anabranch.limits import Limits
+from anabranch.ports import Clock, SystemClock
 from anabranch.sampling import Sampler
 from anabranch.stores import open_store
 from anabranch.tool import Tool
@@ -45,7 +47,8 @@ class Installation:
         ttl: seconds that a token is good for.
         store: where calls are kept; without one, all state travels with the client.
         sampler: a model of the server's own.
-        runtime: what encloses every call.
+        limits: enclose every call, in addition to each tool's own.
+        clock: time for calls, their leases and tokens; the system's by default.
         continue_calls: offer ``continue_call``; needs a store.
     """
 
@@ -57,9 +60,11 @@ class Installation:
         ttl: float,
         store: Store | None,
         sampler: Sampler | None,
-        runtime: Runtime,
+        limits: Limits | None,
+        clock: Clock | None,
         continue_calls: bool,
     ) -> None:
+        runtime = Runtime(limits=limits or Limits(), clock=clock or SystemClock())
         self.service: Service = Service(CallService(runtime, _durability(store, ttl)), sampler)
         self.sagas: SagaMethods = SagaMethods(
             Sealer(keys or [secrets.token_bytes(32)], audience=name, ttl=ttl, clock=runtime.clock)

@@ -48,8 +48,8 @@ class Results:
     def _shape(self) -> FuncMetadata:
         """The SDK's view of what the tool returns; made when it first returns something."""
 
-        def returned() -> object:
-            raise NotImplementedError("only its signature is looked at")
+        def returned() -> None:
+            """Looked at for its signature, and never called."""
 
         returned.__name__ = self._tool.name
         signature = inspect.Signature(return_annotation=self._tool.returns)

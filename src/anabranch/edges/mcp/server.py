@@ -23,9 +23,8 @@ from anabranch.edges.mcp.request import McpRequest
 from anabranch.edges.mcp.sagas import Sagas
 from anabranch.edges.mcp.serving import Service, serve
 from anabranch.edges.mcp.telling import plain, told
-from anabranch.edges.opening import Runtime
 from anabranch.limits import Limits
-from anabranch.ports import Clock, SystemClock
+from anabranch.ports import Clock
 from anabranch.sampling import Sampler
 from anabranch.tool import Tool
 
@@ -78,7 +77,8 @@ def create_server(  # noqa: PLR0913 - all but two have a default
         ttl=ttl,
         store=store,
         sampler=sampler,
-        runtime=Runtime(limits=limits or Limits(), clock=clock or SystemClock()),
+        limits=limits,
+        clock=clock,
         continue_calls=continue_calls,
     )
     security = None if keys is None else RequestStateSecurity(keys=list(keys), ttl=ttl)
@@ -122,7 +122,8 @@ def install(
         ttl=ttl,
         store=store,
         sampler=sampler,
-        runtime=Runtime(limits=limits or Limits(), clock=clock or SystemClock()),
+        limits=limits,
+        clock=clock,
         continue_calls=continue_calls,
     )
     _add(server, tools, installation)

@@ -9,7 +9,7 @@ branches. Asking, waiting and validating answers against a schema are not done h
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, field_validator
 from pydantic.alias_generators import to_camel
@@ -38,6 +38,7 @@ __all__ = [
     "assistant",
     "text_of",
     "to_messages",
+    "unchecked",
     "user",
 ]
 
@@ -60,6 +61,28 @@ class Shape(BaseModel):
     def wire(self) -> dict[str, Any]:
         """Return the protocol's JSON, absent fields left out."""
         return self.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+
+_S = TypeVar("_S", bound=Shape)
+_set = object.__setattr__
+
+
+def unchecked(shape: type[_S], /, **fields: object) -> _S:
+    """Return what ``shape(**fields)`` would, without a look at ``fields``.
+
+    For a path of thousands of messages, made of blocks that were valid before: looking again takes
+    longer than all else.
+
+    Args:
+        shape: what is made; a class without private attributes.
+        fields: all of its fields, each as validation would leave it.
+    """
+    made = shape.__new__(shape)
+    _set(made, "__dict__", fields)  # all that pydantic has in a model, and what freezes it
+    _set(made, "__pydantic_fields_set__", set(fields))
+    _set(made, "__pydantic_extra__", None)
+    _set(made, "__pydantic_private__", None)
+    return made
 
 
 class TextBlock(Shape):

@@ -96,6 +96,10 @@ class MemoryTrees:
         nodes = self._nodes.values()
         return [node for node in nodes if node.thread_id == thread_id and node.parent_id is None]
 
+    async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
+        nodes = [node for node in self._nodes.values() if node.thread_id == thread_id]
+        return nodes[len(known) :] if nodes[: len(known)] == list(known) else None
+
     async def tree(self, thread_id: str) -> Tree:
         if thread_id not in self._threads:
             raise StoreError(f"There is no thread {thread_id!r}.")

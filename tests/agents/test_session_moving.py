@@ -3,7 +3,7 @@
 import pytest
 
 from anabranch.agents.session import Session
-from tests.agents.sessions import feed, session, text_here, told
+from tests.agents.sessions import feed, session, text_here, told, tree_of
 
 
 async def forked() -> Session:
@@ -230,6 +230,20 @@ async def test_undo_leads_back_to_the_thread_before() -> None:
 async def test_in_a_thread_that_has_not_begun_there_is_nowhere_to_go(line: str) -> None:
     line = line.replace("·", " ")
     assert await told(session(), line) == "error: Nothing has been said here yet."
+
+
+async def test_what_another_session_adds_and_deletes_is_seen_at_the_next_step() -> None:
+    chat = await forked()
+    world = chat.world
+    other = session(store=world.store, thread_id=chat.thread_id, naming=world.naming)
+    await other.start()
+    await feed(chat, "/root")
+    await feed(other, "/root", "beside", "/label theirs")
+    assert "2. [b4] You said: beside" in await told(chat, "/down")
+    assert "theirs: [b4] You said: beside" in await told(chat, "/label")
+    await world.store.delete_subtree((await tree_of(chat)).nodes[-2].id)
+    assert "beside" not in await told(chat, "/down")
+    assert "There are no labels." in await told(chat, "/label")
 
 
 async def test_the_head_follows_the_cursor_so_that_the_next_session_begins_there() -> None:

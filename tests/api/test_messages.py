@@ -1,5 +1,7 @@
 """The shapes that cross: two spellings, text where blocks are due, and no way to change them."""
 
+import pickle
+
 import pytest
 from pydantic import ValidationError
 
@@ -14,6 +16,7 @@ from anabranch.messages import (
     ToolResultBlock,
     ToolUseBlock,
     to_messages,
+    unchecked,
 )
 
 BLOCKS = (
@@ -109,3 +112,17 @@ def test_an_exchange_is_a_tuple_of_messages_whose_tool_use_can_be_filled() -> No
     assert isinstance(filled, Exchange)
     assert filled[0] == exchange[0]
     assert filled[1].content == (ToolUseBlock(id="u1", name="t", input={"n": 2}), BLOCKS[0])
+
+
+def test_what_is_made_unchecked_is_what_its_class_would_have_made() -> None:
+    """Of a class with private attributes or fields left out it would not be."""
+    plain = Message(role="user", content=BLOCKS)
+    made = unchecked(Message, role="user", content=BLOCKS)
+    assert made == plain
+    assert made.model_fields_set == plain.model_fields_set
+    assert made.wire() == plain.wire()
+    assert pickle.loads(pickle.dumps(made)) == plain  # noqa: S301
+    assert made.model_copy(update={"role": "assistant"}).role == "assistant"
+    assert to_messages([made])[0] is made
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(made, "role", "assistant")  # noqa: B010  # a type checker knows it is frozen

@@ -143,6 +143,28 @@ async def test_when_a_batch_cannot_begin_all_who_wait_are_told(tmp_path: Path) -
     assert ["is locked" in str(result) for result in results] == [True] * 3
 
 
+async def test_after_a_commit_that_fails_nothing_of_it_is_left(tmp_path: Path) -> None:
+    database = Database(read_url(f"sqlite:///{tmp_path}/calls.db"))
+
+    def entry_of_nobody(connection: sa.Connection) -> None:
+        connection.execute(sa.text("PRAGMA defer_foreign_keys = ON"))
+        connection.execute(
+            sa.text(
+                "INSERT INTO anabranch_entry (call_id, number, step_id, text)"
+                " VALUES (x'00', 1, x'00', x'00')"
+            )
+        )
+
+    def entries(connection: sa.Connection) -> object:
+        return connection.scalar(sa.text("SELECT count(*) FROM anabranch_entry"))
+
+    for _ in range(2):
+        with pytest.raises(StoreError, match="SQLITE_CONSTRAINT"):
+            await database.write(entry_of_nobody)
+        assert await database.write(entries) == 0
+    await database.close()
+
+
 async def test_work_that_is_cancelled_before_it_begins_is_not_done(tmp_path: Path) -> None:
     database = Database(read_url(f"sqlite:///{tmp_path}/calls.db"))
     done: list[str] = []
@@ -243,6 +265,18 @@ async def test_a_connection_that_breaks_in_use_is_reported_once(postgres: Any) -
         with pytest.raises(StoreError, match="is shutting down; try again"):
             await store.find("call_1")
         assert await store.find("call_1") == a_call()
+
+
+async def test_past_sqlalchemy_too_a_connection_that_breaks_is_reported_once(postgres: Any) -> None:
+    async with opened(partial(open_tree_store, postgres.new_url())) as store:
+        await store.create_thread(a_thread())
+        await store.append([a_node("a")])
+        for work in (partial(store.path, "a"), partial(store.append, [a_node("b", "a")])):
+            postgres.close_connections()
+
+            with pytest.raises(StoreError, match="is shutting down; try again"):
+                await work()
+            await work()
 
 
 async def test_normal_durability_is_for_who_asks_for_it(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ READING: st.SearchStrategy[Operation] = st.one_of(
     operation("children", IDS),
     operation("beginnings", THREADS),
     operation("refs", THREADS),
+    operation("nodes_after", THREADS, st.just(())),
     operation("tree", THREADS),
 )
 RARE: st.SearchStrategy[Operation] = st.one_of(

@@ -75,6 +75,12 @@ class ShowsChildrenFirst(Saboteur):
         return replace(found, nodes=found.nodes[::-1])
 
 
+class ReadsOnPastWhatIsGone(Saboteur):
+    async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
+        all_nodes = await self.good.nodes_after(thread_id, []) or []
+        return all_nodes[len(known) :]
+
+
 class KeepsTheFirstResult(Saboteur):
     async def set_results(self, results: Sequence[Result]) -> None:
         for result in results:
@@ -135,6 +141,7 @@ SABOTEURS: list[tuple[type[Saboteur], TreeCheck]] = [
     (StopsAfterAThousand, suite.a_path_may_be_long),
     (SortsChildren, suite.children_come_in_the_order_of_appending),
     (ShowsChildrenFirst, suite.a_tree_is_all_of_a_thread),
+    (ReadsOnPastWhatIsGone, suite.a_thread_is_read_on_from_what_is_known),
     (KeepsTheFirstResult, suite.a_result_is_replaced_for_all),
     (NeverSettles, suite.what_is_pending_waits_for_the_next_message),
     (NeverSettles, suite.what_is_pending_waits_beyond_questions),

@@ -5,10 +5,12 @@ Owns the implementations of ports that live with the rooms which need them (``ca
 
     targets.py      what a URL asks for, and the engine for it
     workers.py      the threads in which a database works, and the way there and back
+    kept.py         the connections that SQLite's threads keep
     faults.py       what went wrong, in one sentence
     database.py     transactions and schema: what every table module stands on
     migrations/     how the schema came to be, step by step (Alembic)
     columns.py      what the tables have in common
+    direct.py       statements that go to the driver past SQLAlchemy
     call_tables.py  the tables of calls, and the statements over them
     calls.py        calls, behind the port ``CallStore``
     tree_tables.py  the tables of threads, and the statements that write

@@ -21,9 +21,10 @@ import sqlalchemy as sa
 
 from anabranch.call.store import StoreError
 from anabranch.stores.faults import translated
+from anabranch.stores.kept import Kept
 from anabranch.stores.migrations import SCHEMA, current, migrate
 from anabranch.stores.targets import CONNECTIONS, READERS, Target, make_engine, make_file
-from anabranch.stores.workers import Batches, Separately, Work, Workers, outcome
+from anabranch.stores.workers import Batches, Separately, Transaction, Work, Workers, outcome
 
 __all__ = ["Database"]
 
@@ -44,6 +45,7 @@ class Database:
         self._target = target
         self._engine = engine = make_engine(target)
         self._prepared = False
+        self._kept: list[Kept] = []
         self._preparing = threading.Lock()
         self._threads: list[ThreadPoolExecutor] = []
         self._writers: Workers
@@ -59,15 +61,18 @@ class Database:
             snapshot = engine.execution_options(isolation_level="REPEATABLE READ")
             self._snapshots = Separately(pool, partial(self._transaction, snapshot))
         else:
-            self._writers = Batches(self._new_threads(1), partial(self._transaction, engine))
+            self._writers = Batches(self._new_threads(1), self._keeping(engine))
             self._single_writers = self._writers
             self._readers = self._writers
             if target.kind == "sqlite":  # without a file there is one connection only
                 reading = engine.execution_options(reading=True)
-                self._readers = Separately(
-                    self._new_threads(READERS), partial(self._transaction, reading)
-                )
+                self._readers = Separately(self._new_threads(READERS), self._keeping(reading))
             self._snapshots = self._readers
+
+    @property
+    def dialect(self) -> sa.Dialect:
+        """The database's own words."""
+        return self._engine.dialect
 
     async def read(self, work: Work[T]) -> T:
         """Let ``work`` read. Each of its statements sees what has been committed by then."""
@@ -100,6 +105,8 @@ class Database:
     def _shut_down(self) -> None:
         for threads in self._threads:
             threads.shutdown()
+        for kept in self._kept:
+            kept.close()
         self._engine.dispose()
 
     async def _have_done(self, workers: Workers, work: Work[T], *, lasting: bool = True) -> T:
@@ -114,6 +121,11 @@ class Database:
         self._threads.append(threads)
         return threads
 
+    def _keeping(self, engine: sa.Engine) -> Transaction:
+        kept = Kept(engine)
+        self._kept.append(kept)
+        return partial(self._kept_transaction, kept)
+
     @contextmanager
     def _transaction(self, engine: sa.Engine, *, lasting: bool) -> Generator[sa.Connection]:
         with translated(self._target.label):
@@ -124,6 +136,14 @@ class Database:
                     connection.execution_options(lasting=False)
                 with connection.begin():
                     yield connection
+
+    @contextmanager
+    def _kept_transaction(self, kept: Kept, *, lasting: bool) -> Generator[sa.Connection]:
+        with translated(self._target.label):
+            if not self._prepared:
+                self._prepare()
+            with kept.transaction(lasting=lasting) as connection:
+                yield connection
 
     def _prepare(self) -> None:
         """Make the file and the tables, or bring them up to date; whoever comes second waits."""

@@ -22,12 +22,14 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
 from anabranch.call.store import StoreError
+from anabranch.stores.direct import driver_of
 
 if TYPE_CHECKING:
     import psycopg  # an optional dependency
 
 __all__ = [
     "CONNECTIONS",
+    "MAPPED",
     "READERS",
     "TRUSTED",
     "Kind",
@@ -42,6 +44,10 @@ Kind = Literal["memory", "sqlite", "postgresql"]
 
 CONNECTIONS = 8
 """Connections to Postgres that one process holds at most."""
+
+MAPPED = 256 * 1024 * 1024
+"""Bytes of a SQLite file that are read as memory: a path of a large thread lies on thousands of
+pages, and whatever a connection has read, it forgets as soon as another one has written."""
 
 READERS = 4
 """Threads that read from a SQLite file while one writes."""
@@ -172,6 +178,7 @@ def make_engine(target: Target) -> sa.Engine:
         )
     pragmas = (
         f"PRAGMA journal_size_limit = {_WAL_KEPT}",
+        f"PRAGMA mmap_size = {MAPPED}",
         f"PRAGMA synchronous = {target.synchronous}",
         "PRAGMA foreign_keys = ON",
     )
@@ -188,7 +195,7 @@ def make_engine(target: Target) -> sa.Engine:
         reading = options.get("reading", False)
         # A transaction that turns from reading to writing fails when another has written since;
         # one that begins as a writer only waits for its turn.
-        driver: Any = connection.connection.driver_connection  # a statement less for SQLAlchemy
+        driver = driver_of(connection)  # a statement less for SQLAlchemy
         wanted = target.synchronous if options.get("lasting", True) else "normal"
         if connection.info["synchronous"] != wanted and not reading:
             driver.execute(f"PRAGMA synchronous = {wanted}")

@@ -15,10 +15,12 @@ from anabranch.stores.tree_tables import NODE, REF, THREAD, THREAD_SEQ
 __all__ = [
     "BEGINNINGS",
     "CHILDREN",
+    "COUNT_UNTIL",
     "FIND_NODE",
     "FIND_THREAD",
     "LATEST_THREADS",
     "NODES",
+    "NODES_AFTER",
     "PATH",
     "REFS",
     "RESULTS",
@@ -76,6 +78,21 @@ NODES = _reading("""
     FROM anabranch_thread AS thread JOIN anabranch_node AS node ON node.thread = thread.seq
     WHERE thread.id = :this ORDER BY node.seq
 """)
+# For the node that somebody has read last: how many of its thread have come until then.
+COUNT_UNTIL = _reading("""
+    SELECT last.seq, (
+        SELECT count(*) FROM anabranch_node AS node
+        WHERE node.thread = last.thread AND node.seq <= last.seq
+    )
+    FROM anabranch_node AS last WHERE last.id = :this
+""")
+NODES_AFTER = _reading("""
+    SELECT {node}, parent.id
+    FROM anabranch_thread AS thread
+    JOIN anabranch_node AS node ON node.thread = thread.seq
+    LEFT JOIN anabranch_node AS parent ON parent.seq = node.parent
+    WHERE thread.id = :this AND node.seq > :after ORDER BY node.seq
+""").bindparams(sa.bindparam("after", type_=sa.BigInteger))
 RESULTS = _reading("""
     SELECT node.id, {result}
     FROM anabranch_thread AS thread

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from itertools import islice, repeat
+from operator import itemgetter
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from anabranch.call.store import StoreError
 from anabranch.messages import Block, TextBlock, Usage
-from anabranch.stores.columns import to_text
+from anabranch.stores.columns import to_bytes, to_text
+from anabranch.stores.direct import Row
 from anabranch.tree.nodes import Node, Result
 
-__all__ = ["Row", "node_row", "result_row", "to_nodes", "to_path", "to_results"]
+__all__ = ["node_row", "result_row", "to_nodes", "to_path", "to_results"]
 
 T = TypeVar("T")
 
-Row: TypeAlias = Sequence[Any]
-"""What a statement of ``tree_tables`` returns, as the driver does."""
-
-_SEQ, _PARENT = 0, 1
+_SEQ, _ID = 0, 2
 _PER_NODE = 9
 """So many columns of a path's row are the node's; those of its result come after."""
 
@@ -34,15 +34,18 @@ _CONTENTS: TypeAdapter[tuple[tuple[Block, ...], ...]] = TypeAdapter(tuple[tuple[
 _TEXTS: TypeAdapter[tuple[tuple[TextBlock, ...], ...]] = TypeAdapter(
     tuple[tuple[TextBlock, ...], ...]
 )
-_USAGES: TypeAdapter[tuple[Usage, ...]] = TypeAdapter(tuple[Usage, ...])
+_PENDINGS: TypeAdapter[tuple[tuple[TextBlock, ...] | None, ...]] = TypeAdapter(
+    tuple[tuple[TextBlock, ...] | None, ...]
+)
+_USAGES: TypeAdapter[tuple[Usage | None, ...]] = TypeAdapter(tuple[Usage | None, ...])
 
 
 def node_row(node: Node) -> dict[str, Any]:
-    """Return the values of the statement that adds a node."""
+    """Return the values of the statement that adds a node, as the driver takes them."""
     return {
-        "thread_id": node.thread_id,
-        "parent_id": node.parent_id,
-        "new_id": node.id,
+        "thread_id": to_bytes(node.thread_id),
+        "parent_id": None if node.parent_id is None else to_bytes(node.parent_id),
+        "new_id": to_bytes(node.id),
         "new_kind": node.kind,
         "new_content": _blocks(node.content),
         "new_created_at": node.created_at,
@@ -75,34 +78,34 @@ def to_nodes(
     Raises:
         StoreError: a row does not hold a node.
     """
-    ids = {**(parents or {}), **{row[_SEQ]: to_text(row[2]) for row in rows}}
-    contents = _read(_CONTENTS, [row[4] for row in rows])
-    usages = iter(_read(_USAGES, [row[6] for row in rows if row[6] is not None]))
-    return [
-        Node(
-            ids[seq],
-            thread_id,
-            None if parent is None else ids[parent],
-            kind,
-            content,
-            created_at,
-            None if usage is None else next(usages),
-            {} if data is None else json.loads(data),
+    if not rows:
+        return []
+    # Column by column: a loop over rows would take as long as all the reading of JSON.
+    seqs, above, raw_ids, kinds, contents, times, usages, data = islice(zip(*rows, strict=True), 8)
+    ids = dict(zip(seqs, map(to_text, raw_ids), strict=True))
+    known = {**(parents or {}), **ids}
+    return list(
+        map(
+            Node,
+            ids.values(),
+            repeat(thread_id),
+            [None if parent is None else known[parent] for parent in above],
+            kinds,
+            _read(_CONTENTS, contents),
+            times,
+            _read(_USAGES, [usage or b"null" for usage in usages]),
+            [{} if text is None else json.loads(text) for text in data],
         )
-        for (seq, parent, _, kind, _, created_at, usage, data, *_), content in zip(
-            rows, contents, strict=True
-        )
-    ]
+    )
 
 
 def to_path(rows: Iterable[Row]) -> tuple[tuple[Node, ...], dict[tuple[str, str], Result]]:
     """Return a path's nodes in order, and the results that any of them holds."""
-    ordered = sorted(rows, key=lambda row: row[_SEQ])  # a parent's number is smaller
+    ordered = sorted(rows, key=itemgetter(_SEQ))  # a parent's number is smaller
     of_nodes = list({row[_SEQ]: row for row in ordered}.values())
     nodes = to_nodes(of_nodes, to_text(of_nodes[0][_PER_NODE - 1]))
-    ids = {row[_SEQ]: node.id for row, node in zip(of_nodes, nodes, strict=True)}
-    held = [row for row in ordered if row[_PER_NODE] is not None]
-    return tuple(nodes), to_results([(ids[row[_SEQ]], *row[_PER_NODE:]) for row in held])
+    held = [(row[_ID], *row[_PER_NODE:]) for row in ordered if row[_PER_NODE] is not None]
+    return tuple(nodes), to_results(held)
 
 
 def to_results(rows: Sequence[Row]) -> dict[tuple[str, str], Result]:
@@ -111,14 +114,19 @@ def to_results(rows: Sequence[Row]) -> dict[tuple[str, str], Result]:
     Raises:
         StoreError: a row does not hold a result.
     """
-    contents = _read(_TEXTS, [row[2] for row in rows])
-    pendings = iter(_read(_TEXTS, [row[4] for row in rows if row[4] is not None]))
-    results: dict[tuple[str, str], Result] = {}
-    for (holder, raw_id, _, is_error, pending), content in zip(rows, contents, strict=True):
-        tool_use_id = to_text(raw_id)
-        later = None if pending is None else next(pendings)
-        results[holder, tool_use_id] = Result(holder, tool_use_id, content, bool(is_error), later)
-    return results
+    if not rows:
+        return {}
+    raw_holders, raw_ids, contents, errors, pendings = zip(*rows, strict=True)
+    holders, tool_use_ids = list(map(to_text, raw_holders)), list(map(to_text, raw_ids))
+    results = map(
+        Result,
+        holders,
+        tool_use_ids,
+        _read(_TEXTS, contents),
+        map(bool, errors),
+        _read(_PENDINGS, [pending or b"null" for pending in pendings]),
+    )
+    return dict(zip(zip(holders, tool_use_ids, strict=True), results, strict=True))
 
 
 def _blocks(content: tuple[Block, ...]) -> bytes:
@@ -128,7 +136,7 @@ def _blocks(content: tuple[Block, ...]) -> bytes:
         return json.dumps(_CONTENT.dump_python(content)).encode()
 
 
-def _read(adapter: TypeAdapter[tuple[T, ...]], texts: list[bytes]) -> tuple[T, ...]:
+def _read(adapter: TypeAdapter[tuple[T, ...]], texts: Sequence[bytes]) -> tuple[T, ...]:
     text = b"[%s]" % b",".join(texts)
     try:
         return adapter.validate_json(text)

@@ -14,15 +14,18 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from anabranch.call.store import StoreError
-from anabranch.stores.columns import to_text
+from anabranch.stores.columns import to_bytes, to_text
 from anabranch.stores.database import Database
+from anabranch.stores.direct import Direct
 from anabranch.stores.tree_queries import (
     BEGINNINGS,
     CHILDREN,
+    COUNT_UNTIL,
     FIND_NODE,
     FIND_THREAD,
     LATEST_THREADS,
     NODES,
+    NODES_AFTER,
     PATH,
     REFS,
     RESULTS,
@@ -55,6 +58,10 @@ class Trees:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._statements = WritingStatements(is_postgresql=database.is_postgresql)
+        self._add_node = Direct(self._statements.add_node, database.dialect)
+        self._settle = Direct(SETTLE, database.dialect)
+        self._find_path = Direct(PATH, database.dialect)
+        self._find_nodes_after = Direct(NODES_AFTER, database.dialect)
 
     async def create_thread(self, thread: Thread) -> None:
         """Add a thread without nodes."""
@@ -99,7 +106,7 @@ class Trees:
         rows = [node_row(node) for node in nodes]
         new: dict[str | None, Node] = {node.id: node for node in nodes}
         try:
-            added = connection.execute(self._statements.add_node, rows).rowcount
+            added = self._add_node.count(connection, rows)
         except exc.IntegrityError as error:  # a parent, or the thread, was just being deleted
             raise _MisplacedError from error
         if added != len(nodes):
@@ -112,8 +119,9 @@ class Trees:
             if parent is not None or node.parent_id is None:
                 _check(node, parent)
         parents = {node.parent_id for node in nodes if node.kind not in _BESIDE}
-        if settled := [{"this": one} for one in parents if one is not None and one not in new]:
-            connection.execute(SETTLE, settled)
+        settled = [one for one in parents if one is not None and one not in new]
+        if settled:
+            self._settle.count(connection, [{"this": to_bytes(one)} for one in settled])
 
     async def set_results(self, results: Sequence[Result]) -> None:
         """Write results, in place of those that are there."""
@@ -152,9 +160,9 @@ class Trees:
 
     async def path(self, node_id: str) -> Path:
         """Return the way to a node, in one statement."""
-        values = {"this": node_id}
+        values = {"this": to_bytes(node_id)}
         rows = await self._database.read(
-            lambda connection: connection.execute(PATH, values).fetchall()
+            lambda connection: self._find_path.rows(connection, values)
         )
         if not rows:
             raise StoreError(f"The store has no node {node_id!r}.")
@@ -178,6 +186,25 @@ class Trees:
 
         return await self._database.read(work)
 
+    async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
+        """Return what was added to a thread since; ``None`` if some of it is gone."""
+
+        def work(connection: sa.Connection) -> list[Node] | None:
+            after = 0
+            if known:
+                last = known[-1]
+                if _node(connection, last.id) != last:
+                    return None
+                after, held = connection.execute(COUNT_UNTIL, {"this": last.id}).one()
+                if held != len(known):
+                    return None
+            values = {"this": to_bytes(thread_id), "after": after}
+            rows = self._find_nodes_after.rows(connection, values)
+            parents = {row[1]: to_text(row[8]) for row in rows if row[1] is not None}
+            return to_nodes(rows, thread_id, parents)
+
+        return await self._database.read_at_once(work)
+
     async def tree(self, thread_id: str) -> Tree:
         """Return all of a thread."""
         values = {"this": thread_id}
@@ -187,8 +214,7 @@ class Trees:
             if thread is None:
                 raise StoreError(f"The store has no thread {thread_id!r}.")
             nodes = to_nodes(connection.execute(NODES, values).fetchall(), thread_id)
-            held = connection.execute(RESULTS, values).fetchall()
-            results = to_results([(to_text(row[0]), *row[1:]) for row in held])
+            results = to_results(connection.execute(RESULTS, values).fetchall())
             return Tree(thread, tuple(nodes), results, _refs(connection, thread_id))
 
         return await self._database.read_at_once(work)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import anyio
@@ -34,21 +35,30 @@ async def outcome(future: Future[T]) -> T:
     Whoever is cancelled meanwhile still waits until the work, once begun, is over: afterwards
     nothing is being written on their behalf.
     """
-    waiting = asyncio.wrap_future(future)
+    loop = asyncio.get_running_loop()
     cancelled: asyncio.CancelledError | None = None
     # The shield keeps anyio, the loop keeps a plain Task.cancel() from ending the wait.
     with anyio.CancelScope(shield=True):
-        while not waiting.done():
+        while not future.done():
+            over = loop.create_future()
+            future.add_done_callback(partial(_wake, loop, over))
             try:
-                await asyncio.wait([waiting])
+                await over  # asyncio.wait and wrap_future take longer than a small insert
             except asyncio.CancelledError as error:
                 cancelled = error
                 future.cancel()
     if cancelled is not None:
-        if not waiting.cancelled():
-            waiting.exception()  # looked at: whoever asked is gone
         raise cancelled
-    return waiting.result()
+    return future.result()
+
+
+def _wake(loop: asyncio.AbstractEventLoop, over: asyncio.Future[None], _: object) -> None:
+    loop.call_soon_threadsafe(_finish, over)
+
+
+def _finish(over: asyncio.Future[None]) -> None:
+    if not over.done():  # whoever waited may have been cancelled, and wait anew
+        over.set_result(None)
 
 
 class Transaction(Protocol):

@@ -136,6 +136,11 @@ class TreeModel:
         """See the port."""
         return [node for node in self._of(thread_id) if node.parent_id is None]
 
+    def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
+        """See the port."""
+        nodes = self._of(thread_id)
+        return nodes[len(known) :] if nodes[: len(known)] == list(known) else None
+
     def tree(self, thread_id: str) -> Tree:
         """See the port."""
         _expect(thread_id in self._kept.threads)

@@ -260,6 +260,33 @@ async def a_tree_is_all_of_a_thread(open_store: OpenTreeStore) -> None:
         expect((await store.tree("other")).nodes, (theirs,), "the other has its own")
 
 
+async def a_thread_is_read_on_from_what_is_known(open_store: OpenTreeStore) -> None:
+    """Only what was added, as long as all that is known is there."""
+    async with opened(open_store) as store:
+        expect(await store.nodes_after("nobody", []), [], "no nodes of no thread")
+        await _caller(store)
+        await store.create_thread(a_thread("other"))
+        known = await store.nodes_after("t", []) or []
+        expect(known, list((await store.tree("t")).nodes), "all of a thread")
+        expect(await store.nodes_after("t", known), [], "nothing was added")
+        await store.append([a_node("theirs", thread_id="other")])
+        nodes = [a_node("y", "b", "branch"), a_node("x", "a"), a_node("z")]
+        await store.append(nodes)
+        await store.append([], results=[a_result("b", "1")], refs=[Ref("head", "y")])
+        expect(await store.nodes_after("t", known), nodes, "what was added, in its order")
+        expect(await store.nodes_after("t", known[:1]), [*known[1:], *nodes], "and from further up")
+        known += nodes
+        expect(await store.delete_subtree("x"), 1, "a node is deleted from their midst")
+        expect(await store.nodes_after("t", known), None, "one of them is gone")
+        known = await store.nodes_after("t", []) or []
+        expect(_ids(known), "a b y z", "all that is there")
+        expect(await store.delete_subtree("z"), 1, "the last is deleted")
+        await store.append([a_node("w", "b")])
+        expect(await store.nodes_after("t", known), None, "another has taken its place")
+        yes(await store.delete_thread("t"), "all is deleted")
+        expect(await store.nodes_after("t", known), None, "none of them is there")
+
+
 async def a_result_is_replaced_for_all(open_store: OpenTreeStore) -> None:
     """Whoever follows on its caller sees the latest; another caller has its own."""
     async with opened(open_store) as store:
@@ -457,6 +484,7 @@ TREE_STORE_CHECKS: tuple[TreeCheck, ...] = (
     a_path_may_be_long,
     children_come_in_the_order_of_appending,
     a_tree_is_all_of_a_thread,
+    a_thread_is_read_on_from_what_is_known,
     a_result_is_replaced_for_all,
     what_is_pending_waits_for_the_next_message,
     what_is_pending_waits_beyond_questions,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from anabranch.tree.nodes import Node
 from anabranch.tree.store import Tree
 
-__all__ = ["Branches", "find_node", "name_branches"]
+__all__ = ["Branches", "Naming", "find_node", "name_branches"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,34 @@ class Branches:
         return bool(name) and self.first[name] == node.id
 
 
+class Naming:
+    """Names the branches of a thread, node by node.
+
+    Attributes:
+        branches: those of all nodes so far.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, str] = {}
+        self._first: dict[str, str] = {}
+        self._last: dict[str, str] = {}
+        self._opened: Counter[str] = Counter()
+        self._continued: set[str | None] = set()
+        self.branches: Branches = Branches(self._of, self._first, self._last)
+
+    def add(self, node: Node) -> None:
+        """Name the branch of one more node; its parent, and its older siblings, have theirs."""
+        name = "" if node.parent_id is None else self._of[node.parent_id]
+        if node.kind == "branch" or node.parent_id in self._continued:
+            self._opened[name] += 1
+            name = f"{name}.{self._opened[name]}" if name else f"b{self._opened[name]}"
+        else:
+            self._continued.add(node.parent_id)
+        self._of[node.id] = name
+        self._first.setdefault(name, node.id)
+        self._last[name] = node.id
+
+
 def name_branches(nodes: Iterable[Node]) -> Branches:
     """Return the branches of a thread.
 
@@ -45,22 +73,10 @@ def name_branches(nodes: Iterable[Node]) -> Branches:
     Args:
         nodes: all of the thread, in the order of :class:`~anabranch.tree.store.Tree`.
     """
-    of: dict[str, str] = {}
-    first: dict[str, str] = {}
-    last: dict[str, str] = {}
-    opened: Counter[str] = Counter()
-    continued: set[str | None] = set()
+    naming = Naming()
     for node in nodes:
-        name = "" if node.parent_id is None else of[node.parent_id]
-        if node.kind == "branch" or node.parent_id in continued:
-            opened[name] += 1
-            name = f"{name}.{opened[name]}" if name else f"b{opened[name]}"
-        else:
-            continued.add(node.parent_id)
-        of[node.id] = name
-        first.setdefault(name, node.id)
-        last[name] = node.id
-    return Branches(of, first, last)
+        naming.add(node)
+    return naming.branches
 
 
 def find_node(tree: Tree, name: str) -> str | None:

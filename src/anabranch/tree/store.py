@@ -107,6 +107,14 @@ class TreeStore(Protocol):
         """Return the nodes that follow on nothing, the oldest first."""
         ...
 
+    async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
+        """Return what was added to a thread since ``known`` were all its nodes, as in a tree.
+
+        Reads nothing else, however large the thread. ``None`` if some of ``known`` are not there
+        any more; what was deleted, and added again under its old id, may go unnoticed.
+        """
+        ...
+
     async def tree(self, thread_id: str) -> Tree:
         """Return all of a thread. An unknown thread is an error."""
         ...

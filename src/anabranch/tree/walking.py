@@ -10,9 +10,10 @@ them, however they came to branch off.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from anabranch.tree.naming import find_node, name_branches
+from anabranch.tree.naming import Naming, find_node
 from anabranch.tree.nodes import HEAD, Node
 from anabranch.tree.store import Tree
 
@@ -28,13 +29,34 @@ class Walk:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.nodes: dict[str, Node] = {node.id: node for node in tree.nodes}
-        self._children: dict[str | None, list[Node]] = {None: []}
-        for node in tree.nodes:
-            self._children.setdefault(node.parent_id, []).append(node)
-        self._branches = name_branches(tree.nodes)
+        self.nodes: dict[str, Node] = {}
         self.labels: dict[str, list[str]] = {}
-        for name, node_id in sorted(tree.refs.items()):
+        self._children: dict[str | None, list[Node]] = {None: []}
+        self._naming = Naming()
+        self._branches = self._naming.branches
+        self._take_in(tree.nodes)
+        self._label()
+
+    def grow(self, nodes: Sequence[Node], refs: Mapping[str, str]) -> None:
+        """Bring it up to date: these nodes were added, and the refs are others.
+
+        Refs to other nodes than it knows are left out.
+        """
+        self._take_in(nodes)
+        all_nodes = (*self.tree.nodes, *nodes) if nodes else self.tree.nodes
+        known = {name: node_id for name, node_id in refs.items() if node_id in self.nodes}
+        self.tree = replace(self.tree, nodes=all_nodes, refs=known)
+        self._label()
+
+    def _take_in(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            self.nodes[node.id] = node
+            self._children.setdefault(node.parent_id, []).append(node)
+            self._naming.add(node)
+
+    def _label(self) -> None:
+        self.labels = {}
+        for name, node_id in sorted(self.tree.refs.items()):
             if name != HEAD:
                 self.labels.setdefault(node_id, []).append(name)
 

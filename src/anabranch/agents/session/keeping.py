@@ -58,8 +58,7 @@ async def thread(session: Session, thread_id: str | None = None) -> Outputs:
 @command("save", "FILE…", "Save the whole conversation, with all its branches, in a file.")
 async def save(session: Session, name: str) -> Outputs:
     """Write the thread as JSON."""
-    walk = await session.walk()
-    text = json.dumps(to_json(walk.tree), indent=2).encode()
+    text = json.dumps(to_json(await session.tree()), indent=2).encode()
     await to_thread.run_sync(write_saved, Path(name), text)
     return Output("system", f"Saved in {name}; /load {name} brings it back.")
 

@@ -27,7 +27,7 @@ from anabranch.call import to_the_end
 from anabranch.call.store import StoreError
 from anabranch.errors import AnabranchError
 from anabranch.models import ModelError
-from anabranch.tree import Node, Ref, Thread
+from anabranch.tree import Node, Ref, Thread, Tree
 from anabranch.tree.nodes import HEAD
 from anabranch.tree.walking import Walk
 
@@ -67,6 +67,7 @@ class Session:
         self.settings: Settings = Settings.of(world.limits)
         self._trail: deque[Place] = deque([self._place], maxlen=REMEMBERED)
         self._own: set[str] = set()
+        self._walk: Walk | None = None
 
     @property
     def agent(self) -> Agent:
@@ -164,14 +165,36 @@ class Session:
         return thread
 
     async def walk(self) -> Walk:
-        """Return the thread, to be walked through.
+        """Return the thread, to be walked through; without what tools have returned.
+
+        It is kept, and what was added since is read: a thread may be large, and a step is small.
 
         Raises:
             SessionError: it has not begun.
         """
-        if await self.world.store.thread(self.thread_id) is None:
+        store = self.world.store
+        thread = await store.thread(self.thread_id)
+        if thread is None:
             raise SessionError("Nothing has been said here yet.")
-        return Walk(await self.world.store.tree(self.thread_id))
+        # Before the nodes: a name points at what is there already, if it has not just been deleted.
+        refs = await store.refs(thread.id)
+        walk, added = self._walk, None
+        if walk is not None and walk.tree.thread == thread:
+            added = await store.nodes_after(thread.id, walk.tree.nodes)
+        if walk is None or added is None:
+            walk, added = Walk(Tree(thread, (), {})), await store.nodes_after(thread.id, ())
+        walk.grow(added or (), refs)
+        self._walk = walk
+        return walk
+
+    async def tree(self) -> Tree:
+        """Return all of the thread, what tools have returned included.
+
+        Raises:
+            SessionError: it has not begun.
+        """
+        await self.walk()
+        return await self.world.store.tree(self.thread_id)
 
     async def node(self) -> Node | None:
         """Return the node at the cursor, ``None`` before the first."""

@@ -3,9 +3,7 @@
 Reading: the messages of a path of 1,000 nodes, one of a hundred that grew side by side in a
 thread of 100,000, against the driver's rows of the same nodes and results, by one statement. The
 rows are the floor: nothing in them has been looked at, and nobody else's thread has fetched them.
-The driver reads as it does by itself; since the store has it map the file into memory, the rows
-are also measured with that. What it takes to read the JSON in them, as anybody has to who wants to
-use them, is measured besides.
+What it takes to read the JSON in them, as anybody has to who wants to use them, is measured besides.
 
 Writing: one node that goes on from another, against one bare ``INSERT`` of the same row by the
 driver, in a transaction of its own, into the same table of another file that is as durable: both
@@ -28,7 +26,6 @@ from typing import Any
 
 from anabranch.messages import Block, TextBlock, ToolUseBlock, Usage
 from anabranch.stores import open_tree_store
-from anabranch.stores.targets import MAPPED
 from anabranch.stores.tree_queries import PATH
 from anabranch.stores.tree_rows import node_row
 from anabranch.tree import Kind, Node, Result, Thread, TreeStore, project
@@ -77,15 +74,11 @@ def connect(file: Path) -> sqlite3.Connection:
 
 
 async def reading(store: TreeStore, file: Path) -> Times:
-    connection, mapped = connect(file), connect(file)
-    mapped.execute(f"PRAGMA mmap_size = {MAPPED}")
+    connection = connect(file)
     last = f"node_{LINES // 2}_{LENGTH - 1}"
 
     async def rows() -> list[tuple[bytes | None, ...]]:
         return connection.execute(SQL, (last.encode(),)).fetchall()
-
-    async def mapped_rows() -> list[tuple[bytes | None, ...]]:
-        return mapped.execute(SQL, (last.encode(),)).fetchall()
 
     async def read_json() -> None:
         for row in await rows():
@@ -96,10 +89,9 @@ async def reading(store: TreeStore, file: Path) -> Times:
         path = await store.path(last)
         assert len(project(path.nodes, path.results)) == LENGTH
 
-    ways = {"rows": rows, "mapped": mapped_rows, "json": read_json, "messages": messages}
+    ways = {"rows": rows, "json": read_json, "messages": messages}
     times = await time_in_turns(ways, READS)
     connection.close()
-    mapped.close()
     return times
 
 
@@ -156,7 +148,6 @@ async def rows() -> list[Row]:
     path, appended = "a path of 1,000 nodes among 100,000 as messages", "one node appended"
     return [
         Row(NAME, f"{path} / its rows", read.ratio("messages", "rows"), goal=1.5),
-        Row(NAME, f"{path} / its rows, file mapped", read.ratio("messages", "mapped")),
         Row(NAME, f"{path} / its rows and their JSON", read.ratio("messages", "json")),
         Row(NAME, f"{appended} / a bare insert", written.ratio("append", "insert"), goal=1.3),
         Row(NAME, f"{appended} / a bare insert in a thread", written.ratio("append", "in_thread")),

@@ -5,16 +5,19 @@ Owns names, columns, indexes and SQL. What is done when, and what it means, is i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from anabranch.stores.columns import Opaque, metadata
 
 __all__ = [
     "ABANDONED",
     "ADD_POSTGRES",
-    "CALL",
+    "CALL_AND_ROUND",
     "ENTRIES",
-    "ENTRY",
     "FIND",
     "LAST_ROUND",
     "LEASE",
@@ -22,8 +25,10 @@ __all__ = [
     "ONE_ENTRY",
     "PRUNE",
     "RELEASE",
-    "ROUND",
     "ROUND_NUMBER",
+    "first_call",
+    "first_entry",
+    "first_round",
 ]
 
 _IS_OPEN, _IS_OVER = sa.text("status = 'open'"), sa.text("status <> 'open'")
@@ -113,6 +118,18 @@ _ROUND = sa.select(ROUND.c.number, ROUND.c.answers, ROUND.c.reply, ROUND.c.state
 )
 ROUND_NUMBER = _ROUND.where(ROUND.c.number == sa.bindparam("which"))
 LAST_ROUND = _ROUND.order_by(ROUND.c.number.desc()).limit(1)
+CALL_AND_ROUND = (
+    sa.select(
+        *_CALL.selected_columns, ROUND.c.number, ROUND.c.answers, ROUND.c.reply, ROUND.c.state
+    )
+    .select_from(
+        CALL.outerjoin(
+            ROUND,
+            sa.and_(ROUND.c.call_id == CALL.c.call_id, ROUND.c.number == sa.bindparam("which")),
+        )
+    )
+    .where(_THIS)
+)
 ENTRIES = (
     sa.select(ENTRY.c.step_id, ENTRY.c.text)
     .where(ENTRY.c.call_id == sa.bindparam("this"), ENTRY.c.number == sa.bindparam("which"))
@@ -135,6 +152,20 @@ PRUNE = sa.delete(CALL).where(
         .with_for_update(skip_locked=True)  # another process prunes those (no words on SQLite)
     )
 )
+
+
+def _first(table: sa.Table, columns: Sequence[str], *, is_postgresql: bool) -> sa.Insert:
+    """Insert unless the key is taken; the number of rows tells which."""
+    insert = postgresql.insert if is_postgresql else sqlite.insert
+    named = {name: sa.bindparam(name, type_=table.c[name].type) for name in columns}
+    statement = insert(table).inline().values(named).on_conflict_do_nothing()
+    return statement.execution_options(preserve_rowcount=True)
+
+
+first_call = partial(_first, CALL, list(CALL.c.keys()))
+first_round = partial(_first, ROUND, list(ROUND.c.keys()))
+first_entry = partial(_first, ENTRY, ["call_id", "number", "step_id", "text"])
+
 ADD_POSTGRES = sa.text("""
     WITH this AS (
         SELECT call_id FROM anabranch_call WHERE call_id = :call_id FOR NO KEY UPDATE

@@ -16,15 +16,13 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
-from sqlalchemy.dialects import postgresql, sqlite
 
 from anabranch.call.store import CallRecord, OpenedRound, RoundRecord, StoreError
 from anabranch.stores.call_tables import (
     ABANDONED,
     ADD_POSTGRES,
-    CALL,
+    CALL_AND_ROUND,
     ENTRIES,
-    ENTRY,
     FIND,
     LAST_ROUND,
     LEASE,
@@ -32,11 +30,14 @@ from anabranch.stores.call_tables import (
     ONE_ENTRY,
     PRUNE,
     RELEASE,
-    ROUND,
     ROUND_NUMBER,
+    first_call,
+    first_entry,
+    first_round,
 )
-from anabranch.stores.columns import to_bytes
+from anabranch.stores.columns import to_bytes, to_text
 from anabranch.stores.database import Database
+from anabranch.stores.direct import Direct, Row
 
 __all__ = ["Calls"]
 
@@ -46,21 +47,22 @@ class Calls:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        insert = postgresql.insert if database.is_postgresql else sqlite.insert
-
-        def first(table: sa.Table) -> sa.Insert:
-            """Insert unless the key is taken; ``rowcount`` tells which."""
-            statement = insert(table).inline().on_conflict_do_nothing()
-            return statement.execution_options(preserve_rowcount=True)
-
-        self._insert_call = first(CALL)
-        self._insert_round = first(ROUND)
-        self._insert_entry = first(ENTRY)
+        self._insert_call = first_call(is_postgresql=database.is_postgresql)
+        # What every round does goes to the driver in its own words; the rest through SQLAlchemy.
+        dialect = database.dialect
+        self._begin = Direct(self._insert_call, dialect)
+        self._insert_round = Direct(first_round(is_postgresql=database.is_postgresql), dialect)
+        self._insert_entry = Direct(first_entry(is_postgresql=database.is_postgresql), dialect)
+        self._insert_entries = Direct(ADD_POSTGRES, dialect)
+        self._lease, self._release = Direct(LEASE, dialect), Direct(RELEASE, dialect)
+        self._move = Direct(MOVE, dialect)
+        self._call_and_round = Direct(CALL_AND_ROUND, dialect)
+        self._entries = Direct(ENTRIES, dialect)
         self._add = self._add_postgres if database.is_postgresql else self._add_sqlite
 
     async def begin(self, call: CallRecord) -> CallRecord:
         """Create the call, or leave it; return what is there."""
-        row = _row(call)
+        row = {**_row(call), "owner": None, "leased_until": None}
 
         def work(connection: sa.Connection) -> CallRecord:
             # The one that is in the way may be pruned before it is read; then there is room.
@@ -103,15 +105,14 @@ class Calls:
         A lease locks the call's row, and what changes the call takes that first: nothing comes
         between the lease and the reading.
         """
-        values = {"this": call_id, "new_owner": owner, "now": now, "until": until, "which": number}
-        row = {**_row(new), "owner": owner, "leased_until": until} if new is not None else {}
+        this, by = to_bytes(call_id), to_bytes(owner)
+        lease = {"this": this, "new_owner": by, "now": now, "until": until}
+        row = _call_to_row(new, by, until) if new is not None else {}
 
         def work(connection: sa.Connection) -> OpenedRound | None:
-            while not (new is not None and connection.execute(self._insert_call, row).rowcount):
-                if connection.execute(LEASE, values).rowcount:
-                    call = CallRecord(*connection.execute(FIND, values).one())
-                    ended = _round(connection, ROUND_NUMBER, values)
-                    return OpenedRound(call, ended, _entries(connection, values))
+            while not (new is not None and self._begin.count(connection, [row])):
+                if self._lease.count(connection, [lease]):
+                    return self._known_of(connection, this, number)
                 if _find(connection, call_id) is not None:
                     return None
                 if new is None:
@@ -119,6 +120,15 @@ class Calls:
             return OpenedRound(new, None, {})
 
         return await self._database.write(work, lasting=False)
+
+    def _known_of(self, connection: sa.Connection, this: bytes, number: int) -> OpenedRound:
+        which = {"this": this, "which": number}
+        (row,) = self._call_and_round.rows(connection, which)
+        entries = {
+            to_text(step_id): to_text(text)
+            for step_id, text in self._entries.rows(connection, which)
+        }
+        return OpenedRound(_row_to_call(row[:7]), _row_to_round(row[7:]), entries)
 
     async def release(self, call_id: str, owner: str) -> None:
         """Give the right back."""
@@ -147,11 +157,12 @@ class Calls:
     def _add_sqlite(
         self, connection: sa.Connection, call_id: str, number: int, entries: Mapping[str, str]
     ) -> set[str]:
-        added: set[str] = set()
+        added, this = set[str](), to_bytes(call_id)
         for step_id, text in entries.items():
-            row = {"call_id": call_id, "number": number, "step_id": step_id, "text": text}
+            row = {"number": number, "call_id": this}
+            row |= {"step_id": to_bytes(step_id), "text": to_bytes(text)}
             with _known(call_id):
-                if connection.execute(self._insert_entry, row).rowcount:
+                if self._insert_entry.count(connection, [row]):
                     added.add(step_id)
         return added
 
@@ -164,7 +175,7 @@ class Calls:
             "step_ids": [to_bytes(step_id) for step_id in entries],
             "texts": [to_bytes(text) for text in entries.values()],
         }
-        return set(connection.scalars(ADD_POSTGRES, values))
+        return {to_text(step_id) for (step_id,) in self._insert_entries.rows(connection, values)}
 
     async def entries(self, call_id: str, number: int) -> dict[str, str]:
         """Return what was recorded in a round, in that order."""
@@ -182,17 +193,19 @@ class Calls:
         release: str | None = None,
     ) -> RoundRecord:
         """Write how a round ended, unless that is written; return what is."""
-        row = {"call_id": call_id, "number": record.number, "answers": record.answers}
-        row["reply"], row["state"] = record.reply, record.state
-        move = {"this": call_id, "new_status": status, "new_deadline": deadline}
+        this = to_bytes(call_id)
+        row: dict[str, Any] = {"call_id": this, "number": record.number}
+        row |= {name: to_bytes(getattr(record, name)) for name in ("answers", "reply", "state")}
+        move = {"this": this, "new_status": status, "new_deadline": deadline}
 
         def work(connection: sa.Connection) -> RoundRecord:
             with _known(call_id):
-                first = connection.execute(self._insert_round, row).rowcount
+                first = self._insert_round.count(connection, [row])
             if release is not None:
-                connection.execute(RELEASE, {"this": call_id, "old_owner": release})
+                back = {"this": this, "old_owner": to_bytes(release)}
+                self._release.count(connection, [back])
             if first:
-                connection.execute(MOVE, move)
+                self._move.count(connection, [move])
                 return record
             kept = _round(connection, ROUND_NUMBER, {"this": call_id, "which": record.number})
             if kept is None:
@@ -244,6 +257,24 @@ class Calls:
 
 def _row(call: CallRecord) -> dict[str, Any]:
     return {name: getattr(call, name) for name in CallRecord.__slots__}
+
+
+def _call_to_row(call: CallRecord, owner: bytes, until: float) -> dict[str, Any]:
+    """Return the row of a new call as the driver takes it, leased to ``owner``."""
+    texts = ("call_id", "tool", "arguments", "principal")
+    row = _row(call) | {name: to_bytes(getattr(call, name)) for name in texts}
+    return {**row, "owner": owner, "leased_until": until}
+
+
+def _row_to_call(row: Row) -> CallRecord:
+    call_id, tool, arguments, started, deadline, status, principal = row
+    texts = to_text(call_id), to_text(tool), to_text(arguments)
+    return CallRecord(*texts, started, deadline, status, to_text(principal))
+
+
+def _row_to_round(row: Row) -> RoundRecord | None:
+    number, *texts = row
+    return None if number is None else RoundRecord(number, *map(to_text, texts))
 
 
 def _entries(connection: sa.Connection, values: Mapping[str, Any]) -> dict[str, str]:

@@ -35,7 +35,7 @@ class Direct:
         dialect: of the database that it is for.
     """
 
-    def __init__(self, statement: sa.Insert | sa.TextClause, dialect: sa.Dialect) -> None:
+    def __init__(self, statement: sa.ClauseElement, dialect: sa.Dialect) -> None:
         compiled: Any = statement.compile(dialect=dialect)
         self._text: str = compiled.string
         self._order: Sequence[str] | None = compiled.positiontup

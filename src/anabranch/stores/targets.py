@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONNECTIONS",
-    "MAPPED",
     "READERS",
     "TRUSTED",
     "Kind",
@@ -44,10 +43,6 @@ Kind = Literal["memory", "sqlite", "postgresql"]
 
 CONNECTIONS = 8
 """Connections to Postgres that one process holds at most."""
-
-MAPPED = 256 * 1024 * 1024
-"""Bytes of a SQLite file that are read as memory: a path of a large thread lies on thousands of
-pages, and whatever a connection has read, it forgets as soon as another one has written."""
 
 READERS = 4
 """Threads that read from a SQLite file while one writes."""
@@ -178,7 +173,6 @@ def make_engine(target: Target) -> sa.Engine:
         )
     pragmas = (
         f"PRAGMA journal_size_limit = {_WAL_KEPT}",
-        f"PRAGMA mmap_size = {MAPPED}",
         f"PRAGMA synchronous = {target.synchronous}",
         "PRAGMA foreign_keys = ON",
     )

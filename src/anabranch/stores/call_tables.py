@@ -103,7 +103,7 @@ LEASE = (
 RELEASE = (
     sa.update(CALL)
     .where(_THIS, CALL.c.owner == sa.bindparam("old_owner"))
-    .values(owner=None, leased_until=None)
+    .values(owner=sa.null(), leased_until=sa.null())
 )
 MOVE = (
     sa.update(CALL)

@@ -6,7 +6,14 @@ from types import ModuleType
 
 import pytest
 
-from anabranch.testing import store_rounds, store_sharing, store_suite, tree_sharing, tree_suite
+from anabranch.testing import (
+    store_rounds,
+    store_sharing,
+    store_suite,
+    tree_changes,
+    tree_sharing,
+    tree_suite,
+)
 from anabranch.testing.store_sharing import SHARED_CALL_STORE_CHECKS
 from anabranch.testing.store_suite import CALL_STORE_CHECKS, Check, OpenStore
 from anabranch.testing.tree_sharing import SHARED_TREE_STORE_CHECKS
@@ -22,6 +29,7 @@ SUITES: Sequence[tuple[ModuleType, Sequence[Check | TreeCheck]]] = [
     (store_rounds, CALL_STORE_CHECKS),
     (store_sharing, SHARED_CALL_STORE_CHECKS),
     (tree_suite, TREE_STORE_CHECKS),
+    (tree_changes, TREE_STORE_CHECKS),
     (tree_sharing, SHARED_TREE_STORE_CHECKS),
 ]
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from anabranch.stores import open_tree_store
+from anabranch.testing import tree_changes as changes
 from anabranch.testing import tree_suite as suite
 from anabranch.testing.tree_suite import TREE_STORE_CHECKS, TreeCheck
 from anabranch.tree import Node, Path, Ref, Result, Thread, Tree, TreeStore
@@ -142,12 +143,12 @@ SABOTEURS: list[tuple[type[Saboteur], TreeCheck]] = [
     (SortsChildren, suite.children_come_in_the_order_of_appending),
     (ShowsChildrenFirst, suite.a_tree_is_all_of_a_thread),
     (ReadsOnPastWhatIsGone, suite.a_thread_is_read_on_from_what_is_known),
-    (KeepsTheFirstResult, suite.a_result_is_replaced_for_all),
-    (NeverSettles, suite.what_is_pending_waits_for_the_next_message),
-    (NeverSettles, suite.what_is_pending_waits_beyond_questions),
-    (SettlesWhatCameAlong, suite.what_is_pending_is_only_settled_later),
-    (LeavesRefsBehind, suite.a_deleted_subtree_is_gone),
-    (DeletesTheNodeAlone, suite.a_deleted_subtree_is_gone),
+    (KeepsTheFirstResult, changes.a_result_is_replaced_for_all),
+    (NeverSettles, changes.what_is_pending_waits_for_the_next_message),
+    (NeverSettles, changes.what_is_pending_waits_beyond_questions),
+    (SettlesWhatCameAlong, changes.what_is_pending_is_only_settled_later),
+    (LeavesRefsBehind, changes.a_deleted_subtree_is_gone),
+    (DeletesTheNodeAlone, changes.a_deleted_subtree_is_gone),
     (KeepsWorkingWhenClosed, suite.a_closed_tree_store_refuses),
 ]
 

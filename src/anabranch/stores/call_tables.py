@@ -5,9 +5,6 @@ Owns names, columns, indexes and SQL. What is done when, and what it means, is i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -16,8 +13,10 @@ from anabranch.stores.columns import Opaque, metadata
 __all__ = [
     "ABANDONED",
     "ADD_POSTGRES",
+    "CALL",
     "CALL_AND_ROUND",
     "ENTRIES",
+    "ENTRY",
     "FIND",
     "LAST_ROUND",
     "LEASE",
@@ -25,10 +24,9 @@ __all__ = [
     "ONE_ENTRY",
     "PRUNE",
     "RELEASE",
+    "ROUND",
     "ROUND_NUMBER",
-    "first_call",
-    "first_entry",
-    "first_round",
+    "insert_first",
 ]
 
 _IS_OPEN, _IS_OVER = sa.text("status = 'open'"), sa.text("status <> 'open'")
@@ -154,17 +152,20 @@ PRUNE = sa.delete(CALL).where(
 )
 
 
-def _first(table: sa.Table, columns: Sequence[str], *, is_postgresql: bool) -> sa.Insert:
-    """Insert unless the key is taken; the number of rows tells which."""
+def insert_first(table: sa.Table, *, is_postgresql: bool) -> sa.Insert:
+    """Insert a row unless its key is taken; the number of rows written tells which.
+
+    Every column is given, but for a number that the database counts up.
+    """
     insert = postgresql.insert if is_postgresql else sqlite.insert
-    named = {name: sa.bindparam(name, type_=table.c[name].type) for name in columns}
-    statement = insert(table).inline().values(named).on_conflict_do_nothing()
+    given = {
+        column.name: sa.bindparam(column.name, type_=column.type)
+        for column in table.c
+        if column.identity is None
+    }
+    statement = insert(table).inline().values(given).on_conflict_do_nothing()
     return statement.execution_options(preserve_rowcount=True)
 
-
-first_call = partial(_first, CALL, list(CALL.c.keys()))
-first_round = partial(_first, ROUND, list(ROUND.c.keys()))
-first_entry = partial(_first, ENTRY, ["call_id", "number", "step_id", "text"])
 
 ADD_POSTGRES = sa.text("""
     WITH this AS (

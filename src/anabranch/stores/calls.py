@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,8 +22,10 @@ from anabranch.call.store import CallRecord, OpenedRound, RoundRecord, StoreErro
 from anabranch.stores.call_tables import (
     ABANDONED,
     ADD_POSTGRES,
+    CALL,
     CALL_AND_ROUND,
     ENTRIES,
+    ENTRY,
     FIND,
     LAST_ROUND,
     LEASE,
@@ -30,10 +33,9 @@ from anabranch.stores.call_tables import (
     ONE_ENTRY,
     PRUNE,
     RELEASE,
+    ROUND,
     ROUND_NUMBER,
-    first_call,
-    first_entry,
-    first_round,
+    insert_first,
 )
 from anabranch.stores.columns import to_bytes, to_text
 from anabranch.stores.database import Database
@@ -47,12 +49,13 @@ class Calls:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._insert_call = first_call(is_postgresql=database.is_postgresql)
+        first = partial(insert_first, is_postgresql=database.is_postgresql)
+        self._insert_call = first(CALL)
         # What every round does goes to the driver in its own words; the rest through SQLAlchemy.
         dialect = database.dialect
         self._begin = Direct(self._insert_call, dialect)
-        self._insert_round = Direct(first_round(is_postgresql=database.is_postgresql), dialect)
-        self._insert_entry = Direct(first_entry(is_postgresql=database.is_postgresql), dialect)
+        self._insert_round = Direct(first(ROUND), dialect)
+        self._insert_entry = Direct(first(ENTRY), dialect)
         self._insert_entries = Direct(ADD_POSTGRES, dialect)
         self._lease, self._release = Direct(LEASE, dialect), Direct(RELEASE, dialect)
         self._move = Direct(MOVE, dialect)

@@ -1,21 +1,25 @@
-"""A process of its own, for checks of what several of them do to one store.
+"""Threads and processes for checks of what several of them do to one store.
 
-Owns how such a process is started, told to go, listened to, and ended.
+Owns how they are started, told to go, listened to, and ended.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
 
-__all__ = ["Child", "Work"]
+__all__ = ["Child", "Work", "in_processes", "in_threads", "killed_in_mid_work"]
 
 S = TypeVar("S")
+R = TypeVar("R")
 Work: TypeAlias = Callable[[Callable[[], S], str, Callable[[Any], None]], Awaitable[None]]
 """Is given the way to open a store, its own name, and whom to tell."""
 
@@ -64,3 +68,58 @@ def _live(
     pipe.send("ready")
     pipe.recv()
     anyio.run(work, open_store, name, pipe.send)
+
+
+async def in_threads(
+    work: Callable[[Callable[[], S], str], Awaitable[R]],
+    open_store: Callable[[], S],
+    names: Sequence[str],
+) -> list[R]:
+    """Let ``work`` be done under each name at once, in threads with an event loop each."""
+    with ThreadPoolExecutor(len(names)) as threads:
+        running = [threads.submit(anyio.run, work, open_store, name) for name in names]
+        return [await anyio.to_thread.run_sync(one.result) for one in running]
+
+
+async def in_processes(
+    work: Callable[[Callable[[], S], str], Awaitable[R]],
+    open_store: Callable[[], S],
+    names: Sequence[str],
+) -> list[R]:
+    """Let ``work`` be done under each name at once, in processes; all of it must be picklable."""
+    processes = [Child(partial(_work_and_tell, work), open_store, name) for name in names]
+    for process in processes:
+        await process.ready()
+    for process in processes:
+        process.go()
+    done = [await process.receive() for process in processes]
+    for process in processes:
+        await process.end()
+    return done
+
+
+async def killed_in_mid_work(
+    work: Work[S], open_store: Callable[[], S], name: str, *, after: int
+) -> int:
+    """Kill a process that tells of numbers as soon as it has told ``after``; return its last."""
+    process = Child(work, open_store, name)
+    await process.ready()
+    process.go()
+    told = -1
+    while told < after:
+        told = await process.receive()
+    process.kill()
+    with suppress(EOFError):
+        while True:
+            told = await process.receive()
+    await process.end()
+    return told
+
+
+async def _work_and_tell(
+    work: Callable[[Callable[[], S], str], Awaitable[R]],
+    open_store: Callable[[], S],
+    name: str,
+    tell: Callable[[Any], None],
+) -> None:
+    tell(await work(open_store, name))

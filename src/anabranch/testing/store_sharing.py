@@ -8,18 +8,14 @@ kill. For them ``open_store`` must open the same data every time and be picklabl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from anabranch.call.store import CallStore, RoundRecord
 from anabranch.testing.checking import expect, no, opened, yes
-from anabranch.testing.processes import Child
+from anabranch.testing.processes import in_processes, in_threads, killed_in_mid_work
 from anabranch.testing.store_rounds import Check, OpenStore, a_call
 
 __all__ = ["SHARED_CALL_STORE_CHECKS"]
@@ -87,41 +83,20 @@ async def writers_do_not_wait_for_each_other_in_a_circle(open_store: OpenStore) 
 async def writers_in_several_threads_agree(open_store: OpenStore) -> None:
     """Each has an event loop and a store of its own."""
     names = [f"thread {number}" for number in range(4)]
-    with ThreadPoolExecutor(len(names)) as threads:
-        running = [threads.submit(anyio.run, partial(_race, open_store, name)) for name in names]
-        races = [await anyio.to_thread.run_sync(one.result) for one in running]
-    await _judge(open_store, races)
+    await _judge(open_store, await in_threads(_race, open_store, names))
 
 
 async def writers_in_several_processes_agree(open_store: OpenStore) -> None:
     """They also meet when the store is new, and each may be the one that has to set it up."""
     names = [f"process {number}" for number in range(3)]
-    processes = [Child(_tell_race, open_store, name) for name in names]
-    for process in processes:
-        await process.ready()
-    for process in processes:
-        process.go()
-    races = [await process.receive() for process in processes]
-    for process in processes:
-        await process.end()
-    await _judge(open_store, races)
+    await _judge(open_store, await in_processes(_race, open_store, names))
 
 
 async def what_was_recorded_survives_a_kill(open_store: OpenStore) -> None:
     """A writer is killed in mid-writing: what it was told is stored is there, and no halves."""
     for life, enough in enumerate((3, 30)):
         call_id = f"call_{life}"
-        process = Child(_write_for_ever, open_store, call_id)
-        await process.ready()
-        process.go()
-        told = -1
-        while told < enough:
-            told = await process.receive()
-        process.kill()
-        with suppress(EOFError):
-            while True:
-                told = await process.receive()
-        await process.end()
+        told = await killed_in_mid_work(_write_for_ever, open_store, call_id, after=enough)
         async with opened(open_store) as store:
             found = list(await store.entries(call_id, 0))
             expect(len(found) % 2, 0, "a record is there with all its entries or not at all")
@@ -164,10 +139,6 @@ async def _write_for_ever(open_store: OpenStore, call_id: str, tell: Callable[[A
             await store.record(call_id, 0, {f"{number}.a": "1", f"{number}.b": "2"})
             tell(number)
             number += 1
-
-
-async def _tell_race(open_store: OpenStore, name: str, tell: Callable[[Any], None]) -> None:
-    tell(await _race(open_store, name))
 
 
 SHARED_CALL_STORE_CHECKS: tuple[Check, ...] = (

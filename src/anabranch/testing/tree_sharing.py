@@ -8,17 +8,14 @@ kill. For them ``open_store`` must open the same data every time and be picklabl
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from anabranch.call.store import StoreError
 from anabranch.testing.checking import expect, opened, yes
-from anabranch.testing.processes import Child
+from anabranch.testing.processes import in_processes, in_threads, killed_in_mid_work
 from anabranch.testing.tree_suite import (
     OpenTreeStore,
     TreeCheck,
@@ -101,24 +98,14 @@ async def nothing_is_left_below_what_is_deleted(open_store: OpenTreeStore) -> No
 async def appenders_in_several_threads_lose_nothing(open_store: OpenTreeStore) -> None:
     """Each has an event loop and a store of its own."""
     names = [f"thread {number}" for number in range(4)]
-    with ThreadPoolExecutor(len(names)) as threads:
-        running = [threads.submit(anyio.run, partial(_talk, open_store, name)) for name in names]
-        for one in running:
-            await anyio.to_thread.run_sync(one.result)
+    await in_threads(_talk, open_store, names)
     await _judge(open_store, names)
 
 
 async def appenders_in_several_processes_lose_nothing(open_store: OpenTreeStore) -> None:
     """They also meet when the store is new, and each may be the one that has to set it up."""
     names = [f"process {number}" for number in range(3)]
-    processes = [Child(_tell_talk, open_store, name) for name in names]
-    for process in processes:
-        await process.ready()
-    for process in processes:
-        process.go()
-    for process in processes:
-        await process.receive()
-        await process.end()
+    await in_processes(_talk, open_store, names)
     await _judge(open_store, names)
 
 
@@ -126,17 +113,7 @@ async def what_was_appended_survives_a_kill(open_store: OpenTreeStore) -> None:
     """A writer is killed in mid-writing: what it was told is stored is there, and no halves."""
     async with opened(open_store) as store:
         await _begin(store)
-    process = Child(_append_for_ever, open_store, "killed")
-    await process.ready()
-    process.go()
-    told = -1
-    while told < _ENOUGH:
-        told = await process.receive()
-    process.kill()
-    with suppress(EOFError):
-        while True:
-            told = await process.receive()
-    await process.end()
+    told = await killed_in_mid_work(_append_for_ever, open_store, "killed", after=_ENOUGH)
     async with opened(open_store) as store:
         tree = await store.tree("t")
         halves = [node.id for node in tree.nodes[2:]]
@@ -186,11 +163,6 @@ async def _append_for_ever(open_store: OpenTreeStore, _: str, tell: Callable[[An
             await store.append(nodes, refs=[Ref(HEAD, nodes[-1].id)])
             tell(number)
             tip, number = nodes[-1].id, number + 1
-
-
-async def _tell_talk(open_store: OpenTreeStore, name: str, tell: Callable[[Any], None]) -> None:
-    await _talk(open_store, name)
-    tell("done")
 
 
 SHARED_TREE_STORE_CHECKS: tuple[TreeCheck, ...] = (

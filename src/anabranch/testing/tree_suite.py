@@ -1,7 +1,8 @@
 """What every store of conversations must pass: one check for each promise of ``TreeStore``.
 
-Owns the checks that need the store opened once; ``tree_sharing`` has those in which several
-threads and processes share it. Write a store of your own, and hold it to them:
+Owns the list of the checks that need the store opened once, and those about what is read;
+``tree_changes`` has those about what changes, ``tree_sharing`` those in which several threads and
+processes share the store. Write a store of your own, and hold it to them:
 
     @pytest.mark.parametrize("check", TREE_STORE_CHECKS, ids=lambda check: check.__name__)
     async def test_my_store_keeps_its_promises(check, tmp_path):
@@ -13,15 +14,25 @@ A check is given the means to open an empty store and closes what it opened. It 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
 
 import anyio
 
-from anabranch.messages import Block, TextBlock, ToolUseBlock, Usage
+from anabranch.messages import ToolUseBlock, Usage
 from anabranch.testing.checking import TEXTS, expect, no, opened, refused, yes
-from anabranch.tree import Kind, Node, Path, Ref, Result, Thread, TreeStore
+from anabranch.testing.tree_changes import CHANGE_CHECKS
+from anabranch.testing.tree_samples import (
+    OpenTreeStore,
+    TreeCheck,
+    a_node,
+    a_result,
+    a_thread,
+    begin_caller,
+    calls_tool,
+    ids_of,
+    says,
+)
+from anabranch.tree import Path, Ref, Result, Thread
 
 __all__ = [
     "TREE_STORE_CHECKS",
@@ -34,59 +45,8 @@ __all__ = [
     "says",
 ]
 
-OpenTreeStore: TypeAlias = Callable[[], TreeStore]
-TreeCheck: TypeAlias = Callable[[OpenTreeStore], Awaitable[None]]
-
 _LONG = 3000
 """So long that what recurses for each generation would fail."""
-
-
-def a_thread(thread_id: str = "t", **changes: Any) -> Thread:  # noqa: ANN401  # fields
-    """Return a thread that began at 100, but for ``changes``."""
-    return replace(Thread(thread_id, 100.0, "Be brief.", "A trip"), **changes)
-
-
-def a_node(
-    node_id: str,
-    parent_id: str | None = None,
-    kind: Kind = "user",
-    content: tuple[Block, ...] | None = None,
-    **changes: Any,  # noqa: ANN401  # fields
-) -> Node:
-    """Return a node of thread ``t`` that says its own name, but for ``changes``."""
-    blocks = says(node_id) if content is None else content
-    return replace(Node(node_id, "t", parent_id, kind, blocks, 101.0), **changes)
-
-
-def says(text: str) -> tuple[TextBlock]:
-    """Return content that is one text."""
-    return (TextBlock(text=text),)
-
-
-def calls_tool(*tool_use_ids: str) -> tuple[ToolUseBlock, ...]:
-    """Return content that calls tools."""
-    return tuple(ToolUseBlock(id=one, name="search", input={"for": one}) for one in tool_use_ids)
-
-
-def a_result(node_id: str, text: str, *, tool_use_id: str = "use", pending: str = "") -> Result:
-    """Return a result, with a pending one behind it if that has a text."""
-    return Result(node_id, tool_use_id, says(text), pending=says(pending) if pending else None)
-
-
-async def _caller(store: TreeStore, *tool_use_ids: str) -> None:
-    """Begin thread ``t``: node ``a`` says something, and node ``b`` calls tools."""
-    await store.create_thread(a_thread())
-    content = calls_tool(*(tool_use_ids or ("use",)))
-    await store.append([a_node("a"), a_node("b", "a", "assistant", content)])
-
-
-def _ids(nodes: list[Node] | tuple[Node, ...]) -> str:
-    return " ".join(node.id for node in nodes)
-
-
-async def _told(store: TreeStore, node_id: str, holder: str = "b") -> str:
-    """Return what the tool's caller is shown on the way to a node."""
-    return (await store.path(node_id)).results[holder, "use"].content[0].text
 
 
 async def a_thread_is_found_as_it_was_created(open_store: OpenTreeStore) -> None:
@@ -131,7 +91,7 @@ async def the_newest_thread_comes_first(open_store: OpenTreeStore) -> None:
 async def a_node_is_found_as_it_was_appended(open_store: OpenTreeStore) -> None:
     """Every kind, with all that it has."""
     async with opened(open_store) as store:
-        await _caller(store)
+        await begin_caller(store)
         usage = Usage(input_tokens=7, output_tokens=0)
         data = {"model": "m", "step": {"id": 3, "list": [None, True, 0.5]}}
         for node in (
@@ -149,7 +109,7 @@ async def a_node_is_found_as_it_was_appended(open_store: OpenTreeStore) -> None:
 async def an_append_is_all_or_nothing(open_store: OpenTreeStore) -> None:
     """Whichever part of it is refused."""
     async with opened(open_store) as store:
-        await _caller(store)
+        await begin_caller(store)
         good, held, head = a_node("c", "b"), a_result("b", "1"), Ref("head", "b")
         lost_result, lost_ref = a_result("nobody", "1"), Ref("head", "nobody")
         before = await store.tree("t")
@@ -163,13 +123,13 @@ async def an_append_is_all_or_nothing(open_store: OpenTreeStore) -> None:
         await refused(store.set_results([held, lost_result]), "a part is refused")
         expect(await store.tree("t"), before, "nothing of it is there")
         await store.append([good], results=[held], refs=[head])
-        expect(_ids((await store.tree("t")).nodes), "a b c", "it can still be added")
+        expect(ids_of((await store.tree("t")).nodes), "a b c", "it can still be added")
 
 
 async def a_node_has_its_place(open_store: OpenTreeStore) -> None:
     """No node without a thread, without its parent, in another's place, or where it cannot hang."""
     async with opened(open_store) as store:
-        await _caller(store)
+        await begin_caller(store)
         await store.create_thread(a_thread("other"))
         await store.append([a_node("theirs", thread_id="other")])
         for why, nodes in {
@@ -191,20 +151,20 @@ async def a_node_has_its_place(open_store: OpenTreeStore) -> None:
         }.items():
             await refused(store.append(nodes), why)
             expect(await store.node("c"), None, why)
-        expect(_ids((await store.tree("t")).nodes), "a b", "nothing was added")
+        expect(ids_of((await store.tree("t")).nodes), "a b", "nothing was added")
         expect((await store.node("b") or a_node("")).kind, "assistant", "nothing was overwritten")
 
 
 async def a_path_leads_from_the_beginning(open_store: OpenTreeStore) -> None:
     """It holds what is on the way, and nothing of what is beside it."""
     async with opened(open_store) as store:
-        await _caller(store, "use", "more")
+        await begin_caller(store, "use", "more")
         on, off = a_result("b", "1"), a_result("c", "2")
         both = [on, a_result("b", "3", tool_use_id="more")]
         others = calls_tool("use")
         nodes = [a_node("c", "b", "assistant", others), a_node("d", "b"), a_node("e", "d")]
         await store.append([*nodes, a_node("z")], results=[*both, off])
-        expect(_ids((await store.path("e")).nodes), "a b d e", "from the beginning to the node")
+        expect(ids_of((await store.path("e")).nodes), "a b d e", "from the beginning to the node")
         whole = Path(
             (a_node("a"), a_node("b", "a", "assistant", calls_tool("use", "more")), nodes[1]),
             {(one.node_id, one.tool_use_id): one for one in both},
@@ -225,17 +185,17 @@ async def a_path_may_be_long(open_store: OpenTreeStore) -> None:
         yes(found == names, "all are there, in order")
         yes([node.id for node in (await store.tree("t")).nodes] == names, "so is the tree")
         expect(await store.delete_subtree(names[1]), _LONG - 1, "all can be deleted")
-        expect(_ids((await store.tree("t")).nodes), names[0], "one is left")
+        expect(ids_of((await store.tree("t")).nodes), names[0], "one is left")
 
 
 async def children_come_in_the_order_of_appending(open_store: OpenTreeStore) -> None:
     """The oldest first, whatever their times say; beginnings likewise."""
     async with opened(open_store) as store:
-        await _caller(store)
+        await begin_caller(store)
         for number, name in enumerate("zmx"):
             await store.append([a_node(name, "b", created_at=50.0 - number)])
         await store.append([a_node("y", "z"), a_node("c", "b"), a_node("other")])
-        expect(_ids(await store.children("b")), "z m x c", "children, the oldest first")
+        expect(ids_of(await store.children("b")), "z m x c", "children, the oldest first")
         expect(await store.children("z"), [a_node("y", "z")], "all of a child")
         expect(await store.children("m"), [], "nobody follows")
         expect(await store.beginnings("t"), [a_node("a"), a_node("other")], "beginnings")
@@ -244,7 +204,7 @@ async def children_come_in_the_order_of_appending(open_store: OpenTreeStore) -> 
 async def a_tree_is_all_of_a_thread(open_store: OpenTreeStore) -> None:
     """Parents before children, older siblings first; nothing of another thread."""
     async with opened(open_store) as store:
-        await _caller(store)
+        await begin_caller(store)
         await store.create_thread(a_thread("other"))
         theirs = a_node("theirs", thread_id="other")
         await store.append([theirs], refs=[Ref("head", "theirs")])
@@ -253,7 +213,7 @@ async def a_tree_is_all_of_a_thread(open_store: OpenTreeStore) -> None:
         await store.append([a_node("w", "x")], refs=[Ref("head", "w"), Ref("good", "y")])
         tree = await store.tree("t")
         expect(tree.thread, a_thread(), "the thread")
-        expect(_ids(tree.nodes), "a b y x w", "its nodes")
+        expect(ids_of(tree.nodes), "a b y x w", "its nodes")
         expect(tree.nodes[4], a_node("w", "x"), "all of a node")
         expect(dict(tree.results), {("b", "use"): held}, "its results")
         expect(dict(tree.refs), {"good": "y", "head": "w"}, "its refs")
@@ -264,7 +224,7 @@ async def a_thread_is_read_on_from_what_is_known(open_store: OpenTreeStore) -> N
     """Only what was added, as long as all that is known is there."""
     async with opened(open_store) as store:
         expect(await store.nodes_after("nobody", []), [], "no nodes of no thread")
-        await _caller(store)
+        await begin_caller(store)
         await store.create_thread(a_thread("other"))
         known = await store.nodes_after("t", []) or []
         expect(known, list((await store.tree("t")).nodes), "all of a thread")
@@ -279,133 +239,12 @@ async def a_thread_is_read_on_from_what_is_known(open_store: OpenTreeStore) -> N
         expect(await store.delete_subtree("x"), 1, "a node is deleted from their midst")
         expect(await store.nodes_after("t", known), None, "one of them is gone")
         known = await store.nodes_after("t", []) or []
-        expect(_ids(known), "a b y z", "all that is there")
+        expect(ids_of(known), "a b y z", "all that is there")
         expect(await store.delete_subtree("z"), 1, "the last is deleted")
         await store.append([a_node("w", "b")])
         expect(await store.nodes_after("t", known), None, "another has taken its place")
         yes(await store.delete_thread("t"), "all is deleted")
         expect(await store.nodes_after("t", known), None, "none of them is there")
-
-
-async def a_result_is_replaced_for_all(open_store: OpenTreeStore) -> None:
-    """Whoever follows on its caller sees the latest; another caller has its own."""
-    async with opened(open_store) as store:
-        await _caller(store)
-        await store.append([a_node(name, "b", "branch") for name in "xyz"])
-        await store.append([a_node("c", "x", "assistant", calls_tool("use"))])
-        first = [a_result("b", "1", pending="9"), a_result("c", "inner")]
-        await store.set_results(first)
-        expect(await _told(store, "y"), "1", "a result is told")
-        changed = Result("b", "use", says("2"), is_error=True)
-        await store.set_results([changed])
-        for name in "xyz":
-            found = (await store.path(name)).results["b", "use"]
-            expect(found, changed, "all siblings are told of the change")
-        expect(await _told(store, "c", "c"), "inner", "the same id of another caller is another")
-        await store.set_results([a_result("b", "3"), a_result("b", "4")])
-        expect(await _told(store, "x"), "4", "of two at once, the last stays")
-
-
-async def what_is_pending_waits_for_the_next_message(open_store: OpenTreeStore) -> None:
-    """What follows on the caller as its next message settles it for all; a branch does not."""
-    kinds: tuple[Kind, ...] = ("user", "assistant", "results")
-    for kind in kinds:
-        async with opened(open_store) as store:
-            await _caller(store, kind)
-            held = a_result("b", "wait", tool_use_id=kind, pending="done")
-            await store.append([a_node(f"early {kind}", "b", "branch")], results=[held])
-            await store.append([a_node(f"late {kind}", "b", "branch")])
-            await store.append([a_node(f"deep {kind}", f"late {kind}")])
-            found = (await store.path(f"late {kind}")).results["b", kind]
-            expect(found, held, "a branch changes nothing, nor what follows on it")
-            await store.append([a_node(f"next {kind}", "b", kind)])
-            done = a_result("b", "done", tool_use_id=kind)
-            for name in ("early", "late", "deep", "next"):
-                found = (await store.path(f"{name} {kind}")).results["b", kind]
-                expect(found, done, f"all are told of what was pending ({kind})")
-            yes(await store.delete_thread("t"), "make room for the next kind")
-
-
-async def what_is_pending_waits_beyond_questions(open_store: OpenTreeStore) -> None:
-    """Questions and answers stand between a caller and its next message."""
-    async with opened(open_store) as store:
-        await _caller(store)
-        held = a_result("b", "wait", pending="done")
-        asked = [a_node("q", "b", "question"), a_node("r", "q", "answer")]
-        await store.append(asked, results=[held, a_result("r", "again", pending="anew")])
-        expect(await _told(store, "r"), "wait", "questions and answers change nothing")
-        await store.append([a_node("c", "r", "results")])
-        expect(await _told(store, "c"), "done", "the next message does")
-        expect(await _told(store, "c", "r"), "anew", "also for what the answer holds")
-
-
-async def what_is_pending_is_only_settled_later(open_store: OpenTreeStore) -> None:
-    """A result that arrives together with, or after, the next message waits for another one."""
-    async with opened(open_store) as store:
-        await _caller(store)
-        held = a_result("b", "wait", pending="done")
-        await store.append([a_node("c", "b")], results=[held])
-        expect((await store.path("c")).results["b", "use"], held, "it came with the message")
-        await store.append([a_node("d", "c")])
-        expect((await store.path("d")).results["b", "use"], held, "d does not follow on the caller")
-        await store.append([a_node("e", "b"), a_node("f", "e")])
-        expect(await _told(store, "f"), "done", "e does")
-
-
-async def a_ref_is_moved(open_store: OpenTreeStore) -> None:
-    """Names point at nodes of their own thread, one each; they can be taken away."""
-    async with opened(open_store) as store:
-        await _caller(store)
-        await store.create_thread(a_thread("other"))
-        await store.append([a_node("theirs", thread_id="other")], refs=[Ref("head", "theirs")])
-        await store.append([], refs=[Ref("head", "a"), Ref("good", "a")])
-        expect(await store.refs("t"), {"good": "a", "head": "a"}, "two names of one node")
-        await store.set_ref("t", Ref("head", "b"))
-        expect(await store.refs("t"), {"good": "a", "head": "b"}, "one is moved")
-        expect(await store.refs("other"), {"head": "theirs"}, "the other's stays")
-        await refused(store.set_ref("t", Ref("head", "theirs")), "a node of another thread")
-        await refused(store.set_ref("t", Ref("head", "nobody")), "no node")
-        await refused(store.set_ref("nobody", Ref("head", "a")), "no thread")
-        expect(await store.refs("t"), {"good": "a", "head": "b"}, "nothing was moved")
-        yes(await store.delete_ref("t", "good"), "it was there")
-        no(await store.delete_ref("t", "good"), "it is not any more")
-        expect(await store.refs("t"), {"head": "b"}, "it is gone")
-
-
-async def a_deleted_thread_is_gone(open_store: OpenTreeStore) -> None:
-    """With all that belonged to it, and nothing else."""
-    async with opened(open_store) as store:
-        await _caller(store)
-        await store.create_thread(a_thread("other"))
-        await store.append([a_node("theirs", thread_id="other")])
-        await store.append([], results=[a_result("b", "1")], refs=[Ref("head", "b")])
-        yes(await store.delete_thread("t"), "it was there")
-        no(await store.delete_thread("t"), "it is not any more")
-        expect(await store.thread("t"), None, "no thread")
-        expect(await store.node("b"), None, "no nodes")
-        expect(await store.refs("t"), {}, "no refs")
-        await refused(store.append([a_node("c", "b")]), "nothing can follow")
-        await _caller(store)
-        expect((await store.path("b")).results, {}, "its results are gone, too")
-        expect(_ids((await store.tree("other")).nodes), "theirs", "the other is there")
-
-
-async def a_deleted_subtree_is_gone(open_store: OpenTreeStore) -> None:
-    """The node and all that follows on it, with refs and results, and nothing else."""
-    async with opened(open_store) as store:
-        await _caller(store)
-        tool = calls_tool("use")
-        nodes = [a_node("c", "b", "branch"), a_node("d", "c", "assistant", tool), a_node("e", "b")]
-        refs = [Ref("head", "d"), Ref("good", "e")]
-        await store.append(nodes, results=[a_result("b", "1"), a_result("d", "2")], refs=refs)
-        expect(await store.delete_subtree("c"), 2, "two nodes are gone")
-        tree = await store.tree("t")
-        expect(_ids(tree.nodes), "a b e", "the others are there")
-        expect(dict(tree.refs), {"good": "e"}, "and their refs")
-        expect(list(tree.results), [("b", "use")], "and their results")
-        await refused(store.append([a_node("f", "d")]), "nothing can follow")
-        await store.append([a_node("c", "b")])
-        expect(_ids(await store.children("b")), "e c", "there is room again")
 
 
 async def any_text_of_a_thread_is_kept(open_store: OpenTreeStore) -> None:
@@ -430,7 +269,7 @@ async def any_text_of_a_thread_is_kept(open_store: OpenTreeStore) -> None:
 async def of_many_at_once_none_is_lost(open_store: OpenTreeStore) -> None:
     """Twenty tasks continue one node: all become its children."""
     async with opened(open_store) as store:
-        await _caller(store)
+        await begin_caller(store)
 
         async def work(name: str) -> None:
             nodes = [a_node(name, "b"), a_node(f"{name} next", name)]
@@ -451,7 +290,7 @@ async def of_many_at_once_none_is_lost(open_store: OpenTreeStore) -> None:
 async def a_cancelled_append_is_there_or_not(open_store: OpenTreeStore) -> None:
     """Cancelling at any moment leaves all of it or nothing, and the store in order."""
     async with opened(open_store) as store:
-        await _caller(store)
+        await begin_caller(store)
         for number in range(20):
             async with anyio.create_task_group() as group:
                 nodes = [a_node(f"{number}.a", "b"), a_node(f"{number}.b", f"{number}.a")]
@@ -485,13 +324,7 @@ TREE_STORE_CHECKS: tuple[TreeCheck, ...] = (
     children_come_in_the_order_of_appending,
     a_tree_is_all_of_a_thread,
     a_thread_is_read_on_from_what_is_known,
-    a_result_is_replaced_for_all,
-    what_is_pending_waits_for_the_next_message,
-    what_is_pending_waits_beyond_questions,
-    what_is_pending_is_only_settled_later,
-    a_ref_is_moved,
-    a_deleted_thread_is_gone,
-    a_deleted_subtree_is_gone,
+    *CHANGE_CHECKS,
     any_text_of_a_thread_is_kept,
     of_many_at_once_none_is_lost,
     a_cancelled_append_is_there_or_not,

@@ -28,7 +28,7 @@ class Walk:
     """
 
     def __init__(self, tree: Tree) -> None:
-        self.tree = tree
+        self.tree: Tree = tree
         self.nodes: dict[str, Node] = {}
         self.labels: dict[str, list[str]] = {}
         self._children: dict[str | None, list[Node]] = {None: []}

@@ -1,0 +1,78 @@
+"""Threads and nodes that are made up, for checks of stores of conversations.
+
+Owns their shape. It reads no clock: times are made up, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from anabranch.messages import Block, TextBlock, ToolUseBlock
+from anabranch.tree import Kind, Node, Result, Thread, TreeStore
+
+__all__ = [
+    "OpenTreeStore",
+    "TreeCheck",
+    "a_node",
+    "a_result",
+    "a_thread",
+    "begin_caller",
+    "calls_tool",
+    "ids_of",
+    "says",
+    "told_at",
+]
+
+OpenTreeStore: TypeAlias = Callable[[], TreeStore]
+TreeCheck: TypeAlias = Callable[[OpenTreeStore], Awaitable[None]]
+
+
+def a_thread(thread_id: str = "t", **changes: Any) -> Thread:  # noqa: ANN401  # fields
+    """Return a thread that began at 100, but for ``changes``."""
+    return replace(Thread(thread_id, 100.0, "Be brief.", "A trip"), **changes)
+
+
+def a_node(
+    node_id: str,
+    parent_id: str | None = None,
+    kind: Kind = "user",
+    content: tuple[Block, ...] | None = None,
+    **changes: Any,  # noqa: ANN401  # fields
+) -> Node:
+    """Return a node of thread ``t`` that says its own name, but for ``changes``."""
+    blocks = says(node_id) if content is None else content
+    return replace(Node(node_id, "t", parent_id, kind, blocks, 101.0), **changes)
+
+
+def says(text: str) -> tuple[TextBlock]:
+    """Return content that is one text."""
+    return (TextBlock(text=text),)
+
+
+def calls_tool(*tool_use_ids: str) -> tuple[ToolUseBlock, ...]:
+    """Return content that calls tools."""
+    return tuple(ToolUseBlock(id=one, name="search", input={"for": one}) for one in tool_use_ids)
+
+
+def a_result(node_id: str, text: str, *, tool_use_id: str = "use", pending: str = "") -> Result:
+    """Return a result, with a pending one behind it if that has a text."""
+    return Result(node_id, tool_use_id, says(text), pending=says(pending) if pending else None)
+
+
+async def begin_caller(store: TreeStore, *tool_use_ids: str) -> None:
+    """Begin thread ``t``: node ``a`` says something, and node ``b`` calls tools."""
+    await store.create_thread(a_thread())
+    content = calls_tool(*(tool_use_ids or ("use",)))
+    await store.append([a_node("a"), a_node("b", "a", "assistant", content)])
+
+
+def ids_of(nodes: Iterable[Node]) -> str:
+    """Return the ids, with spaces in between."""
+    return " ".join(node.id for node in nodes)
+
+
+async def told_at(store: TreeStore, node_id: str, holder: str = "b") -> str:
+    """Return what the tool's caller is shown on the way to a node."""
+    return (await store.path(node_id)).results[holder, "use"].content[0].text

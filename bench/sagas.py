@@ -177,6 +177,7 @@ async def nowhere(_: object) -> None:
 
 ACCEPTED: dict[str, Any] = {"action": "accept"}
 REPLIES: Rendering[tuple[list[str], str]] = Rendering(
+    "bench",
     lambda asks, state: ([ask.step_id for ask in asks], state),
     lambda reply: {"asked": reply[0]},
     lambda reply, state: (reply["asked"], state),

@@ -1,7 +1,8 @@
 """What a run does when another run was first, or when nothing can be written any more."""
 
+import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -99,3 +100,56 @@ async def test_a_live_run_that_cannot_write_ends_as_in_a_crash_with_nothing_undo
     assert site.done == ["build"]
     assert [owed.step_id for owed in journal.owed] == [BUILD]
     assert book.paid_for == []
+
+
+@dataclass
+class Slow(Book):
+    """A recorder that takes its time over what came of ``t/slow.1``."""
+
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    batches: list[list[str]] = field(default_factory=list[list[str]])
+
+    async def record(
+        self, entries: Mapping[str, Entry], owed: Mapping[str, Owed]
+    ) -> Mapping[str, Entry]:
+        self.batches.append(list(entries))
+        if "t/slow.1" in entries:
+            self.arrived.set()
+            await self.opened.wait()
+        return await super().record(entries, owed)
+
+
+async def test_an_effect_waits_for_what_another_strand_is_writing() -> None:
+    book, done = Slow(), list[str]()
+    world = World(recorder=book)
+
+    def first() -> None:
+        done.append("first")
+
+    async def slow() -> None:
+        done.append("slow")
+
+    async def next_one() -> None:
+        done.append("next" if book.opened.is_set() else "too early")
+
+    async def afterwards() -> None:
+        await book.arrived.wait()
+        await step(next_one)
+
+    async def open_it() -> None:
+        await book.arrived.wait()
+        for _ in range(20):  # the other strand is waiting by now, if it does wait
+            await asyncio.sleep(0)
+        book.opened.set()
+
+    async def body(_: Branch) -> None:
+        await step(first)
+        slowly = step(slow)
+        await asyncio.gather(slowly, afterwards(), open_it())
+
+    async with world.call(body, world.journal()) as call:
+        await call.round()
+    assert done == ["first", "slow", "next"]
+    assert book.batches[:3] == [[], ["t/first.1"], ["t/slow.1"]]
+    assert len(book.batches) == 4

@@ -54,14 +54,20 @@ def test_a_server_with_a_model_of_its_own_asks_nobody(served: Path, tmp_path: Pa
         "io.modelcontextprotocol/clientCapabilities": {},
     }
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**wish, "_meta": meta}}
-    status, response, _ = run(
-        "serve",
-        str(served),
-        "--model",
-        f"script:{tmp_path / 'model.json'}",
-        stdin=json.dumps(request) + "\n",
-        ANABRANCH_KEYS="k" * 32,
-    )
+    with subprocess.Popen(
+        [*ANABRANCH, "serve", str(served), "--model", f"script:{tmp_path / 'model.json'}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "ANABRANCH_KEYS": "k" * 32},
+        text=True,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        response = json.loads(server.stdout.readline())
+        server.stdin.close()  # a server that is left answers nothing more
+        status = server.wait()
     assert status == 0
     assert response["result"]["structuredContent"] == {"result": "deep"}
 

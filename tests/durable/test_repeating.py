@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from anabranch import Accepted, BranchContext, InvalidTokenError, ToolError, tool
 from anabranch.call.store import CallStore
 from anabranch.edges.keeping import Durability, Returned
+from anabranch.edges.leasing import Lease
 from anabranch.messages import SampleReply, SampleRequest
 from tests.durable.harness import UNAVAILABLE, Desk, Ledger, accept, always
 from tests.durable.stores import Cut, Gate, Modelled, Switch
@@ -271,6 +272,29 @@ async def test_a_store_out_of_reach_is_told_and_nothing_is_undone(store: CallSto
     second = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
     assert asking(second).request_state != first.request_state
     assert ledger == [("book", "seat"), ("book", "0:3")]
+
+
+async def test_a_first_call_that_cannot_be_kept_is_told_of_the_store(store: CallStore) -> None:
+    """What can be read may not be writable: the call is not unknown, it was never begun."""
+    desk = Desk(trip, always(n=3))
+    switch = Switch(store, only="open_round")
+    switch.is_off = True
+    with pytest.raises(ToolError, match=UNAVAILABLE):
+        await desk.request(desk.service(switch))
+    assert ledger == []
+
+
+async def test_a_round_that_has_ended_is_told_while_a_later_one_is_running(
+    store: CallStore,
+) -> None:
+    desk = Desk(trip, always(n=3))
+    first = asking(await desk.request(desk.service(store)))
+    second = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    busy = Lease(store, "call_1", desk.clock, worker="busy", seconds=10)
+    async with busy:
+        assert await busy.take()
+        again = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    assert again == second
 
 
 async def test_an_effect_in_flight_is_finished_when_its_client_leaves(store: CallStore) -> None:

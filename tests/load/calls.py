@@ -69,7 +69,7 @@ async def _nowhere(notice: Notice) -> None:
     await asyncio.sleep(0)
 
 
-REPLIES: Rendering[Reply] = Rendering(_render, _dump, _load)
+REPLIES: Rendering[Reply] = Rendering("load", _render, _dump, _load)
 JOB = Job(busy, {"number": 1}, Host(Capabilities()), _nowhere)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
@@ -18,7 +18,7 @@ from anabranch.call.store import CallStore
 from anabranch.edges.keeping import Durability
 from anabranch.mcp import create_server
 from anabranch.stores import open_store
-from tests.mcp.harness import ERAS, KEY, MODERN, Answers, connected
+from tests.mcp.harness import ERAS, KEY, MODERN, Answers, connected, text_of
 from tests.sagas.harness import REFUSED, accepted, call_saga, refusal, resume_saga, text_in
 
 
@@ -161,3 +161,42 @@ async def test_a_store_that_does_not_answer_is_told_and_nothing_is_lost(era: str
             assert result["isError"] is True
             assert "send the same request again" in text_in(result)
     assert effects == ["one"]
+
+
+async def test_a_repeated_turn_that_failed_in_the_tools_own_way_fails_so_again(era: str) -> None:
+    @tool(name="raises")
+    async def raises(ctx: BranchContext) -> None:
+        """Ask, then raise an error of the protocol."""
+        await ctx.elicit(Form, "First?")
+        raise MCPError(-32042, "own error", {"a": 1})
+
+    async with connected(kept("memory:", raises), era, Answers()) as client:
+        first = await call_saga(client, "raises", {})
+        told = list[Any]()
+        for _ in range(2):
+            with pytest.raises(MCPError) as refused:
+                await resume_saga(
+                    client, first["sagaToken"], accepted("raises/elicit.1", zeta="z", alpha=1)
+                )
+            told.append(refused.value.error.model_dump())
+    assert told[0] == told[1]
+    assert (told[0]["code"], told[0]["data"]) == (-32042, {"a": 1})
+
+
+async def test_a_saga_is_not_continued_as_a_call(era: str) -> None:
+    """``continue_call`` is for calls whose chain of rounds has ended, and leaves others alone."""
+    lines: list[str] = []
+
+    @tool(name="tells")
+    async def tells(ctx: BranchContext) -> str:
+        """Tell the call's name, and ask."""
+        lines.append(ctx.call_id)
+        await ctx.elicit(Form, "First?")
+        return "done"
+
+    async with connected(kept("memory:", tells), era, Answers()) as client:
+        first = await call_saga(client, "tells", {})
+        refused = await client.call_tool("continue_call", {"call": lines[0]})
+        assert "There is no call" in text_of(refused)
+        step = accepted("tells/elicit.1", zeta="z", alpha=1)
+        assert text_in(await resume_saga(client, first["sagaToken"], step)) == "done"

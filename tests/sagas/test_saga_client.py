@@ -183,6 +183,23 @@ async def test_a_server_without_sagas_is_told_in_one_sentence(way: tuple[str, st
     )
 
 
+class OfTheFirstVersion(Extension):
+    """The SDK's 1.x has one error for a method that it does not know."""
+
+    identifier = "com.example/first"
+
+    def methods(self) -> list[MethodBinding]:
+        return [MethodBinding("tools/callSaga", LooseParams, self.refuse)]
+
+    async def refuse(self, context: Any, params: LooseParams) -> dict[str, Any]:
+        raise MCPError(types.INVALID_PARAMS, "Invalid request parameters", "")
+
+
+async def test_an_old_server_without_sagas_is_told_in_the_same_sentence() -> None:
+    with pytest.raises(MCPError, match="This server offers no sagas"):
+        await call(MCPServer("old", extensions=[OfTheFirstVersion()]), nobody())
+
+
 async def test_another_error_passes_as_it_is() -> None:
     with pytest.raises(MCPError, match="name: there is no tool 'nothing'"):
         await call(serving(), nobody(), "nothing")

@@ -1,8 +1,10 @@
 """What a database promises to the table modules: batches, cancellation, threads, connections."""
 
 import asyncio
+import gc
 import sqlite3
 import threading
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,7 +20,9 @@ from sqlalchemy import event
 from anabranch.call.store import StoreError
 from anabranch.stores import open_store, open_tree_store, targets
 from anabranch.stores.database import Database
+from anabranch.stores.kept import Kept
 from anabranch.stores.targets import read_url
+from anabranch.stores.workers import Batches
 from anabranch.testing.checking import opened
 from anabranch.testing.store_suite import OpenStore, a_call
 from anabranch.testing.tree_suite import a_node, a_thread, calls_tool
@@ -244,6 +248,23 @@ async def test_slow_steps_of_authors_do_not_keep_a_store_waiting(open_any: OpenS
         with anyio.fail_after(20):
             assert await store.begin(a_call()) == a_call()
         slow.set()
+
+
+def test_work_that_comes_after_the_end_is_not_kept() -> None:
+    threads = ThreadPoolExecutor(1)
+    threads.shutdown()
+    engine = sa.create_engine("sqlite://")
+    batches = Batches(threads, Kept(engine).transaction)
+
+    def work(_: sa.Connection) -> None: ...
+
+    kept = weakref.ref(work)
+    with pytest.raises(RuntimeError):
+        batches.submit(work)
+    del work
+    gc.collect()
+    assert kept() is None
+    engine.dispose()
 
 
 async def test_connections_that_the_server_closed_are_replaced(

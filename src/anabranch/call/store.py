@@ -10,11 +10,11 @@ are opaque to the store: any ``str`` comes back as it was. Times are seconds sin
 come from the caller's clock.
 
 What has been written survives a crash of the process that wrote it. It survives a crash of the
-machine, too, but for leases and calls that :meth:`CallStore.open_round` has begun: these last only
-if something else has been written afterwards. Until then nothing has been done that they guard.
+database and of the machine, too, but for leases: these last only if something else has been written
+afterwards. Nothing is done under a lease that is lost with them, but what is unrecorded anyway.
 
-A call that was never begun, or was pruned, has nothing to read; writing to it is an error, lest
-what is recorded there be taken for recorded.
+A call that was never begun, or was pruned, has nothing to read; writing to it is an
+:class:`UnknownCallError`, lest what is recorded there be taken for recorded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["CallRecord", "CallStore", "OpenedRound", "RoundRecord", "StoreError"]
+__all__ = [
+    "CallRecord",
+    "CallStore",
+    "OpenedRound",
+    "RoundRecord",
+    "StoreError",
+    "UnknownCallError",
+]
 
 
 class StoreError(Exception):
@@ -33,6 +40,13 @@ class StoreError(Exception):
     to a call that it does not know. If a connection broke in mid-answer, what was written may be
     there nevertheless; every method but :meth:`CallStore.finish` can simply be tried again.
     """
+
+
+class UnknownCallError(StoreError):
+    """The store does not know the call: it was never begun, or was pruned."""
+
+    def __init__(self, call_id: str) -> None:
+        super().__init__(f"The store has no call {call_id!r}; it was never begun, or was pruned.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +91,7 @@ class RoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class OpenedRound:
-    """What is known of a round by whoever has just taken the right to run it.
+    """What is known of a round by whoever wants to run it.
 
     Attributes:
         call: its call.
@@ -121,6 +135,7 @@ class CallStore(Protocol):
     ) -> OpenedRound | None:
         """Take the right to run the call, and read what is known of round ``number``, as one.
 
+        If that round has ended, its end is told, and the right neither asked for nor taken.
         ``None`` if another owner holds the right, as :meth:`lease` decides. ``new`` is what the
         call begins as if the store does not know it.
         """

@@ -14,7 +14,13 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from anabranch.call import Answer, Journal, codec_of
-from anabranch.call.store import CallRecord, OpenedRound, RoundRecord, StoreError
+from anabranch.call.store import (
+    CallRecord,
+    OpenedRound,
+    RoundRecord,
+    StoreError,
+    UnknownCallError,
+)
 from anabranch.edges.keeping import (
     Asked,
     Durability,
@@ -93,11 +99,9 @@ class DurableRound(Generic[R]):
         """
         try:
             return await self._run(play)
-        except StoreError:
-            if await self._store.find(self.journal.line) is None:
-                logger.warning("call %r was refused: it is unknown", self.journal.line)
-                raise InvalidTokenError from None
-            raise
+        except UnknownCallError as error:
+            logger.warning("call %r was refused: it is unknown", self.journal.line)
+            raise InvalidTokenError from error
 
     async def _run(self, play: Play[R]) -> Asked[R] | Returned:
         number, line = self.journal.rounds, self.journal.line
@@ -132,10 +136,12 @@ class DurableRound(Generic[R]):
         except StoreError:
             raise
         except Exception as error:
-            await self._end(lease, number, {"error": error_to_json(error)}, "", "failed")
+            told = self._rendering.dump_error(error)
+            reply: dict[str, Any] = {"told": told} if told else {"error": error_to_json(error)}
+            await self._end(lease, number, reply, "", "failed")
             raise
         if isinstance(outcome, Asked):
-            reply = {"asked": self._rendering.dump(outcome.reply)}
+            reply = {"kind": self._rendering.kind, "asked": self._rendering.dump(outcome.reply)}
             ended = await self._end(lease, number, reply, state, "open")
         else:
             ended = await self._end(lease, number, self._value(outcome.value), "", "done")
@@ -169,7 +175,13 @@ class DurableRound(Generic[R]):
     def _again(self, earlier: RoundRecord) -> Asked[R] | Returned:
         reply = json.loads(earlier.reply)
         if "asked" in reply:
-            return Asked(stored_reply(self._policy, self._rendering, self.journal.line, earlier))
+            asked = stored_reply(self._policy, self._rendering, self.journal.line, earlier)
+            if asked is None:
+                logger.warning("call %r was refused: it is another edge's", self.journal.line)
+                raise InvalidTokenError
+            return Asked(asked)
+        if "told" in reply:
+            raise self._rendering.load_error(reply["told"])
         if "error" in reply:
             raise _raised_before(reply["error"])
         if "value" in reply:

@@ -61,14 +61,20 @@ class Rendering(Generic[R]):
     """How an edge makes a reply of open questions, and how a store keeps it.
 
     Attributes:
+        kind: the edge's; a reply of another kind is none of its.
         render: from the questions and the state that is handed out with them.
         dump: to JSON; what is in the state need not be there.
         load: from that, and the state again.
+        dump_error: an error that the edge tells in its own way, to JSON; ``None`` for others.
+        load_error: from that.
     """
 
+    kind: str
     render: Callable[[tuple[Ask, ...], str], R]
     dump: Callable[[R], dict[str, Any]]
     load: Callable[[dict[str, Any], str], R]
+    dump_error: Callable[[Exception], dict[str, Any] | None] = lambda _: None
+    load_error: Callable[[dict[str, Any]], Exception] = lambda _: RuntimeError("nothing is known")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +96,14 @@ def handed_out(policy: Durability, line: str, number: int, state: str) -> str:
     return state if len(state) <= policy.spill else "@" + canonical([line, number, digest(state)])
 
 
-def stored_reply(policy: Durability, rendering: Rendering[R], line: str, record: RoundRecord) -> R:
-    """Return the reply of a round that has ended with open questions."""
-    state = handed_out(policy, line, record.number, record.state)
-    return rendering.load(json.loads(record.reply)["asked"], state)
+def stored_reply(
+    policy: Durability, rendering: Rendering[R], line: str, record: RoundRecord
+) -> R | None:
+    """Return the reply of a round that has ended with open questions, ``None`` for another edge's."""
+    reply = json.loads(record.reply)
+    if reply.get("kind") != rendering.kind:
+        return None
+    return rendering.load(reply["asked"], handed_out(policy, line, record.number, record.state))
 
 
 async def referred_to(store: CallStore, reference: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from itertools import count
+import secrets
 from typing import Self
 
 from anabranch.call import to_the_end
@@ -19,10 +19,8 @@ __all__ = ["Lease"]
 
 logger: logging.Logger = logging.getLogger("anabranch.edges")
 
-LOOK_AGAIN = 0.05
-"""Seconds between two tries for a call that another worker has."""
-
-_numbers = count(1)
+LOOK_AGAIN, AT_MOST = 0.05, 1.0
+"""Seconds until the second try for a call that another worker has; later tries take their time."""
 
 
 class Lease:
@@ -42,7 +40,7 @@ class Lease:
         self._store = store
         self._line = line
         self._clock = clock
-        self._owner = f"{worker}.{next(_numbers)}"
+        self._owner = f"{worker}.{secrets.token_hex(8)}"  # a forked process has its parent's name
         self._seconds = seconds
         self._until = 0.0
         self._may_be_held = False
@@ -57,8 +55,10 @@ class Lease:
     async def open_round(self, number: int, new: CallRecord | None = None) -> OpenedRound:
         """Wait until the lease is free, take it and keep it; return what is known of the round.
 
-        ``new`` is what the call begins as if it is unknown.
+        A round that has ended needs no lease: it is told at once, and nothing is taken. ``new`` is
+        what the call begins as if it is unknown.
         """
+        wait = LOOK_AGAIN
         while True:
             now = self._clock.now()
             until = now + self._seconds
@@ -66,11 +66,14 @@ class Lease:
             opened = await self._store.open_round(
                 self._line, number, self._owner, now, until, new=new
             )
-            if opened is not None:
+            if opened is not None and opened.ended is None:
                 self._keep_until(until)
                 return opened
             self._may_be_held = False
-            await pause(self._clock, LOOK_AGAIN)
+            if opened is not None:
+                return opened
+            await pause(self._clock, wait)
+            wait = min(2 * wait, AT_MOST)
 
     async def take(self) -> bool:
         """Take the lease if it is free, and keep it from now on; false if another holds it."""
@@ -126,6 +129,8 @@ class Lease:
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait({self._keeping})
+            if not self._keeping.cancelled() and (problem := self._keeping.exception()):
+                logger.error("call %r: its lease was not kept", self._line, exc_info=problem)
 
     async def _give_back(self) -> None:
         await self._stop_keeping()

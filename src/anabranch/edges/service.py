@@ -45,7 +45,7 @@ Answerer = Callable[[Ask], Awaitable[Answer]]
 
 
 _NO_REPLIES: Rendering[None] = Rendering(
-    lambda _asks, _state: None, lambda _reply: {}, lambda _reply, _state: None
+    "live", lambda _asks, _state: None, lambda _reply: {}, lambda _reply, _state: None
 )
 
 
@@ -145,7 +145,9 @@ class CallService:
         return record if record is not None and record.principal == principal else None
 
     async def waiting(self, line: str, rendering: Rendering[R]) -> tuple[R, RoundRecord] | None:
-        """Return the reply with which a kept call waits for answers, ``None`` if it does not.
+        """Return the reply with which a kept call waits for answers.
+
+        ``None`` if it does not, or if it waits at another edge.
 
         Raises:
             ToolError: the store does not answer.
@@ -158,7 +160,8 @@ class CallService:
             raise self._unavailable(error) from error
         if last is None or not last.state:
             return None
-        return stored_reply(self.durability, rendering, line, last), last
+        reply = stored_reply(self.durability, rendering, line, last)
+        return None if reply is None else (reply, last)
 
     async def run_live(self, job: Job, journal: Journal, answerer: Answerer) -> object:
         """Run the call to its end while ``answerer`` answers; return the tool's value.

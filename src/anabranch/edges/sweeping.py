@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from anabranch.call import Notice
@@ -32,6 +33,10 @@ EVERY = 30.0
 """Seconds from one pass to the next."""
 
 AT_ONCE = 100
+"""Calls that are looked at, or ended, together."""
+
+PATIENCE = 60.0
+"""Seconds that a pass waits for undos. One that takes longer goes on, and keeps nothing else."""
 
 
 class Sweeper:
@@ -42,14 +47,19 @@ class Sweeper:
     Args:
         calls: has the store, and time.
         tools: by name; calls of other tools are left for whoever has them.
+        patience: seconds that a pass waits for undos.
     """
 
-    def __init__(self, calls: CallService, tools: Mapping[str, Tool[Any]]) -> None:
+    def __init__(
+        self, calls: CallService, tools: Mapping[str, Tool[Any]], *, patience: float = PATIENCE
+    ) -> None:
         if calls.durability is None:
             raise ValueError("Without a store there is nothing to sweep.")
         self._calls = calls
         self._policy: Durability = calls.durability
         self._tools = tools
+        self._patience = patience
+        self._ending: dict[str, asyncio.Task[bool]] = {}
 
     async def run(self) -> NoReturn:
         """Sweep again and again, until cancelled."""
@@ -58,28 +68,64 @@ class Sweeper:
                 await self.sweep()
             except StoreError as error:
                 logger.warning("no sweep this time: %s", error)
+            except Exception:
+                logger.exception("a sweep broke off")
             await pause(self._calls.runtime.clock, EVERY)
 
     async def sweep(self) -> int:
-        """Make one pass; return how many calls were ended.
+        """Make one pass; return how many calls were ended in it.
+
+        What goes wrong with one call is logged, and keeps no other from being ended.
 
         Raises:
             StoreError: the store does not answer.
         """
         store, now = self._policy.store, self._calls.runtime.clock.now()
-        ended, seen, limit = 0, set[str](), AT_ONCE
+        ended, seen, limit = 0, set(self._ending), AT_ONCE
         while True:
             overdue = await store.abandoned(now, limit)
-            for record in [record for record in overdue if record.call_id not in seen]:
-                seen.add(record.call_id)
-                if record.tool in self._tools:
-                    ended += await self._end(record, self._tools[record.tool])
+            new = [record for record in overdue if record.call_id not in seen]
+            seen.update(record.call_id for record in new)
+            ours = [record for record in new if record.tool in self._tools]
+            for start in range(0, len(ours), AT_ONCE):
+                ended += await self._end_all(ours[start : start + AT_ONCE])
             if len(overdue) < limit:
                 break
             # Calls that others run, or that only others know, come first again: look behind them.
             limit *= 2
-        await store.prune(now, AT_ONCE)
+        while await store.prune(now, AT_ONCE) == AT_ONCE:
+            pass
         return ended
+
+    async def _end_all(self, records: Sequence[CallRecord]) -> int:
+        """End calls at once; return how many were ended before patience ran out."""
+        running = [asyncio.ensure_future(self._try_to_end(record)) for record in records]
+        for record, task in zip(records, running, strict=True):
+            self._ending[record.call_id] = task
+            task.add_done_callback(partial(self._forget, record.call_id))
+        if not running:
+            return 0
+        try:
+            done, late = await asyncio.wait(running, timeout=self._patience)
+        except asyncio.CancelledError:
+            for task in running:
+                task.cancel()
+            raise
+        if late:
+            logger.warning("the undos of %d calls take long; they go on", len(late))
+        return sum(task.result() for task in done)
+
+    def _forget(self, line: str, _: object) -> None:
+        del self._ending[line]
+
+    async def _try_to_end(self, record: CallRecord) -> bool:
+        try:
+            return await self._end(record, self._tools[record.tool])
+        except StoreError as error:
+            logger.warning("call %r was not undone this time: %s", record.call_id, error)
+        except Exception:
+            logger.exception("call %r was not undone this time", record.call_id)
+        return False
 
     async def _end(self, record: CallRecord, tool: Tool[Any]) -> bool:
         clock, policy = self._calls.runtime.clock, self._policy

@@ -20,6 +20,7 @@ __all__ = [
     "FIND",
     "LAST_ROUND",
     "LEASE",
+    "LOCK",
     "MOVE",
     "ONE_ENTRY",
     "PRUNE",
@@ -98,6 +99,7 @@ LEASE = (
     )
     .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
 )
+LOCK = sa.select(CALL.c.call_id).where(_THIS).with_for_update(key_share=True)
 RELEASE = (
     sa.update(CALL)
     .where(_THIS, CALL.c.owner == sa.bindparam("old_owner"))

@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from anabranch.call.store import CallRecord, OpenedRound, RoundRecord, StoreError
+from anabranch.call.store import CallRecord, OpenedRound, RoundRecord, UnknownCallError
 from anabranch.stores.call_tables import (
     ABANDONED,
     ADD_POSTGRES,
@@ -29,6 +29,7 @@ from anabranch.stores.call_tables import (
     FIND,
     LAST_ROUND,
     LEASE,
+    LOCK,
     MOVE,
     ONE_ENTRY,
     PRUNE,
@@ -57,6 +58,8 @@ class Calls:
         self._insert_round = Direct(first(ROUND), dialect)
         self._insert_entry = Direct(first(ENTRY), dialect)
         self._insert_entries = Direct(ADD_POSTGRES, dialect)
+        # SQLite has one writer, who has no need of it.
+        self._lock = Direct(LOCK, dialect) if database.is_postgresql else None
         self._lease, self._release = Direct(LEASE, dialect), Direct(RELEASE, dialect)
         self._move = Direct(MOVE, dialect)
         self._call_and_round = Direct(CALL_AND_ROUND, dialect)
@@ -82,16 +85,21 @@ class Calls:
 
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
         """Take or prolong the right to run the call."""
-        values = {"this": call_id, "new_owner": owner, "now": now, "until": until}
+        values = {
+            "this": to_bytes(call_id),
+            "new_owner": to_bytes(owner),
+            "now": now,
+            "until": until,
+        }
 
         def work(connection: sa.Connection) -> bool:
-            if connection.execute(LEASE, values).rowcount:
+            if self._lease.count(connection, [values]):
                 return True
             if _find(connection, call_id) is None:
-                raise _unknown(call_id)
+                raise UnknownCallError(call_id)
             return False
 
-        return await self._database.write_single(work)
+        return await self._database.write(work, lasting=False)
 
     async def open_round(
         self,
@@ -103,40 +111,44 @@ class Calls:
         *,
         new: CallRecord | None = None,
     ) -> OpenedRound | None:
-        """Take the right to run the call; return what is known of the round.
+        """Take the right to run the call, unless the round has ended; return what is known of it.
 
-        A lease locks the call's row, and what changes the call takes that first: nothing comes
-        between the lease and the reading.
+        The call's row is locked first, and what changes the call takes that too: nothing comes
+        between the reading and the lease.
         """
         this, by = to_bytes(call_id), to_bytes(owner)
+        which = {"this": this, "which": number}
         lease = {"this": this, "new_owner": by, "now": now, "until": until}
         row = _call_to_row(new, by, until) if new is not None else {}
 
         def work(connection: sa.Connection) -> OpenedRound | None:
             while not (new is not None and self._begin.count(connection, [row])):
-                if self._lease.count(connection, [lease]):
-                    return self._known_of(connection, this, number)
-                if _find(connection, call_id) is not None:
-                    return None
+                if self._lock is not None:
+                    self._lock.rows(connection, which)
+                for found in self._call_and_round.rows(connection, which):
+                    call, ended = _row_to_call(found[:7]), _row_to_round(found[7:])
+                    if ended is None and not self._lease.count(connection, [lease]):
+                        return None
+                    return OpenedRound(call, ended, self._entries_of(connection, which))
                 if new is None:
-                    raise _unknown(call_id)
+                    raise UnknownCallError(call_id)
             return OpenedRound(new, None, {})
 
-        return await self._database.write(work, lasting=False)
+        # What a lease guards is written later; that a call has begun must last.
+        return await self._database.write(work, lasting=new is not None)
 
-    def _known_of(self, connection: sa.Connection, this: bytes, number: int) -> OpenedRound:
-        which = {"this": this, "which": number}
-        (row,) = self._call_and_round.rows(connection, which)
-        entries = {
+    def _entries_of(self, connection: sa.Connection, which: Mapping[str, Any]) -> dict[str, str]:
+        return {
             to_text(step_id): to_text(text)
             for step_id, text in self._entries.rows(connection, which)
         }
-        return OpenedRound(_row_to_call(row[:7]), _row_to_round(row[7:]), entries)
 
     async def release(self, call_id: str, owner: str) -> None:
         """Give the right back."""
-        values = {"this": call_id, "old_owner": owner}
-        await self._database.write_single(lambda connection: connection.execute(RELEASE, values))
+        values = {"this": to_bytes(call_id), "old_owner": to_bytes(owner)}
+        await self._database.write(
+            lambda connection: self._release.count(connection, [values]), lasting=False
+        )
 
     async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
         """Write entries, each unless its step has one; return what is stored now."""
@@ -149,7 +161,7 @@ class Calls:
                 if step_id not in added:
                     kept = connection.scalar(ONE_ENTRY, {"this": call_id, "step": step_id})
                     if kept is None:
-                        raise _unknown(call_id)
+                        raise UnknownCallError(call_id)
                     stored[step_id] = kept
                 else:
                     stored[step_id] = text
@@ -182,9 +194,8 @@ class Calls:
 
     async def entries(self, call_id: str, number: int) -> dict[str, str]:
         """Return what was recorded in a round, in that order."""
-        values = {"this": call_id, "which": number}
-
-        return await self._database.read(lambda connection: _entries(connection, values))
+        values = {"this": to_bytes(call_id), "which": number}
+        return await self._database.read(lambda connection: self._entries_of(connection, values))
 
     async def end_round(
         self,
@@ -212,7 +223,7 @@ class Calls:
                 return record
             kept = _round(connection, ROUND_NUMBER, {"this": call_id, "which": record.number})
             if kept is None:
-                raise _unknown(call_id)
+                raise UnknownCallError(call_id)
             return kept
 
         return await self._database.write(work)
@@ -280,10 +291,6 @@ def _row_to_round(row: Row) -> RoundRecord | None:
     return None if number is None else RoundRecord(number, *map(to_text, texts))
 
 
-def _entries(connection: sa.Connection, values: Mapping[str, Any]) -> dict[str, str]:
-    return {row.step_id: row.text for row in connection.execute(ENTRIES, values)}
-
-
 def _find(connection: sa.Connection, call_id: str) -> CallRecord | None:
     row = connection.execute(FIND, {"this": call_id}).one_or_none()
     return None if row is None else CallRecord(*row)
@@ -302,8 +309,4 @@ def _known(call_id: str) -> Generator[None]:
     try:
         yield
     except exc.IntegrityError as error:
-        raise _unknown(call_id) from error
-
-
-def _unknown(call_id: str) -> StoreError:
-    return StoreError(f"The store has no call {call_id!r}; it was never begun, or was pruned.")
+        raise UnknownCallError(call_id) from error

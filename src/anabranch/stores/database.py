@@ -86,8 +86,8 @@ class Database:
         """Do ``work`` in one transaction. It must bear being done again after a rollback.
 
         Unless it is ``lasting``, the commit does not wait for the disk. Others see the outcome all
-        the same; only if the machine crashes before the next lasting commit, it is lost. Logs are
-        sequential: what is written after it lasts no longer than it does.
+        the same; only if the machine, or Postgres' server, crashes before the next lasting commit,
+        it is lost. Logs are sequential: what is written after it lasts no longer than it does.
         """
         return await self._have_done(self._writers, work, lasting=lasting)
 

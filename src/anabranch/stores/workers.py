@@ -121,7 +121,12 @@ class Batches:
         """Put work in; cancel the future to take it out again, unless it has begun."""
         job = _Job(work, lasting)
         self._waiting.append(job)
-        self._thread.submit(self._drain)
+        try:
+            self._thread.submit(self._drain)
+        except RuntimeError:  # the thread is gone; whoever is told so must not be served after all
+            if job in self._waiting:
+                self._waiting.remove(job)
+            raise
         return job.future
 
     def _drain(self) -> None:

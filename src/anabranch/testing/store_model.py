@@ -14,7 +14,13 @@ from typing import Any, Protocol
 
 import anyio
 
-from anabranch.call.store import CallRecord, OpenedRound, RoundRecord, StoreError
+from anabranch.call.store import (
+    CallRecord,
+    OpenedRound,
+    RoundRecord,
+    StoreError,
+    UnknownCallError,
+)
 
 __all__ = ["CallModel", "Model", "Operation", "Seen", "explains", "run_clients"]
 
@@ -98,9 +104,9 @@ class CallModel:
         """See the port."""
         if new is not None:
             self.begin(new)
-        if not self.lease(call_id, owner, now, until):
-            return None
         kept, entries = self._known(call_id), self.entries(call_id, number)
+        if number not in kept.rounds and not self.lease(call_id, owner, now, until):
+            return None
         return OpenedRound(kept.record, kept.rounds.get(number), entries)
 
     def release(self, call_id: str, owner: str) -> None:
@@ -182,7 +188,7 @@ class CallModel:
 
     def _known(self, call_id: str) -> _Kept:
         if call_id not in self._calls:
-            raise StoreError(call_id)
+            raise UnknownCallError(call_id)
         return self._calls[call_id]
 
 

@@ -194,6 +194,20 @@ async def opening_a_round_tells_what_is_known_of_it(open_store: OpenStore) -> No
         expect(second, OpenedRound(known, None, {"b": "4"}), "what is known of the next one")
 
 
+async def the_end_of_a_round_is_told_to_anybody(open_store: OpenStore) -> None:
+    """A round that has ended needs no lease: none is asked for, and none is taken."""
+    async with opened(open_store) as store:
+        await store.begin(a_call())
+        ended = RoundRecord(0, "yes", "reply")
+        await store.end_round("call_1", ended, deadline=None)
+        known = OpenedRound(a_call(), ended, {})
+        expect(await store.open_round("call_1", 0, "a", 100.0, 110.0), known, "it is told")
+        yes(await store.lease("call_1", "b", 100.0, 110.0), "nobody has taken the lease")
+        expect(await store.open_round("call_1", 0, "a", 109.0, 120.0), known, "told while b has it")
+        expect(await store.open_round("call_1", 0, "b", 105.0, 999.0), known, "and to b")
+        yes(await store.lease("call_1", "a", 110.0, 120.0), "b's lease was not prolonged")
+
+
 async def opening_a_round_may_begin_its_call(open_store: OpenStore) -> None:
     """Only if it is not there; an unknown call with nothing to begin it as is refused."""
     async with opened(open_store) as store:
@@ -235,6 +249,7 @@ COURSE_CHECKS: tuple[Check, ...] = (
     a_lease_ends_by_itself,
     opening_a_round_takes_the_lease,
     opening_a_round_tells_what_is_known_of_it,
+    the_end_of_a_round_is_told_to_anybody,
     opening_a_round_may_begin_its_call,
     the_first_end_of_a_round_stays,
     the_end_of_a_round_moves_the_call,

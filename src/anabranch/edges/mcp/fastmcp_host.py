@@ -36,15 +36,8 @@ from anabranch.edges.mcp.installation import Installation, Keys
 from anabranch.edges.mcp.logs import at_least
 from anabranch.edges.mcp.request import McpRequest
 from anabranch.edges.mcp.results import Results
-from anabranch.edges.mcp.saga_params import LooseParams
-from anabranch.edges.mcp.sagas import (
-    CALL_SAGA,
-    IDENTIFIER,
-    RESUME_SAGA,
-    SETTINGS,
-    Offered,
-    SagaMethods,
-)
+from anabranch.edges.mcp.saga_params import CALL_SAGA, IDENTIFIER, RESUME_SAGA, LooseParams
+from anabranch.edges.mcp.sagas import SETTINGS, Offered, SagaMethods
 from anabranch.edges.mcp.sealing import Sealer
 from anabranch.edges.mcp.serving import Service, serve
 from anabranch.edges.mcp.telling import plain, told

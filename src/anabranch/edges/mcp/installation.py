@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from anabranch.call.store import CallStore
 from anabranch.edges.keeping import Durability
@@ -33,6 +33,9 @@ Store: TypeAlias = str | CallStore | Durability
 """The URL of a store (``anabranch.stores``), a store, or a store and how it is used."""
 
 Keys: TypeAlias = Sequence[bytes | str]
+
+LEAVING = 5.0
+"""Seconds that a server which ends waits for its sweep. What is undone meanwhile goes on."""
 
 TTL = 600.0
 """Seconds that a person has for one round of questions."""
@@ -72,6 +75,7 @@ class Installation:
         self._tools: dict[str, Tool[Any]] = {}
         self._continue = continue_calls and store is not None
         self._running = 0
+        self._sweeping: asyncio.Task[NoReturn] | None = None
 
     def add(self, *tools: Tool[Any]) -> list[Tool[Any]]:
         """Take ``tools`` in; return those that the host is to offer, ``continue_call`` included."""
@@ -87,21 +91,22 @@ class Installation:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Sweep the store, if there is one, for as long as the server runs."""
+        """Sweep the store, if there is one, for as long as the server runs.
+
+        It may be entered several times, once for each connection: the last that leaves ends it.
+        """
         self._running += 1
-        try:
-            if self.service.calls.durability is None or self._running > 1:
-                yield
-                return
+        if self._sweeping is None and self.service.calls.durability is not None:
             # No task group: hosts end a lifespan within a cancel scope that they had not begun it in.
-            sweeping = asyncio.ensure_future(self.sweeper().run())
-            try:
-                yield
-            finally:
-                sweeping.cancel()
-                await asyncio.wait({sweeping})
+            self._sweeping = asyncio.ensure_future(self.sweeper().run())
+        try:
+            yield
         finally:
             self._running -= 1
+            if self._running == 0 and self._sweeping is not None:
+                sweeping, self._sweeping = self._sweeping, None
+                sweeping.cancel()
+                await asyncio.wait({sweeping}, timeout=LEAVING)
 
     def sweeper(self) -> Sweeper:
         """Return what undoes the calls that nobody continues.

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 import mcp_types as types
+from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch.call import Answer, Ask
@@ -28,6 +29,8 @@ __all__ = [
     "CONTEXT_BOUNDARY",
     "STEP_ID_META",
     "capabilities_of",
+    "dump_error",
+    "load_error",
     "required_capabilities",
     "to_answer",
     "to_params",
@@ -147,3 +150,15 @@ _DECLARATIONS: dict[str, dict[str, Any]] = {
 def required_capabilities(name: str) -> dict[str, Any]:
     """Return the ``data`` of error -32021 for the capability ``name``."""
     return {"requiredCapabilities": _DECLARATIONS[name]}
+
+
+def dump_error(error: Exception) -> dict[str, Any] | None:
+    """Return a JSON-RPC error that a tool has raised itself, as JSON; ``None`` for any other."""
+    if not isinstance(error, MCPError):
+        return None
+    return error.error.model_dump(mode="json", exclude_none=True)
+
+
+def load_error(told: dict[str, Any]) -> MCPError:
+    """Return the error that :func:`dump_error` has written."""
+    return MCPError.from_error_data(types.ErrorData.model_validate(told))

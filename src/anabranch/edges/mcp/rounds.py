@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from anabranch.call import Answer, Ask, Journal
 from anabranch.edges.keeping import Rendering
-from anabranch.edges.mcp.render import to_answer, to_request
+from anabranch.edges.mcp.render import dump_error, load_error, to_answer, to_request
 
 __all__ = ["ROUND_REPLIES", "answers_to"]
 
@@ -48,5 +48,7 @@ def _load(reply: dict[str, Any], state: str) -> InputRequiredResult:
     return InputRequiredResult.model_validate({**reply, "requestState": state})
 
 
-ROUND_REPLIES: Rendering[InputRequiredResult] = Rendering(_render, _dump, _load)
+ROUND_REPLIES: Rendering[InputRequiredResult] = Rendering(
+    "round", _render, _dump, _load, dump_error, load_error
+)
 """How the open questions of a round become its result."""

@@ -19,8 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch.edges.mcp.answering import Answerer, answer_elicit, answer_sample
 from anabranch.edges.mcp.client import MAX_ROUNDS
+from anabranch.edges.mcp.saga_params import CALL_SAGA, RESUME_SAGA
 
 __all__ = ["SagaClient", "SagaRoundsExceededError", "Turn"]
+
+INVALID_IN_V1 = "Invalid request parameters"
+"""What servers of the SDK's first major version say of a method that they do not know."""
 
 
 class SagaRoundsExceededError(RuntimeError):
@@ -86,7 +90,7 @@ class SagaClient:
             Exception: what the answerer raises, in an ``ExceptionGroup``.
         """
         params = {"name": name, "arguments": dict(arguments or {})}
-        return await self._drive(await self._send("tools/callSaga", params), {})
+        return await self._drive(await self._send(CALL_SAGA, params), {})
 
     async def resume(self, turn: Turn) -> types.CallToolResult:
         """Go on from ``turn`` and return the tool's result.
@@ -135,7 +139,7 @@ class SagaClient:
         if self._on_turn is not None:
             self._on_turn(turn)
         params = {"sagaToken": turn.token, "completedSteps": [dict(step) for step in turn.steps]}
-        return await self._send("tools/resumeSaga", params)
+        return await self._send(RESUME_SAGA, params)
 
     async def _send(self, method: str, params: dict[str, Any]) -> types.CallToolResult | _Suspended:
         async def notify(progress: float, total: float | None, message: str | None) -> None:
@@ -147,7 +151,7 @@ class SagaClient:
                 request, _Reply, progress_callback=notify
             )
         except MCPError as error:
-            if error.error.code != types.METHOD_NOT_FOUND:
+            if not _knows_no(method, error):
                 raise
             message = f"This server offers no sagas: it does not know {method}."
             raise MCPError(types.METHOD_NOT_FOUND, message) from error
@@ -156,6 +160,13 @@ class SagaClient:
         suspended = found.get("state") == "suspended"
         shape = _Suspended if suspended else types.CallToolResult
         return shape.model_validate(found)
+
+
+def _knows_no(method: str, error: MCPError) -> bool:
+    """Whether ``error`` is that of a server which does not know the method."""
+    if error.code == types.INVALID_PARAMS and method == CALL_SAGA:
+        return error.message == INVALID_IN_V1
+    return error.code == types.METHOD_NOT_FOUND
 
 
 class _Request(types.Request[dict[str, Any], str]):

@@ -13,7 +13,23 @@ import mcp_types as types
 from mcp import MCPError
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-__all__ = ["CallSaga", "CompletedStep", "LooseParams", "ResumeSaga", "invalid", "quoted", "read"]
+__all__ = [
+    "CALL_SAGA",
+    "IDENTIFIER",
+    "RESUME_SAGA",
+    "CallSaga",
+    "CompletedStep",
+    "LooseParams",
+    "ResumeSaga",
+    "invalid",
+    "quoted",
+    "read",
+]
+
+CALL_SAGA: Final = "tools/callSaga"
+RESUME_SAGA: Final = "tools/resumeSaga"
+IDENTIFIER: Final = "io.github.anabranch/sagas"
+"""Under which name a server advertises the two methods."""
 
 DEEPEST: Final = 64
 """Levels of objects and lists in a field; no form, reply or argument comes near."""

@@ -26,10 +26,19 @@ from mcp.server.mcpserver import Extension, MethodBinding
 
 from anabranch.call import Answer, Ask, Journal, canonical
 from anabranch.edges.keeping import Rendering, Returned, digest
-from anabranch.edges.mcp.render import required_capabilities, to_params, to_saga_answer
+from anabranch.edges.mcp.render import (
+    dump_error,
+    load_error,
+    required_capabilities,
+    to_params,
+    to_saga_answer,
+)
 from anabranch.edges.mcp.request import McpRequest
 from anabranch.edges.mcp.results import Results, to_failure
 from anabranch.edges.mcp.saga_params import (
+    CALL_SAGA,
+    IDENTIFIER,
+    RESUME_SAGA,
     CallSaga,
     CompletedStep,
     LooseParams,
@@ -52,18 +61,12 @@ from anabranch.host import Capabilities, Host
 from anabranch.tool import Tool
 
 __all__ = [
-    "CALL_SAGA",
-    "IDENTIFIER",
-    "RESUME_SAGA",
     "SETTINGS",
     "Offered",
     "SagaMethods",
     "Sagas",
 ]
 
-CALL_SAGA = "tools/callSaga"
-RESUME_SAGA = "tools/resumeSaga"
-IDENTIFIER = "io.github.anabranch/sagas"
 SETTINGS: Final = {"version": "1"}
 
 logger: logging.Logger = logging.getLogger("anabranch.edges.mcp")
@@ -175,7 +178,9 @@ class SagaMethods:
             token = self._sealer.seal(claims.model_copy(update={"state": state}), principal)
             return {"state": "suspended", "sagaToken": token, "steps": [_step(a) for a in asks]}
 
-        return Rendering(render, lambda reply: reply, lambda reply, _: reply)
+        return Rendering(
+            "saga", render, lambda reply: reply, lambda reply, _: reply, dump_error, load_error
+        )
 
 
 class Sagas(Extension):

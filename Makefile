@@ -56,6 +56,13 @@ check: lint types test
 	$(BIN)/coverage report --format=total
 	$(BIN)/coverage report --include='src/anabranch/call/*' --fail-under=100
 
+# Random programs and trees are multiplied by ANABRANCH_EXAMPLES; what the others count is in the tests.
+.PHONY: long
+long: ## the long runs, some hours: 100,000 attacks and rounds, every crash, thousands of programs
+long: $(DEV) $(PACKAGE)
+	ANABRANCH_ATTACKS=100000 ANABRANCH_LOAD=100000 ANABRANCH_FAULTS=all ANABRANCH_EXAMPLES=20 \
+		$(BIN)/python -m pytest --timeout=14400 tests/sagas tests/load tests/faults tests/laws tests/durable
+
 .PHONY: interop
 interop: ## run clients of other makers against our servers; npm fetches them
 interop: $(DEV) $(PACKAGE) $(CLIENTS)

@@ -1,8 +1,13 @@
 """Walking through a conversation: every way, and every way that is not there."""
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 
 from anabranch.agents.session import Session
+from anabranch.tree import Node
+from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import feed, session, text_here, told, tree_of
 
 
@@ -244,6 +249,24 @@ async def test_what_another_session_adds_and_deletes_is_seen_at_the_next_step() 
     await world.store.delete_subtree((await tree_of(chat)).nodes[-2].id)
     assert "beside" not in await told(chat, "/down")
     assert "There are no labels." in await told(chat, "/label")
+
+
+async def test_a_thread_that_is_read_twice_at_once_knows_each_node_once() -> None:
+    """A line and whoever shows what happens read at the same time."""
+
+    class Yielding(MemoryTrees):
+        async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
+            found = await super().nodes_after(thread_id, known)
+            await asyncio.sleep(0)
+            return found
+
+    chat = session(store=Yielding())
+    await feed(chat, "hello", "/tree")
+    await chat.agent.put(chat.thread_id, [(chat.cursor, "a"), (chat.cursor, "b")], head=False)
+    walks = await asyncio.gather(chat.walk(), chat.walk())
+    for walk in walks:
+        assert walk.tree.nodes == (await tree_of(chat)).nodes
+        assert list(walk.branches.values()) == ["", "", "", "b1"]
 
 
 async def test_the_head_follows_the_cursor_so_that_the_next_session_begins_there() -> None:

@@ -22,6 +22,7 @@ from anabranch.agents.session.output import Output, SessionError
 from anabranch.agents.session.reading import read_line
 from anabranch.agents.session.settings import Settings
 from anabranch.agents.session.telling import position, whole
+from anabranch.agents.session.walks import Walks
 from anabranch.agents.session.world import World
 from anabranch.call import to_the_end
 from anabranch.call.store import StoreError
@@ -67,7 +68,7 @@ class Session:
         self.settings: Settings = Settings.of(world.limits)
         self._trail: deque[Place] = deque([self._place], maxlen=REMEMBERED)
         self._own: set[str] = set()
-        self._walk: Walk | None = None
+        self._walks = Walks(world.store)
 
     @property
     def agent(self) -> Agent:
@@ -167,24 +168,12 @@ class Session:
     async def walk(self) -> Walk:
         """Return the thread, to be walked through; without what tools have returned.
 
-        It is kept, and what was added since is read: a thread may be large, and a step is small.
-
         Raises:
             SessionError: it has not begun.
         """
-        store = self.world.store
-        thread = await store.thread(self.thread_id)
-        if thread is None:
+        walk = await self._walks.of(self.thread_id)
+        if walk is None:
             raise SessionError("Nothing has been said here yet.")
-        # Before the nodes: a name points at what is there already, if it has not just been deleted.
-        refs = await store.refs(thread.id)
-        walk, added = self._walk, None
-        if walk is not None and walk.tree.thread == thread:
-            added = await store.nodes_after(thread.id, walk.tree.nodes)
-        if walk is None or added is None:
-            walk, added = Walk(Tree(thread, (), {})), await store.nodes_after(thread.id, ())
-        walk.grow(added or (), refs)
-        self._walk = walk
         return walk
 
     async def tree(self) -> Tree:

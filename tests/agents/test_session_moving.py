@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from anabranch.agents.session import Session
-from anabranch.tree import Node
+from anabranch.tree import Node, Ref
 from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import feed, session, text_here, told, tree_of
 
@@ -288,3 +288,56 @@ async def test_a_place_tells_its_branch_its_siblings_its_labels_and_what_is_belo
     outputs = await feed(chat, "/up")
     assert outputs[0].content == "assistant · 4 below (/down)"
     assert outputs[1].content.startswith('Forking.\n→ branch_self({"prompts": ["one",')
+
+
+# -- what somebody else deletes --------------------------------------------------------------
+
+ANYWHERE = ["/up", "/down", "/left", "/leaf", "/fork b1", "/tree", "/broadcast x", "/auto"]
+
+
+@pytest.mark.parametrize("line", [*ANYWHERE, "hello", "/add a=1"])
+async def test_a_place_that_is_deleted_elsewhere_is_left_for_the_head(line: str) -> None:
+    """The line is not carried out: it was meant for another place."""
+    chat = session()
+    await feed(chat, "first", "second")
+    last = (await tree_of(chat)).nodes[1]
+    await chat.world.store.delete_subtree((await tree_of(chat)).nodes[2].id)
+    await chat.world.store.set_ref(chat.thread_id, Ref("head", last.id))
+    assert await told(chat, line) == (
+        "error: What was here has been deleted elsewhere."
+        " You are where the conversation was left now."
+    )
+    assert (chat.cursor, len((await tree_of(chat)).nodes)) == (last.id, 2)
+    assert await told(chat, "third") == "You said: third"
+
+
+async def test_where_no_head_is_left_one_is_before_the_first_message() -> None:
+    chat = session()
+    await feed(chat, "first", "/up", "other")
+    await chat.world.store.delete_subtree((await tree_of(chat)).nodes[2].id)
+    assert "You are before the first message now." in await told(chat, "/up")
+    assert await at(chat, "/down") == "You said: first"
+
+
+@pytest.mark.parametrize("line", [*ANYWHERE, "hello", "/add a=1"])
+async def test_a_conversation_that_is_deleted_elsewhere_can_begin_anew(line: str) -> None:
+    chat = session()
+    await feed(chat, "first")
+    await chat.world.store.delete_thread(chat.thread_id)
+    assert await told(chat, line) == (
+        "error: This conversation has been deleted elsewhere. What you say next begins it anew."
+    )
+    assert await told(chat, "/tree") == "error: Nothing has been said here yet."
+    assert await told(chat, "again") == "You said: again"
+    assert (await tree_of(chat)).thread.title == "again"
+
+
+@pytest.mark.parametrize("line", [*ANYWHERE, "/root", "/right", "/combine_leaves", "/answer"])
+async def test_in_a_conversation_of_which_all_is_deleted_there_is_nowhere_to_go(line: str) -> None:
+    chat = session()
+    await feed(chat, "first")
+    await chat.world.store.delete_subtree((await tree_of(chat)).nodes[0].id)
+    chat = session(store=chat.world.store, thread_id=chat.thread_id, naming=chat.world.naming)
+    assert "Before the first message" in (await chat.start())[-1].content
+    assert await told(chat, line) == "error: Nothing has been said here yet."
+    assert await told(chat, "again") == "You said: again"

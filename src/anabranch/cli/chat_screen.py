@@ -128,7 +128,8 @@ class Screen:
             return
         if node.parent_id not in self._branches:
             # Branches are opened before anything is said in one: mostly, this is done once.
-            self._branches = (await self._session.walk()).branches
+            walk = await self._session.look()
+            self._branches = walk.branches if walk is not None else {}
         name = self._branches[node.id] = self._branches.get(str(node.parent_id), "")
         self._console.say(f"[{name or 'beside'}] {glimpse(node, SHOWN)}")
 

@@ -148,16 +148,22 @@ class Session:
 
     async def open(self, thread_id: str) -> list[Output]:
         """Go to where a thread was left; one that is not there will begin with a message."""
-        thread = await self.world.store.thread(thread_id)
+        walk = await self._walks.of(thread_id)
         self.thread_id, self.cursor = thread_id, None
-        if thread is None:
+        if walk is None:
             return [Output("system", f"A new thread, {thread_id}. /help lists the commands.")]
-        self.cursor = (await self.world.store.refs(thread_id)).get(HEAD)
-        title = f": {thread.title}" if thread.title else ""
+        self.cursor = walk.tree.refs.get(HEAD)
+        title = f": {walk.tree.thread.title}" if walk.tree.thread.title else ""
         return [Output("system", f"Thread {thread_id}{title}"), *await self.here()]
 
     async def thread(self, title: str) -> Thread:
-        """Return the thread; it begins now if it has not yet, titled after what is said."""
+        """Return the thread; it begins now if it has not yet, titled after what is said.
+
+        Raises:
+            SessionError: the cursor's node is gone; see ``walk``.
+        """
+        if self.cursor is not None and await self.node() is None:
+            raise await self._lost()
         thread = await self.world.store.thread(self.thread_id)
         if thread is None:
             named = " ".join(title.split())[:TITLE]
@@ -165,16 +171,38 @@ class Session:
             await self.world.store.create_thread(thread)
         return thread
 
+    async def look(self) -> Walk | None:
+        """Return the thread, whatever the cursor is on; ``None`` if it has not begun."""
+        return await self._walks.of(self.thread_id)
+
     async def walk(self) -> Walk:
         """Return the thread, to be walked through; without what tools have returned.
 
         Raises:
-            SessionError: it has not begun.
+            SessionError: nothing has been said in it; or the cursor's node is gone, since somebody
+                else has deleted it. Then the cursor is where the thread's head is.
         """
-        walk = await self._walks.of(self.thread_id)
-        if walk is None:
+        walk = await self._around()
+        if walk is None or not walk.nodes:
             raise SessionError("Nothing has been said here yet.")
         return walk
+
+    async def _around(self) -> Walk | None:
+        walk = await self.look()
+        if self.cursor is not None and (walk is None or self.cursor not in walk.nodes):
+            raise await self._lost()
+        return walk
+
+    async def _lost(self) -> SessionError:
+        """Go to where the thread was left, since the cursor's node is gone; return what to say."""
+        store = self.world.store
+        self.cursor = (await store.refs(self.thread_id)).get(HEAD)
+        if await store.thread(self.thread_id) is None:
+            return SessionError(
+                "This conversation has been deleted elsewhere. What you say next begins it anew."
+            )
+        where = "where the conversation was left" if self.cursor else "before the first message"
+        return SessionError(f"What was here has been deleted elsewhere. You are {where} now.")
 
     async def tree(self) -> Tree:
         """Return all of the thread, what tools have returned included.
@@ -199,8 +227,14 @@ class Session:
         return await self.here()
 
     async def here(self) -> list[Output]:
-        """Tell where the cursor is, and what is said there."""
-        walk = await self.walk()
+        """Tell where the cursor is, and what is said there.
+
+        Raises:
+            SessionError: the cursor's node is gone; see ``walk``.
+        """
+        walk = await self._around()
+        if walk is None:
+            return []
         told = [Output("system", position(walk, self.cursor))]
         if self.cursor is not None:
             node = walk.nodes[self.cursor]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from anabranch.agents.session import Session
+from anabranch.call.store import StoreError
 from anabranch.tree import Node, Ref
 from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import feed, session, text_here, told, tree_of
@@ -341,3 +342,30 @@ async def test_in_a_conversation_of_which_all_is_deleted_there_is_nowhere_to_go(
     assert "Before the first message" in (await chat.start())[-1].content
     assert await told(chat, line) == "error: Nothing has been said here yet."
     assert await told(chat, "again") == "You said: again"
+
+
+async def test_undo_skips_what_is_gone() -> None:
+    chat = session()
+    await feed(chat, "first", "/up", "other", "/left")
+    await chat.world.store.delete_subtree((await tree_of(chat)).nodes[2].id)
+    assert "Before the first message" in await told(chat, "/undo")
+    assert await at(chat, "/undo") == "You said: first"
+
+
+async def test_an_undo_that_the_store_refuses_leaves_the_session_where_it_is() -> None:
+    class Refusing(MemoryTrees):
+        refuses = False
+
+        async def set_ref(self, thread_id: str, ref: Ref) -> None:
+            if self.refuses:
+                raise StoreError("The store is locked.")
+            await super().set_ref(thread_id, ref)
+
+    store = Refusing()
+    chat = session(store=store)
+    await feed(chat, "first", "/thread", "elsewhere", "/undo")
+    store.refuses = True
+    assert await told(chat, "/undo") == "error: The store is locked."
+    assert (chat.thread_id, chat.cursor) == ("t2", None)
+    store.refuses = False
+    assert await at(chat, "/undo") == "You said: first"

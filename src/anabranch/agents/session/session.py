@@ -217,13 +217,14 @@ class Session:
         """Return the node at the cursor, ``None`` before the first."""
         return None if self.cursor is None else await self.world.store.node(self.cursor)
 
-    async def go(self, node_id: str | None) -> list[Output]:
-        """Put the cursor on a node of the thread, and tell what is there."""
+    async def go(self, node_id: str | None, thread_id: str | None = None) -> list[Output]:
+        """Put the cursor on a node of the thread, or of another, and tell what is there."""
+        thread_id = thread_id or self.thread_id
         if node_id is None:
-            await self.world.store.delete_ref(self.thread_id, HEAD)
+            await self.world.store.delete_ref(thread_id, HEAD)
         else:
-            await self.world.store.set_ref(self.thread_id, Ref(HEAD, node_id))
-        self.cursor = node_id
+            await self.world.store.set_ref(thread_id, Ref(HEAD, node_id))
+        self.thread_id, self.cursor = thread_id, node_id
         return await self.here()
 
     async def here(self) -> list[Output]:
@@ -242,19 +243,25 @@ class Session:
         return told
 
     async def undo(self) -> list[Output]:
-        """Go back to where the cursor was before it last moved.
+        """Go back to where the cursor was before it last moved; places that are gone are skipped.
 
         Raises:
             SessionError: it has not moved.
         """
-        if len(self._trail) < 2:  # noqa: PLR2004 - the last one is where one is
+        trail = list(self._trail)
+        while trail and (trail[-1] == self._place or await self._is_gone(trail[-1])):
+            trail.pop()
+        if not trail:
             raise SessionError("There is nothing to undo. /up goes back in the conversation.")
-        self._trail.pop()
-        thread_id, cursor = self._trail[-1]
-        self.thread_id = thread_id
-        if await self.world.store.thread(thread_id) is None:
-            return await self.open(thread_id)
-        return await self.go(cursor)
+        thread_id, cursor = trail[-1]
+        begun = await self.world.store.thread(thread_id) is not None
+        outputs = await (self.go(cursor, thread_id) if begun else self.open(thread_id))
+        self._trail = deque(trail, maxlen=REMEMBERED)
+        return outputs
+
+    async def _is_gone(self, place: Place) -> bool:
+        cursor = place[1]
+        return cursor is not None and await self.world.store.node(cursor) is None
 
     # -- following what is said --------------------------------------------------------------
 

@@ -205,6 +205,14 @@ async def test_undo_without_anything_to_undo_says_so() -> None:
     assert "error: There is nothing to undo." in await told(chat, "/undo")
 
 
+async def test_where_a_session_begins_is_nothing_to_undo() -> None:
+    chat = await forked()
+    again = session(store=chat.world.store, thread_id=chat.thread_id)
+    await again.start()
+    assert "error: There is nothing to undo." in await told(again, "/undo")
+    assert again.cursor == chat.cursor
+
+
 async def test_undo_leads_back_to_the_thread_before() -> None:
     chat = session()
     await chat.start()

@@ -93,7 +93,9 @@ class Session:
         Raises:
             StoreError: the store cannot be read.
         """
-        return await self._kept(partial(self.open, self.thread_id))
+        outputs = await self.open(self.thread_id)
+        self._trail = deque([self._place], maxlen=REMEMBERED)
+        return outputs
 
     async def input(self, line: str) -> list[Output]:
         """Do what a line says, and return what there is to show.

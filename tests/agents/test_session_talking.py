@@ -8,9 +8,11 @@ import pytest
 from anabranch.agents import TurnLimits
 from anabranch.agents.events import Event, NodeAdded
 from anabranch.agents.session import Output, Session
+from anabranch.call.store import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.testing.model import MockModel, calls
-from anabranch.tree import project
+from anabranch.tree import Thread, project
+from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import Person, echo, feed, session, text_here, told, tree_of
 
 
@@ -353,6 +355,40 @@ async def test_two_sessions_in_one_thread_both_succeed_as_branches() -> None:
         ["hello", "You said: hello", w, f"You said: {w}", f"{w} more", f"You said: {w} more"]
         for w in ("one", "two")
     ]
+
+
+async def test_two_sessions_that_begin_one_thread_at_once_both_succeed() -> None:
+    class Meeting(MemoryTrees):
+        """Whoever asks for the thread waits until both have found that there is none."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.asking = 0
+            self.both = asyncio.Event()
+
+        async def thread(self, thread_id: str) -> Thread | None:
+            found = await super().thread(thread_id)
+            self.asking += 1
+            if self.asking == 2:
+                self.both.set()
+            await self.both.wait()
+            return found
+
+    store = Meeting()
+    first = session(store=store, thread_id="t")
+    second = session(store=store, thread_id="t", naming=first.world.naming)
+    async with asyncio.timeout(5):
+        outputs = await asyncio.gather(first.input("one"), second.input("two"))
+    assert [output.content for [output] in outputs] == ["You said: one", "You said: two"]
+    assert sorted(node.text for node in await store.beginnings("t")) == ["one", "two"]
+
+
+async def test_a_thread_that_cannot_begin_is_told_of() -> None:
+    class Full(MemoryTrees):
+        async def create_thread(self, thread: Thread) -> None:
+            raise StoreError("The disk is full.")
+
+    assert await told(session(store=Full()), "hello") == "error: The disk is full."
 
 
 # -- branches --------------------------------------------------------------------------------

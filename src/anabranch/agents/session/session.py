@@ -170,7 +170,14 @@ class Session:
         if thread is None:
             named = " ".join(title.split())[:TITLE]
             thread = Thread(self.thread_id, self.world.clock.now(), title=named)
-            await self.world.store.create_thread(thread)
+            try:
+                await self.world.store.create_thread(thread)
+            except StoreError:
+                # Somebody else may have begun it since.
+                begun = await self.world.store.thread(self.thread_id)
+                if begun is None:
+                    raise
+                return begun
         return thread
 
     async def look(self) -> Walk | None:

@@ -10,8 +10,9 @@ from anabranch.agents.events import Event, NodeAdded
 from anabranch.agents.session import Output, Session
 from anabranch.call.store import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
+from anabranch.models import ModelError
 from anabranch.testing.model import MockModel, calls
-from anabranch.tree import Thread, project
+from anabranch.tree import Node, Thread, project
 from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import Person, echo, feed, session, text_here, told, tree_of
 
@@ -336,6 +337,44 @@ async def test_the_cursor_follows_a_node_whose_coming_an_interruption_kept_from_
     with pytest.raises(asyncio.CancelledError):
         await caught[0]
     assert await text_here(chat) == "You said: hello"
+
+
+class Failing(MemoryTrees):
+    """A store that begins to fail."""
+
+    fails = False
+
+    async def children(self, node_id: str) -> list[Node]:
+        if self.fails:
+            raise StoreError("The disk is gone.")
+        return await super().children(node_id)
+
+
+async def test_a_store_that_fails_hides_neither_an_interruption_nor_another_error() -> None:
+    halfway = asyncio.Event()
+
+    async def stream() -> AsyncIterator[str | SampleReply]:
+        yield "Half an answer"
+        halfway.set()
+        await asyncio.Event().wait()
+
+    def decide(request: SampleRequest) -> object:
+        store.fails = True
+        said = request.messages[-1].text
+        return stream() if said == "go" else ModelError("No credit. Buy some.")
+
+    store = Failing()
+    chat = session(decide, store=store)
+    task = asyncio.create_task(chat.input("go"))
+    await halfway.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await told(chat, "buy") == "error: No credit. Buy some."
+    store.fails = False
+    assert await told(chat, "buy") == "error: No credit. Buy some."
+    said = [node.text for node in (await chat.walk()).path(chat.cursor)]
+    assert said == ["go", "Half an answer", "buy", "buy"]
 
 
 async def test_two_sessions_in_one_thread_both_succeed_as_branches() -> None:

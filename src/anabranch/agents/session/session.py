@@ -122,7 +122,7 @@ class Session:
         try:
             outputs = await step()
         finally:
-            await to_the_end(self._catch_up())
+            await to_the_end(self._try_to_catch_up())
             if self._trail[-1] != self._place:
                 self._trail.append(self._place)
         return outputs if isinstance(outputs, list) else [outputs]
@@ -286,6 +286,13 @@ class Session:
         if isinstance(event, NodeAdded) and self._leads_on(event.node):
             self.cursor = event.node.id
         await self.world.listener(event)
+
+    async def _try_to_catch_up(self) -> None:
+        try:
+            await self._catch_up()
+        except StoreError:
+            # What the step itself has raised, a cancellation above all, says more.
+            logger.exception("the session could not follow what its last line has added")
 
     async def _catch_up(self) -> None:
         """Follow nodes that are in the store, but whose coming an interruption kept from us."""

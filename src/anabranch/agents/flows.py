@@ -21,6 +21,7 @@ from anabranch.tree.nodes import HEAD
 from anabranch.tree.walking import Walk
 
 __all__ = [
+    "MAKERS",
     "Stop",
     "branch",
     "broadcast_to_leaves",
@@ -33,6 +34,11 @@ __all__ = [
     "tool_used",
     "tree_of_thought",
 ]
+
+MAKERS = ("concatenate", "llm_judge", "llm_vote", "llm_merge")
+"""Recombiners that make a text, in the order in which a person chooses from them."""
+MAIN = "main"
+"""What the stream is called from which branches go out."""
 
 Stop: TypeAlias = Callable[[Sequence[Node]], bool]
 """Whether to stop, given the nodes of the last turn, from its prompt to its end."""
@@ -109,8 +115,11 @@ async def tree_of_thought(
     recombined text as the next message. Returns where that turn has ended.
 
     Raises:
-        ToolError: no branch has answered, or ``how`` is no recombiner that returns a text.
+        ToolError: no branch has answered; or ``how`` is no recombiner that makes a text, in which
+            case nothing is begun.
     """
+    if how.strip().lower() not in MAKERS:
+        raise ToolError(f"{how!r} makes no text to go on from. Recombiners: {', '.join(MAKERS)}.")
     at = at if at is not None else await agent.head(thread_id)
     grown = await parallel(agent, thread_id, prompts, at=at)
     answered = [each.end for each in grown if each.text.strip()]

@@ -122,11 +122,21 @@ async def test_nodes_are_combined_without_touching_the_thread() -> None:
     ends = [each.end for each in await flows.parallel(here.agent, here.thread_id, ["a", "b"])]
     before = await here.tree()
     made = await flows.combine(here.agent, ends, "llm_judge")
-    assert (made.text, made.chosen) == ("re b", "2")
+    assert (made.text, made.chosen) == ("re b", "b1")
     assert "in reply to 'a'" in heard(here.model.requests[-1])
     assert await here.tree() == before
     with pytest.raises(ToolError, match="nothing to combine"):
         await flows.combine(here.agent, [])
+    elsewhere = await here.agent.say((await here.agent.begin()).id, "c")
+    with pytest.raises(ToolError, match="no node"):
+        await flows.combine(here.agent, [ends[0], elsewhere])
+
+
+async def test_what_is_combined_is_called_what_its_branch_is_called() -> None:
+    here = await set_up(echo)
+    ends = [each.end for each in await flows.parallel(here.agent, here.thread_id, ["a", "b", "c"])]
+    made = await flows.combine(here.agent, ends)
+    assert made.text == "1. main: re a\n\n2. b1: re b\n\n3. b2: re c"
 
 
 @tool

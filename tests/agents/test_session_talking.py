@@ -11,7 +11,7 @@ from anabranch.agents.session import Output, Session
 from anabranch.call.store import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.models import ModelError
-from anabranch.testing.model import MockModel, calls
+from anabranch.testing.model import MockModel, Said, calls
 from anabranch.tree import Node, Thread, project
 from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import Person, echo, feed, session, text_here, told, tree_of
@@ -478,8 +478,8 @@ async def test_combine_leaves_lists_the_ways_and_combines_by_number_or_name() ->
     assert listed.splitlines()[0] == "1. concatenate"
     assert listed.splitlines()[-1] == "/combine_leaves HOW combines 3 leaves."
     combined = await told(chat, "/combine_leaves 1")
-    assert "1: You said: (self-prompt): one" in combined
-    assert "3: Done." in combined
+    assert "1. b1: You said: (self-prompt): one" in combined
+    assert "3. main: Done." in combined
     node = await chat.node()
     assert node is not None
     assert node.kind == "user"
@@ -495,7 +495,7 @@ async def test_combining_by_a_model_leaves_the_conversation_alone() -> None:
     chat = session(decide)
     outputs = await feed(chat, "fork one two", "/root", "/combine_leaves llm_vote")
     assert outputs[0].content == "You said: (self-prompt): two"
-    assert outputs[1].content.startswith("llm_vote chose 2")
+    assert outputs[1].content.startswith("llm_vote chose b2")
     model = chat.model
     assert isinstance(model, MockModel)
     assert all(len(request.messages) == 1 for request in model.requests[-3:])
@@ -505,6 +505,36 @@ async def test_combining_by_a_model_leaves_the_conversation_alone() -> None:
 async def test_there_are_no_other_ways_to_combine(how: str, said: str) -> None:
     chat = session()
     assert said in await told(chat, "fork one two", "/root", f"/combine_leaves {how}")
+
+
+async def test_what_is_no_answer_is_not_combined() -> None:
+    """An open question, a branch that has failed, half an answer, and one that says nothing."""
+    chat = await _interrupted_at_a_question()
+
+    async def break_off() -> AsyncIterator[str | SampleReply]:
+        yield "Half an"
+        raise RuntimeError("the line is dead")
+
+    def decide(request: SampleRequest) -> Said:
+        match request.messages[-1].text.split():
+            case ["half"]:
+                return break_off()
+            case ["blank"]:
+                return " "
+            case [*_, "(self-prompt):", "bad"]:
+                return RuntimeError("gone")
+            case _:
+                return echo(request)
+
+    chat.model = MockModel(decide)
+    await feed(chat, "/root", "/up", "half", "/root", "/up", "blank", "/root", "/up")
+    await feed(chat, "fork one bad", "/root", "/up")
+    assert len((await chat.walk()).leaves(None)) == 6
+    combined = await told(chat, "/combine_leaves concatenate")
+    assert combined.splitlines()[::2] == [
+        "1. b3.1: You said: (self-prompt): one",
+        "2. b3: Done.",
+    ]
 
 
 async def test_one_leaf_cannot_be_combined() -> None:

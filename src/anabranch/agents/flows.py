@@ -88,15 +88,21 @@ async def combine(
 ) -> Recombined:
     """Make one text of what nodes of one thread say; nothing is added to it.
 
+    Each is called what its branch is called; what is not on a branch, ``main``.
+
     Raises:
-        ToolError: there are no nodes, or there is no such recombiner.
+        ToolError: there are no nodes, one is not in the thread of the first, or there is no such
+            recombiner.
     """
     if not branches:
         raise ToolError("There is nothing to combine.")
     turn = await Turn.at(agent, branches[0])
+    walk = Walk(await agent.store.tree(turn.thread.id))
+    for node in branches:
+        if node.id not in walk.nodes:
+            raise ToolError(f"There is no node {node.id!r} in thread {turn.thread.id!r}.")
     answers = [
-        Answer(str(number), await _prompt(agent, node), node.text)
-        for number, node in enumerate(branches, 1)
+        Answer(walk.branch_of(node.id) or MAIN, _prompt(walk, node), node.text) for node in branches
     ]
     return await recombine(how, answers, partial(turn.aside), judges=judges)
 
@@ -196,7 +202,7 @@ async def _last_turn(agent: Agent, end: Node) -> Sequence[Node]:
     return nodes[max(at for at, node in enumerate(nodes) if node.kind == "user") :]
 
 
-async def _prompt(agent: Agent, node: Node) -> str:
+def _prompt(walk: Walk, node: Node) -> str:
     """Return what ``node`` is the answer to, in the end."""
-    nodes = (await agent.store.path(node.id)).nodes
-    return next((each.text for each in reversed(nodes) if each.kind in {"user", "branch"}), "")
+    path = reversed(walk.path(node.id))
+    return next((each.text for each in path if each.kind in {"user", "branch"}), "")

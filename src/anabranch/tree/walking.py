@@ -139,7 +139,7 @@ class Walk:
 
     def find(self, name: str) -> Node | None:
         """Return the node of this id or label; for a branch's name, where that branch ends."""
-        node_id = find_node(self.tree, name)
+        node_id = find_node(self.tree, name, self._branches)
         return self.nodes[node_id] if node_id is not None else None
 
     def leaves(self, node_id: str | None) -> list[Node]:

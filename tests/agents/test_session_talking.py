@@ -468,6 +468,9 @@ async def test_a_broadcast_names_the_branches_that_fail_and_the_others_answer() 
 async def test_a_broadcast_at_a_leaf_is_a_message() -> None:
     chat = session()
     assert await told(chat, "hello", "/broadcast more") == "You said: more"
+    again = session(store=chat.world.store, thread_id=chat.thread_id)
+    await again.start()
+    assert again.cursor == chat.cursor
     assert await text_here(chat) == "You said: more"
 
 

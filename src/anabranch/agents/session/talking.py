@@ -87,8 +87,10 @@ async def call(session: Session, name: str, values: str = "") -> Outputs:
 
 @command("broadcast", "TEXT…", "Say something where each of the branches below has got to.")
 async def broadcast(session: Session, text: str) -> Outputs:
-    """Say something at all leaves below the cursor, which stays."""
-    await session.walk()
+    """Say something at all leaves below the cursor, which stays; at a leaf, that is a message."""
+    walk = await session.walk()
+    if not walk.children(session.cursor):
+        return await say(session, text)
     ends = await broadcast_to_leaves(session.agent, session.thread_id, text, below=session.cursor)
     walk = await session.walk()
     outputs: list[Output] = []

@@ -5,6 +5,7 @@ drawn here and no terminal is known; ``cli/chat.py`` shows a session, and any ot
 
     session.py      the session: where one is, and what a line sets going
     walks.py        the thread as it is known, kept up to date
+    trail.py        where one has been
     reading.py      how a line is read
     commands.py     the table of commands, and /help
     output.py       what comes back

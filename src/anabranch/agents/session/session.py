@@ -9,10 +9,9 @@ sessions in one thread have a cursor each, and what they say becomes branches.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from anabranch.agents.agent import Agent
 from anabranch.agents.events import Event, NodeAdded
@@ -22,6 +21,7 @@ from anabranch.agents.session.output import Output, SessionError
 from anabranch.agents.session.reading import read_line
 from anabranch.agents.session.settings import Settings
 from anabranch.agents.session.telling import position, whole
+from anabranch.agents.session.trail import Place, Trail
 from anabranch.agents.session.walks import Walks
 from anabranch.agents.session.world import World
 from anabranch.call import to_the_end
@@ -36,11 +36,6 @@ __all__ = ["Session"]
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
-Place: TypeAlias = tuple[str, str | None]
-"""A thread and a node in it; ``None`` is the place before all nodes."""
-
-REMEMBERED = 100
-"""Places that can be undone to."""
 TITLE = 60
 
 
@@ -66,7 +61,7 @@ class Session:
         self.model: Model = world.model
         self.model_name: str = world.model_name
         self.settings: Settings = Settings.of(world.limits)
-        self._trail: deque[Place] = deque([self._place], maxlen=REMEMBERED)
+        self._trail = Trail([self._place])
         self._own: set[str] = set()
         self._walks = Walks(world.store)
 
@@ -94,7 +89,7 @@ class Session:
             StoreError: the store cannot be read.
         """
         outputs = await self.open(self.thread_id)
-        self._trail = deque([self._place], maxlen=REMEMBERED)
+        self._trail = Trail([self._place])
         return outputs
 
     async def input(self, line: str) -> list[Output]:
@@ -123,8 +118,7 @@ class Session:
             outputs = await step()
         finally:
             await to_the_end(self._try_to_catch_up())
-            if self._trail[-1] != self._place:
-                self._trail.append(self._place)
+            self._trail.note(self._place)
         return outputs if isinstance(outputs, list) else [outputs]
 
     def _fits(self, name: str, rest: str) -> bool:
@@ -257,20 +251,14 @@ class Session:
         Raises:
             SessionError: it has not moved.
         """
-        trail = list(self._trail)
-        while trail and (trail[-1] == self._place or await self._is_gone(trail[-1])):
-            trail.pop()
-        if not trail:
+        trail = await self._trail.before(self._place, self.world.store)
+        if trail is None:
             raise SessionError("There is nothing to undo. /up goes back in the conversation.")
-        thread_id, cursor = trail[-1]
+        thread_id, cursor = trail.last
         begun = await self.world.store.thread(thread_id) is not None
         outputs = await (self.go(cursor, thread_id) if begun else self.open(thread_id))
-        self._trail = deque(trail, maxlen=REMEMBERED)
+        self._trail = trail
         return outputs
-
-    async def _is_gone(self, place: Place) -> bool:
-        cursor = place[1]
-        return cursor is not None and await self.world.store.node(cursor) is None
 
     # -- following what is said --------------------------------------------------------------
 

@@ -100,6 +100,11 @@ async def test_root_is_an_answer_that_one_can_go_on_from() -> None:
     assert await at(chat, "again") == "You said: again"
 
 
+async def test_root_from_before_the_first_message_is_the_first_answer() -> None:
+    chat = session()
+    assert await at(chat, "first", "second", "/root", "/up", "/root") == "You said: first"
+
+
 async def test_lastfork_and_nextfork_find_the_nearest_fork() -> None:
     chat = await forked()
     await feed(chat, "/fork b1", "fork four five", "later")
@@ -339,6 +344,17 @@ async def test_a_conversation_that_is_deleted_elsewhere_can_begin_anew(line: str
     assert await told(chat, "/tree") == "error: Nothing has been said here yet."
     assert await told(chat, "again") == "You said: again"
     assert (await tree_of(chat)).thread.title == "again"
+
+
+async def test_a_conversation_that_is_deleted_during_a_step_is_told_of() -> None:
+    class Vanishing(MemoryTrees):
+        async def delete_ref(self, thread_id: str, name: str) -> bool:
+            await self.delete_thread(thread_id)
+            return False
+
+    chat = session(store=Vanishing())
+    assert "This conversation has been deleted elsewhere." in await told(chat, "first", "/up")
+    assert await told(chat, "again") == "You said: again"
 
 
 @pytest.mark.parametrize("line", [*ANYWHERE, "/root", "/right", "/combine_leaves", "/answer"])

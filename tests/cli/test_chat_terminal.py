@@ -1,6 +1,8 @@
 """``anabranch chat`` at a pseudo-terminal, played by keyboard."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -55,7 +57,7 @@ def test_a_chat_is_led_by_keyboard(tmp_path: Path) -> None:
 def test_a_chat_outlives_its_place_and_its_thread(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both are deleted by somebody else while the person types; only the chat's next step tells."""
+    """Both are deleted by somebody else while the person types; and a store cannot be read."""
     (tmp_path / "model.json").write_text('[{"text": "All right.", "repeat": true}]')
     store = ["--store", f"sqlite:///{tmp_path}/threads.db"]
     options = ["--model", f"script:{tmp_path / 'model.json'}", "--thread", "t", *store]
@@ -83,5 +85,11 @@ def test_a_chat_outlives_its_place_and_its_thread(
         person.wait_for("There are no conversations yet.")
         line("/up", "This conversation has been deleted elsewhere.")
         line("anew", "All right.")
+        person.wait_for(PROMPT)
+        with closing(sqlite3.connect(tmp_path / "threads.db")) as database:
+            database.execute("ALTER TABLE anabranch_node RENAME TO elsewhere")
+        person.type("/up\r")
+        person.wait_for("error: ")
+        line("/help up", "Go back to the answer before this one.")
         person.wait_for(PROMPT)
         person.type("\x04")

@@ -234,11 +234,11 @@ class Session:
         """Tell where the cursor is, and what is said there.
 
         Raises:
-            SessionError: the cursor's node is gone; see ``walk``.
+            SessionError: the cursor's node, or the thread, is gone; see ``walk``.
         """
         walk = await self._around()
         if walk is None:
-            return []
+            raise await self._lost()
         told = [Output("system", position(walk, self.cursor))]
         if self.cursor is not None:
             node = walk.nodes[self.cursor]

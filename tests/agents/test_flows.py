@@ -99,6 +99,21 @@ async def test_a_tree_of_thought_without_any_answer_says_why() -> None:
         await flows.tree_of_thought(here.agent, here.thread_id, ["fail", "fail"])
 
 
+@pytest.mark.parametrize("how", ["lmm_merge", "none"])
+async def test_a_tree_of_thought_that_could_not_go_on_asks_no_model(how: str) -> None:
+    here = await set_up(echo)
+    with pytest.raises(ToolError, match="makes no text to go on from"):
+        await flows.tree_of_thought(here.agent, here.thread_id, ["a", "b"], how=how)
+    assert here.model.requests == []
+    assert (await here.tree()).nodes == ()
+
+
+async def test_the_way_to_recombine_may_be_in_upper_case() -> None:
+    here = await set_up(echo)
+    end = await flows.tree_of_thought(here.agent, here.thread_id, ["a"], how="CONCATENATE")
+    assert end.text == "re 1. main: re a"
+
+
 async def test_nodes_are_combined_without_touching_the_thread() -> None:
     def decide(request: SampleRequest) -> str | Exception:
         return "Option 2: because" if "Judge" in heard(request) else echo(request)
@@ -107,11 +122,21 @@ async def test_nodes_are_combined_without_touching_the_thread() -> None:
     ends = [each.end for each in await flows.parallel(here.agent, here.thread_id, ["a", "b"])]
     before = await here.tree()
     made = await flows.combine(here.agent, ends, "llm_judge")
-    assert (made.text, made.chosen) == ("re b", "2")
+    assert (made.text, made.chosen) == ("re b", "b1")
     assert "in reply to 'a'" in heard(here.model.requests[-1])
     assert await here.tree() == before
     with pytest.raises(ToolError, match="nothing to combine"):
         await flows.combine(here.agent, [])
+    elsewhere = await here.agent.say((await here.agent.begin()).id, "c")
+    with pytest.raises(ToolError, match="no node"):
+        await flows.combine(here.agent, [ends[0], elsewhere])
+
+
+async def test_what_is_combined_is_called_what_its_branch_is_called() -> None:
+    here = await set_up(echo)
+    ends = [each.end for each in await flows.parallel(here.agent, here.thread_id, ["a", "b", "c"])]
+    made = await flows.combine(here.agent, ends)
+    assert made.text == "1. main: re a\n\n2. b1: re b\n\n3. b2: re c"
 
 
 @tool

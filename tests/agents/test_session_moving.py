@@ -1,8 +1,14 @@
 """Walking through a conversation: every way, and every way that is not there."""
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 
 from anabranch.agents.session import Session
+from anabranch.call.store import StoreError
+from anabranch.tree import Node, Ref
+from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import feed, session, text_here, told, tree_of
 
 
@@ -92,6 +98,11 @@ async def test_root_is_an_answer_that_one_can_go_on_from() -> None:
     chat = await forked()
     assert await at(chat, "/root") == "You said: hello"
     assert await at(chat, "again") == "You said: again"
+
+
+async def test_root_from_before_the_first_message_is_the_first_answer() -> None:
+    chat = session()
+    assert await at(chat, "first", "second", "/root", "/up", "/root") == "You said: first"
 
 
 async def test_lastfork_and_nextfork_find_the_nearest_fork() -> None:
@@ -199,6 +210,14 @@ async def test_undo_without_anything_to_undo_says_so() -> None:
     assert "error: There is nothing to undo." in await told(chat, "/undo")
 
 
+async def test_where_a_session_begins_is_nothing_to_undo() -> None:
+    chat = await forked()
+    again = session(store=chat.world.store, thread_id=chat.thread_id)
+    await again.start()
+    assert "error: There is nothing to undo." in await told(again, "/undo")
+    assert again.cursor == chat.cursor
+
+
 async def test_undo_leads_back_to_the_thread_before() -> None:
     chat = session()
     await chat.start()
@@ -246,6 +265,24 @@ async def test_what_another_session_adds_and_deletes_is_seen_at_the_next_step() 
     assert "There are no labels." in await told(chat, "/label")
 
 
+async def test_a_thread_that_is_read_twice_at_once_knows_each_node_once() -> None:
+    """A line and whoever shows what happens read at the same time."""
+
+    class Yielding(MemoryTrees):
+        async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
+            found = await super().nodes_after(thread_id, known)
+            await asyncio.sleep(0)
+            return found
+
+    chat = session(store=Yielding())
+    await feed(chat, "hello", "/tree")
+    await chat.agent.put(chat.thread_id, [(chat.cursor, "a"), (chat.cursor, "b")], head=False)
+    walks = await asyncio.gather(chat.walk(), chat.walk())
+    for walk in walks:
+        assert walk.tree.nodes == (await tree_of(chat)).nodes
+        assert list(walk.branches.values()) == ["", "", "", "b1"]
+
+
 async def test_the_head_follows_the_cursor_so_that_the_next_session_begins_there() -> None:
     chat = await forked()
     await feed(chat, "/fork b2")
@@ -265,3 +302,94 @@ async def test_a_place_tells_its_branch_its_siblings_its_labels_and_what_is_belo
     outputs = await feed(chat, "/up")
     assert outputs[0].content == "assistant · 4 below (/down)"
     assert outputs[1].content.startswith('Forking.\n→ branch_self({"prompts": ["one",')
+
+
+# -- what somebody else deletes --------------------------------------------------------------
+
+ANYWHERE = ["/up", "/down", "/left", "/leaf", "/fork b1", "/tree", "/broadcast x", "/auto"]
+
+
+@pytest.mark.parametrize("line", [*ANYWHERE, "hello", "/add a=1"])
+async def test_a_place_that_is_deleted_elsewhere_is_left_for_the_head(line: str) -> None:
+    """The line is not carried out: it was meant for another place."""
+    chat = session()
+    await feed(chat, "first", "second")
+    last = (await tree_of(chat)).nodes[1]
+    await chat.world.store.delete_subtree((await tree_of(chat)).nodes[2].id)
+    await chat.world.store.set_ref(chat.thread_id, Ref("head", last.id))
+    assert await told(chat, line) == (
+        "error: What was here has been deleted elsewhere."
+        " You are where the conversation was left now."
+    )
+    assert (chat.cursor, len((await tree_of(chat)).nodes)) == (last.id, 2)
+    assert await told(chat, "third") == "You said: third"
+
+
+async def test_where_no_head_is_left_one_is_before_the_first_message() -> None:
+    chat = session()
+    await feed(chat, "first", "/up", "other")
+    await chat.world.store.delete_subtree((await tree_of(chat)).nodes[2].id)
+    assert "You are before the first message now." in await told(chat, "/up")
+    assert await at(chat, "/down") == "You said: first"
+
+
+@pytest.mark.parametrize("line", [*ANYWHERE, "hello", "/add a=1"])
+async def test_a_conversation_that_is_deleted_elsewhere_can_begin_anew(line: str) -> None:
+    chat = session()
+    await feed(chat, "first")
+    await chat.world.store.delete_thread(chat.thread_id)
+    assert await told(chat, line) == (
+        "error: This conversation has been deleted elsewhere. What you say next begins it anew."
+    )
+    assert await told(chat, "/tree") == "error: Nothing has been said here yet."
+    assert await told(chat, "again") == "You said: again"
+    assert (await tree_of(chat)).thread.title == "again"
+
+
+async def test_a_conversation_that_is_deleted_during_a_step_is_told_of() -> None:
+    class Vanishing(MemoryTrees):
+        async def delete_ref(self, thread_id: str, name: str) -> bool:
+            await self.delete_thread(thread_id)
+            return False
+
+    chat = session(store=Vanishing())
+    assert "This conversation has been deleted elsewhere." in await told(chat, "first", "/up")
+    assert await told(chat, "again") == "You said: again"
+
+
+@pytest.mark.parametrize("line", [*ANYWHERE, "/root", "/right", "/combine_leaves", "/answer"])
+async def test_in_a_conversation_of_which_all_is_deleted_there_is_nowhere_to_go(line: str) -> None:
+    chat = session()
+    await feed(chat, "first")
+    await chat.world.store.delete_subtree((await tree_of(chat)).nodes[0].id)
+    chat = session(store=chat.world.store, thread_id=chat.thread_id, naming=chat.world.naming)
+    assert "Before the first message" in (await chat.start())[-1].content
+    assert await told(chat, line) == "error: Nothing has been said here yet."
+    assert await told(chat, "again") == "You said: again"
+
+
+async def test_undo_skips_what_is_gone() -> None:
+    chat = session()
+    await feed(chat, "first", "/up", "other", "/left")
+    await chat.world.store.delete_subtree((await tree_of(chat)).nodes[2].id)
+    assert "Before the first message" in await told(chat, "/undo")
+    assert await at(chat, "/undo") == "You said: first"
+
+
+async def test_an_undo_that_the_store_refuses_leaves_the_session_where_it_is() -> None:
+    class Refusing(MemoryTrees):
+        refuses = False
+
+        async def set_ref(self, thread_id: str, ref: Ref) -> None:
+            if self.refuses:
+                raise StoreError("The store is locked.")
+            await super().set_ref(thread_id, ref)
+
+    store = Refusing()
+    chat = session(store=store)
+    await feed(chat, "first", "/thread", "elsewhere", "/undo")
+    store.refuses = True
+    assert await told(chat, "/undo") == "error: The store is locked."
+    assert (chat.thread_id, chat.cursor) == ("t2", None)
+    store.refuses = False
+    assert await at(chat, "/undo") == "You said: first"

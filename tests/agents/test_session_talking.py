@@ -8,9 +8,12 @@ import pytest
 from anabranch.agents import TurnLimits
 from anabranch.agents.events import Event, NodeAdded
 from anabranch.agents.session import Output, Session
+from anabranch.call.store import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
-from anabranch.testing.model import MockModel, calls
-from anabranch.tree import project
+from anabranch.models import ModelError
+from anabranch.testing.model import MockModel, Said, calls
+from anabranch.tree import Node, Thread, project
+from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import Person, echo, feed, session, text_here, told, tree_of
 
 
@@ -336,6 +339,44 @@ async def test_the_cursor_follows_a_node_whose_coming_an_interruption_kept_from_
     assert await text_here(chat) == "You said: hello"
 
 
+class Failing(MemoryTrees):
+    """A store that begins to fail."""
+
+    fails = False
+
+    async def children(self, node_id: str) -> list[Node]:
+        if self.fails:
+            raise StoreError("The disk is gone.")
+        return await super().children(node_id)
+
+
+async def test_a_store_that_fails_hides_neither_an_interruption_nor_another_error() -> None:
+    halfway = asyncio.Event()
+
+    async def stream() -> AsyncIterator[str | SampleReply]:
+        yield "Half an answer"
+        halfway.set()
+        await asyncio.Event().wait()
+
+    def decide(request: SampleRequest) -> object:
+        store.fails = True
+        said = request.messages[-1].text
+        return stream() if said == "go" else ModelError("No credit. Buy some.")
+
+    store = Failing()
+    chat = session(decide, store=store)
+    task = asyncio.create_task(chat.input("go"))
+    await halfway.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await told(chat, "buy") == "error: No credit. Buy some."
+    store.fails = False
+    assert await told(chat, "buy") == "error: No credit. Buy some."
+    said = [node.text for node in (await chat.walk()).path(chat.cursor)]
+    assert said == ["go", "Half an answer", "buy", "buy"]
+
+
 async def test_two_sessions_in_one_thread_both_succeed_as_branches() -> None:
     first = session()
     await feed(first, "hello")
@@ -353,6 +394,40 @@ async def test_two_sessions_in_one_thread_both_succeed_as_branches() -> None:
         ["hello", "You said: hello", w, f"You said: {w}", f"{w} more", f"You said: {w} more"]
         for w in ("one", "two")
     ]
+
+
+async def test_two_sessions_that_begin_one_thread_at_once_both_succeed() -> None:
+    class Meeting(MemoryTrees):
+        """Whoever asks for the thread waits until both have found that there is none."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.asking = 0
+            self.both = asyncio.Event()
+
+        async def thread(self, thread_id: str) -> Thread | None:
+            found = await super().thread(thread_id)
+            self.asking += 1
+            if self.asking == 2:
+                self.both.set()
+            await self.both.wait()
+            return found
+
+    store = Meeting()
+    first = session(store=store, thread_id="t")
+    second = session(store=store, thread_id="t", naming=first.world.naming)
+    async with asyncio.timeout(5):
+        outputs = await asyncio.gather(first.input("one"), second.input("two"))
+    assert [output.content for [output] in outputs] == ["You said: one", "You said: two"]
+    assert sorted(node.text for node in await store.beginnings("t")) == ["one", "two"]
+
+
+async def test_a_thread_that_cannot_begin_is_told_of() -> None:
+    class Full(MemoryTrees):
+        async def create_thread(self, thread: Thread) -> None:
+            raise StoreError("The disk is full.")
+
+    assert await told(session(store=Full()), "hello") == "error: The disk is full."
 
 
 # -- branches --------------------------------------------------------------------------------
@@ -393,6 +468,9 @@ async def test_a_broadcast_names_the_branches_that_fail_and_the_others_answer() 
 async def test_a_broadcast_at_a_leaf_is_a_message() -> None:
     chat = session()
     assert await told(chat, "hello", "/broadcast more") == "You said: more"
+    again = session(store=chat.world.store, thread_id=chat.thread_id)
+    await again.start()
+    assert again.cursor == chat.cursor
     assert await text_here(chat) == "You said: more"
 
 
@@ -403,8 +481,8 @@ async def test_combine_leaves_lists_the_ways_and_combines_by_number_or_name() ->
     assert listed.splitlines()[0] == "1. concatenate"
     assert listed.splitlines()[-1] == "/combine_leaves HOW combines 3 leaves."
     combined = await told(chat, "/combine_leaves 1")
-    assert "1: You said: (self-prompt): one" in combined
-    assert "3: Done." in combined
+    assert "1. b1: You said: (self-prompt): one" in combined
+    assert "3. main: Done." in combined
     node = await chat.node()
     assert node is not None
     assert node.kind == "user"
@@ -420,7 +498,7 @@ async def test_combining_by_a_model_leaves_the_conversation_alone() -> None:
     chat = session(decide)
     outputs = await feed(chat, "fork one two", "/root", "/combine_leaves llm_vote")
     assert outputs[0].content == "You said: (self-prompt): two"
-    assert outputs[1].content.startswith("llm_vote chose 2")
+    assert outputs[1].content.startswith("llm_vote chose b2")
     model = chat.model
     assert isinstance(model, MockModel)
     assert all(len(request.messages) == 1 for request in model.requests[-3:])
@@ -430,6 +508,36 @@ async def test_combining_by_a_model_leaves_the_conversation_alone() -> None:
 async def test_there_are_no_other_ways_to_combine(how: str, said: str) -> None:
     chat = session()
     assert said in await told(chat, "fork one two", "/root", f"/combine_leaves {how}")
+
+
+async def test_what_is_no_answer_is_not_combined() -> None:
+    """An open question, a branch that has failed, half an answer, and one that says nothing."""
+    chat = await _interrupted_at_a_question()
+
+    async def break_off() -> AsyncIterator[str | SampleReply]:
+        yield "Half an"
+        raise RuntimeError("the line is dead")
+
+    def decide(request: SampleRequest) -> Said:
+        match request.messages[-1].text.split():
+            case ["half"]:
+                return break_off()
+            case ["blank"]:
+                return " "
+            case [*_, "(self-prompt):", "bad"]:
+                return RuntimeError("gone")
+            case _:
+                return echo(request)
+
+    chat.model = MockModel(decide)
+    await feed(chat, "/root", "/up", "half", "/root", "/up", "blank", "/root", "/up")
+    await feed(chat, "fork one bad", "/root", "/up")
+    assert len((await chat.walk()).leaves(None)) == 6
+    combined = await told(chat, "/combine_leaves concatenate")
+    assert combined.splitlines()[::2] == [
+        "1. b3.1: You said: (self-prompt): one",
+        "2. b3: Done.",
+    ]
 
 
 async def test_one_leaf_cannot_be_combined() -> None:

@@ -1,8 +1,13 @@
 """``anabranch chat`` at a pseudo-terminal, played by keyboard."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from anabranch.cli import main
 from tests.cli.terminals import PROMPT, terminal
 
 TARGET = str(Path(__file__).with_name("chatted.py"))
@@ -45,5 +50,46 @@ def test_a_chat_is_led_by_keyboard(tmp_path: Path) -> None:
         person.wait_for(PROMPT)
         person.type("\x1b[A\r")  # what was typed last, in the chat before
         person.wait_for("I wait. [hang]  (head)")
+        person.wait_for(PROMPT)
+        person.type("\x04")
+
+
+def test_a_chat_outlives_its_place_and_its_thread(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both are deleted by somebody else while the person types; and a store cannot be read."""
+    (tmp_path / "model.json").write_text('[{"text": "All right.", "repeat": true}]')
+    store = ["--store", f"sqlite:///{tmp_path}/threads.db"]
+    options = ["--model", f"script:{tmp_path / 'model.json'}", "--thread", "t", *store]
+    environment = {"XDG_DATA_HOME": str(tmp_path)}
+    with terminal("chat", *options, whole=True, environment=environment) as person:
+
+        def line(typed: str, shown: str) -> None:
+            person.wait_for(PROMPT)
+            person.type(f"{typed}\r")
+            person.wait_for(shown)
+
+        line("hello", "All right.")
+        line("once more", "All right.")
+        person.wait_for(PROMPT)
+        assert main(["tree", "export", "t", *store]) == 0
+        last = json.loads(capsys.readouterr().out)["nodes"][-1]["id"]
+        assert main(["tree", "prune", "t", last, *store]) == 0
+        person.type("/threads\r")
+        person.wait_for("* t")
+        line("/up", "What was here has been deleted elsewhere.")
+        line("/tree", "once more  (head)")
+        person.wait_for(PROMPT)
+        assert main(["tree", "prune", "t", *store]) == 0
+        person.type("/threads\r")
+        person.wait_for("There are no conversations yet.")
+        line("/up", "This conversation has been deleted elsewhere.")
+        line("anew", "All right.")
+        person.wait_for(PROMPT)
+        with closing(sqlite3.connect(tmp_path / "threads.db")) as database:
+            database.execute("ALTER TABLE anabranch_node RENAME TO elsewhere")
+        person.type("/up\r")
+        person.wait_for("error: ")
+        line("/help up", "Go back to the answer before this one.")
         person.wait_for(PROMPT)
         person.type("\x04")

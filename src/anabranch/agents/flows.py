@@ -21,6 +21,7 @@ from anabranch.tree.nodes import HEAD
 from anabranch.tree.walking import Walk
 
 __all__ = [
+    "MAKERS",
     "Stop",
     "branch",
     "broadcast_to_leaves",
@@ -33,6 +34,11 @@ __all__ = [
     "tool_used",
     "tree_of_thought",
 ]
+
+MAKERS = ("concatenate", "llm_judge", "llm_vote", "llm_merge")
+"""Recombiners that make a text, in the order in which a person chooses from them."""
+MAIN = "main"
+"""What the stream is called from which branches go out."""
 
 Stop: TypeAlias = Callable[[Sequence[Node]], bool]
 """Whether to stop, given the nodes of the last turn, from its prompt to its end."""
@@ -82,15 +88,21 @@ async def combine(
 ) -> Recombined:
     """Make one text of what nodes of one thread say; nothing is added to it.
 
+    Each is called what its branch is called; what is not on a branch, ``main``.
+
     Raises:
-        ToolError: there are no nodes, or there is no such recombiner.
+        ToolError: there are no nodes, one is not in the thread of the first, or there is no such
+            recombiner.
     """
     if not branches:
         raise ToolError("There is nothing to combine.")
     turn = await Turn.at(agent, branches[0])
+    walk = Walk(await agent.store.tree(turn.thread.id))
+    for node in branches:
+        if node.id not in walk.nodes:
+            raise ToolError(f"There is no node {node.id!r} in thread {turn.thread.id!r}.")
     answers = [
-        Answer(str(number), await _prompt(agent, node), node.text)
-        for number, node in enumerate(branches, 1)
+        Answer(walk.branch_of(node.id) or MAIN, _prompt(walk, node), node.text) for node in branches
     ]
     return await recombine(how, answers, partial(turn.aside), judges=judges)
 
@@ -109,8 +121,11 @@ async def tree_of_thought(
     recombined text as the next message. Returns where that turn has ended.
 
     Raises:
-        ToolError: no branch has answered, or ``how`` is no recombiner that returns a text.
+        ToolError: no branch has answered; or ``how`` is no recombiner that makes a text, in which
+            case nothing is begun.
     """
+    if how.strip().lower() not in MAKERS:
+        raise ToolError(f"{how!r} makes no text to go on from. Recombiners: {', '.join(MAKERS)}.")
     at = at if at is not None else await agent.head(thread_id)
     grown = await parallel(agent, thread_id, prompts, at=at)
     answered = [each.end for each in grown if each.text.strip()]
@@ -187,7 +202,7 @@ async def _last_turn(agent: Agent, end: Node) -> Sequence[Node]:
     return nodes[max(at for at, node in enumerate(nodes) if node.kind == "user") :]
 
 
-async def _prompt(agent: Agent, node: Node) -> str:
+def _prompt(walk: Walk, node: Node) -> str:
     """Return what ``node`` is the answer to, in the end."""
-    nodes = (await agent.store.path(node.id)).nodes
-    return next((each.text for each in reversed(nodes) if each.kind in {"user", "branch"}), "")
+    path = reversed(walk.path(node.id))
+    return next((each.text for each in path if each.kind in {"user", "branch"}), "")

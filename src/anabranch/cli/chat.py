@@ -186,10 +186,15 @@ async def _lead(session: Session, screen: Screen, lines: Lines, console: Console
 
 
 async def _prompt(session: Session, lines: Lines) -> str:
-    """Return what stands before the line: the branch that one is on."""
+    """Return what stands before the line: the branch that one is on, if that can be told."""
     if isinstance(lines, ScriptedLines) or session.cursor is None:
         return "> "
-    return f"{(await session.walk()).branch_of(session.cursor) or ''}> "
+    try:
+        walk = await session.look()
+    except StoreError:  # the line that is typed will say so, if it is still so by then
+        return "> "
+    branch = walk.branch_of(session.cursor) if walk is not None else None
+    return f"{branch or ''}> "
 
 
 def _data() -> Path:

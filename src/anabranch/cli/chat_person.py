@@ -2,8 +2,8 @@
 
 Owns the choice between the forms at the terminal and the lines of a script, and that questions of
 branches wait for each other: a terminal has room for one, and a line answers what was asked last.
-Where a script does
-not answer, and nobody is at a terminal, a question is declined, and stderr says so.
+Where a script does not answer, and nobody is at a terminal, a question is declined, and stderr says
+so.
 """
 
 from __future__ import annotations

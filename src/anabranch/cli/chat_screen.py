@@ -22,6 +22,7 @@ from anabranch.agents.events import (
     ToolStarted,
 )
 from anabranch.agents.session import Output, Session, World
+from anabranch.call.store import StoreError
 from anabranch.cli.console import Console, printable
 from anabranch.messages import text_of
 from anabranch.tree import Node
@@ -128,10 +129,20 @@ class Screen:
             return
         if node.parent_id not in self._branches:
             # Branches are opened before anything is said in one: mostly, this is done once.
-            self._branches = (await self._session.walk()).branches
+            self._branches = await _branches(self._session)
         name = self._branches[node.id] = self._branches.get(str(node.parent_id), "")
         self._console.say(f"[{name or 'beside'}] {glimpse(node, SHOWN)}")
 
     def _write(self, text: str) -> None:
         self._out.write(printable(text))
         self._out.flush()
+
+
+async def _branches(session: Session) -> dict[str, str]:
+    """Return the name of the branch that each node is on; nothing if the store does not tell."""
+    try:
+        walk = await session.look()
+    except StoreError:
+        # What is heard comes out of a turn: raised here, it would end a branch that has answered.
+        return {}
+    return walk.branches if walk is not None else {}

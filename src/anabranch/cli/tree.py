@@ -101,6 +101,10 @@ def label_command(thread: Thread, node: Node, name: str, /, *, store: Store = No
     async def work(trees: TreeStore) -> dict[str, str]:
         tree = await _tree(trees, thread)
         found = _found(tree, node)
+        if name not in tree.refs and find_node(tree, name) is not None:
+            raise FailedError(
+                f"{name!r} is the name of something else in the thread {thread!r}. Choose another."
+            )
         await trees.set_ref(thread, Ref(name, found))
         return await trees.refs(thread)
 
@@ -137,7 +141,7 @@ def prune_command(
 ) -> None:
     """Delete a thread, or a node and all that follows on it. There is no way back.
 
-    A head that goes with it moves to where the rest ends.
+    A head that goes with it moves to the node before, if there is one.
     """
 
     async def work(trees: TreeStore) -> dict[str, int]:

@@ -79,11 +79,14 @@ def name_branches(nodes: Iterable[Node]) -> Branches:
     return naming.branches
 
 
-def find_node(tree: Tree, name: str) -> str | None:
-    """Return the node that ``name`` stands for: a ref, a branch (where it ends), or an id."""
+def find_node(tree: Tree, name: str, branches: Branches | None = None) -> str | None:
+    """Return the node that ``name`` stands for: a ref, a branch (where it ends), or an id.
+
+    ``branches`` are those of the tree, where they are known.
+    """
     if name in tree.refs:
         return tree.refs[name]
-    last = name_branches(tree.nodes).last
+    last = (branches or name_branches(tree.nodes)).last
     if name and name in last:
         return last[name]
     return name if any(node.id == name for node in tree.nodes) else None

@@ -126,8 +126,11 @@ class Walk:
         return None
 
     def branch_of(self, node_id: str | None) -> str | None:
-        """Return the name of the branch that a node is on; ``None`` on the main stream."""
-        return self._branches.of[node_id] or None if node_id is not None else None
+        """Return the name of the branch that a node is on; ``None`` on the main stream.
+
+        ``None`` also for what is no node of the thread.
+        """
+        return self._branches.of.get(node_id) or None if node_id is not None else None
 
     @property
     def branches(self) -> dict[str, str]:
@@ -136,7 +139,7 @@ class Walk:
 
     def find(self, name: str) -> Node | None:
         """Return the node of this id or label; for a branch's name, where that branch ends."""
-        node_id = find_node(self.tree, name)
+        node_id = find_node(self.tree, name, self._branches)
         return self.nodes[node_id] if node_id is not None else None
 
     def leaves(self, node_id: str | None) -> list[Node]:

@@ -4,6 +4,8 @@ Owns what a line of input does on the conversation tree, and what is given back 
 drawn here and no terminal is known; ``cli/chat.py`` shows a session, and any other front end can.
 
     session.py      the session: where one is, and what a line sets going
+    walks.py        the thread as it is known, kept up to date
+    trail.py        where one has been
     reading.py      how a line is read
     commands.py     the table of commands, and /help
     output.py       what comes back

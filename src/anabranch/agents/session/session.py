@@ -9,10 +9,9 @@ sessions in one thread have a cursor each, and what they say becomes branches.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from anabranch.agents.agent import Agent
 from anabranch.agents.events import Event, NodeAdded
@@ -22,6 +21,8 @@ from anabranch.agents.session.output import Output, SessionError
 from anabranch.agents.session.reading import read_line
 from anabranch.agents.session.settings import Settings
 from anabranch.agents.session.telling import position, whole
+from anabranch.agents.session.trail import Place, Trail
+from anabranch.agents.session.walks import Walks
 from anabranch.agents.session.world import World
 from anabranch.call import to_the_end
 from anabranch.call.store import StoreError
@@ -35,11 +36,6 @@ __all__ = ["Session"]
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
-Place: TypeAlias = tuple[str, str | None]
-"""A thread and a node in it; ``None`` is the place before all nodes."""
-
-REMEMBERED = 100
-"""Places that can be undone to."""
 TITLE = 60
 
 
@@ -65,9 +61,9 @@ class Session:
         self.model: Model = world.model
         self.model_name: str = world.model_name
         self.settings: Settings = Settings.of(world.limits)
-        self._trail: deque[Place] = deque([self._place], maxlen=REMEMBERED)
+        self._trail = Trail([self._place])
         self._own: set[str] = set()
-        self._walk: Walk | None = None
+        self._walks = Walks(world.store)
 
     @property
     def agent(self) -> Agent:
@@ -92,7 +88,9 @@ class Session:
         Raises:
             StoreError: the store cannot be read.
         """
-        return await self._kept(partial(self.open, self.thread_id))
+        outputs = await self.open(self.thread_id)
+        self._trail = Trail([self._place])
+        return outputs
 
     async def input(self, line: str) -> list[Output]:
         """Do what a line says, and return what there is to show.
@@ -119,9 +117,8 @@ class Session:
         try:
             outputs = await step()
         finally:
-            await to_the_end(self._catch_up())
-            if self._trail[-1] != self._place:
-                self._trail.append(self._place)
+            await to_the_end(self._try_to_catch_up())
+            self._trail.note(self._place)
         return outputs if isinstance(outputs, list) else [outputs]
 
     def _fits(self, name: str, rest: str) -> bool:
@@ -147,45 +144,68 @@ class Session:
 
     async def open(self, thread_id: str) -> list[Output]:
         """Go to where a thread was left; one that is not there will begin with a message."""
-        thread = await self.world.store.thread(thread_id)
+        walk = await self._walks.of(thread_id)
         self.thread_id, self.cursor = thread_id, None
-        if thread is None:
+        if walk is None:
             return [Output("system", f"A new thread, {thread_id}. /help lists the commands.")]
-        self.cursor = (await self.world.store.refs(thread_id)).get(HEAD)
-        title = f": {thread.title}" if thread.title else ""
+        self.cursor = walk.tree.refs.get(HEAD)
+        title = f": {walk.tree.thread.title}" if walk.tree.thread.title else ""
         return [Output("system", f"Thread {thread_id}{title}"), *await self.here()]
 
     async def thread(self, title: str) -> Thread:
-        """Return the thread; it begins now if it has not yet, titled after what is said."""
+        """Return the thread; it begins now if it has not yet, titled after what is said.
+
+        Raises:
+            SessionError: the cursor's node is gone; see ``walk``.
+        """
+        if self.cursor is not None and await self.node() is None:
+            raise await self._lost()
         thread = await self.world.store.thread(self.thread_id)
         if thread is None:
             named = " ".join(title.split())[:TITLE]
             thread = Thread(self.thread_id, self.world.clock.now(), title=named)
-            await self.world.store.create_thread(thread)
+            try:
+                await self.world.store.create_thread(thread)
+            except StoreError:
+                # Somebody else may have begun it since.
+                begun = await self.world.store.thread(self.thread_id)
+                if begun is None:
+                    raise
+                return begun
         return thread
+
+    async def look(self) -> Walk | None:
+        """Return the thread, whatever the cursor is on; ``None`` if it has not begun."""
+        return await self._walks.of(self.thread_id)
 
     async def walk(self) -> Walk:
         """Return the thread, to be walked through; without what tools have returned.
 
-        It is kept, and what was added since is read: a thread may be large, and a step is small.
-
         Raises:
-            SessionError: it has not begun.
+            SessionError: nothing has been said in it; or the cursor's node is gone, since somebody
+                else has deleted it. Then the cursor is where the thread's head is.
         """
-        store = self.world.store
-        thread = await store.thread(self.thread_id)
-        if thread is None:
+        walk = await self._around()
+        if walk is None or not walk.nodes:
             raise SessionError("Nothing has been said here yet.")
-        # Before the nodes: a name points at what is there already, if it has not just been deleted.
-        refs = await store.refs(thread.id)
-        walk, added = self._walk, None
-        if walk is not None and walk.tree.thread == thread:
-            added = await store.nodes_after(thread.id, walk.tree.nodes)
-        if walk is None or added is None:
-            walk, added = Walk(Tree(thread, (), {})), await store.nodes_after(thread.id, ())
-        walk.grow(added or (), refs)
-        self._walk = walk
         return walk
+
+    async def _around(self) -> Walk | None:
+        walk = await self.look()
+        if self.cursor is not None and (walk is None or self.cursor not in walk.nodes):
+            raise await self._lost()
+        return walk
+
+    async def _lost(self) -> SessionError:
+        """Go to where the thread was left, since the cursor's node is gone; return what to say."""
+        store = self.world.store
+        self.cursor = (await store.refs(self.thread_id)).get(HEAD)
+        if await store.thread(self.thread_id) is None:
+            return SessionError(
+                "This conversation has been deleted elsewhere. What you say next begins it anew."
+            )
+        where = "where the conversation was left" if self.cursor else "before the first message"
+        return SessionError(f"What was here has been deleted elsewhere. You are {where} now.")
 
     async def tree(self) -> Tree:
         """Return all of the thread, what tools have returned included.
@@ -200,18 +220,25 @@ class Session:
         """Return the node at the cursor, ``None`` before the first."""
         return None if self.cursor is None else await self.world.store.node(self.cursor)
 
-    async def go(self, node_id: str | None) -> list[Output]:
-        """Put the cursor on a node of the thread, and tell what is there."""
+    async def go(self, node_id: str | None, thread_id: str | None = None) -> list[Output]:
+        """Put the cursor on a node of the thread, or of another, and tell what is there."""
+        thread_id = thread_id or self.thread_id
         if node_id is None:
-            await self.world.store.delete_ref(self.thread_id, HEAD)
+            await self.world.store.delete_ref(thread_id, HEAD)
         else:
-            await self.world.store.set_ref(self.thread_id, Ref(HEAD, node_id))
-        self.cursor = node_id
+            await self.world.store.set_ref(thread_id, Ref(HEAD, node_id))
+        self.thread_id, self.cursor = thread_id, node_id
         return await self.here()
 
     async def here(self) -> list[Output]:
-        """Tell where the cursor is, and what is said there."""
-        walk = await self.walk()
+        """Tell where the cursor is, and what is said there.
+
+        Raises:
+            SessionError: the cursor's node, or the thread, is gone; see ``walk``.
+        """
+        walk = await self._around()
+        if walk is None:
+            raise await self._lost()
         told = [Output("system", position(walk, self.cursor))]
         if self.cursor is not None:
             node = walk.nodes[self.cursor]
@@ -219,19 +246,19 @@ class Session:
         return told
 
     async def undo(self) -> list[Output]:
-        """Go back to where the cursor was before it last moved.
+        """Go back to where the cursor was before it last moved; places that are gone are skipped.
 
         Raises:
             SessionError: it has not moved.
         """
-        if len(self._trail) < 2:  # noqa: PLR2004 - the last one is where one is
+        trail = await self._trail.before(self._place, self.world.store)
+        if trail is None:
             raise SessionError("There is nothing to undo. /up goes back in the conversation.")
-        self._trail.pop()
-        thread_id, cursor = self._trail[-1]
-        self.thread_id = thread_id
-        if await self.world.store.thread(thread_id) is None:
-            return await self.open(thread_id)
-        return await self.go(cursor)
+        thread_id, cursor = trail.last
+        begun = await self.world.store.thread(thread_id) is not None
+        outputs = await (self.go(cursor, thread_id) if begun else self.open(thread_id))
+        self._trail = trail
+        return outputs
 
     # -- following what is said --------------------------------------------------------------
 
@@ -247,6 +274,13 @@ class Session:
         if isinstance(event, NodeAdded) and self._leads_on(event.node):
             self.cursor = event.node.id
         await self.world.listener(event)
+
+    async def _try_to_catch_up(self) -> None:
+        try:
+            await self._catch_up()
+        except StoreError:
+            # What the step itself has raised, a cancellation above all, says more.
+            logger.exception("the session could not follow what its last line has added")
 
     async def _catch_up(self) -> None:
         """Follow nodes that are in the store, but whose coming an interruption kept from us."""

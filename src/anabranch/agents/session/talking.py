@@ -7,7 +7,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from anabranch.agents.flows import broadcast_to_leaves, combine
+from anabranch.agents.flows import MAKERS, broadcast_to_leaves, combine
 from anabranch.agents.session.commands import Outputs, command
 from anabranch.agents.session.moving import number_in
 from anabranch.agents.session.output import Output, SessionError
@@ -16,11 +16,11 @@ from anabranch.agents.tools import AgentTool, CalledTool, question_of
 from anabranch.agents.turn import Turn
 from anabranch.arguments import read_pairs, split_pairs
 from anabranch.messages import ElicitReply, ElicitRequest, ToolUseBlock, UrlRequest, text_of
+from anabranch.models import INTERRUPTED
 from anabranch.tree import Node
 
 __all__ = ["read_answer"]
 
-RECOMBINERS = ("concatenate", "llm_judge", "llm_vote", "llm_merge")
 HOW_TO_ANSWER = (
     'Write /answer with name=value …, or with {"name": value, …}; or /answer decline, or'
     " /answer cancel."
@@ -87,8 +87,10 @@ async def call(session: Session, name: str, values: str = "") -> Outputs:
 
 @command("broadcast", "TEXT…", "Say something where each of the branches below has got to.")
 async def broadcast(session: Session, text: str) -> Outputs:
-    """Say something at all leaves below the cursor, which stays."""
-    await session.walk()
+    """Say something at all leaves below the cursor, which stays; at a leaf, that is a message."""
+    walk = await session.walk()
+    if not walk.children(session.cursor):
+        return await say(session, text)
     ends = await broadcast_to_leaves(session.agent, session.thread_id, text, below=session.cursor)
     walk = await session.walk()
     outputs: list[Output] = []
@@ -106,15 +108,17 @@ async def broadcast(session: Session, text: str) -> Outputs:
 async def combine_leaves(session: Session, how: str | None = None) -> Outputs:
     """Recombine the leaves below the cursor; the text is said here, without an answer."""
     walk = await session.walk()
-    leaves = [node for node in walk.leaves(session.cursor) if node.role == "assistant"]
+    leaves = [node for node in walk.leaves(session.cursor) if _has_answered(node)]
     if len(leaves) < 2:  # noqa: PLR2004 - one text is there already
-        raise SessionError(f"To combine takes two branches or more; below are {len(leaves)}.")
+        raise SessionError(
+            f"To combine takes two branches or more that have answered; below are {len(leaves)}."
+        )
     if how is None:
-        ways = "\n".join(f"{number}. {each}" for number, each in enumerate(RECOMBINERS, 1))
+        ways = "\n".join(f"{number}. {each}" for number, each in enumerate(MAKERS, 1))
         return Output("system", f"{ways}\n/combine_leaves HOW combines {len(leaves)} leaves.")
-    name = RECOMBINERS[number_in(how, RECOMBINERS)] if how.isdigit() else how.lower()
-    if name not in RECOMBINERS:
-        raise SessionError(f"There is no way {how!r} to combine. Ways: {', '.join(RECOMBINERS)}.")
+    name = MAKERS[number_in(how, MAKERS)] if how.isdigit() else how.lower()
+    if name not in MAKERS:
+        raise SessionError(f"There is no way {how!r} to combine. Ways: {', '.join(MAKERS)}.")
     made = await combine(session.agent, leaves, name)
     text = f"(combined from {len(leaves)} branches): {made.text}"
     [said] = await session.agent.put(session.thread_id, [(session.cursor, text)])
@@ -160,6 +164,12 @@ def _values(text: str, schema: dict[str, JsonValue], usage: str) -> dict[str, Js
         return read_pairs(split_pairs(text), schema)
     except ValueError as error:
         raise SessionError(f"{str(error).rstrip('.')}. {usage}") from None
+
+
+def _has_answered(node: Node) -> bool:
+    """Whether this is what a model has said to the end: it has not failed, nor was it stopped."""
+    whole = node.data.get("stop_reason") not in {INTERRUPTED, "error"}
+    return node.kind == "assistant" and whole and bool(node.text.strip())
 
 
 def _answered(node: Node) -> Output:

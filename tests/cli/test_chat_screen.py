@@ -1,0 +1,34 @@
+"""What is seen of a chat whose store does not tell what its branches are called."""
+
+import io
+from collections.abc import Sequence
+
+from anabranch.agents import BranchSelf
+from anabranch.agents.session import World
+from anabranch.call.store import StoreError
+from anabranch.cli.chat_screen import Screen
+from anabranch.cli.console import Console
+from anabranch.testing.model import MockModel
+from anabranch.tree import Node
+from tests.agents.memory import MemoryTrees
+from tests.agents.sessions import echo
+
+
+class Unreadable(MemoryTrees):
+    """A store that keeps what it is given, and cannot be asked for a thread's nodes."""
+
+    async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
+        raise StoreError("The store is locked.")
+
+
+async def test_a_branch_that_has_no_name_is_shown_beside_and_has_answered_all_the_same() -> None:
+    told, store = io.StringIO(), Unreadable()
+    screen = Screen(Console(told), io.StringIO())
+    world = World(store, MockModel(echo), tools=[BranchSelf()])
+    chat = screen.show_session(world, "t")
+    [output] = await chat.input("fork one two")
+    assert (output.type, output.content) == ("message", "Done.")
+    assert "[beside] You said: (self-prompt): one" in told.getvalue()
+    answers = [node.data for node in (await store.tree("t")).nodes if node.kind == "assistant"]
+    assert len(answers) == 4
+    assert not any("error" in data for data in answers)

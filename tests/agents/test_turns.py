@@ -176,6 +176,68 @@ async def test_answering_anew_makes_a_second_branch_and_leaves_the_first_alone()
     assert len(await here.agent.store.children(question.id)) == 2
 
 
+async def test_a_question_answered_anew_knows_the_answers_that_were_there_before_it() -> None:
+    """Two branches of a tool ask at the same moment; the second question waits for its turn."""
+
+    @tool
+    async def both(ctx: BranchContext) -> str:
+        """Let the person pick two cards."""
+
+        async def ask(ctx: BranchContext) -> str:
+            answer = await ctx.elicit(Card, "Which?")
+            return str(answer.content.number) if isinstance(answer, Accepted) else answer.action
+
+        return " ".join(await ctx.gather(ctx.branch(ask), ctx.branch(ask)))
+
+    numbers = iter(range(1, 9))
+    person = Answering(lambda _: ElicitReply(action="accept", content={"number": next(numbers)}))
+    here = await set_up(once(("u1", "both", {})), tools=[both], person=person)
+    await here.say("hello")
+    second = (await here.of_kind("question"))[-1]
+    end = await here.agent.answer(second.id, ElicitReply(action="decline"))
+    assert end.parent_id is not None
+    results = await here.agent.store.node(end.parent_id)
+    assert results is not None
+    assert await here.results(results) == {"u1": "1 decline"}
+    assert len(await here.of_kind("question")) == 2
+    await here.check()
+
+
+async def test_what_was_done_while_a_question_waited_is_not_done_again() -> None:
+    asked, done = asyncio.Event(), asyncio.Event()
+    effects: list[str] = []
+
+    async def pay() -> None:
+        await asked.wait()
+        effects.append("paid")
+
+    @tool
+    async def busy(ctx: BranchContext) -> str:
+        """Ask, and pay at the same time."""
+
+        async def work(ctx: BranchContext) -> None:
+            await ctx.step(pay)
+            done.set()
+
+        async def ask(ctx: BranchContext) -> str:
+            return (await ctx.elicit(Card, "Which?")).action
+
+        return (await ctx.gather(ctx.branch(work), ctx.branch(ask)))[1]
+
+    async def answer(_: Question) -> ElicitReply:
+        asked.set()
+        await done.wait()
+        return ElicitReply(action="accept", content={"number": 1})
+
+    here = await set_up(once(("u1", "busy", {})), tools=[busy], person=Answering(answer))
+    with anyio.fail_after(5):
+        await here.say("hello")
+    [question] = await here.of_kind("question")
+    end = await here.agent.answer(question.id, ElicitReply(action="decline"))
+    assert (end.text, effects) == ("done", ["paid"])
+    assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": "decline"}
+
+
 async def test_an_answer_to_something_else_than_a_question_is_refused() -> None:
     here = await set_up(lambda _: "hi")
     end = await here.say("hello")

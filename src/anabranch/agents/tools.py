@@ -95,11 +95,16 @@ class CalledTool:
     async def resume(self, here: ToolUse, question: Node, reply: ElicitReply) -> Outcome:
         """Go on with the call that has asked ``question``, as if it was answered only now.
 
+        What the call had done when it was first answered is not done again; what it was doing just
+        then is, under the same idempotency key.
+
         Raises:
             ToolError: another release of this library has asked.
         """
+        followers = await here.turn.agent.store.children(question.id)
+        states = (node.data["state"] for node in followers if "state" in node.data)
         try:
-            journal = Journal.loads(str(question.data["state"]))
+            journal = Journal.loads(str(next(states, question.data["state"])))
         except ValueError as problem:
             raise ToolError(
                 f"The question {question.id!r} cannot be answered: {problem}."
@@ -130,9 +135,12 @@ class CalledTool:
         data: dict[str, JsonValue] = {
             "step_id": ask.step_id,
             "request": ask.request.model_dump(mode="json", exclude_none=True),
-            "state": call.journal.dumps(),
         }
-        return _answer(await here.ask(ask.request, data))
+        async with here.asking:
+            answer = _answer(await here.ask(ask.request, data, call.journal.dumps))
+            # Here, and not when this has returned: the next question's state is to have it.
+            call.answer(ask.step_id, answer)
+        return answer
 
 
 def question_of(node: Node) -> ElicitRequest | UrlRequest:

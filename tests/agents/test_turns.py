@@ -339,6 +339,39 @@ async def test_an_unanswered_question_can_be_answered_after_a_restart() -> None:
     await here.check()
 
 
+async def test_a_tool_that_has_asked_is_not_run_again_by_going_on() -> None:
+    asked = asyncio.Event()
+    effects: list[str] = []
+
+    @tool
+    async def pay(ctx: BranchContext) -> str:
+        """Pay twice, asking in between and afterwards."""
+        await ctx.step(effects.append, "paid")
+        await ctx.elicit(Card, "Which?")
+        await ctx.elicit(Card, "And now?")
+        return "never"
+
+    async def answer(question: Question) -> ElicitReply:
+        if question.message == "And now?":
+            asked.set()
+            await asyncio.Event().wait()
+        return ElicitReply(action="decline")
+
+    decide = once(("u1", "weather", {"city": "Linz"}), ("u2", "pay", {}))
+    here = await set_up(decide, tools=[weather, pay], person=Answering(answer))
+    turn = asyncio.create_task(here.say("hello"))
+    with anyio.fail_after(5):
+        await asked.wait()
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+    caller = await here.caller()
+    with pytest.raises(ToolError, match="'pay' has asked 'And now.' and goes on from there"):
+        await here.agent.go_on(caller)
+    assert effects == ["paid"]
+    await here.check()
+
+
 async def test_ids_that_a_model_repeats_are_told_apart() -> None:
     decide = once(*(("u1", "weather", {"city": city}) for city in ("Linz", "Graz")))
     here = await set_up(decide, tools=[weather])

@@ -1,7 +1,7 @@
 """One turn on the tree: the model, its tools, their questions, and what is kept when it ends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,11 +15,14 @@ from anabranch.agents.events import NodeAdded, TextReceived, ToolEnded, ToolNoti
 from anabranch.agents.phase import ToolUse
 from anabranch.agents.ports import Question
 from anabranch.agents.tools import Outcome
+from anabranch.call.store import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec, Usage
 from anabranch.testing import calls
 from anabranch.testing.model import Decide
+from anabranch.tree import Node, Ref, Result
 from anabranch.tree.projection import NO_RESULT
 from tests.agents.harness import Answering, faults, heard, results_in, set_up
+from tests.agents.memory import MemoryTrees
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -291,6 +294,40 @@ async def test_a_model_that_breaks_off_keeps_what_was_said_and_raises() -> None:
             await here.say("hello")
         tree = await here.check()
         assert (tree.nodes[-1].text, tree.nodes[-1].data["stop_reason"]) == ("half ", "error")
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_what_ends_an_answer_counts_even_if_its_part_cannot_be_kept(
+    cancelled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Full(MemoryTrees):
+        async def append(
+            self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+        ) -> None:
+            if nodes[0].kind == "assistant":
+                raise StoreError("No space is left.")
+            await super().append(nodes, results=results, refs=refs)
+
+    speaking = asyncio.Event()
+
+    async def speak() -> AsyncIterator[str | SampleReply]:
+        yield "half "
+        speaking.set()
+        if not cancelled:
+            raise OSError("the line is dead")
+        await asyncio.Event().wait()
+
+    here = await set_up(lambda _: speak(), store=Full())
+    turn = asyncio.create_task(here.say("hello"))
+    with anyio.fail_after(5):
+        await speaking.wait()
+        if cancelled:
+            turn.cancel()
+        with pytest.raises(asyncio.CancelledError if cancelled else OSError):
+            await turn
+    [logged] = [record for record in caplog.records if record.exc_info]
+    assert "could not be kept" in logged.message
+    assert [node.kind for node in (await here.tree()).nodes] == ["user"]
 
 
 async def test_an_interrupted_tool_leaves_a_thread_that_can_be_gone_on_with() -> None:

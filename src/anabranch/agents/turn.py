@@ -8,6 +8,7 @@ tools of one answer do is ``phase.py``'s.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from anabranch.agents.agent import Agent
 
 __all__ = ["Told", "Turn"]
+
+logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 Told: TypeAlias = tuple[Message, ...]
 """The messages of a request."""
@@ -130,7 +133,7 @@ class Turn:
         except BaseException as error:
             if stream is not None:
                 reason = "interrupted" if isinstance(error, asyncio.CancelledError) else "error"
-                await to_the_end(self._keep_part(node, stream.reply, reason))
+                await to_the_end(self._try_to_keep_part(node, stream.reply, reason))
             raise
         return await self._keep(node, stream.reply)
 
@@ -189,6 +192,14 @@ class Turn:
         return await self.add(
             self.agent.node(self.thread.id, node.id, "assistant", blocks, usage=usage, data=data)
         )
+
+    async def _try_to_keep_part(self, node: Node, reply: SampleReply, reason: str) -> None:
+        try:
+            await self._keep_part(node, reply, reason)
+        except Exception:
+            # Whoever has cancelled is waiting for just that, and an error of the model is not to
+            # be taken for one of the store, or of a listener.
+            logger.exception("what the model had said at %r could not be kept", node.id)
 
     async def _keep_part(self, node: Node, reply: SampleReply, reason: str) -> None:
         """Keep the text of a reply that was not received to its end, and count what it has cost."""

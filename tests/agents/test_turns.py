@@ -1,7 +1,9 @@
 """One turn on the tree: the model, its tools, their questions, and what is kept when it ends."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,14 +15,16 @@ from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch.agents import TurnLimitError, TurnLimits
 from anabranch.agents.events import NodeAdded, TextReceived, ToolEnded, ToolNoticed, ToolStarted
 from anabranch.agents.phase import ToolUse
-from anabranch.agents.ports import Question
-from anabranch.agents.tools import Outcome
+from anabranch.agents.ports import Question, random_names
+from anabranch.agents.tools import Outcome, question_of
 from anabranch.call.store import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec, Usage
 from anabranch.testing import calls
 from anabranch.testing.model import Decide
 from anabranch.tree import Node, Ref, Result
+from anabranch.tree.export import tree_to_json
 from anabranch.tree.projection import NO_RESULT
+from anabranch.tree.saving import from_json
 from tests.agents.harness import Answering, faults, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
 
@@ -407,6 +411,23 @@ async def test_a_tool_that_has_asked_is_not_run_again_by_going_on() -> None:
         await here.agent.go_on(caller)
     assert effects == ["paid"]
     await here.check()
+
+
+async def test_a_question_of_an_export_says_why_it_cannot_be_answered_again() -> None:
+    here = await set_up(once(("u1", "pick", {})), tools=[pick], person=picking(3))
+    await here.say("hello")
+    exported = json.dumps(tree_to_json(await here.tree())).encode()
+    loaded = from_json(exported, random_names, 0.0)
+    await here.agent.store.create_thread(loaded.thread)
+    await here.agent.store.append(loaded.nodes, results=loaded.results)
+    [question] = [node for node in loaded.nodes if node.kind == "question"]
+    with pytest.raises(ToolError, match="comes from an export"):
+        question_of(question)
+    with pytest.raises(ToolError, match="comes from an export"):
+        question_of(replace(question, data={"request": {}}))
+    with pytest.raises(ToolError, match="comes from an export"):
+        await here.agent.answer(question.id, ElicitReply(action="decline"))
+    assert [node.kind for node in await here.agent.store.children(question.id)] == ["answer"]
 
 
 async def test_ids_that_a_model_repeats_are_told_apart() -> None:

@@ -19,7 +19,7 @@ from anabranch.agents.events import NodeAdded, TextReceived
 from anabranch.agents.limits import Meter, TurnLimitError
 from anabranch.agents.phase import Phase, ToolUse
 from anabranch.agents.ports import Model
-from anabranch.agents.tools import CalledTool
+from anabranch.agents.tools import CalledTool, kept_with
 from anabranch.call import to_the_end
 from anabranch.errors import ToolError
 from anabranch.messages import (
@@ -232,11 +232,12 @@ class Turn:
         """Answer ``question`` on a branch of its own, and go on from there.
 
         Raises:
-            ToolError: the tool that has asked is not here any more.
+            ToolError: the tool that has asked is not here any more, or the question comes from a
+                file that lacks what is needed.
         """
-        caller = await self.agent.store.node(str(question.data["caller"]))
+        caller = await self.agent.store.node(str(kept_with(question, "caller")))
         uses = {use.id: use for use in caller.tool_uses} if caller is not None else {}
-        use = uses.get(str(question.data["tool_use_id"]))
+        use = uses.get(str(kept_with(question, "tool_use_id")))
         tool = self.agent.tools.get(use.name) if use is not None else None
         if caller is None or use is None or not isinstance(tool, CalledTool):
             raise ToolError(f"The tool that asked {question.id!r} is not here any more.")

@@ -717,6 +717,22 @@ async def test_a_recombiner_asks_aside_and_leaves_the_conversation_alone() -> No
     assert (await summary(here)).endswith("llm_judge chose b2: Option 2: it is shorter.\n\ndone: b")
 
 
+async def test_what_judging_has_used_is_told_at_the_node_of_the_results() -> None:
+    usage = Usage(input_tokens=80, output_tokens=20, cache_read_tokens=30, cache_write_tokens=5)
+    vote = SampleReply.model_validate({"content": "1", "usage": usage})
+    here = await set_up(
+        forking("a", "b", recombine="llm_vote"),
+        branch_self=BranchSelf(judge=MockModel(lambda _: vote)),
+        limits=TurnLimits(price=lambda _, used: used.total_tokens / 100),
+    )
+    await here.say("fork")
+    [results] = await here.of_kind("results")
+    assert results.usage == Usage(
+        input_tokens=240, output_tokens=60, cache_read_tokens=90, cache_write_tokens=15
+    )
+    assert results.data == {"cost": 3.0}
+
+
 async def test_another_model_judges_if_one_is_given() -> None:
     judge = MockModel(lambda _: "Option 1")
     here = await set_up(

@@ -19,7 +19,8 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from anabranch.agents.events import Event, ToolEnded, ToolStarted
-from anabranch.agents.ports import Question
+from anabranch.agents.limits import Spent
+from anabranch.agents.ports import Model, Question
 from anabranch.agents.together import together
 from anabranch.agents.tools import Outcome
 from anabranch.errors import AnabranchError
@@ -47,6 +48,7 @@ class Phase:
             from there on, and leaves alone what the caller's other followers see.
         returned: the tool uses whose results were there before; their tools are not run again.
         placeholder: what stands for every result while the tools run, if anything does.
+        spent: what the tools have used of models in ways that no node tells of.
         asking: held by whoever asks, until the answer is taken.
     """
 
@@ -57,6 +59,7 @@ class Phase:
     returned: frozenset[str] = frozenset()
     placeholder: str | None = None
     outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+    spent: Spent = field(default_factory=Spent)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> None:
@@ -117,7 +120,14 @@ class Phase:
         """Add the node on which the model sees the results, and return it."""
         self.placeholder = None
         results = [self._result(use_id, outcome) for use_id, outcome in self.outcomes.items()]
-        node = self.turn.agent.node(self.turn.thread.id, self.tip.id, "results")
+        spent = self.spent
+        node = self.turn.agent.node(
+            self.turn.thread.id,
+            self.tip.id,
+            "results",
+            usage=spent.usage,
+            data={} if spent.cost is None else {"cost": spent.cost},
+        )
         return await self.turn.add(node, results)
 
     async def ask(
@@ -190,6 +200,13 @@ class ToolUse:
                 with its answer.
         """
         return await self.phase.ask(self.use, question, data, state)
+
+    async def aside(self, prompt: str, model: Model | None = None) -> str:
+        """Return what the model, or another, says to ``prompt`` alone.
+
+        The node of the results will tell what that has used.
+        """
+        return await self.turn.aside(prompt, model, self.phase.spent)
 
     async def keep(self, outcome: Outcome) -> None:
         """Keep what is there already, in case that the tool never comes to return it."""

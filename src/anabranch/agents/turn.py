@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from anabranch.agents.appending import Appends
 from anabranch.agents.events import NodeAdded, TextReceived
-from anabranch.agents.limits import Meter, TurnLimitError
+from anabranch.agents.limits import Meter, Spent, TurnLimitError
 from anabranch.agents.phase import Phase, ToolUse
 from anabranch.agents.ports import Model
 from anabranch.agents.tools import CalledTool, kept_with
@@ -137,8 +137,12 @@ class Turn:
             raise
         return await self._keep(node, stream.reply)
 
-    async def aside(self, prompt: str, model: Model | None = None) -> str:
+    async def aside(
+        self, prompt: str, model: Model | None = None, spent: Spent | None = None
+    ) -> str:
         """Return what the model, or another, says to ``prompt`` alone; the thread has no part.
+
+        What that has used is added to ``spent``.
 
         Raises:
             TurnLimitError: nothing is left.
@@ -148,7 +152,9 @@ class Turn:
         async with self._limiter:
             self.meter.check()
             reply = await (model or self.agent.model).sample(request)
-        self.meter.add(reply.model, reply.usage)
+        cost = self.meter.add(reply.model, reply.usage)
+        if spent is not None:
+            spent.add(reply.usage, cost)
         return reply.text
 
     async def told(self, nodes: Sequence[Node]) -> list[Told | None]:

@@ -9,7 +9,7 @@ import pytest
 from anabranch.agents.appending import Appends
 from anabranch.agents.together import together
 from anabranch.call.store import StoreError
-from anabranch.tree import MisplacedError, Node, Ref, Result, Thread
+from anabranch.tree import Node, Ref, RefusedError, Result, Thread
 from tests.agents.memory import MemoryTrees
 
 
@@ -61,7 +61,7 @@ async def test_what_cannot_be_written_fails_alone() -> None:
     appends = Appends(store)
     nodes = [a_node("a"), a_node("b", "nowhere"), a_node("c")]
     done = await asyncio.gather(*(appends.append([node]) for node in nodes), return_exceptions=True)
-    assert [type(each) for each in done] == [type(None), MisplacedError, type(None)]
+    assert [type(each) for each in done] == [type(None), RefusedError, type(None)]
     assert {node.id for node in (await store.tree("t")).nodes} == {"a", "c"}
     await appends.append([a_node("d", "a")])
     assert len((await store.tree("t")).nodes) == 3
@@ -90,7 +90,7 @@ async def test_a_store_that_cannot_write_is_asked_once_for_all() -> None:
 async def test_one_node_without_a_place_is_tried_once() -> None:
     store = await a_store()
     store.go_on.set()
-    with pytest.raises(MisplacedError):
+    with pytest.raises(RefusedError):
         await Appends(store).append([a_node("a", "nowhere")])
     assert store.writes == [["a"]]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.call import to_the_end
-from anabranch.tree import MisplacedError, Node, Ref, Result, TreeStore
+from anabranch.tree import Node, Ref, RefusedError, Result, TreeStore
 
 __all__ = ["Appends"]
 
@@ -63,7 +63,7 @@ class Appends:
     async def _write_batch(self, batch: Sequence[_Append]) -> None:
         try:
             await self._together(batch)
-        except MisplacedError as error:
+        except RefusedError as error:
             if len(batch) == 1:
                 _end(batch, error)
                 return

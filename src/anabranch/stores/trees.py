@@ -40,7 +40,7 @@ from anabranch.stores.tree_tables import (
     WritingStatements,
 )
 from anabranch.tree.nodes import Node, Ref, Result, Thread, check_place
-from anabranch.tree.store import MisplacedError, Path, Tree
+from anabranch.tree.store import Path, RefusedError, Tree
 
 __all__ = ["Trees"]
 
@@ -265,29 +265,29 @@ def _check(node: Node, parent: Node | None) -> None:
     try:
         check_place(node, parent)
     except ValueError as error:
-        raise MisplacedError(f"Node {node.id!r} has no place there: {error}.") from error
+        raise RefusedError(f"Node {node.id!r} has no place there: {error}.") from error
 
 
-def _unknown(connection: sa.Connection, node_ids: Iterable[str]) -> MisplacedError:
+def _unknown(connection: sa.Connection, node_ids: Iterable[str]) -> RefusedError:
     missing = next((one for one in node_ids if _node(connection, one) is None), None)
-    return MisplacedError(f"The store has no node {missing!r}.")
+    return RefusedError(f"The store has no node {missing!r}.")
 
 
-def _refusal(connection: sa.Connection, nodes: Sequence[Node]) -> MisplacedError:
+def _refusal(connection: sa.Connection, nodes: Sequence[Node]) -> RefusedError:
     """Say which of the nodes could not be added, after the attempt was undone."""
     earlier: dict[str, Node] = {}
     for node in nodes:
         if node.id in earlier or _node(connection, node.id) is not None:
-            return MisplacedError(f"The store has a node {node.id!r} already; nodes never change.")
+            return RefusedError(f"The store has a node {node.id!r} already; nodes never change.")
         if _thread(connection, node.thread_id) is None:
-            return MisplacedError(f"The store has no thread {node.thread_id!r}.")
+            return RefusedError(f"The store has no thread {node.thread_id!r}.")
         if node.parent_id is not None:
             parent = earlier.get(node.parent_id) or _node(connection, node.parent_id)
             if parent is None:
-                return MisplacedError(f"The store has no node {node.parent_id!r} to follow on.")
+                return RefusedError(f"The store has no node {node.parent_id!r} to follow on.")
             try:
                 _check(node, parent)
-            except MisplacedError as refusal:
+            except RefusedError as refusal:
                 return refusal
         earlier[node.id] = node
-    return MisplacedError("What the nodes follow on was being changed by somebody else; try again.")
+    return RefusedError("What the nodes follow on was being changed by somebody else; try again.")

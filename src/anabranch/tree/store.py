@@ -14,13 +14,13 @@ from typing import Protocol
 from anabranch.call.store import StoreError
 from anabranch.tree.nodes import Node, Ref, Result, Thread
 
-__all__ = ["MisplacedError", "Path", "Tree", "TreeStore"]
+__all__ = ["Path", "RefusedError", "Tree", "TreeStore"]
 
 
-class MisplacedError(StoreError):
-    """What was to be added has no place there: the store is well, and takes other nodes.
+class RefusedError(StoreError):
+    """What was to be added cannot be: the store is well, and takes other nodes.
 
-    Of what is given in one append, it may be one thing alone that is to blame.
+    Of all that is given in one append, one thing alone may be to blame.
     """
 
 
@@ -68,9 +68,9 @@ class TreeStore(Protocol):
         """Add nodes, in order, then set results, then move refs: all or nothing.
 
         A parent must be there, or come earlier in ``nodes``; :func:`~nodes.check_place` must allow
-        each place. A node that is there already with this id is an error. These errors, and what
-        refers to an unknown node, are a :class:`MisplacedError`; any other says that the store
-        cannot write anything now.
+        each place. A node that is there already with this id is an error. What is refused for
+        such a reason, or since it refers to what is not there, is a :class:`RefusedError`; any
+        other error says that nothing can be written now.
 
         Where a new node follows on one whose results have something ``pending``, that becomes
         their content, unless the new node is a ``branch``, ``question`` or ``answer``. Questions

@@ -120,8 +120,8 @@ class TreeStore(Protocol):
     async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
         """Return what was added to a thread since ``known`` were all its nodes, as in a tree.
 
-        Reads nothing else, however large the thread. ``None`` if some of ``known`` are not there
-        any more; what was deleted, and added again under its old id, may go unnoticed.
+        Of the others it reads no more than how many there are. ``None`` if some of ``known`` are
+        not there any more; what was deleted, and added again under its old id, may go unnoticed.
         """
         ...
 

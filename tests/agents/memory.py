@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch.call.store import StoreError
-from anabranch.tree import Node, Path, Ref, Result, Thread, Tree
+from anabranch.tree import Node, Path, Ref, RefusedError, Result, Thread, Tree
 from anabranch.tree.nodes import check_place
 
 BESIDE = {"branch", "question", "answer"}
@@ -54,9 +54,9 @@ class MemoryTrees:
         try:
             check_place(node, None if node.parent_id is None else self._known(node.parent_id))
         except ValueError as error:
-            raise StoreError(str(error)) from None
+            raise RefusedError(str(error)) from None
         if node.id in self._nodes or node.thread_id not in self._threads:
-            raise StoreError(f"Node {node.id!r} is there already, or its thread is not.")
+            raise RefusedError(f"Node {node.id!r} is there already, or its thread is not.")
         self._nodes[node.id] = node
         if node.kind not in BESIDE:
             self._settle(node)
@@ -133,7 +133,7 @@ class MemoryTrees:
     def _known(self, node_id: str) -> Node:
         self._check_open()
         if node_id not in self._nodes:
-            raise StoreError(f"There is no node {node_id!r}.")
+            raise RefusedError(f"There is no node {node_id!r}.")
         return self._nodes[node_id]
 
     def _settle(self, node: Node) -> None:

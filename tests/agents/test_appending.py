@@ -9,7 +9,7 @@ import pytest
 from anabranch.agents.appending import Appends
 from anabranch.agents.together import together
 from anabranch.call.store import StoreError
-from anabranch.tree import Node, Ref, Result, Thread
+from anabranch.tree import Node, Ref, RefusedError, Result, Thread
 from tests.agents.memory import MemoryTrees
 
 
@@ -61,10 +61,38 @@ async def test_what_cannot_be_written_fails_alone() -> None:
     appends = Appends(store)
     nodes = [a_node("a"), a_node("b", "nowhere"), a_node("c")]
     done = await asyncio.gather(*(appends.append([node]) for node in nodes), return_exceptions=True)
-    assert [type(each) for each in done] == [type(None), StoreError, type(None)]
+    assert [type(each) for each in done] == [type(None), RefusedError, type(None)]
     assert {node.id for node in (await store.tree("t")).nodes} == {"a", "c"}
     await appends.append([a_node("d", "a")])
     assert len((await store.tree("t")).nodes) == 3
+
+
+async def test_a_store_that_cannot_write_is_asked_once_for_all() -> None:
+    """Each further attempt would wait for a locked store all over again."""
+
+    class Locked(Slow):
+        async def append(
+            self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+        ) -> None:
+            self.writes.append([node.id for node in nodes])
+            raise StoreError("It is locked.")
+
+    store = Locked()
+    appends = Appends(store)
+    for names in ("a", "bcd"):
+        done = await asyncio.gather(
+            *(appends.append([a_node(name)]) for name in names), return_exceptions=True
+        )
+        assert [type(each) for each in done] == [StoreError] * len(names)
+    assert store.writes == [["a"], ["b", "c", "d"]]
+
+
+async def test_one_node_without_a_place_is_tried_once() -> None:
+    store = await a_store()
+    store.go_on.set()
+    with pytest.raises(RefusedError):
+        await Appends(store).append([a_node("a", "nowhere")])
+    assert store.writes == [["a"]]
 
 
 async def test_what_is_cancelled_is_written_and_ends_only_then() -> None:

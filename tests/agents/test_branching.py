@@ -18,7 +18,7 @@ from anabranch.call.store import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
 from anabranch.models import ModelError
 from anabranch.testing import ManualClock, MockModel, calls
-from anabranch.tree import Node, Path, Ref, Result, Tree
+from anabranch.tree import Node, Path, Ref, RefusedError, Result, Tree
 from anabranch.tree.projection import NO_RESULT
 from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
@@ -508,7 +508,7 @@ class Refusing(MemoryTrees):
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:
         if any(node.text == "done: b" or "error" in node.data for node in nodes):
-            raise StoreError("The disk is full.")
+            raise RefusedError("It is too long.")
         await super().append(nodes, results=results, refs=refs)
 
 
@@ -522,7 +522,7 @@ async def test_a_failure_that_cannot_be_recorded_harms_no_other_branch(
     assert end.text == "main"
     said = await summary(here)
     assert said.startswith("2/3 branches completed")
-    assert "b2 (b):\nFailed: The disk is full." in said
+    assert "b2 (b):\nFailed: It is too long." in said
     branches = await _branches(here)
     assert [len(await here.agent.store.children(node.id)) for node in branches] == [1, 0, 1]
     [logged] = [record for record in caplog.records if record.exc_info]
@@ -715,6 +715,22 @@ async def test_a_recombiner_asks_aside_and_leaves_the_conversation_alone() -> No
     [aside] = [request for request in here.model.requests if "Judge these" in heard(request)]
     assert (len(aside.messages), aside.tools) == (1, None)
     assert (await summary(here)).endswith("llm_judge chose b2: Option 2: it is shorter.\n\ndone: b")
+
+
+async def test_what_judging_has_used_is_told_at_the_node_of_the_results() -> None:
+    usage = Usage(input_tokens=80, output_tokens=20, cache_read_tokens=30, cache_write_tokens=5)
+    vote = SampleReply.model_validate({"content": "1", "usage": usage})
+    here = await set_up(
+        forking("a", "b", recombine="llm_vote"),
+        branch_self=BranchSelf(judge=MockModel(lambda _: vote)),
+        limits=TurnLimits(price=lambda _, used: used.total_tokens / 100),
+    )
+    await here.say("fork")
+    [results] = await here.of_kind("results")
+    assert results.usage == Usage(
+        input_tokens=240, output_tokens=60, cache_read_tokens=90, cache_write_tokens=15
+    )
+    assert results.data == {"cost": 3.0}
 
 
 async def test_another_model_judges_if_one_is_given() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from anabranch import ToolError
 from anabranch.agents.recombining import Answer, recombine
+from anabranch.models import ModelError
 
 ANSWERS = [Answer("b1", "short", "one"), Answer("b2", "long", "two two"), Answer("b3", "x", "3")]
 
@@ -113,6 +114,23 @@ async def test_a_judge_that_fails_leaves_the_first_answer(caplog: pytest.LogCapt
     [logged] = caplog.records
     assert logged.message == "a recombiner's model failed"
     assert str(logged.exc_info and logged.exc_info[1]) == "secret"
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    {
+        "llm_merge": "llm_merge failed (Out of ink); the answers are concatenated instead.",
+        "llm_vote": "3 of 3 votes did not count. A judge failed (Out of ink).",
+        "llm_judge": "llm_judge failed (Out of ink); the first answer, b1, is taken instead.",
+    }.items(),
+)
+@pytest.mark.parametrize("error", [ModelError("Out of ink."), ToolError("Out of ink.")])
+async def test_an_error_that_may_be_told_says_why_there_is_no_judgement(
+    how: str, told: str, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, note = await made(how, Saying(error, error, error))
+    assert note.endswith(told)
+    assert caplog.records == []
 
 
 async def test_an_interrupted_judge_is_no_failed_one() -> None:

@@ -1,7 +1,9 @@
 """One turn on the tree: the model, its tools, their questions, and what is kept when it ends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,13 +15,18 @@ from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch.agents import TurnLimitError, TurnLimits
 from anabranch.agents.events import NodeAdded, TextReceived, ToolEnded, ToolNoticed, ToolStarted
 from anabranch.agents.phase import ToolUse
-from anabranch.agents.ports import Question
-from anabranch.agents.tools import Outcome
+from anabranch.agents.ports import Question, random_names
+from anabranch.agents.tools import Outcome, question_of
+from anabranch.call.store import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec, Usage
 from anabranch.testing import calls
 from anabranch.testing.model import Decide
+from anabranch.tree import Node, Ref, Result
+from anabranch.tree.export import tree_to_json
 from anabranch.tree.projection import NO_RESULT
+from anabranch.tree.saving import from_json
 from tests.agents.harness import Answering, faults, heard, results_in, set_up
+from tests.agents.memory import MemoryTrees
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -176,6 +183,68 @@ async def test_answering_anew_makes_a_second_branch_and_leaves_the_first_alone()
     assert len(await here.agent.store.children(question.id)) == 2
 
 
+async def test_a_question_answered_anew_knows_the_answers_that_were_there_before_it() -> None:
+    """Two branches of a tool ask at the same moment; the second question waits for its turn."""
+
+    @tool
+    async def both(ctx: BranchContext) -> str:
+        """Let the person pick two cards."""
+
+        async def ask(ctx: BranchContext) -> str:
+            answer = await ctx.elicit(Card, "Which?")
+            return str(answer.content.number) if isinstance(answer, Accepted) else answer.action
+
+        return " ".join(await ctx.gather(ctx.branch(ask), ctx.branch(ask)))
+
+    numbers = iter(range(1, 9))
+    person = Answering(lambda _: ElicitReply(action="accept", content={"number": next(numbers)}))
+    here = await set_up(once(("u1", "both", {})), tools=[both], person=person)
+    await here.say("hello")
+    second = (await here.of_kind("question"))[-1]
+    end = await here.agent.answer(second.id, ElicitReply(action="decline"))
+    assert end.parent_id is not None
+    results = await here.agent.store.node(end.parent_id)
+    assert results is not None
+    assert await here.results(results) == {"u1": "1 decline"}
+    assert len(await here.of_kind("question")) == 2
+    await here.check()
+
+
+async def test_what_was_done_while_a_question_waited_is_not_done_again() -> None:
+    asked, done = asyncio.Event(), asyncio.Event()
+    effects: list[str] = []
+
+    async def pay() -> None:
+        await asked.wait()
+        effects.append("paid")
+
+    @tool
+    async def busy(ctx: BranchContext) -> str:
+        """Ask, and pay at the same time."""
+
+        async def work(ctx: BranchContext) -> None:
+            await ctx.step(pay)
+            done.set()
+
+        async def ask(ctx: BranchContext) -> str:
+            return (await ctx.elicit(Card, "Which?")).action
+
+        return (await ctx.gather(ctx.branch(work), ctx.branch(ask)))[1]
+
+    async def answer(_: Question) -> ElicitReply:
+        asked.set()
+        await done.wait()
+        return ElicitReply(action="accept", content={"number": 1})
+
+    here = await set_up(once(("u1", "busy", {})), tools=[busy], person=Answering(answer))
+    with anyio.fail_after(5):
+        await here.say("hello")
+    [question] = await here.of_kind("question")
+    end = await here.agent.answer(question.id, ElicitReply(action="decline"))
+    assert (end.text, effects) == ("done", ["paid"])
+    assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": "decline"}
+
+
 async def test_an_answer_to_something_else_than_a_question_is_refused() -> None:
     here = await set_up(lambda _: "hi")
     end = await here.say("hello")
@@ -231,6 +300,40 @@ async def test_a_model_that_breaks_off_keeps_what_was_said_and_raises() -> None:
         assert (tree.nodes[-1].text, tree.nodes[-1].data["stop_reason"]) == ("half ", "error")
 
 
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_what_ends_an_answer_counts_even_if_its_part_cannot_be_kept(
+    cancelled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Full(MemoryTrees):
+        async def append(
+            self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+        ) -> None:
+            if nodes[0].kind == "assistant":
+                raise StoreError("No space is left.")
+            await super().append(nodes, results=results, refs=refs)
+
+    speaking = asyncio.Event()
+
+    async def speak() -> AsyncIterator[str | SampleReply]:
+        yield "half "
+        speaking.set()
+        if not cancelled:
+            raise OSError("the line is dead")
+        await asyncio.Event().wait()
+
+    here = await set_up(lambda _: speak(), store=Full())
+    turn = asyncio.create_task(here.say("hello"))
+    with anyio.fail_after(5):
+        await speaking.wait()
+        if cancelled:
+            turn.cancel()
+        with pytest.raises(asyncio.CancelledError if cancelled else OSError):
+            await turn
+    [logged] = [record for record in caplog.records if record.exc_info]
+    assert "could not be kept" in logged.message
+    assert [node.kind for node in (await here.tree()).nodes] == ["user"]
+
+
 async def test_an_interrupted_tool_leaves_a_thread_that_can_be_gone_on_with() -> None:
     running = asyncio.Event()
 
@@ -275,6 +378,56 @@ async def test_an_unanswered_question_can_be_answered_after_a_restart() -> None:
     assert end.text == "done"
     assert results_in(again.model.requests[-1].messages[-1].content) == {"u1": "card 9"}
     await here.check()
+
+
+async def test_a_tool_that_has_asked_is_not_run_again_by_going_on() -> None:
+    asked = asyncio.Event()
+    effects: list[str] = []
+
+    @tool
+    async def pay(ctx: BranchContext) -> str:
+        """Pay twice, asking in between and afterwards."""
+        await ctx.step(effects.append, "paid")
+        await ctx.elicit(Card, "Which?")
+        await ctx.elicit(Card, "And now?")
+        return "never"
+
+    async def answer(question: Question) -> ElicitReply:
+        if question.message == "And now?":
+            asked.set()
+            await asyncio.Event().wait()
+        return ElicitReply(action="decline")
+
+    decide = once(("u1", "weather", {"city": "Linz"}), ("u2", "pay", {}))
+    here = await set_up(decide, tools=[weather, pay], person=Answering(answer))
+    turn = asyncio.create_task(here.say("hello"))
+    with anyio.fail_after(5):
+        await asked.wait()
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+    caller = await here.caller()
+    with pytest.raises(ToolError, match=r"'pay' has asked 'And now\?' and goes on from there"):
+        await here.agent.go_on(caller)
+    assert effects == ["paid"]
+    await here.check()
+
+
+async def test_a_question_of_an_export_says_why_it_cannot_be_answered_again() -> None:
+    here = await set_up(once(("u1", "pick", {})), tools=[pick], person=picking(3))
+    await here.say("hello")
+    exported = json.dumps(tree_to_json(await here.tree())).encode()
+    loaded = from_json(exported, random_names, 0.0)
+    await here.agent.store.create_thread(loaded.thread)
+    await here.agent.store.append(loaded.nodes, results=loaded.results)
+    [question] = [node for node in loaded.nodes if node.kind == "question"]
+    with pytest.raises(ToolError, match="comes from an export"):
+        question_of(question)
+    with pytest.raises(ToolError, match="comes from an export"):
+        question_of(replace(question, data={"request": {}}))
+    with pytest.raises(ToolError, match="comes from an export"):
+        await here.agent.answer(question.id, ElicitReply(action="decline"))
+    assert [node.kind for node in await here.agent.store.children(question.id)] == ["answer"]
 
 
 async def test_ids_that_a_model_repeats_are_told_apart() -> None:

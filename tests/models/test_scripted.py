@@ -120,6 +120,7 @@ def test_a_wrong_entry_is_named_with_its_field(
         ("{", "is not JSON: Expecting"),
         ('{"text": "a"}', "must be a JSON list of replies."),
         (b"\xff\xfe", "is not JSON"),
+        ("[" * 100_000, "is nested too deeply."),
     ],
 )
 def test_a_file_that_is_no_script_is_refused(

@@ -1,6 +1,7 @@
 """A thread as JSON, Mermaid and Markdown."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -158,11 +159,26 @@ def test_markdown_tells_the_main_stream_and_then_each_branch() -> None:
     assert headings == ["# A trip", "## b1", "## b2", "## b2.1", "## b3"]
     main = text.partition("## b1")[0]
     assert "> Be brief.\n" in main
-    assert "→ [b1](#b1)\n" in main
+    assert "→ [b1](#branch.b1)\n" in main
     assert "**assistant** · head\n\n> To Graz, then.\n" in main
     assert "a result:\n\n```\n2 of 2 branches\n```\n" in main
     assert "an error:\n\n```\nNo branch.\n```\n" in text.partition("## b2.1")[2]
-    assert "[b2.1](#b21)" in text
+    assert "[b2.1](#branch.b2.1)" in text
+    assert '\n<a id="branch.b2.1"></a>\n\n## b2.1\n' in text
+
+
+def test_markdown_links_to_each_branch_alone() -> None:
+    """With twelve branches and two inside of the first, there are b12 and b1.2."""
+    nodes = [node("0", None, "user", "hello")]
+    nodes += [node(f"b{number}", "0", "user", "hm") for number in range(13)]
+    nodes += [node(f"c{number}", "b1", "user", "hm") for number in range(3)]
+    text = to_markdown(Tree(THREAD, tuple(nodes), {}, {}))
+    anchors = re.findall(r'<a id="(.+)"></a>', text)
+    slugs = [line.strip("# ").replace(".", "") for line in text.splitlines() if line[:1] == "#"]
+
+    assert sorted(re.findall(r"\(#(.+)\)", text)) == sorted(anchors)
+    assert len(set(anchors)) == len(anchors) == 14
+    assert not set(anchors) & set(slugs)
 
 
 def test_markdown_keeps_apart_what_is_said_and_how_it_is_shown() -> None:

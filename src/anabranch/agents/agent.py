@@ -6,7 +6,7 @@ answer a question. What happens in a turn is ``turn.py``'s; the agent keeps noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.agents.events import Listener, NodeAdded, nobody
@@ -129,13 +129,34 @@ class Agent:
 
         Where ``node`` calls tools itself, those that have not returned are run first. Returns the
         last node. Cancelled, it keeps what was received, and the thread is valid.
+
+        Raises:
+            ToolError: one of these tools has asked something. Run again it would do again what it
+                did before; :meth:`answer` goes on with it.
         """
         turn = await Turn.at(self, node)
         if node.tool_uses:
             held = (await self.store.path(node.id)).results
             returned = [use.id for use in node.tool_uses if (node.id, use.id) in held]
+            await self._check_unasked(node, returned)
             node = await turn.use_tools(node, returned=returned)
         return await turn.run(node)
+
+    async def _check_unasked(self, caller: Node, returned: Collection[str]) -> None:
+        """Refuse to run tools again that are to be gone on with at a question."""
+        names = {use.id: use.name for use in caller.tool_uses if use.id not in returned}
+        asked: list[Node] = []
+        below = [caller] if names else []
+        for node in below:  # which grows meanwhile: the last question is the deepest
+            asked += [node] if str(node.data.get("tool_use_id")) in names else []
+            followers = await self.store.children(node.id)
+            below += [one for one in followers if one.kind in {"question", "answer"}]
+        if asked:
+            question = asked[-1]
+            raise ToolError(
+                f"The tool {names[str(question.data['tool_use_id'])]!r} has asked {question.text!r}"
+                f" and goes on from there: answer that question ({question.id}), below this node."
+            )
 
     async def answer(self, question_id: str, reply: ElicitReply) -> Node:
         """Answer a question of a tool, whether or not it was answered before.

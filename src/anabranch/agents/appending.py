@@ -1,8 +1,8 @@
 """What comes to be written at the same time is written together.
 
 Owns nothing but this: branches that run side by side often answer at the same moment, and a store
-takes a hundred nodes in hardly more time than one. What is written for one of them fails, or is
-interrupted, as if it was alone.
+takes a hundred nodes in hardly more time than one. What is written for one of them is refused, or
+interrupted, as if it was alone; a store that cannot write fails them all at once.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.call import to_the_end
-from anabranch.call.store import StoreError
-from anabranch.tree import Node, Ref, Result, TreeStore
+from anabranch.tree import Node, Ref, RefusedError, Result, TreeStore
 
 __all__ = ["Appends"]
 
@@ -64,9 +63,12 @@ class Appends:
     async def _write_batch(self, batch: Sequence[_Append]) -> None:
         try:
             await self._together(batch)
-        except StoreError:
-            for each in batch:  # one of them cannot be written: which?
-                await self._alone(each)
+        except RefusedError as error:
+            if len(batch) == 1:
+                _end(batch, error)
+                return
+            for each in batch:  # one of them has no place: which?
+                await self._write_batch([each])
         except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
             _end(batch, error)
 
@@ -77,12 +79,6 @@ class Appends:
             refs=[ref for each in batch for ref in each.refs],
         )
         _end(batch)
-
-    async def _alone(self, one: _Append) -> None:
-        try:
-            await self._together([one])
-        except BaseException as error:  # noqa: BLE001 - as above
-            _end([one], error)
 
 
 def _end(batch: Sequence[_Append], error: BaseException | None = None) -> None:

@@ -89,7 +89,7 @@ class BranchSelf:
         return await recombine(
             meant.recombine,
             answers,
-            lambda prompt: here.turn.aside(prompt, self._judge),
+            lambda prompt: here.aside(prompt, self._judge),
             judges=self._judges,
         )
 

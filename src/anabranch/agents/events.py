@@ -59,7 +59,11 @@ class ToolNoticed:
 
 @dataclass(frozen=True, slots=True)
 class ToolEnded:
-    """A tool has returned; ``result`` is in the store."""
+    """A tool has returned.
+
+    ``result`` is in the store; of a question that was answered anew, it comes there along with the
+    node that follows.
+    """
 
     use: ToolUseBlock
     result: Result

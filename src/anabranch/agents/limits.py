@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from anabranch.errors import AnabranchError
 from anabranch.messages import Usage
 
-__all__ = ["Meter", "TurnLimitError", "TurnLimits"]
+__all__ = ["Meter", "Spent", "TurnLimitError", "TurnLimits"]
 
 Price = Callable[[str, Usage], float]
 """What a model's answer costs, by the model's name, in whatever currency."""
@@ -56,6 +56,32 @@ class TurnLimits:
     branch_timeout: float | None = None
     at_once: int = 100
     max_tokens: int = 8_192
+
+
+@dataclass(slots=True)
+class Spent:
+    """What requests have used whose answers are no nodes, for a node that is to tell of it.
+
+    Attributes:
+        usage: of all of them together, ``None`` if nothing was reported.
+        cost: likewise.
+    """
+
+    usage: Usage | None = None
+    cost: float | None = None
+
+    def add(self, usage: Usage | None, cost: float | None) -> None:
+        """Count one more."""
+        if usage is not None:
+            before = self.usage or Usage()
+            self.usage = Usage(
+                input_tokens=before.input_tokens + usage.input_tokens,
+                output_tokens=before.output_tokens + usage.output_tokens,
+                cache_read_tokens=before.cache_read_tokens + usage.cache_read_tokens,
+                cache_write_tokens=before.cache_write_tokens + usage.cache_write_tokens,
+            )
+        if cost is not None:
+            self.cost = (self.cost or 0.0) + cost
 
 
 class Meter:

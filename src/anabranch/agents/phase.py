@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -19,7 +19,8 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from anabranch.agents.events import Event, ToolEnded, ToolStarted
-from anabranch.agents.ports import Question
+from anabranch.agents.limits import Spent
+from anabranch.agents.ports import Model, Question
 from anabranch.agents.together import together
 from anabranch.agents.tools import Outcome
 from anabranch.errors import AnabranchError
@@ -47,6 +48,8 @@ class Phase:
             from there on, and leaves alone what the caller's other followers see.
         returned: the tool uses whose results were there before; their tools are not run again.
         placeholder: what stands for every result while the tools run, if anything does.
+        spent: what the tools have used of models in ways that no node tells of.
+        asking: held by whoever asks, until the answer is taken.
     """
 
     turn: Turn
@@ -56,6 +59,7 @@ class Phase:
     returned: frozenset[str] = frozenset()
     placeholder: str | None = None
     outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+    spent: Spent = field(default_factory=Spent)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> None:
@@ -116,27 +120,40 @@ class Phase:
         """Add the node on which the model sees the results, and return it."""
         self.placeholder = None
         results = [self._result(use_id, outcome) for use_id, outcome in self.outcomes.items()]
-        node = self.turn.agent.node(self.turn.thread.id, self.tip.id, "results")
+        spent = self.spent
+        node = self.turn.agent.node(
+            self.turn.thread.id,
+            self.tip.id,
+            "results",
+            usage=spent.usage,
+            data={} if spent.cost is None else {"cost": spent.cost},
+        )
         return await self.turn.add(node, results)
 
     async def ask(
-        self, use: ToolUseBlock, question: Question, data: dict[str, JsonValue]
+        self,
+        use: ToolUseBlock,
+        question: Question,
+        data: Mapping[str, JsonValue],
+        state: Callable[[], str],
     ) -> ElicitReply:
-        """Ask the person, one question after the other, and keep both as nodes."""
+        """Ask the person, and keep both as nodes; each with the tool's state of its time."""
         turn, agent = self.turn, self.turn.agent
         about: dict[str, JsonValue] = {"caller": self.caller.id, "tool_use_id": use.id, **data}
-        async with self.asking:
-            node = agent.node(turn.thread.id, self.tip.id, "question", question.message, data=about)
-            self.tip = await turn.add(node)
-            reply = await agent.person.answer(node, question)
-            await self.add_answer(reply)
+        about["state"] = state()
+        node = agent.node(turn.thread.id, self.tip.id, "question", question.message, data=about)
+        self.tip = await turn.add(node)
+        reply = await agent.person.answer(node, question)
+        await self.add_answer(reply, state())
         return reply
 
-    async def add_answer(self, reply: ElicitReply) -> None:
-        """Add the answer to the question that is the tip."""
+    async def add_answer(self, reply: ElicitReply, state: str | None = None) -> None:
+        """Add the answer to the question that is the tip; ``state`` is what the tool was in."""
         turn = self.turn
         said = reply.action if reply.content is None else to_json(reply.content).decode()
         data = cast("dict[str, JsonValue]", reply.model_dump(mode="json", exclude_none=True))
+        if state is not None:
+            data["state"] = state
         node = turn.agent.node(turn.thread.id, self.tip.id, "answer", said, data=data)
         self.tip = await turn.add(node)
 
@@ -166,9 +183,30 @@ class ToolUse:
         """The node that has called it."""
         return self.phase.caller
 
-    async def ask(self, question: Question, data: dict[str, JsonValue]) -> ElicitReply:
-        """Ask the person; ``data`` is kept with the question."""
-        return await self.phase.ask(self.use, question, data)
+    @property
+    def asking(self) -> asyncio.Lock:
+        """To be held while asking: there is one question after the other."""
+        return self.phase.asking
+
+    async def ask(
+        self, question: Question, data: Mapping[str, JsonValue], state: Callable[[], str]
+    ) -> ElicitReply:
+        """Ask the person.
+
+        Args:
+            question: what is asked.
+            data: is kept with it.
+            state: tells how the tool stands: asked for, and kept, with the question and again
+                with its answer.
+        """
+        return await self.phase.ask(self.use, question, data, state)
+
+    async def aside(self, prompt: str, model: Model | None = None) -> str:
+        """Return what the model, or another, says to ``prompt`` alone.
+
+        The node of the results will tell what that has used.
+        """
+        return await self.turn.aside(prompt, model, self.phase.spent)
 
     async def keep(self, outcome: Outcome) -> None:
         """Keep what is there already, in case that the tool never comes to return it."""

@@ -16,7 +16,8 @@ from functools import partial
 from typing import Literal, TypeAlias, get_args
 
 from anabranch.agents.together import together
-from anabranch.errors import ToolError
+from anabranch.errors import AnabranchError, ToolError
+from anabranch.models import ModelError
 
 __all__ = ["Answer", "Ask", "Recombined", "Recombiner", "recombine"]
 
@@ -120,7 +121,7 @@ async def _vote(answers: Sequence[Answer], ask: Ask, judges: int) -> Recombined:
     ballots = await together([partial(_asked, ask, prompt) for _ in range(judges)])
     votes = Counter(vote for ballot in ballots if (vote := _ballot(ballot, len(answers))))
     missing = judges - votes.total()
-    void = f" {missing} of {judges} votes did not count." if missing else ""
+    void = f" {missing} of {judges} votes did not count.{_why(ballots)}" if missing else ""
     if not votes:
         first = answers[0]
         note = f"llm_vote: no vote counted; the first answer, {first.name}, is taken instead."
@@ -163,11 +164,19 @@ async def _asked(ask: Ask, prompt: str) -> str | _NoReply:
     """Return what the model says; what it raises only means that it said nothing."""
     try:
         text = (await ask(prompt)).strip()
+    except (AnabranchError, ModelError) as error:
+        return _NoReply(f"failed ({str(error).rstrip('.')})")
     except Exception:
         # Whatever it is, an error here would take the branches' answers with it.
         logger.exception("a recombiner's model failed")
         return _NoReply("failed")
     return text or _NoReply("got no reply")
+
+
+def _why(ballots: Sequence[str | _NoReply]) -> str:
+    """Return why ballots were not given, each reason once."""
+    reasons = {ballot.what: None for ballot in ballots if isinstance(ballot, _NoReply)}
+    return "".join(f" A judge {reason}." for reason in reasons)
 
 
 def _ballot(ballot: str | _NoReply, options: int) -> int | None:

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from anabranch.agents.events import ToolNoticed
@@ -31,7 +31,7 @@ from anabranch.tree import Node
 if TYPE_CHECKING:
     from anabranch.agents.phase import ToolUse
 
-__all__ = ["AgentTool", "CalledTool", "Outcome", "question_of"]
+__all__ = ["AgentTool", "CalledTool", "Outcome", "kept_with", "question_of"]
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 _QUESTION: TypeAdapter[ElicitRequest | UrlRequest] = TypeAdapter(ElicitRequest | UrlRequest)
@@ -95,16 +95,22 @@ class CalledTool:
     async def resume(self, here: ToolUse, question: Node, reply: ElicitReply) -> Outcome:
         """Go on with the call that has asked ``question``, as if it was answered only now.
 
+        What the call had done when it was first answered is not done again; what it was doing just
+        then is, under the same idempotency key.
+
         Raises:
-            ToolError: another release of this library has asked.
+            ToolError: another release of this library has asked, or the question comes from a
+                file that lacks the call.
         """
+        followers = await here.turn.agent.store.children(question.id)
+        states = (node.data["state"] for node in followers if "state" in node.data)
         try:
-            journal = Journal.loads(str(question.data["state"]))
+            journal = Journal.loads(str(next(states, None) or kept_with(question, "state")))
         except ValueError as problem:
             raise ToolError(
                 f"The question {question.id!r} cannot be answered: {problem}."
             ) from None
-        journal.answer({str(question.data["step_id"]): _answer(reply)})
+        journal.answer({str(kept_with(question, "step_id")): _answer(reply)})
         return await self._run(here, journal)
 
     async def _run(self, here: ToolUse, journal: Journal) -> Outcome:
@@ -130,14 +136,42 @@ class CalledTool:
         data: dict[str, JsonValue] = {
             "step_id": ask.step_id,
             "request": ask.request.model_dump(mode="json", exclude_none=True),
-            "state": call.journal.dumps(),
         }
-        return _answer(await here.ask(ask.request, data))
+        async with here.asking:
+            answer = _answer(await here.ask(ask.request, data, call.journal.dumps))
+            # Here, and not when this has returned: the next question's state is to have it.
+            call.answer(ask.step_id, answer)
+        return answer
 
 
 def question_of(node: Node) -> ElicitRequest | UrlRequest:
-    """Return what the question ``node`` asks."""
-    return _QUESTION.validate_python(node.data["request"])
+    """Return what the question ``node`` asks.
+
+    Raises:
+        ToolError: the node comes from a file that does not say.
+    """
+    try:
+        return _QUESTION.validate_python(kept_with(node, "request"))
+    except ValidationError:
+        raise _lacking(node) from None
+
+
+def kept_with(question: Node, name: str) -> JsonValue:
+    """Return what was kept with a question under this name.
+
+    Raises:
+        ToolError: nothing; an export has no more of a question than its text.
+    """
+    if name not in question.data:
+        raise _lacking(question)
+    return question.data[name]
+
+
+def _lacking(question: Node) -> ToolError:
+    return ToolError(
+        f"The question {question.id!r} comes from an export, which lacks what is needed to answer"
+        " it again."
+    )
 
 
 def _runtime(here: ToolUse) -> Runtime:

@@ -8,6 +8,7 @@ tools of one answer do is ``phase.py``'s.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,10 +16,10 @@ from pydantic import JsonValue
 
 from anabranch.agents.appending import Appends
 from anabranch.agents.events import NodeAdded, TextReceived
-from anabranch.agents.limits import Meter, TurnLimitError
+from anabranch.agents.limits import Meter, Spent, TurnLimitError
 from anabranch.agents.phase import Phase, ToolUse
 from anabranch.agents.ports import Model
-from anabranch.agents.tools import CalledTool
+from anabranch.agents.tools import CalledTool, kept_with
 from anabranch.call import to_the_end
 from anabranch.errors import ToolError
 from anabranch.messages import (
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from anabranch.agents.agent import Agent
 
 __all__ = ["Told", "Turn"]
+
+logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 Told: TypeAlias = tuple[Message, ...]
 """The messages of a request."""
@@ -130,12 +133,16 @@ class Turn:
         except BaseException as error:
             if stream is not None:
                 reason = "interrupted" if isinstance(error, asyncio.CancelledError) else "error"
-                await to_the_end(self._keep_part(node, stream.reply, reason))
+                await to_the_end(self._try_to_keep_part(node, stream.reply, reason))
             raise
         return await self._keep(node, stream.reply)
 
-    async def aside(self, prompt: str, model: Model | None = None) -> str:
+    async def aside(
+        self, prompt: str, model: Model | None = None, spent: Spent | None = None
+    ) -> str:
         """Return what the model, or another, says to ``prompt`` alone; the thread has no part.
+
+        What that has used is added to ``spent``.
 
         Raises:
             TurnLimitError: nothing is left.
@@ -145,7 +152,9 @@ class Turn:
         async with self._limiter:
             self.meter.check()
             reply = await (model or self.agent.model).sample(request)
-        self.meter.add(reply.model, reply.usage)
+        cost = self.meter.add(reply.model, reply.usage)
+        if spent is not None:
+            spent.add(reply.usage, cost)
         return reply.text
 
     async def told(self, nodes: Sequence[Node]) -> list[Told | None]:
@@ -190,6 +199,14 @@ class Turn:
             self.agent.node(self.thread.id, node.id, "assistant", blocks, usage=usage, data=data)
         )
 
+    async def _try_to_keep_part(self, node: Node, reply: SampleReply, reason: str) -> None:
+        try:
+            await self._keep_part(node, reply, reason)
+        except Exception:
+            # Whoever has cancelled is waiting for just that, and an error of the model is not to
+            # be taken for one of the store, or of a listener.
+            logger.exception("what the model had said at %r could not be kept", node.id)
+
     async def _keep_part(self, node: Node, reply: SampleReply, reason: str) -> None:
         """Keep the text of a reply that was not received to its end, and count what it has cost."""
         if not reply.text:
@@ -221,11 +238,12 @@ class Turn:
         """Answer ``question`` on a branch of its own, and go on from there.
 
         Raises:
-            ToolError: the tool that has asked is not here any more.
+            ToolError: the tool that has asked is not here any more, or the question comes from a
+                file that lacks what is needed.
         """
-        caller = await self.agent.store.node(str(question.data["caller"]))
+        caller = await self.agent.store.node(str(kept_with(question, "caller")))
         uses = {use.id: use for use in caller.tool_uses} if caller is not None else {}
-        use = uses.get(str(question.data["tool_use_id"]))
+        use = uses.get(str(kept_with(question, "tool_use_id")))
         tool = self.agent.tools.get(use.name) if use is not None else None
         if caller is None or use is None or not isinstance(tool, CalledTool):
             raise ToolError(f"The tool that asked {question.id!r} is not here any more.")

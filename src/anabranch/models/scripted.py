@@ -98,6 +98,8 @@ class ScriptedModel:
             ) from error
         except ValueError as error:
             raise ModelError(f"The model script {path} is not JSON: {error}.") from error
+        except RecursionError as error:
+            raise ModelError(f"The model script {path} is nested too deeply.") from error
         if not isinstance(entries, list):
             raise ModelError(f"The model script {path} must be a JSON list of replies.")
         return cls(cast("list[dict[str, Any]]", entries), f"script:{path}")

@@ -1,8 +1,9 @@
 """Replies as they arrive: the port, and a model without streams behind it.
 
-Owns the one port through which replies are watched, by an agent's turn as by anybody. Entering the stream sends the request; iterating
-gives the text as it arrives; leaving, by whichever door, closes the provider's stream. What has
-been received is there at any time, so that an interrupted turn keeps it:
+Owns the one port through which replies are watched, by an agent's turn as by anybody. Entering the
+stream sends the request; iterating gives the text as it arrives; leaving, by whichever door, closes
+the provider's stream. What has been received is there at any time, so that an interrupted turn
+keeps it:
 
     async with model.stream(request) as stream:
         async for text in stream:

@@ -1,7 +1,7 @@
 """The tables of threads, and the statements that write to them.
 
-Owns names, columns, indexes and SQL; ``tree_queries.py`` has the statements that read. What is done when, and what it means, is in ``trees.py``;
-how a node becomes a row, in ``tree_rows.py``.
+Owns names, columns, indexes and SQL; ``tree_queries.py`` has the statements that read. What is done
+when, and what it means, is in ``trees.py``; how a node becomes a row, in ``tree_rows.py``.
 
 Rows point at each other by ``seq``, a number that grows: a parent has a smaller one than its
 children, an older sibling than a younger. So the order of numbers is the order of a tree, and a

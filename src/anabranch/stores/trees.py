@@ -40,7 +40,7 @@ from anabranch.stores.tree_tables import (
     WritingStatements,
 )
 from anabranch.tree.nodes import Node, Ref, Result, Thread, check_place
-from anabranch.tree.store import Path, Tree
+from anabranch.tree.store import Path, RefusedError, Tree
 
 __all__ = ["Trees"]
 
@@ -48,7 +48,7 @@ _BESIDE = {"branch", "question", "answer"}
 """What may follow on a tool's caller without being the conversation's next message."""
 
 
-class _MisplacedError(Exception):
+class _NoPlaceError(Exception):
     """Some node has found no place; which, and why, is yet to be asked."""
 
 
@@ -90,14 +90,17 @@ class Trees:
         """Add nodes, in order, set results and move refs: all or nothing."""
 
         def work(connection: sa.Connection) -> None:
-            if nodes:
-                self._add(connection, nodes)
-            self._set_results(connection, results)
-            self._set_refs(connection, refs)
+            try:
+                if nodes:
+                    self._add(connection, nodes)
+                self._set_results(connection, results)
+                self._set_refs(connection, refs)
+            except exc.IntegrityError as error:  # what it follows on was just being deleted
+                raise _NoPlaceError from error
 
         try:
             await self._database.write(work)
-        except _MisplacedError:
+        except _NoPlaceError:
             raise await self._database.read(
                 lambda connection: _refusal(connection, nodes)
             ) from None
@@ -105,12 +108,8 @@ class Trees:
     def _add(self, connection: sa.Connection, nodes: Sequence[Node]) -> None:
         rows = [node_row(node) for node in nodes]
         new: dict[str | None, Node] = {node.id: node for node in nodes}
-        try:
-            added = self._add_node.count(connection, rows)
-        except exc.IntegrityError as error:  # a parent, or the thread, was just being deleted
-            raise _MisplacedError from error
-        if added != len(nodes):
-            raise _MisplacedError
+        if self._add_node.count(connection, rows) != len(nodes):
+            raise _NoPlaceError
         # All branches of a fork open below one node, which is looked at once.
         forked = {node.parent_id for node in nodes if node.kind == "branch"} - new.keys()
         there = {one: None if one is None else _node(connection, one) for one in forked}
@@ -266,29 +265,29 @@ def _check(node: Node, parent: Node | None) -> None:
     try:
         check_place(node, parent)
     except ValueError as error:
-        raise StoreError(f"Node {node.id!r} has no place there: {error}.") from error
+        raise RefusedError(f"Node {node.id!r} has no place there: {error}.") from error
 
 
-def _unknown(connection: sa.Connection, node_ids: Iterable[str]) -> StoreError:
+def _unknown(connection: sa.Connection, node_ids: Iterable[str]) -> RefusedError:
     missing = next((one for one in node_ids if _node(connection, one) is None), None)
-    return StoreError(f"The store has no node {missing!r}.")
+    return RefusedError(f"The store has no node {missing!r}.")
 
 
-def _refusal(connection: sa.Connection, nodes: Sequence[Node]) -> StoreError:
+def _refusal(connection: sa.Connection, nodes: Sequence[Node]) -> RefusedError:
     """Say which of the nodes could not be added, after the attempt was undone."""
     earlier: dict[str, Node] = {}
     for node in nodes:
         if node.id in earlier or _node(connection, node.id) is not None:
-            return StoreError(f"The store has a node {node.id!r} already; nodes never change.")
+            return RefusedError(f"The store has a node {node.id!r} already; nodes never change.")
         if _thread(connection, node.thread_id) is None:
-            return StoreError(f"The store has no thread {node.thread_id!r}.")
+            return RefusedError(f"The store has no thread {node.thread_id!r}.")
         if node.parent_id is not None:
             parent = earlier.get(node.parent_id) or _node(connection, node.parent_id)
             if parent is None:
-                return StoreError(f"The store has no node {node.parent_id!r} to follow on.")
+                return RefusedError(f"The store has no node {node.parent_id!r} to follow on.")
             try:
                 _check(node, parent)
-            except StoreError as refusal:
+            except RefusedError as refusal:
                 return refusal
         earlier[node.id] = node
-    return StoreError("What the nodes follow on was being changed by somebody else; try again.")
+    return RefusedError("What the nodes follow on was being changed by somebody else; try again.")

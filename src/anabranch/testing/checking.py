@@ -68,14 +68,19 @@ async def opened(open_store: Callable[[], S]) -> AsyncGenerator[S]:
             await store.close()
 
 
-async def refused(doing: Awaitable[object], promise: str) -> None:
-    """Expect a ``StoreError``.
+async def refused(
+    doing: Awaitable[object], promise: str, kind: type[StoreError] = StoreError
+) -> None:
+    """Expect a ``StoreError``, of this kind.
 
     Raises:
         AssertionError: there was none.
     """
+    found: object
     try:
         found = await doing
-    except StoreError:
+    except kind:
         return
-    raise AssertionError(f"{promise}: found {found!r}, expected a StoreError")
+    except StoreError as error:
+        found = error
+    raise AssertionError(f"{promise}: found {found!r}, expected a {kind.__name__}")

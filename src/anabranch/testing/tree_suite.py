@@ -32,7 +32,7 @@ from anabranch.testing.tree_samples import (
     ids_of,
     says,
 )
-from anabranch.tree import Path, Ref, Result, Thread
+from anabranch.tree import Path, Ref, RefusedError, Result, Thread
 
 __all__ = [
     "TREE_STORE_CHECKS",
@@ -118,7 +118,8 @@ async def an_append_is_all_or_nothing(open_store: OpenTreeStore) -> None:
             ([good], [held, lost_result], [head]),
             ([good], [held], [head, lost_ref]),
         ):
-            await refused(store.append(nodes, results=results, refs=refs), "a part is refused")
+            refusing = store.append(nodes, results=results, refs=refs)
+            await refused(refusing, "a part is refused", RefusedError)
             expect(await store.tree("t"), before, "nothing of it is there")
         await refused(store.set_results([held, lost_result]), "a part is refused")
         expect(await store.tree("t"), before, "nothing of it is there")
@@ -149,7 +150,7 @@ async def a_node_has_its_place(open_store: OpenTreeStore) -> None:
             "nothing was called there either": [a_node("c", "b"), a_node("d", "c", "branch")],
             "below one of two": [a_node("c", "b", "branch"), a_node("d", "a", "branch")],
         }.items():
-            await refused(store.append(nodes), why)
+            await refused(store.append(nodes), why, RefusedError)
             expect(await store.node("c"), None, why)
         expect(ids_of((await store.tree("t")).nodes), "a b", "nothing was added")
         expect((await store.node("b") or a_node("")).kind, "assistant", "nothing was overwritten")

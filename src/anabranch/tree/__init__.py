@@ -15,7 +15,7 @@ Owns words, projection and port. Who lives on the tree is in ``agents/``; where 
 
 from anabranch.tree.nodes import HEAD, Kind, Node, Ref, Result, Role, Thread
 from anabranch.tree.projection import project, project_each
-from anabranch.tree.store import Path, Tree, TreeStore
+from anabranch.tree.store import Path, RefusedError, Tree, TreeStore
 
 __all__ = [
     "HEAD",
@@ -23,6 +23,7 @@ __all__ = [
     "Node",
     "Path",
     "Ref",
+    "RefusedError",
     "Result",
     "Role",
     "Thread",

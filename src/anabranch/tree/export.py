@@ -97,7 +97,7 @@ def to_markdown(tree: Tree) -> str:
     for node in tree.nodes:
         name = branches.of[node.id]
         if branches.opens(node):
-            sections[name] = [f"## {name}"]
+            sections[name] = [f'<a id="{_anchor(name)}"></a>', f"## {name}"]
             if node.parent_id is not None:
                 sections[branches.of[node.parent_id]].append(f"→ [{name}](#{_anchor(name)})")
         sections[name] += _markdown(tree, node, told[node.id])
@@ -143,4 +143,5 @@ def _line(text: str) -> str:
 
 
 def _anchor(name: str) -> str:
-    return name.replace(".", "")
+    """Return an id that no heading gets by itself: those have no dots, so b1.2 would be b12."""
+    return f"branch.{name}"

@@ -72,7 +72,8 @@ class Node:
         kind: see the module.
         content: its own blocks; results of tools are not among them.
         created_at: seconds since the epoch.
-        usage: what the model's answer has cost, if it was told.
+        usage: what the model's answer has cost, if it was told; at ``results``, what the tools
+            have asked of models aside.
         data: what only its kind needs (the model's name; a question's step and schema).
     """
 

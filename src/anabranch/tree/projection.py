@@ -1,11 +1,12 @@
 """From a path of the tree to what a provider is sent: law 6.
 
-Owns this one pure function, and the same for a whole tree at once. Whatever path it is given, the messages alternate between user and
-assistant, begin with the user, hold no empty block, and answer each tool use exactly once, in the
-message after it; ids of tool uses never repeat, and ids and names have no characters that a
-provider refuses. It never looks anything up: the path and the results along it are all there is.
-A longer path has the shorter one's messages as its beginning (but for the message that it
-continues), so that providers' prompt caches hold.
+Owns this pure function of one path, and the same for several that share a beginning and for a whole
+tree at once. Whatever path it is given, the messages alternate between user and assistant, begin
+with the user, hold no empty block, and answer each tool use exactly once, in the message after it;
+ids of tool uses never repeat, and ids and names have no characters that a provider refuses. It never
+looks anything up: the path and the results along it are all there is. A longer path has the shorter
+one's messages as its beginning (but for the message that it continues), so that providers' prompt
+caches hold.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ __all__ = ["NO_RESULT", "Results", "project", "project_each", "tell"]
 
 Results: TypeAlias = Mapping[tuple[str, str], Result]
 """By the id of the node that holds it, and the tool use's."""
+
+_Closed: TypeAlias = "tuple[_Closed | None, Message]"
+"""A message, after all before it: where paths part, both go on from one of these."""
 
 _ASIDE: frozenset[Kind] = frozenset({"question", "answer"})
 """Of these a provider hears nothing."""
@@ -96,23 +100,28 @@ class _Projection:
 
     def __init__(self, results: Results) -> None:
         self._results = results
-        self._closed: list[Message] = []
+        self._closed: _Closed | None = None
         self._role: Role = "user"
         self._spoken = False
         self._blocks: list[Block] = []
         self._waiting: list[tuple[str, str]] = []  # each tool use as it was stored, and as told
         self._holders: list[str] = []
-        self._told: set[str] = set()
+        self._told: dict[str, None] = {}  # all twins' ids, in order; mine are the first of them
+        self._mine = 0
 
     def copy(self) -> _Projection:
-        """Return a projection that goes on from here by itself."""
+        """Return a projection that goes on from here by itself.
+
+        To copy costs the same however long the path is: twins share what is before. So they are to
+        be used depth first: each to its end, before one that was copied earlier goes on.
+        """
         twin = _Projection(self._results)
-        twin._closed = list(self._closed)
+        twin._closed = self._closed
         twin._role, twin._spoken = self._role, self._spoken
         twin._blocks = list(self._blocks)
         twin._waiting = list(self._waiting)
         twin._holders = list(self._holders)
-        twin._told = set(self._told)
+        twin._told, twin._mine = self._told, self._mine
         return twin
 
     def add(self, node: Node) -> tuple[Block, ...]:
@@ -143,9 +152,9 @@ class _Projection:
         """Return them all; tool uses at the end of the path are answered, too."""
         self.answer()
         self._close()
-        if not self._closed:
+        if self._closed is None:
             return (_message("user", ()),)
-        *before, last = self._closed
+        *before, last = _in_order(self._closed)
         return (*before, _ending(last) if last.role == "assistant" else last)
 
     def _turn(self, role: Role) -> Sequence[Block]:
@@ -166,19 +175,22 @@ class _Projection:
     def _close(self) -> None:
         if not self._spoken and not self._blocks:
             return
-        if not self._closed and self._role == "assistant":
-            self._closed.append(_message("user", ()))
-        self._closed.append(_message(self._role, self._blocks))
+        if self._closed is None and self._role == "assistant":
+            self._closed = (None, _message("user", ()))
+        self._closed = (self._closed, _message(self._role, self._blocks))
         self._spoken, self._blocks = False, []
 
     def _named(self, block: ToolUseBlock) -> ToolUseBlock:
         """Return ``block`` under an id that nothing before it has."""
+        while len(self._told) > self._mine:  # what a twin has added, and is done with
+            self._told.popitem()
         told, number = wire_name(block.id), 1
         while told in self._told:
             number += 1
             suffix = f"_{number}"
             told = wire_name(block.id)[: LONGEST - len(suffix)] + suffix
-        self._told.add(told)
+        self._told[told] = None
+        self._mine += 1
         self._waiting.append((block.id, told))
         name = wire_name(block.name)
         if (told, name) == (block.id, block.name):
@@ -196,6 +208,15 @@ class _Projection:
                     is_error=result.is_error and result.pending is None,
                 )
         return _result(told, (TextBlock(text=NO_RESULT),), is_error=True)
+
+
+def _in_order(last: _Closed | None) -> list[Message]:
+    messages: list[Message] = []
+    while last is not None:
+        last, message = last
+        messages.append(message)
+    messages.reverse()
+    return messages
 
 
 def _says(block: Block, role: Role) -> bool:

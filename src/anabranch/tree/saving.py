@@ -25,7 +25,7 @@ _RESULTS: TypeAdapter[list[Result]] = TypeAdapter(list[Result])
 
 
 class _Shape(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 
 class _SavedNode(_Shape):

@@ -11,9 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from anabranch.call.store import StoreError
 from anabranch.tree.nodes import Node, Ref, Result, Thread
 
-__all__ = ["Path", "Tree", "TreeStore"]
+__all__ = ["Path", "RefusedError", "Tree", "TreeStore"]
+
+
+class RefusedError(StoreError):
+    """What was to be added cannot be: the store is well, and takes other nodes.
+
+    Of all that is given in one append, one thing alone may be to blame.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,9 @@ class TreeStore(Protocol):
         """Add nodes, in order, then set results, then move refs: all or nothing.
 
         A parent must be there, or come earlier in ``nodes``; :func:`~nodes.check_place` must allow
-        each place. A node that is there already with this id is an error.
+        each place. A node that is there already with this id is an error. What is refused for
+        such a reason, or since it refers to what is not there, is a :class:`RefusedError`; any
+        other error says that nothing can be written now.
 
         Where a new node follows on one whose results have something ``pending``, that becomes
         their content, unless the new node is a ``branch``, ``question`` or ``answer``. Questions
@@ -110,8 +120,8 @@ class TreeStore(Protocol):
     async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
         """Return what was added to a thread since ``known`` were all its nodes, as in a tree.
 
-        Reads nothing else, however large the thread. ``None`` if some of ``known`` are not there
-        any more; what was deleted, and added again under its old id, may go unnoticed.
+        Of the others it reads no more than how many there are. ``None`` if some of ``known`` are
+        not there any more; what was deleted, and added again under its old id, may go unnoticed.
         """
         ...
 

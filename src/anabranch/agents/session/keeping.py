@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from anabranch.agents.session.commands import Outputs, command
 from anabranch.agents.session.output import Output, SessionError
 from anabranch.agents.session.session import Session
 from anabranch.agents.session.talking import say
+from anabranch.call import to_the_end
+from anabranch.call.store import StoreError
 from anabranch.tree import HEAD
 from anabranch.tree.drawing import draw
 from anabranch.tree.saving import from_json, to_json
@@ -75,8 +78,14 @@ async def load(session: Session, name: str) -> Outputs:
         raise SessionError(f"{name} holds no conversation: {error}.") from None
     store = session.world.store
     await store.create_thread(loaded.thread)
-    if loaded.nodes:
-        await store.append(loaded.nodes, results=loaded.results, refs=loaded.refs)
+    try:
+        if loaded.nodes:
+            await store.append(loaded.nodes, results=loaded.results, refs=loaded.refs)
+    except BaseException:
+        # What was not loaded is not to stand among the conversations as an empty one.
+        with suppress(StoreError):
+            await to_the_end(store.delete_thread(loaded.thread.id))
+        raise
     return await session.open(loaded.thread.id)
 
 

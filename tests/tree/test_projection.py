@@ -1,0 +1,55 @@
+"""What a projection costs; that it is right is law 6."""
+
+import tracemalloc
+
+from anabranch.messages import ToolUseBlock
+from anabranch.tree import Node
+from anabranch.tree.projection import tell
+from tests.tree.samples import node
+
+
+def forked_at_each_turn(turns: int) -> list[Node]:
+    """A conversation in which each question was answered twice: first with a tool, then without."""
+    main: list[Node] = []
+    others: list[Node] = []
+    for turn in range(turns):
+        before = f"a{turn - 1}" if turn else None
+        use = ToolUseBlock(id=f"t{turn}", name="weather", input={})
+        main.append(node(f"q{turn}", before, "user", "hm"))
+        main.append(node(f"a{turn}", f"q{turn}", "assistant", "well", use))
+        others.append(node(f"b{turn}", f"q{turn}", "assistant", "well"))
+    return [*main, *others]
+
+
+def memory_for(turns: int) -> int:
+    nodes = forked_at_each_turn(turns)
+    tracemalloc.start()
+    try:
+        tell(nodes, {})
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_thread_twice_as_long_takes_no_more_than_twice_the_memory() -> None:
+    """While one branch is told, all that parted from it before wait for their turn."""
+    assert memory_for(1000) < 2.5 * memory_for(500)
+
+
+def test_a_use_has_the_id_of_its_own_path_whatever_other_branches_have_told() -> None:
+    def use(name: str, parent: str | None) -> Node:
+        return node(name, parent, "assistant", "", ToolUseBlock(id="u", name="weather", input={}))
+
+    start = [node("q", None, "user", "hm"), use("a", "q")]
+    forks = [use("b", "a"), use("c", "b"), use("d", "a"), use("e", "d"), use("f", "d")]
+    told = tell([*start, *forks], {})
+    ids = {name: [b.id for b in said if b.type == "tool_use"] for name, said in told.items()}
+    assert ids == {
+        "q": [],
+        "a": ["u"],
+        "b": ["u_2"],
+        "c": ["u_3"],
+        "d": ["u_2"],
+        "e": ["u_3"],
+        "f": ["u_3"],
+    }

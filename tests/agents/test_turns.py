@@ -407,7 +407,10 @@ async def test_a_tool_that_has_asked_is_not_run_again_by_going_on() -> None:
         with pytest.raises(asyncio.CancelledError):
             await turn
     caller = await here.caller()
-    with pytest.raises(ToolError, match=r"'pay' has asked 'And now\?' and goes on from there"):
+    with (
+        anyio.fail_after(5),
+        pytest.raises(ToolError, match=r"'pay' has asked 'And now\?' and goes on from there"),
+    ):
         await here.agent.go_on(caller)
     assert effects == ["paid"]
     await here.check()

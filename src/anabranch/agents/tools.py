@@ -7,6 +7,7 @@ a node with the call's journal in it, so that it can be answered again, or after
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -127,18 +128,36 @@ class CalledTool:
                 sink=deliver,
             )
             async with call:
-                value = await call.drive(lambda ask: self._ask(here, call, ask))
+                value = await self._drive(here, call)
         except AnabranchError as error:
             return Outcome(str(error), is_error=True)
         return Outcome(_text(value))
 
-    async def _ask(self, here: ToolUse, call: Call[Any], ask: Ask) -> Answer:
+    async def _drive(self, here: ToolUse, call: Call[Any]) -> object:
+        """Run the call to its end.
+
+        If it is interrupted while a question of its is kept, it waits there with all that it has
+        done: it is left as by a crash, lest what the question stands on be undone under it.
+        """
+        kept: set[str] = set()
+        try:
+            return await call.drive(lambda ask: self._ask(here, call, ask, kept))
+        except asyncio.CancelledError:
+            if any(call.is_open(step_id) for step_id in kept):
+                call.break_off(InterruptedError("interrupted at a question"))
+            raise
+
+    async def _ask(self, here: ToolUse, call: Call[Any], ask: Ask, kept: set[str]) -> Answer:
+        def state() -> str:
+            kept.add(ask.step_id)
+            return call.journal.dumps()
+
         data: dict[str, JsonValue] = {
             "step_id": ask.step_id,
             "request": ask.request.model_dump(mode="json", exclude_none=True),
         }
         async with here.asking:
-            answer = _answer(await here.ask(ask.request, data, call.journal.dumps))
+            answer = _answer(await here.ask(ask.request, data, state))
             # Here, and not when this has returned: the next question's state is to have it.
             call.answer(ask.step_id, answer)
         return answer

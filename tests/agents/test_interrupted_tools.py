@@ -1,0 +1,103 @@
+"""What an interruption, as by Ctrl-C, does to what a tool has done."""
+
+import asyncio
+
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, ToolError, tool
+from anabranch.agents.ports import Question
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
+from anabranch.testing import calls
+from tests.agents.harness import Answering, Setting, results_in, set_up
+
+YES = ElicitReply(action="accept", content={"ok": True})
+
+
+class Confirm(BaseModel):
+    ok: bool
+
+
+class Hall:
+    """Seats are reserved here, and released."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.working = asyncio.Event()
+
+    def reserve(self) -> str:
+        self.done.append("reserve")
+        return "seat"
+
+    def release(self, what: str) -> None:
+        self.done.append(f"release {what}")
+
+    async def never(self) -> None:
+        self.working.set()
+        await asyncio.Event().wait()
+
+
+async def seated(hall: Hall, *, asks: bool) -> tuple[Setting, asyncio.Event]:
+    """An agent whose tool reserves a seat, and then asks, or works for ever."""
+    asked = asyncio.Event()
+
+    async def wait(_: Question) -> ElicitReply:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it is never answered")
+
+    @tool
+    async def book(ctx: BranchContext) -> str:
+        """Reserve a seat, and see."""
+        seat = await ctx.step(hall.reserve, undo=hall.release)
+        if not asks:
+            await ctx.step(hall.never)
+        answer = await ctx.elicit(Confirm, f"Take the {seat}?")
+        if not isinstance(answer, Accepted):
+            raise ToolError("not wanted")
+        return f"the {seat} is taken"
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        used = any(isinstance(b, ToolUseBlock) for m in request.messages for b in m.content)
+        return "fine" if used else calls(("use", "book", {}))
+
+    return await set_up(decide, tools=[book], person=Answering(wait)), asked
+
+
+async def interrupted(setting: Setting, at: asyncio.Event) -> None:
+    turn = asyncio.ensure_future(setting.say("Book a seat"))
+    await at.wait()
+    turn.cancel()
+    await asyncio.wait({turn})
+    assert turn.cancelled()
+
+
+async def test_a_tool_that_is_interrupted_at_its_question_waits_with_what_it_has_done() -> None:
+    hall = Hall()
+    setting, asked = await seated(hall, asks=True)
+    await interrupted(setting, asked)
+    assert hall.done == ["reserve"]
+
+    [question] = await setting.of_kind("question")
+    await setting.agent.answer(question.id, YES)
+
+    told = results_in(setting.model.requests[-1].messages[-1].content)
+    assert list(told.values()) == ["the seat is taken"]
+    assert hall.done == ["reserve"]
+    await setting.check()
+
+
+async def test_what_it_has_done_is_undone_if_it_fails_after_the_answer() -> None:
+    hall = Hall()
+    setting, asked = await seated(hall, asks=True)
+    await interrupted(setting, asked)
+    [question] = await setting.of_kind("question")
+    await setting.agent.answer(question.id, ElicitReply(action="decline"))
+    assert hall.done == ["reserve", "release seat"]
+
+
+async def test_a_tool_that_is_interrupted_at_work_is_undone() -> None:
+    hall = Hall()
+    setting, _ = await seated(hall, asks=False)
+    await interrupted(setting, hall.working)
+    assert hall.done == ["reserve", "release seat"]
+    await setting.check()

@@ -153,3 +153,23 @@ async def test_an_effect_waits_for_what_another_strand_is_writing() -> None:
     assert done == ["first", "slow", "next"]
     assert book.batches[:3] == [[], ["t/first.1"], ["t/slow.1"]]
     assert len(book.batches) == 4
+
+
+async def test_what_could_not_be_written_is_told_also_to_a_strand_that_was_cancelled() -> None:
+    book = Slow()
+    world = World(recorder=book)
+
+    async def slow() -> None: ...
+
+    async def body(_: Branch) -> None:
+        writing = asyncio.ensure_future(step(slow))
+        await book.arrived.wait()
+        writing.cancel()
+        await asyncio.sleep(0)
+        book.is_closed = True
+        book.opened.set()
+        await asyncio.wait({writing})
+
+    async with world.call(body, world.journal()) as call:
+        with pytest.raises(OSError, match="closed"):
+            await call.round()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.call import Answer, Branch, Entry, Owed
+from anabranch.call import Answer, Branch, Entry, Finished, Owed
 from anabranch.errors import StepFailed, ToolError, error_to_json
 from tests.call.harness import Book, World, ask, step
 
@@ -173,3 +173,24 @@ async def test_what_could_not_be_written_is_told_also_to_a_strand_that_was_cance
     async with world.call(body, world.journal()) as call:
         with pytest.raises(OSError, match="closed"):
             await call.round()
+
+
+async def test_a_strand_that_is_cancelled_while_it_writes_is_so_when_all_is_written() -> None:
+    book = Slow()
+    world = World(recorder=book)
+
+    async def slow() -> str:
+        return "done"
+
+    async def body(_: Branch) -> bool:
+        writing = asyncio.ensure_future(step(slow))
+        await book.arrived.wait()
+        writing.cancel()
+        await asyncio.sleep(0)
+        book.opened.set()
+        await asyncio.wait({writing})
+        return writing.cancelled()
+
+    async with world.call(body, world.journal()) as call:
+        assert await call.round() == Finished(True)
+    assert book.entries["t/slow.1"].value == "done"

@@ -132,15 +132,20 @@ class Failing(Heard):
         raise KeyError("no")
 
 
-async def test_sweeping_goes_on_after_whatever_went_wrong() -> None:
+async def test_sweeping_goes_on_after_whatever_went_wrong(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     store = Failing(Modelled())
     desk = Desk(ready, always(n=1))
     running = asyncio.ensure_future(Sweeper(desk.service(store), TOOLS).run())
     for _ in range(3):
         await store.until("looked")
         desk.clock.advance(sweeping.EVERY)
+    assert not running.done()
+    assert caplog.messages == ["a sweep broke off"] * 3
     running.cancel()
     await asyncio.wait({running})
+    assert running.cancelled()
 
 
 async def test_the_last_connection_that_leaves_ends_the_sweep() -> None:

@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from anabranch.call.store import StoreError
+from anabranch.call.store import RoundRecord, StoreError
 from anabranch.stores import open_store, open_tree_store, targets
 from anabranch.stores.database import Database
 from anabranch.stores.kept import Kept
@@ -339,3 +339,29 @@ async def test_a_fork_costs_no_statement_for_each_of_its_branches(
             await store.append([a_node(f"{number}.{n}", "b", "branch") for n in range(number)])
             counts.append(len(statements))
     assert counts[0] == counts[1] > 0
+
+
+async def test_only_a_lease_may_be_lost_when_postgres_crashes(postgres: Any) -> None:
+    """Effects of the first round come after its beginning, with nothing lasting in between."""
+    statements: list[str] = []
+
+    def note(_: Any, __: Any, statement: str, *rest: Any) -> None:
+        statements.append(statement)
+
+    def is_lasting() -> bool:
+        told, statements[:] = "SET LOCAL synchronous_commit TO off" not in statements, []
+        return told
+
+    async with opened(partial(open_store, postgres.new_url())) as store:
+        await store.begin(a_call())
+        event.listen(sa.Engine, "before_cursor_execute", note)
+        try:
+            statements.clear()
+            await store.open_round("call_1", 0, "a", 1.0, 2.0)
+            assert not is_lasting()
+            await store.open_round("call_2", 0, "a", 1.0, 2.0, new=a_call("call_2"))
+            assert is_lasting()
+            await store.end_round("call_1", RoundRecord(0, "", ""), deadline=None, release="a")
+            assert is_lasting()
+        finally:
+            event.remove(sa.Engine, "before_cursor_execute", note)

@@ -65,6 +65,7 @@ def told_plainly(model: str) -> Generator[None]:
     except ai.UnexpectedModelBehavior as error:
         message = f"{model} {_UNREADABLE.happened}: {_short(error.message)}. {_UNREADABLE.remedy}"
         raise ProviderError(message, passing=_UNREADABLE.passing) from error
+    # The second is how the adapter refuses what a provider has not got, such as a kind of content.
     except (ai.UserError, NotImplementedError) as error:
         message = f"{model} cannot be asked this: {_short(str(error))}. Ask another model, or leave it out."
         raise ModelError(message) from error

@@ -241,6 +241,7 @@ async def _told(
         # The tool's own: passed on, it would end the connection, and all other calls on it.
         logger.exception("tool %r was cancelled from within", tool.name)
     except Exception:
+        # A tool is its author's code, and what it raises may hold what is nobody's business.
         logger.exception("tool %r raised an unexpected exception", tool.name)
     return to_failure(f"Error executing tool {tool.name}")
 

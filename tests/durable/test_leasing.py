@@ -1,0 +1,64 @@
+"""The right to run a call: who has it, also after a fork, and what is told when it was not kept."""
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+
+from anabranch.edges.leasing import Lease
+from anabranch.testing import ManualClock
+from anabranch.testing.store_suite import a_call
+from tests.durable.stores import Heard, Modelled
+
+FORKED = """
+import asyncio, os
+from anabranch.edges.leasing import Lease
+from anabranch.ports import SystemClock
+
+class Owners:
+    async def lease(self, call_id, owner, now, until):
+        os.write(1, f"{owner}\\n".encode())
+        return False
+
+def take():
+    asyncio.run(Lease(Owners(), "call_1", SystemClock(), worker="w", seconds=1).take())
+
+child = os.fork()
+take()
+if child:
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_forked_process_does_not_take_its_parents_leases_for_its_own() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FORKED], check=True, capture_output=True, text=True, env=os.environ
+    )
+    owners = ran.stdout.split()
+    assert len(owners) == 2
+    assert len(set(owners)) == 2
+
+
+class Forgetful(Heard):
+    """A store that fails, in a way of its own, when a lease is to be prolonged."""
+
+    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
+        if now > ManualClock().now():
+            self.done.put_nowait("failed")
+            raise KeyError("no")
+        return await super().lease(call_id, owner, now, until)
+
+
+async def test_why_a_lease_was_not_kept_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    store, clock = Forgetful(Modelled()), ManualClock()
+    await store.begin(a_call())
+    with caplog.at_level(logging.ERROR):
+        async with Lease(store, "call_1", clock, worker="w", seconds=9) as lease:
+            assert await lease.take()
+            await asyncio.sleep(0)  # it is being kept from now on
+            clock.advance(3)
+            await store.until("failed")
+    assert "call 'call_1': its lease was not kept" in caplog.text

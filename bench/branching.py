@@ -19,11 +19,11 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from anabranch._asking.tokens import estimate_tokens
 from anabranch.agents import Agent, BranchSelf, TurnLimits
 from anabranch.messages import Message, SampleReply, SampleRequest, user
 from anabranch.stores import open_tree_store
 from anabranch.testing import MockModel, calls
-from anabranch.tokens import estimate_tokens
 from bench.measure import Row, Times, time_in_turns
 
 NAME = "branching"

@@ -14,9 +14,9 @@ import asyncio
 from typing import Any
 
 from anabranch import BranchContext, tool
-from anabranch.call import Finished, Journal
-from anabranch.edges.opening import Runtime, new_journal, open_call
-from anabranch.host import Host
+from anabranch._asking.host import Host
+from anabranch._engine import Finished, Journal
+from anabranch._opening import Runtime, new_journal, open_call
 from anabranch.tool import Tool
 from bench.measure import Row, time_in_turns
 

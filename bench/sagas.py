@@ -35,11 +35,11 @@ from mcp.client import ClientRequestContext
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, Tool, tool
-from anabranch.call import Answer
-from anabranch.edges.keeping import Durability, Rendering, Returned
-from anabranch.edges.opening import Runtime
-from anabranch.edges.service import CallService, Job
-from anabranch.host import Capabilities, Host
+from anabranch._asking.host import Capabilities, Host
+from anabranch._durable.replies import Durability, Rendering, Returned
+from anabranch._durable.service import CallService, Job
+from anabranch._engine import Answer
+from anabranch._opening import Runtime
 from anabranch.mcp import SagaClient, create_server
 from anabranch.messages import (
     ElicitReply,

@@ -20,8 +20,8 @@ import string
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from mcp.server.mcpserver import AESGCMRequestStateCodec
 
-from anabranch.edges.mcp.sealing import SagaClaims, Sealer
-from anabranch.ports import SystemClock
+from anabranch._engine.clock import SystemClock
+from anabranch.mcp._sealing import SagaClaims, Sealer
 from bench.measure import Row, Times, time_in_turns
 
 NAME = "sealing"

@@ -21,9 +21,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
-from anabranch.call import Answer, Finished, Journal
-from anabranch.edges.opening import Runtime, new_journal, open_call
-from anabranch.host import Host
+from anabranch._asking.host import Host
+from anabranch._engine import Answer, Finished, Journal
+from anabranch._opening import Runtime, new_journal, open_call
 from anabranch.messages import ElicitReply
 from anabranch.tool import Tool
 from bench.measure import Row

@@ -26,8 +26,8 @@ from typing import Any
 
 from anabranch.messages import Block, TextBlock, ToolUseBlock, Usage
 from anabranch.stores import open_tree_store
-from anabranch.stores.tree_queries import PATH
-from anabranch.stores.tree_rows import node_row
+from anabranch.stores._tree_queries import PATH
+from anabranch.stores._tree_rows import node_row
 from anabranch.tree import Kind, Node, Result, Thread, TreeStore, project
 from bench.measure import Row, Times, time_in_turns
 

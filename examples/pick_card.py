@@ -5,6 +5,6 @@
 ``anabranch serve pick_card.py``.
 """
 
-from anabranch.cli.demo_tool import CardChoice, Hand, Outcome, Pick, PickCard, pick_card
+from anabranch.cli._demo_tool import CardChoice, Hand, Outcome, Pick, PickCard, pick_card
 
 __all__ = ["CardChoice", "Hand", "Outcome", "Pick", "PickCard", "pick_card"]

@@ -9,8 +9,9 @@ sub-conversations, and return one value. The same function runs over every way o
     anabranch.testing    a client for tests that answers as told
 """
 
+from anabranch._asking.host import Capabilities
+from anabranch._asking.sampling import Sampler, SampleResult
 from anabranch.context import BranchContext
-from anabranch.edges.direct import AnswerError, Client, run_tool
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch.errors import (
     AnabranchError,
@@ -28,13 +29,14 @@ from anabranch.errors import (
     SampleValidationError,
     SerializationError,
     StepFailed,
+    StoreError,
     SuspensionError,
     ToolError,
+    UnknownCallError,
 )
-from anabranch.host import Capabilities
+from anabranch.inprocess import AnswerError, Client, run_tool
 from anabranch.limits import Limits
 from anabranch.messages import Message, ToolSpec, Usage, assistant, user
-from anabranch.sampling import Sampler, SampleResult
 from anabranch.tool import HandoffTool, Tool, tool
 
 __all__ = [
@@ -67,10 +69,12 @@ __all__ = [
     "Sampler",
     "SerializationError",
     "StepFailed",
+    "StoreError",
     "SuspensionError",
     "Tool",
     "ToolError",
     "ToolSpec",
+    "UnknownCallError",
     "Usage",
     "assistant",
     "run_tool",

@@ -21,8 +21,10 @@ from typing import Any, NamedTuple, TypeVar, TypeVarTuple, get_args, overload
 
 from pydantic import BaseModel, JsonValue
 
-from anabranch.asking import ElicitJob, Policy, run_elicit, run_elicit_url
-from anabranch.call import (
+from anabranch._asking.eliciting import ElicitJob, Policy, run_elicit, run_elicit_url
+from anabranch._asking.host import Host, Runnable
+from anabranch._asking.sampling import SampleJob, SampleResult, as_history, run_sample
+from anabranch._engine import (
     Branch,
     Call,
     Effect,
@@ -36,7 +38,6 @@ from anabranch.call import (
 )
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch.errors import ToolError
-from anabranch.host import Host, Runnable
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.messages import (
     LogLevel,
@@ -47,7 +48,6 @@ from anabranch.messages import (
     to_messages,
     user,
 )
-from anabranch.sampling import SampleJob, SampleResult, as_history, run_sample
 
 __all__ = ["BranchContext", "Op"]
 

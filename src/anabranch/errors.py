@@ -16,7 +16,9 @@
     ├── SerializationError      a value cannot be written to the journal
     ├── NonDeterminismError     a replay asked for something else than was recorded
     ├── SuspensionError         the body would not let go when its round had ended
-    └── InvalidTokenError       a token is not (or no longer) valid
+    ├── InvalidTokenError       a token is not (or no longer) valid
+    └── StoreError              a store cannot do its work
+        └── UnknownCallError    the store has no such call
 
 Constructors take facts and build the message: what happened, then what to do about it. The
 facts are plain JSON, so that an error can be journalled and raised again, with the same type and
@@ -48,8 +50,10 @@ __all__ = [
     "SampleValidationError",
     "SerializationError",
     "StepFailed",
+    "StoreError",
     "SuspensionError",
     "ToolError",
+    "UnknownCallError",
     "error_from_json",
     "error_to_json",
 ]
@@ -324,3 +328,22 @@ class InvalidTokenError(AnabranchError):
 
     def __init__(self) -> None:
         super().__init__("Invalid or expired token. Start the call anew.")
+
+
+class StoreError(AnabranchError):
+    """A store cannot do its work; the message says why, and what to do.
+
+    It is unreachable, locked for too long, damaged, of a newer version, closed, or asked to write
+    to a call that it does not know. If a connection broke during a request, what was written may be
+    there nevertheless; every method of a store but ``finish`` can be tried again.
+    """
+
+
+class UnknownCallError(StoreError):
+    """The store does not know the call: it was never begun, or was pruned."""
+
+    def __init__(self, call_id: str) -> None:
+        super().__init__(
+            f"The store has no call {call_id!r}; it was never begun, or was pruned.",
+            call_id=call_id,
+        )

@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
-from anabranch.call import Effect, codec_of, current_scope, step_fingerprint
+from anabranch._engine import Effect, codec_of, current_scope, step_fingerprint
+from anabranch._parameters import Parameters, hints_of
 from anabranch.context import BranchContext
 from anabranch.elicitation import Elicitation
 from anabranch.limits import Limits
-from anabranch.parameters import Parameters, hints_of
 
 __all__ = ["FunctionTool", "HandoffTool", "Tool", "tool"]
 

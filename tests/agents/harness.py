@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from anabranch.agents import Agent, BranchSelf, TurnLimits
-from anabranch.agents.events import Event
-from anabranch.agents.ports import Person, Question
-from anabranch.agents.tools import AgentTool
+from anabranch.agents._agent_tools import AgentTool
+from anabranch.agents._events import Event
+from anabranch.agents._ports import Person, Question
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.testing import MockModel, calls
-from anabranch.testing.model import Decide
+from anabranch.testing._mock_model import Decide
 from anabranch.tool import Tool
 from anabranch.tree import Node, Tree, TreeStore, project
 from tests.agents.memory import MemoryTrees

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from anabranch.call.store import StoreError
+from anabranch.errors import StoreError
 from anabranch.tree import Node, Path, Ref, RefusedError, Result, Thread, Tree
-from anabranch.tree.nodes import check_place
+from anabranch.tree._nodes import check_place
 
 BESIDE = {"branch", "question", "answer"}
 

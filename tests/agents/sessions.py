@@ -10,10 +10,10 @@ from pydantic import BaseModel
 
 from anabranch import BranchContext, Elicitation, tool
 from anabranch.agents import BranchSelf
-from anabranch.agents.ports import Question
-from anabranch.agents.session import Output, Session, World
+from anabranch.agents._ports import Question
+from anabranch.chat._session import Output, Session, World
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
-from anabranch.testing.model import MockModel, calls
+from anabranch.testing._mock_model import MockModel, calls
 from anabranch.tree import Node, Tree, TreeStore
 from tests.agents.memory import MemoryTrees
 

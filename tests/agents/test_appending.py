@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from anabranch.agents.appending import Appends
-from anabranch.agents.together import together
-from anabranch.call.store import StoreError
+from anabranch.agents._appending import Appends
+from anabranch.agents._gather_structured import together
+from anabranch.errors import StoreError
 from anabranch.tree import Node, Ref, RefusedError, Result, Thread
 from tests.agents.memory import MemoryTrees
 

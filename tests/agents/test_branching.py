@@ -11,15 +11,15 @@ from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch.agents import BranchSelf, TurnLimits
-from anabranch.agents.branching import PLACEHOLDER
-from anabranch.agents.events import Event, NodeAdded
-from anabranch.agents.ports import Question
-from anabranch.call.store import StoreError
+from anabranch.agents._branch_self import PLACEHOLDER
+from anabranch.agents._events import Event, NodeAdded
+from anabranch.agents._ports import Question
+from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
 from anabranch.models import ModelError
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Node, Path, Ref, RefusedError, Result, Tree
-from anabranch.tree.projection import NO_RESULT
+from anabranch.tree._projection import NO_RESULT
 from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
 

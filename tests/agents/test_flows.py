@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from anabranch import BranchContext, ToolError, tool
-from anabranch.agents import flows
+from anabranch.agents import _flows as flows
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.models import ModelError
 from anabranch.testing import calls

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from anabranch.call.store import StoreError
+from anabranch.errors import StoreError
 from anabranch.tree import Node, Ref, Result
 from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import session, told

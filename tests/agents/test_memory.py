@@ -2,7 +2,7 @@
 
 import pytest
 
-from anabranch.testing.tree_suite import TREE_STORE_CHECKS, TreeCheck
+from anabranch.testing.suites._tree_suite import TREE_STORE_CHECKS, TreeCheck
 from tests.agents.memory import MemoryTrees
 
 

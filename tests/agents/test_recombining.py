@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from anabranch import ToolError
-from anabranch.agents.recombining import Answer, recombine
+from anabranch.agents._recombining import Answer, recombine
 from anabranch.models import ModelError
 
 ANSWERS = [Answer("b1", "short", "one"), Answer("b2", "long", "two two"), Answer("b3", "x", "3")]

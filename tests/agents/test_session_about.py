@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.agents.session import Prompts, SessionError
-from anabranch.agents.session.commands import COMMANDS
+from anabranch.chat._session import Prompts, SessionError
+from anabranch.chat._session.command_table import COMMANDS
 from anabranch.models import ModelError
-from anabranch.testing.model import MockModel
+from anabranch.testing._mock_model import MockModel
 from tests.agents.sessions import feed, session, text_here, told
 
 

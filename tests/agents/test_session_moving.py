@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from anabranch.agents.session import Session
-from anabranch.call.store import StoreError
+from anabranch.chat._session import Session
+from anabranch.errors import StoreError
 from anabranch.tree import Node, Ref
 from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import feed, session, text_here, told, tree_of

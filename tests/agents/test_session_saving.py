@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from anabranch.agents.session import Session
+from anabranch.chat._session import Session
 from anabranch.messages import ElicitReply
 from anabranch.tree import project
-from anabranch.tree.saving import from_json, to_json
-from anabranch.tree.store import Tree
+from anabranch.tree._thread_file import from_json, to_json
+from anabranch.tree._tree_store import Tree
 from tests.agents.sessions import Person, feed, numbered, session, text_here, told, tree_of
 
 

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from anabranch.agents import TurnLimits
-from anabranch.agents.events import Event, NodeAdded
-from anabranch.agents.session import Output, Session
-from anabranch.call.store import StoreError
+from anabranch.agents._events import Event, NodeAdded
+from anabranch.chat._session import Output, Session
+from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.models import ModelError
-from anabranch.testing.model import MockModel, Said, calls
+from anabranch.testing._mock_model import MockModel, Said, calls
 from anabranch.tree import Node, Thread, project
 from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import Person, echo, feed, session, text_here, told, tree_of

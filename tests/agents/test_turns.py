@@ -13,18 +13,18 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch.agents import TurnLimitError, TurnLimits
-from anabranch.agents.events import NodeAdded, TextReceived, ToolEnded, ToolNoticed, ToolStarted
-from anabranch.agents.phase import ToolUse
-from anabranch.agents.ports import Question, random_names
-from anabranch.agents.tools import Outcome, question_of
-from anabranch.call.store import StoreError
+from anabranch.agents._agent_tools import Outcome, question_of
+from anabranch.agents._events import NodeAdded, TextReceived, ToolEnded, ToolNoticed, ToolStarted
+from anabranch.agents._ports import Question, random_names
+from anabranch.agents._tool_batch import ToolUse
+from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec, Usage
 from anabranch.testing import calls
-from anabranch.testing.model import Decide
+from anabranch.testing._mock_model import Decide
 from anabranch.tree import Node, Ref, Result
-from anabranch.tree.export import tree_to_json
-from anabranch.tree.projection import NO_RESULT
-from anabranch.tree.saving import from_json
+from anabranch.tree._export import tree_to_json
+from anabranch.tree._projection import NO_RESULT
+from anabranch.tree._thread_file import from_json
 from tests.agents.harness import Answering, faults, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
 

@@ -17,7 +17,7 @@ from anabranch import (
     tool,
     user,
 )
-from anabranch.call import current_scope
+from anabranch._engine import current_scope
 from anabranch.messages import SampleRequest
 from anabranch.testing import MockClient, run_tool
 

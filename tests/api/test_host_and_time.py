@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from anabranch import Capabilities, CapabilityError
-from anabranch.host import Host
+from anabranch._asking.host import Host
+from anabranch._engine.clock import SystemClock, SystemIds
 from anabranch.messages import SampleReply, SampleRequest, user
-from anabranch.ports import SystemClock, SystemIds
 from anabranch.testing import ManualClock, SequentialIds
 
 NOTHING = Capabilities(

@@ -6,9 +6,9 @@ from typing import TypeAlias
 from pydantic import BaseModel, JsonValue
 
 from anabranch import BranchContext, Capabilities, ConcurrentElicitError, Limits, Tool, tool
-from anabranch.call import Answer, Finished, Journal, Notice
-from anabranch.edges.opening import Runtime, open_call
-from anabranch.host import Host
+from anabranch._asking.host import Host
+from anabranch._engine import Answer, Finished, Journal, Notice
+from anabranch._opening import Runtime, open_call
 
 Answers: TypeAlias = Mapping[str, JsonValue]
 

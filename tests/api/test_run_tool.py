@@ -23,7 +23,7 @@ from anabranch import (
     tool,
     user,
 )
-from anabranch.edges.direct import Nobody
+from anabranch.inprocess import Nobody
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,

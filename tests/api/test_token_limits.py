@@ -15,9 +15,9 @@ from anabranch import (
     tool,
     user,
 )
+from anabranch._asking.tokens import estimate_tokens
 from anabranch.messages import SampleReply, SampleRequest, TextBlock
 from anabranch.testing import MockClient, run_tool
-from anabranch.tokens import estimate_tokens
 
 
 def costing(tokens: int, text: str = "ok") -> Callable[[SampleRequest], SampleReply]:

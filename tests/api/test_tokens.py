@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.tokens import ADMISSION_MARGIN, estimate_tokens
+from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens
 
 # Counted with the o200k vocabulary.
 COUNTED = [

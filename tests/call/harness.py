@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from anabranch.call import (
+from anabranch._engine import (
     Answer,
     Ask,
     Branch,

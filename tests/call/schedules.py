@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from anabranch.call import Branch
+from anabranch._engine import Branch
 from tests.call.harness import ask, ask_here, branch, gather, race, step
 
 AT_ONCE = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch.call import Answer, Branch, Entry, Journal, current_scope
+from anabranch._engine import Answer, Branch, Entry, Journal, current_scope
 from anabranch.errors import (
     BranchDepthError,
     BranchTimeoutError,

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from pydantic import BaseModel, ConfigDict, TypeAdapter, field_validator
 
-from anabranch.call import Codec, codec_of
-from anabranch.call.codec import PLAIN, reference_to, resolve
+from anabranch._engine import Codec, codec_of
+from anabranch._engine.codec import PLAIN, reference_to, resolve
 from anabranch.errors import SerializationError
 from tests.call.test_journal import JSON
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.call import Answer, Branch
-from anabranch.call.combine import let_go, to_the_end
+from anabranch._engine import Answer, Branch
+from anabranch._engine.combine import let_go, to_the_end
 from anabranch.errors import StepFailed, ToolError
 from tests.call.harness import (
     World,

@@ -16,7 +16,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.call import Branch, Finished, Journal
+from anabranch._engine import Branch, Finished, Journal
 from tests.call.harness import World, ask, branch, gather, loudly, race, rounds, step
 
 Program = list[Any]

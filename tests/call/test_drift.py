@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.call import Answer, Branch, Journal
+from anabranch._engine import Answer, Branch, Journal
 from anabranch.errors import NonDeterminismError, ToolError
 from tests.call.harness import (
     World,

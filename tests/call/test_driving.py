@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.call import Answer, Ask, Branch, Call, Finished, Journal, Waiting, current_scope
+from anabranch._engine import Answer, Ask, Branch, Call, Finished, Journal, Waiting, current_scope
 from anabranch.errors import BranchTokenError, StepFailed
 from anabranch.limits import Limits
 from anabranch.testing import ManualClock
@@ -436,7 +436,7 @@ async def test_without_a_reader_notices_go_to_the_log(caplog: pytest.LogCaptureF
     async def body(_: Branch) -> None:
         await say("hello")
 
-    with caplog.at_level(logging.DEBUG, logger="anabranch.call"):
+    with caplog.at_level(logging.DEBUG, logger="anabranch.engine"):
         async with Call(body, Journal("call_1", 0.0), name="t") as call:
             await call.round()
     assert "hello" in caplog.text

@@ -12,15 +12,15 @@ from typing import Any
 import anyio
 import pytest
 
-from anabranch.call import (
+from anabranch._engine import (
     Answer,
     Ask,
     Branch,
     Journal,
     current_idempotency_key,
-    machine,
     step_fingerprint,
 )
+from anabranch._engine import call as machine
 from anabranch.errors import NonDeterminismError, SerializationError, StepFailed, ToolError
 from tests.call.harness import World, ask, branch, first_round, hot, race, rounds, step
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.call import Answer, Entry, Journal, fingerprint
-from anabranch.call.journal import Owed, _inflated  # pyright: ignore[reportPrivateUsage] - the very bytes
+from anabranch._engine import Answer, Entry, Journal, fingerprint
+from anabranch._engine.journal import Owed, _inflated  # pyright: ignore[reportPrivateUsage] - the very bytes
 
 TEXTS = st.text(max_size=20)
 JSON: st.SearchStrategy[Any] = st.recursive(

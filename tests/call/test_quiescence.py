@@ -12,8 +12,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from anabranch.call import Answer, Branch, quiescence
-from anabranch.call.quiescence import check_support
+from anabranch._engine import Answer, Branch, quiescence
+from anabranch._engine.quiescence import check_support
 from tests.call.harness import World, ask, ask_here, branch, rounds, step
 
 LONGER_THAN_SETTLING = 0.08

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.call import Answer, Branch, Entry, Finished, Owed
+from anabranch._engine import Answer, Branch, Entry, Finished, Owed
 from anabranch.errors import StepFailed, ToolError, error_to_json
 from tests.call.harness import Book, World, ask, step
 

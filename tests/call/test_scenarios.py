@@ -16,7 +16,7 @@ import anyio.to_thread
 import httpx2
 import pytest
 
-from anabranch.call import Branch
+from anabranch._engine import Branch
 from anabranch.errors import NonDeterminismError
 from tests.call.harness import ask, ask_here, bound, rounds
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.call import Branch, Journal, Waiting, quiescence
+from anabranch._engine import Branch, Journal, Waiting, quiescence
 from tests.call.harness import World, loudly
 from tests.call.schedules import Interpreter, Tree, expected, grow, value_of
 

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from anabranch.call import Branch, Finished, Waiting, current_scope
-from anabranch.call.strands import install_task_factory, strand_of
+from anabranch._engine import Branch, Finished, Waiting, current_scope
+from anabranch._engine.strands import install_task_factory, strand_of
 from anabranch.errors import NonDeterminismError
 from tests.call.harness import (
     World,

@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from anabranch.call import Branch, Waiting, machine
+from anabranch._engine import Branch, Waiting
+from anabranch._engine import call as machine
 from anabranch.errors import SuspensionError
 from tests.call.harness import (
     World,

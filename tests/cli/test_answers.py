@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli.answers import Answers, names_of
-from anabranch.cli.errors import UsageError
+from anabranch._terminal.answer_file import Answers, names_of
+from anabranch._terminal.exits import UsageError
 
 STEP = "book/pay#2/confirm.1"
 

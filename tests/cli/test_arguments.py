@@ -3,8 +3,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, create_model
 
-from anabranch.cli.arguments import read_arguments
-from anabranch.cli.errors import UsageError
+from anabranch._terminal.exits import UsageError
+from anabranch.cli._tool_arguments import read_arguments
 
 
 class Place(BaseModel):

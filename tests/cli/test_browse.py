@@ -10,8 +10,8 @@ from textual.widgets import Input, Static
 from textual.widgets import Tree as TreeWidget
 
 from anabranch.cli import main
-from anabranch.cli.browse import command_for
-from anabranch.cli.browser import Browser
+from anabranch.cli._browse_command import command_for
+from anabranch.cli._browser import Browser
 from anabranch.tree import Tree
 from tests.agents.sessions import feed, session, tree_of
 
@@ -155,7 +155,7 @@ def test_without_the_extra_the_error_names_it(
             raise ModuleNotFoundError(name="textual")
         return known(name, *rest, **more)
 
-    monkeypatch.delitem(sys.modules, "anabranch.cli.browser", raising=False)
+    monkeypatch.delitem(sys.modules, "anabranch.cli._browser", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     assert main(["browse", "t"]) == 2
     assert capsys.readouterr().err == (

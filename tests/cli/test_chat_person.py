@@ -7,11 +7,11 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from anabranch.agents.ports import Question
-from anabranch.cli.chat_lines import ScriptedLines
-from anabranch.cli.chat_person import ChatPerson
-from anabranch.cli.console import Console
-from anabranch.cli.respondent import Respondent
+from anabranch._terminal.console import Console
+from anabranch._terminal.respondent import Respondent
+from anabranch.agents._ports import Question
+from anabranch.chat._terminal.lines import ScriptedLines
+from anabranch.chat._terminal.person import ChatPerson
 from anabranch.messages import ElicitReply, ElicitRequest
 from anabranch.tree import Node
 

@@ -3,12 +3,12 @@
 import io
 from collections.abc import Sequence
 
+from anabranch._terminal.console import Console
 from anabranch.agents import BranchSelf
-from anabranch.agents.session import World
-from anabranch.call.store import StoreError
-from anabranch.cli.chat_screen import Screen
-from anabranch.cli.console import Console
-from anabranch.testing.model import MockModel
+from anabranch.chat._session import World
+from anabranch.chat._terminal.screen import Screen
+from anabranch.errors import StoreError
+from anabranch.testing._mock_model import MockModel
 from anabranch.tree import Node
 from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import echo

@@ -11,10 +11,10 @@ from mcp import Client, InputRequiredRoundsExceededError, MCPError
 from mcp.client import Transport
 from mcp.server.mcpserver import MCPServer
 
-from anabranch.cli.connection import server_of, talk
-from anabranch.cli.console import Console
-from anabranch.cli.errors import CommandError, FailedError, UsageError
-from anabranch.cli.respondent import Respondent
+from anabranch._terminal.console import Console
+from anabranch._terminal.exits import CommandError, FailedError, UsageError
+from anabranch._terminal.respondent import Respondent
+from anabranch.cli._connection import server_of, talk
 from anabranch.mcp import SagaRoundsExceededError
 
 URL = "http://server.example/mcp"

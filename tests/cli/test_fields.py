@@ -1,6 +1,6 @@
 import pytest
 
-from anabranch.cli.fields import Field
+from anabranch._terminal.fields import Field
 
 
 @pytest.mark.parametrize(

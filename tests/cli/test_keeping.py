@@ -14,8 +14,8 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import BranchContext, tool
-from anabranch.cli.server import Keeping, assemble, tool_names
-from anabranch.cli.targets import Found
+from anabranch.cli._combined_server import Keeping, assemble, tool_names
+from anabranch.cli._targets import Found
 from anabranch.mcp import install
 from anabranch.stores import open_store
 from tests.cli.served import Confirm

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli.errors import UsageError
-from anabranch.cli.keys import new_key, read_keys
+from anabranch._terminal.exits import UsageError
+from anabranch.cli._keys import new_key, read_keys
 
 
 def never(line: str) -> None:

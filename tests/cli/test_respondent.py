@@ -7,9 +7,9 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from anabranch import AnswerError, Usage, assistant, user
-from anabranch.cli.answers import Answers
-from anabranch.cli.console import Console
-from anabranch.cli.respondent import Respondent
+from anabranch._terminal.answer_file import Answers
+from anabranch._terminal.console import Console
+from anabranch._terminal.respondent import Respondent
 from anabranch.messages import (
     ElicitRequest,
     ImageBlock,

@@ -8,7 +8,7 @@ from mcp.client import Transport
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from anabranch.cli.story import Story, watched
+from anabranch.cli._story import Story, watched
 
 
 def request(number: int, method: str, **params: Any) -> JSONRPCRequest:

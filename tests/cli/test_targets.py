@@ -7,9 +7,9 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import BranchContext, tool
-from anabranch.cli.errors import UsageError
-from anabranch.cli.server import assemble, tool_names
-from anabranch.cli.targets import Found, is_url, load, split_target
+from anabranch._terminal.exits import UsageError
+from anabranch.cli._combined_server import assemble, tool_names
+from anabranch.cli._targets import Found, is_url, load, split_target
 
 TOOLS = """
 from anabranch import BranchContext, HandoffTool, tool

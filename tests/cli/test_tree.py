@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from anabranch.cli import main
-from anabranch.cli.store_option import STORE, store_url
+from anabranch.cli._store_option import STORE, store_url
 from anabranch.messages import TextBlock
 from anabranch.stores import open_tree_store
 from anabranch.tree import Node, Thread

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, ImageContent, TextContent, Tool
 
-from anabranch.cli.call import value_of
-from anabranch.cli.errors import FailedError
+from anabranch._terminal.exits import FailedError
+from anabranch.cli._call_command import value_of
 
 PLAIN = Tool(name="t", input_schema={"type": "object"})
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli import main
-from anabranch.cli.workers import listen
+from anabranch.cli._processes import listen
 
 ENVIRONMENT = {**os.environ, "ANABRANCH_KEYS": "k" * 32}
 

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from anabranch.call.store import CallStore
+from anabranch._durable.store import CallStore
 from anabranch.stores import open_store
 from anabranch.testing import ManualClock
 from tests.durable.stores import Modelled

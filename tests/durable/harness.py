@@ -18,15 +18,15 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import AnabranchError, Tool
-from anabranch.call import Journal, Notice, current_idempotency_key
-from anabranch.call.store import CallStore
-from anabranch.edges.keeping import Durability, Returned
-from anabranch.edges.mcp.rounds import ROUND_REPLIES, answers_to
-from anabranch.edges.opening import Runtime
-from anabranch.edges.service import CallService, Job
-from anabranch.host import Host
+from anabranch._asking.host import Host
+from anabranch._asking.sampling import Sampler
+from anabranch._durable.replies import Durability, Returned
+from anabranch._durable.service import CallService, Job
+from anabranch._durable.store import CallStore
+from anabranch._engine import Journal, Notice, current_idempotency_key
+from anabranch._opening import Runtime
 from anabranch.limits import Limits
-from anabranch.sampling import Sampler
+from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
 from anabranch.testing import ManualClock
 
 PATIENCE = 60

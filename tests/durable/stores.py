@@ -8,8 +8,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar, cast
 
-from anabranch.call.store import CallRecord, CallStore, OpenedRound, RoundRecord, StoreError
-from anabranch.testing.store_model import CallModel
+from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
+from anabranch.errors import StoreError
+from anabranch.testing.suites._call_model import CallModel
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]

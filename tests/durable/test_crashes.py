@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from anabranch import Limits
-from anabranch.call.store import CallStore
-from anabranch.edges.keeping import Durability
+from anabranch._durable.replies import Durability
+from anabranch._durable.store import CallStore
 from tests.durable.harness import Desk, Ledger
 from tests.durable.stores import Cut, Interrupting, Modelled, Watched
 from tests.laws import programs as language

@@ -14,9 +14,9 @@ from anabranch import (
     Tool,
     tool,
 )
-from anabranch.call.store import CallStore
-from anabranch.edges.keeping import Returned
-from anabranch.host import Capabilities, Host
+from anabranch._asking.host import Capabilities, Host
+from anabranch._durable.replies import Returned
+from anabranch._durable.store import CallStore
 from tests.durable.harness import Desk, accept, always
 from tests.durable.stores import Modelled
 from tests.mcp.harness import ERAS, Answers, connected, serving, text_of

@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from anabranch.edges.leasing import Lease
+from anabranch._durable.lease import Lease
 from anabranch.testing import ManualClock
-from anabranch.testing.store_suite import a_call
+from anabranch.testing.suites._call_suite import a_call
 from tests.durable.stores import Heard, Modelled
 
 FORKED = """
 import asyncio, os
-from anabranch.edges.leasing import Lease
-from anabranch.ports import SystemClock
+from anabranch._durable.lease import Lease
+from anabranch._engine.clock import SystemClock
 
 class Owners:
     async def lease(self, call_id, owner, now, until):

@@ -9,9 +9,9 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, InvalidTokenError, ToolError, tool
-from anabranch.call.store import CallStore
-from anabranch.edges.keeping import Durability, Returned
-from anabranch.edges.leasing import Lease
+from anabranch._durable.lease import Lease
+from anabranch._durable.replies import Durability, Returned
+from anabranch._durable.store import CallStore
 from anabranch.messages import SampleReply, SampleRequest
 from tests.durable.harness import UNAVAILABLE, Desk, Ledger, accept, always
 from tests.durable.stores import Cut, Gate, Modelled, Switch

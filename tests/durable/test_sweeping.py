@@ -9,13 +9,14 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Tool, tool
-from anabranch.call.store import CallStore, StoreError
-from anabranch.edges import sweeping
-from anabranch.edges.keeping import Durability
-from anabranch.edges.mcp.installation import Installation
-from anabranch.edges.sweeping import Sweeper
+from anabranch._durable import expiry
+from anabranch._durable.expiry import Sweeper
+from anabranch._durable.replies import Durability
+from anabranch._durable.store import CallStore
+from anabranch.errors import StoreError
+from anabranch.mcp._installation import Installation
 from anabranch.testing import ManualClock
-from anabranch.testing.store_suite import a_call
+from anabranch.testing.suites._call_suite import a_call
 from tests.durable.harness import Desk, OneCall, always
 from tests.durable.stores import Heard, Modelled, Watched
 
@@ -117,7 +118,7 @@ async def test_what_goes_wrong_with_one_call_is_logged_and_the_others_are_ended(
 
 
 async def test_all_that_is_due_is_pruned_in_one_pass(store: CallStore) -> None:
-    for number in range(2 * sweeping.AT_ONCE + 1):
+    for number in range(2 * expiry.AT_ONCE + 1):
         await store.begin(a_call(f"call_{number}", status="done", deadline=1.0))
     desk = Desk(ready, always(n=1))
     await Sweeper(desk.service(store), TOOLS).sweep()
@@ -140,7 +141,7 @@ async def test_sweeping_goes_on_after_whatever_went_wrong(
     running = asyncio.ensure_future(Sweeper(desk.service(store), TOOLS).run())
     for _ in range(3):
         await store.until("looked")
-        desk.clock.advance(sweeping.EVERY)
+        desk.clock.advance(expiry.EVERY)
     assert not running.done()
     assert caplog.messages == ["a sweep broke off"] * 3
     running.cancel()
@@ -165,7 +166,7 @@ async def test_the_last_connection_that_leaves_ends_the_sweep() -> None:
     await second.__aenter__()
     await store.until("prune")
     await first.__aexit__(None, None, None)
-    clock.advance(sweeping.EVERY)
+    clock.advance(expiry.EVERY)
     await store.until("prune")
     before = len(asyncio.all_tasks())
     await second.__aexit__(None, None, None)

@@ -8,11 +8,12 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, InvalidTokenError, Tool, ToolError, tool
-from anabranch.call import Answer, Ask
-from anabranch.call.store import CallStore, StoreError
-from anabranch.edges.keeping import Durability
-from anabranch.edges.leasing import Lease
-from anabranch.edges.sweeping import Sweeper
+from anabranch._durable.expiry import Sweeper
+from anabranch._durable.lease import Lease
+from anabranch._durable.replies import Durability
+from anabranch._durable.store import CallStore
+from anabranch._engine import Answer, Ask
+from anabranch.errors import StoreError
 from anabranch.testing import ManualClock
 from tests.durable.harness import UNAVAILABLE, Desk, Ledger, OneCall, accept, always
 from tests.durable.stores import Cut, Gate, Heard, Modelled, Switch

@@ -29,9 +29,9 @@ ROOT = Path(__file__).parents[2]
 
 for late in (
     "alembic.command",
-    "anabranch.stores.calls",
-    "anabranch.stores.database",
-    "anabranch.stores.migrations",
+    "anabranch.stores._calls",
+    "anabranch.stores._database",
+    "anabranch.stores._migrations",
     "psycopg",
     "rich.logging",
     "sqlalchemy.dialects.postgresql.psycopg",

@@ -16,10 +16,10 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
-from anabranch.call.store import CallStore
-from anabranch.edges.keeping import Durability
+from anabranch._durable.replies import Durability
+from anabranch._durable.store import CallStore
+from anabranch._engine.clock import Timer
 from anabranch.mcp import create_server
-from anabranch.ports import Timer
 from anabranch.stores import open_store
 from tests.faults.ledger import Ledger
 

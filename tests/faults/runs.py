@@ -19,8 +19,8 @@ from typing import Any, Literal
 import anyio
 import httpx2
 
-from anabranch.call.store import CallStore
-from anabranch.ports import SystemClock, pause
+from anabranch._durable.store import CallStore
+from anabranch._engine.clock import SystemClock, pause
 from anabranch.stores import open_store
 from tests.faults.client import Client, Way
 from tests.faults.cluster import Cluster

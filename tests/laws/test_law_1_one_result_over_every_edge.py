@@ -19,12 +19,12 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import AnabranchError, Limits, Tool, run_tool
-from anabranch.edges.mcp.fastmcp_host import FastMcpTool
-from anabranch.edges.mcp.server import as_function
-from anabranch.edges.mcp.serving import Service
-from anabranch.edges.opening import Runtime
-from anabranch.edges.service import CallService
+from anabranch._durable.service import CallService
+from anabranch._opening import Runtime
 from anabranch.elicitation import Accepted, Cancelled, Declined
+from anabranch.mcp._fastmcp_host import FastMcpTool
+from anabranch.mcp._server import as_function
+from anabranch.mcp._serving import Service
 from anabranch.messages import ElicitRequest, SampleRequest
 from anabranch.testing import MockClient, SequentialIds
 from tests.laws import programs as language

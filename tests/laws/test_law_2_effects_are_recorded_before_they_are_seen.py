@@ -9,9 +9,9 @@ import asyncio
 import pytest
 
 from anabranch import BranchContext, StepFailed, tool
-from anabranch.call import Answer, Finished, Journal, Notice, Waiting, current_scope
-from anabranch.edges.opening import Runtime, open_call
-from anabranch.host import Host
+from anabranch._asking.host import Host
+from anabranch._engine import Answer, Finished, Journal, Notice, Waiting, current_scope
+from anabranch._opening import Runtime, open_call
 from anabranch.testing import run_tool
 
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Message, ToolError, tool
-from anabranch.call import Journal, current_scope
+from anabranch._engine import Journal, current_scope
 from anabranch.messages import SampleRequest
 from anabranch.testing import MockClient, run_tool
 

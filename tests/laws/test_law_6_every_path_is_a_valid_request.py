@@ -21,8 +21,8 @@ from anabranch.messages import (
     ToolUseBlock,
 )
 from anabranch.tree import Node, Result, project
-from anabranch.tree.nodes import Kind
-from anabranch.tree.projection import NO_RESULT
+from anabranch.tree._nodes import Kind
+from anabranch.tree._projection import NO_RESULT
 from tests.laws.trees import Thicket, thickets
 from tests.models.provider_rules import chat_faults, messages_faults
 from tests.randomised import examples

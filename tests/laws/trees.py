@@ -21,7 +21,7 @@ from anabranch.messages import (
     ToolUseBlock,
 )
 from anabranch.tree import Node, Result
-from anabranch.tree.nodes import Kind
+from anabranch.tree._nodes import Kind
 
 __all__ = ["Thicket", "inputs", "texts", "thickets"]
 

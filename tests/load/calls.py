@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, tool
-from anabranch.call import Answer, Ask, Notice
-from anabranch.edges.keeping import Asked, Rendering
-from anabranch.edges.service import CallService, Job
-from anabranch.host import Capabilities, Host
+from anabranch._asking.host import Capabilities, Host
+from anabranch._durable.replies import Asked, Rendering
+from anabranch._durable.service import CallService, Job
+from anabranch._engine import Answer, Ask, Notice
 
 
 class Go(BaseModel):

@@ -13,14 +13,14 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from anabranch.call import Branch, Call, Entry, Journal
-from anabranch.call.strands import Strand
-from anabranch.edges.durable import DurableRound
-from anabranch.edges.keeping import Durability
-from anabranch.edges.leasing import Lease
-from anabranch.edges.opening import Runtime
-from anabranch.edges.recording import StoreRecorder
-from anabranch.edges.service import CallService
+from anabranch._durable.entry_text import StoreRecorder
+from anabranch._durable.lease import Lease
+from anabranch._durable.replies import Durability
+from anabranch._durable.round import DurableRound
+from anabranch._durable.service import CallService
+from anabranch._engine import Branch, Call, Entry, Journal
+from anabranch._engine.strands import Strand
+from anabranch._opening import Runtime
 from anabranch.stores import open_store
 from tests.load.calls import busy, play
 from tests.mcp.harness import ERAS, Answers, accept, connected, echo, serving

@@ -24,7 +24,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ConfigDict
 
 from anabranch import Tool
-from anabranch.cli.workers import listen
+from anabranch.cli._processes import listen
 from anabranch.mcp import create_server
 
 ROOT: Final = Path(__file__).parents[2]

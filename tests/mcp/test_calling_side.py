@@ -13,8 +13,8 @@ from mcp.server.mcpserver import Context, Extension, MCPServer, MethodBinding
 from pydantic import BaseModel
 
 from anabranch import AnswerError, BranchContext, Capabilities, StepFailed, ToolSpec, tool
-from anabranch.edges.mcp.client import Era, call_tool, connect, list_tools, offers_sagas
 from anabranch.mcp import create_server
+from anabranch.mcp._client import Era, call_tool, connect, list_tools, offers_sagas
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,

@@ -11,7 +11,7 @@ from mcp import MCPError
 from pydantic import BaseModel
 
 from anabranch import BranchContext, CapabilityError, Tool, ToolSpec, tool
-from anabranch.edges.mcp.render import capabilities_of
+from anabranch.mcp._protocol import capabilities_of
 from anabranch.messages import SampleReply, SampleRequest
 from tests.mcp.harness import (
     ERAS,

@@ -27,7 +27,7 @@ from mcp.server.mcpserver import RequestStateSecurity
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, InvalidArgumentsError, Limits, ToolError, tool
-from anabranch.cli.demo_tool import PickCard
+from anabranch.cli._demo_tool import PickCard
 from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.testing import ManualClock, run_tool

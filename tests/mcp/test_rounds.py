@@ -12,7 +12,7 @@ from mcp import InputRequiredRoundsExceededError, MCPError
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, tool
-from anabranch.call import Journal
+from anabranch._engine import Journal
 from anabranch.messages import SampleReply, SampleRequest
 from tests.mcp.harness import (
     MODERN,

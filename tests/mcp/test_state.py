@@ -15,7 +15,7 @@ from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Tool, tool
-from anabranch.call import Journal
+from anabranch._engine import Journal
 from anabranch.mcp import create_server, install
 from tests.mcp.harness import MODERN, Answers, call_once, connected, plaintext, sealed, serving
 

@@ -8,9 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from anabranch.agents import Agent, BranchSelf, TurnLimits, flows
-from anabranch.agents.events import Event, TextReceived
-from anabranch.cli.chat_models import ChatModels
+from anabranch.agents import Agent, BranchSelf, TurnLimits
+from anabranch.agents import _flows as flows
+from anabranch.agents._events import Event, TextReceived
+from anabranch.chat._terminal.models import ChatModels
 from anabranch.messages import Usage
 from anabranch.models import open_model
 from anabranch.tree import Node

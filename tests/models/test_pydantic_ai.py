@@ -21,8 +21,8 @@ from anabranch.messages import (
     ToolUseBlock,
 )
 from anabranch.models import ModelError
-from anabranch.models.pydantic_ai import ProviderModel
-from anabranch.models.translation import from_provider, to_provider
+from anabranch.models._pydantic_ai import ProviderModel
+from anabranch.models._translation import from_provider, to_provider
 
 PIXEL = base64.b64encode(b"pixel").decode()
 LOOK = ToolSpec(name="look", description="Look.", input_schema={"type": "object", "properties": {}})

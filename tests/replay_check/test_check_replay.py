@@ -21,11 +21,11 @@ from anabranch import (
     ToolError,
     tool,
 )
-from anabranch.cli.targets import load
+from anabranch._engine.clock import Timer
+from anabranch.cli._targets import load
 from anabranch.messages import SampleReply, SampleRequest
-from anabranch.ports import Timer
+from anabranch.replay_check._rehearsal import rehearse
 from anabranch.testing import ManualClock, MockClient, MockExhausted, check_replay
-from anabranch.testing.replay_check.rehearsal import rehearse
 from anabranch.tool import Tool
 
 LINES = Path(__file__).read_text("utf-8").splitlines()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import BranchContext, tool
-from anabranch.cli.targets import load as load_target
+from anabranch.cli._targets import load as load_target
 from anabranch.testing import check_tool
 from tests.replay_check.conftest import HEAD, Check, Load
 

@@ -4,7 +4,7 @@ from textwrap import indent
 
 import pytest
 
-from anabranch.testing.replay_check.rules import RULES
+from anabranch.replay_check._rules import RULES
 from tests.replay_check.conftest import Check
 
 FOUND = {

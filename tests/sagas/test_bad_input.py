@@ -12,7 +12,7 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
-from anabranch.edges.mcp.saga_params import DEEPEST, LARGEST, LONGEST_NUMBER
+from anabranch.mcp._saga_params import DEEPEST, LARGEST, LONGEST_NUMBER
 from tests.mcp.harness import ERAS, MODERN, Answers, connected, serving
 from tests.sagas.harness import accepted, call_saga, failed, raw, refusal, resume_saga, said
 

@@ -14,8 +14,8 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Tool, ToolError, tool
-from anabranch.call.store import CallStore
-from anabranch.edges.keeping import Durability
+from anabranch._durable.replies import Durability
+from anabranch._durable.store import CallStore
 from anabranch.mcp import create_server
 from anabranch.stores import open_store
 from tests.mcp.harness import ERAS, KEY, MODERN, Answers, connected, text_of

@@ -11,9 +11,9 @@ from mcp.server.mcpserver import Extension, MCPServer, MethodBinding
 from pydantic import BaseModel, ValidationError
 
 from anabranch import AnswerError, BranchContext, StepFailed, ToolError, tool
-from anabranch.edges.mcp.client import connect
-from anabranch.edges.mcp.saga_params import LooseParams
 from anabranch.mcp import SagaClient, SagaRoundsExceededError, Turn, create_server
+from anabranch.mcp._client import connect
+from anabranch.mcp._saga_params import LooseParams
 from examples.deploy import complex_tool
 from tests.mcp.harness import ERAS, KEY, MODERN, ROOT, Answers, connected, serving, text_of
 from tests.mcp.tools import ANSWERED, Report, journey

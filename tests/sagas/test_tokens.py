@@ -17,8 +17,8 @@ from mcp.server.mcpserver import AESGCMRequestStateCodec
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Tool, tool
-from anabranch.edges.mcp.sealing import SagaClaims, Sealer
 from anabranch.mcp import create_server
+from anabranch.mcp._sealing import SagaClaims, Sealer
 from anabranch.testing import ManualClock
 from tests.mcp.harness import KEY, MODERN, Answers, call_once, connected
 from tests.sagas.harness import (

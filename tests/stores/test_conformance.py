@@ -6,18 +6,16 @@ from types import ModuleType
 
 import pytest
 
-from anabranch.testing import (
-    store_rounds,
-    store_sharing,
-    store_suite,
-    tree_changes,
-    tree_sharing,
-    tree_suite,
-)
-from anabranch.testing.store_sharing import SHARED_CALL_STORE_CHECKS
-from anabranch.testing.store_suite import CALL_STORE_CHECKS, Check, OpenStore
-from anabranch.testing.tree_sharing import SHARED_TREE_STORE_CHECKS
-from anabranch.testing.tree_suite import TREE_STORE_CHECKS, OpenTreeStore, TreeCheck
+from anabranch.testing.suites import _call_rounds as store_rounds
+from anabranch.testing.suites import _call_sharing as store_sharing
+from anabranch.testing.suites import _call_suite as store_suite
+from anabranch.testing.suites import _tree_changes as tree_changes
+from anabranch.testing.suites import _tree_sharing as tree_sharing
+from anabranch.testing.suites import _tree_suite as tree_suite
+from anabranch.testing.suites._call_sharing import SHARED_CALL_STORE_CHECKS
+from anabranch.testing.suites._call_suite import CALL_STORE_CHECKS, Check, OpenStore
+from anabranch.testing.suites._tree_sharing import SHARED_TREE_STORE_CHECKS
+from anabranch.testing.suites._tree_suite import TREE_STORE_CHECKS, OpenTreeStore, TreeCheck
 
 
 def name_of(check: Check | TreeCheck) -> str:

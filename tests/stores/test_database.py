@@ -17,15 +17,17 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from anabranch.call.store import RoundRecord, StoreError
-from anabranch.stores import open_store, open_tree_store, targets
-from anabranch.stores.database import Database
-from anabranch.stores.kept import Kept
-from anabranch.stores.targets import read_url
-from anabranch.stores.workers import Batches
-from anabranch.testing.checking import opened
-from anabranch.testing.store_suite import OpenStore, a_call
-from anabranch.testing.tree_suite import a_node, a_thread, calls_tool
+from anabranch._durable.store import RoundRecord
+from anabranch.errors import StoreError
+from anabranch.stores import _urls as targets
+from anabranch.stores import open_store, open_tree_store
+from anabranch.stores._connections import Kept
+from anabranch.stores._database import Database
+from anabranch.stores._threads import Batches
+from anabranch.stores._urls import read_url
+from anabranch.testing.suites._call_suite import OpenStore, a_call
+from anabranch.testing.suites._promises import opened
+from anabranch.testing.suites._tree_suite import a_node, a_thread, calls_tool
 
 
 class Gate:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch.call.store import CallRecord, CallStore, RoundRecord
-from anabranch.testing.checking import opened
-from anabranch.testing.store_model import CallModel, Operation, Seen, explains, run_clients
-from anabranch.testing.store_suite import OpenStore, a_call
+from anabranch._durable.store import CallRecord, CallStore, RoundRecord
+from anabranch.testing.suites._call_model import CallModel, Operation, Seen, explains, run_clients
+from anabranch.testing.suites._call_suite import OpenStore, a_call
+from anabranch.testing.suites._promises import opened
 
 NAMES = st.sampled_from(["call_1", "call_2"])
 OWNERS = st.sampled_from(["a", "b"])

@@ -14,16 +14,17 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from anabranch.call.store import StoreError
-from anabranch.stores import migrations, open_store, open_stores, open_tree_store
-from anabranch.stores.calls import Calls
-from anabranch.stores.columns import metadata
-from anabranch.stores.database import Database
-from anabranch.stores.targets import read_url, switch_to_wal
-from anabranch.stores.trees import Trees
-from anabranch.testing.checking import opened
-from anabranch.testing.store_suite import OpenStore, a_call
-from anabranch.testing.tree_suite import a_node, a_thread
+from anabranch.errors import StoreError
+from anabranch.stores import _migrations as migrations
+from anabranch.stores import open_store, open_stores, open_tree_store
+from anabranch.stores._calls import Calls
+from anabranch.stores._columns import metadata
+from anabranch.stores._database import Database
+from anabranch.stores._trees import Trees
+from anabranch.stores._urls import read_url, switch_to_wal
+from anabranch.testing.suites._call_suite import OpenStore, a_call
+from anabranch.testing.suites._promises import opened
+from anabranch.testing.suites._tree_suite import a_node, a_thread
 
 SET_VERSION = "UPDATE anabranch_version SET version_num = '{}'"
 

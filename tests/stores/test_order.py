@@ -7,9 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from anabranch.stores import open_store
-from anabranch.stores.targets import read_url
-from anabranch.testing.checking import opened
-from anabranch.testing.store_suite import a_call
+from anabranch.stores._urls import read_url
+from anabranch.testing.suites._call_suite import a_call
+from anabranch.testing.suites._promises import opened
 
 LOCK = sa.text("SELECT call_id FROM anabranch_call FOR NO KEY UPDATE")
 INSERT = sa.text(

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch.call.store import CallRecord, CallStore, OpenedRound, RoundRecord
+from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch.stores import open_store
-from anabranch.testing import store_rounds as course
-from anabranch.testing import store_suite as suite
-from anabranch.testing.store_suite import CALL_STORE_CHECKS, Check
+from anabranch.testing.suites import _call_rounds as course
+from anabranch.testing.suites import _call_suite as suite
+from anabranch.testing.suites._call_suite import CALL_STORE_CHECKS, Check
 
 
 class Saboteur:

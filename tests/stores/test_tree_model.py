@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch.testing.checking import opened
-from anabranch.testing.store_model import Operation, explains, run_clients
-from anabranch.testing.tree_model import TreeModel
-from anabranch.testing.tree_suite import OpenTreeStore, a_node, a_thread, calls_tool, says
+from anabranch.testing.suites._call_model import Operation, explains, run_clients
+from anabranch.testing.suites._promises import opened
+from anabranch.testing.suites._tree_model import TreeModel
+from anabranch.testing.suites._tree_suite import OpenTreeStore, a_node, a_thread, calls_tool, says
 from anabranch.tree import Kind, Node, Ref, Result, TreeStore
 
 THREADS = st.sampled_from(["t", "u"])

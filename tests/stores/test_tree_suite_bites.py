@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from anabranch.stores import open_tree_store
-from anabranch.testing import tree_changes as changes
-from anabranch.testing import tree_suite as suite
-from anabranch.testing.tree_suite import TREE_STORE_CHECKS, TreeCheck
+from anabranch.testing.suites import _tree_changes as changes
+from anabranch.testing.suites import _tree_suite as suite
+from anabranch.testing.suites._tree_suite import TREE_STORE_CHECKS, TreeCheck
 from anabranch.tree import Node, Path, Ref, Result, Thread, Tree, TreeStore
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.call.store import StoreError
+from anabranch.errors import StoreError
 from anabranch.stores import open_store
-from anabranch.stores.targets import read_url
+from anabranch.stores._urls import read_url
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from anabranch.messages import ToolUseBlock
-from anabranch.tree.drawing import draw, preview
+from anabranch.tree._drawing import draw, preview
 from tests.tree.samples import SAMPLE, node
 
 

@@ -16,8 +16,8 @@ from anabranch.messages import (
     ToolUseBlock,
 )
 from anabranch.tree import HEAD, Node, Path, Tree, project
-from anabranch.tree.export import messages_to_json, to_markdown, to_mermaid, tree_to_json
-from anabranch.tree.projection import tell
+from anabranch.tree._export import messages_to_json, to_markdown, to_mermaid, tree_to_json
+from anabranch.tree._projection import tell
 from tests.laws.trees import Thicket, thickets
 from tests.tree.samples import REFS, SAMPLE, THREAD, node
 

@@ -4,7 +4,7 @@ import tracemalloc
 
 from anabranch.messages import ToolUseBlock
 from anabranch.tree import Node
-from anabranch.tree.projection import tell
+from anabranch.tree._projection import tell
 from tests.tree.samples import node
 
 

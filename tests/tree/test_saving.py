@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.agents.ports import random_names
-from anabranch.tree.saving import from_json
+from anabranch.agents._ports import random_names
+from anabranch.tree._thread_file import from_json
 
 
 def saved(**changes: Any) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from anabranch.tree import Node
-from anabranch.tree.walking import Walk
+from anabranch.tree._walking import Walk
 from tests.tree.samples import SAMPLE
 
 

@@ -19,12 +19,13 @@ kept, and how a path becomes a request, is the tree's (``tree/``).
     flows.py        conversations led by program
 """
 
-from anabranch.agents.agent import Agent
-from anabranch.agents.branches import Grown
-from anabranch.agents.branching import BranchSelf
-from anabranch.agents.limits import TurnLimitError, TurnLimits
-from anabranch.agents.ports import Absent, Model, Person
-from anabranch.agents.recombining import Recombined
+from anabranch.agents import _flows as flows
+from anabranch.agents._agent import Agent
+from anabranch.agents._branch_self import BranchSelf
+from anabranch.agents._branches import Grown
+from anabranch.agents._ports import Absent, Model, Person
+from anabranch.agents._recombining import Recombined
+from anabranch.agents._turn_limits import TurnLimitError, TurnLimits
 
 __all__ = [
     "Absent",
@@ -36,4 +37,5 @@ __all__ = [
     "Recombined",
     "TurnLimitError",
     "TurnLimits",
+    "flows",
 ]

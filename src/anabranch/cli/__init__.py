@@ -21,9 +21,9 @@ from collections.abc import Sequence
 
 from cyclopts import CycloptsError
 
-from anabranch.cli.commands import app
-from anabranch.cli.console import printable
-from anabranch.cli.errors import CommandError, LeftError, UsageError
+from anabranch._terminal.console import printable
+from anabranch._terminal.exits import CommandError, LeftError, UsageError
+from anabranch.cli._commands import app
 
 __all__ = ["main"]
 

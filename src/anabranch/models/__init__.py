@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anabranch.models.errors import ModelError, ProviderError
-from anabranch.models.scripted import ScriptedModel
-from anabranch.models.streaming import INTERRUPTED, SampleStream, StreamingSampler, as_streaming
+from anabranch.models._model_errors import ModelError, ProviderError
+from anabranch.models._scripted import ScriptedModel
+from anabranch.models._streaming import INTERRUPTED, SampleStream, StreamingSampler, as_streaming
 
 __all__ = [
     "INTERRUPTED",
@@ -73,7 +73,7 @@ def open_model(
             " or ollama:qwen3, or script:FILE."
         )
     try:
-        from anabranch.models.pydantic_ai import open_provider_model  # noqa: PLC0415 - an extra
+        from anabranch.models._pydantic_ai import open_provider_model  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as missing:
         raise ModelError(
             f"Model {name!r} needs the package {missing.name!r}, which is not installed."

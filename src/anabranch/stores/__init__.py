@@ -27,11 +27,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.call.store import CallStore, StoreError
-from anabranch.tree.store import TreeStore
+from anabranch._durable.store import CallStore
+from anabranch.errors import StoreError
+from anabranch.tree._tree_store import TreeStore
 
 if TYPE_CHECKING:
-    from anabranch.stores.database import Database
+    from anabranch.stores._database import Database
 
 __all__ = ["open_store", "open_stores", "open_tree_store"]
 
@@ -58,7 +59,7 @@ def open_store(url: str) -> CallStore:
             or the extra ``stores`` is not installed.
     """
     database = _database(url)
-    from anabranch.stores.calls import Calls  # noqa: PLC0415  # see _database
+    from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _database
 
     return Calls(database)
 
@@ -66,7 +67,7 @@ def open_store(url: str) -> CallStore:
 def open_tree_store(url: str) -> TreeStore:
     """Return the store of conversations at ``url``, as :func:`open_store` does that of calls."""
     database = _database(url)
-    from anabranch.stores.trees import Trees  # noqa: PLC0415  # see _database
+    from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _database
 
     return Trees(database)
 
@@ -77,8 +78,8 @@ def open_stores(url: str) -> tuple[CallStore, TreeStore]:
     In ``memory:`` this is the only way to have both in one place. To close one closes both.
     """
     database = _database(url)
-    from anabranch.stores.calls import Calls  # noqa: PLC0415  # see _database
-    from anabranch.stores.trees import Trees  # noqa: PLC0415
+    from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _database
+    from anabranch.stores._trees import Trees  # noqa: PLC0415
 
     return Calls(database), Trees(database)
 
@@ -86,8 +87,8 @@ def open_stores(url: str) -> tuple[CallStore, TreeStore]:
 def _database(url: str) -> Database:
     # SQLAlchemy costs more to import than all of anabranch: whoever needs no store does not pay.
     try:
-        from anabranch.stores.database import Database  # noqa: PLC0415
-        from anabranch.stores.targets import read_url  # noqa: PLC0415
+        from anabranch.stores._database import Database  # noqa: PLC0415
+        from anabranch.stores._urls import read_url  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise StoreError(f'A store needs {error.name}: install "anabranch[stores]".') from error
     return Database(read_url(url))

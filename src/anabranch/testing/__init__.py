@@ -8,11 +8,11 @@ its author's own test. ``check_tool`` and ``check_replay`` look for what is not,
 a run.
 """
 
-from anabranch.edges.direct import AnswerError, run_tool
-from anabranch.testing.client import MockClient, MockExhausted
-from anabranch.testing.model import MockModel, calls
-from anabranch.testing.replay_check import Finding, check_replay, check_tool
-from anabranch.testing.time import ManualClock, SequentialIds
+from anabranch.inprocess import AnswerError, run_tool
+from anabranch.replay_check import Finding, check_replay, check_tool
+from anabranch.testing._manual_time import ManualClock, SequentialIds
+from anabranch.testing._mock_client import MockClient, MockExhausted
+from anabranch.testing._mock_model import MockModel, calls
 
 __all__ = [
     "AnswerError",

@@ -13,9 +13,9 @@ Owns words, projection and port. Who lives on the tree is in ``agents/``; where 
     saving.py       a thread in a file, and back
 """
 
-from anabranch.tree.nodes import HEAD, Kind, Node, Ref, Result, Role, Thread
-from anabranch.tree.projection import project, project_each
-from anabranch.tree.store import Path, RefusedError, Tree, TreeStore
+from anabranch.tree._nodes import HEAD, Kind, Node, Ref, Result, Role, Thread
+from anabranch.tree._projection import project, project_each
+from anabranch.tree._tree_store import Path, RefusedError, Tree, TreeStore
 
 __all__ = [
     "HEAD",

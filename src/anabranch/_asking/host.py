@@ -1,0 +1,116 @@
+"""What an edge offers to a tool besides answers.
+
+Owns the names of capabilities and the choice between the client's model and the server's own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from anabranch._asking.sampling import Sampler
+from anabranch._engine import Answer
+from anabranch.elicitation import Elicitation
+from anabranch.errors import CapabilityError, StepFailed, error_to_json
+from anabranch.limits import Limits
+from anabranch.messages import SampleRequest
+
+__all__ = ["Capabilities", "Host", "Runnable"]
+
+T_co = TypeVar("T_co", covariant=True)
+logger: logging.Logger = logging.getLogger("anabranch.asking")
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the other side can answer, and how this host shows questions.
+
+    ``requires=`` of a tool and :class:`CapabilityError` use the names in :meth:`names`.
+    """
+
+    sampling: bool = True
+    sampling_tools: bool = True
+    elicitation: bool = True
+    elicitation_url: bool = True
+    concurrent_elicits: bool = True
+    elicits_in_branches: bool = True
+
+    def names(self) -> frozenset[str]:
+        """Return what is there of ``sampling[.tools]`` and ``elicitation[.url]``."""
+        return frozenset(name for name in _NAMES if self.has(name))
+
+    def has(self, name: str) -> bool:
+        """Whether ``name`` is in :meth:`names`."""
+        return name in _NAMES and getattr(self, _NAMES[name])
+
+
+_NAMES = {
+    "sampling": "sampling",
+    "sampling.tools": "sampling_tools",
+    "elicitation": "elicitation",
+    "elicitation.url": "elicitation_url",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What an edge gives to a tool besides answers: capabilities, and the server's own model."""
+
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    sampler: Sampler | None = None
+
+    def offers(self, name: str) -> bool:
+        """Whether the client, or the server itself, can do ``name``."""
+        own = self.sampler is not None and name in {"sampling", "sampling.tools"}
+        return own or self.capabilities.has(name)
+
+    def require(self, *names: str) -> None:
+        """Check that all of ``names`` are offered by the client, or by the server itself.
+
+        Raises:
+            CapabilityError: naming the first that is not.
+        """
+        for name in names:
+            if not self.offers(name):
+                raise CapabilityError(name)
+
+    async def respond(self, request: SampleRequest) -> Answer:
+        """Answer ``request`` with the server's own model; its errors become the answer's."""
+        if self.sampler is None:
+            raise CapabilityError("sampling")
+        try:
+            reply = await self.sampler.sample(request)
+        except Exception as error:  # noqa: BLE001 - a provider must not decide how a call ends
+            logger.warning("the sampler failed with %s: %s", type(error).__name__, error)
+            failed = StepFailed("sample", type(error).__name__, str(error))
+            return Answer(error=error_to_json(error) or error_to_json(failed))
+        return Answer(reply.model_dump(mode="json", exclude_none=True))
+
+
+class Runnable(Protocol[T_co]):
+    """What ``call_tool`` needs of a tool; every ``Tool`` is one.
+
+    ``returned_by`` is the function whose return annotation says how the value is written down.
+    """
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    limits: Limits
+    requires: frozenset[str]
+    elicits: tuple[Elicitation[Any], ...]
+    returned_by: Callable[..., Any]
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the body wants them, or raise ``InvalidArgumentsError``."""
+        ...
+
+    async def run(
+        self,
+        ctx: Any,  # noqa: ANN401 - a BranchContext, which lies above this module
+        arguments: Mapping[str, Any],
+    ) -> T_co:
+        """Run the body in the branch of ``ctx``."""
+        ...

@@ -1,0 +1,253 @@
+"""Asking a model: one sample, with its retries, its price and its place in the conversation.
+
+Owns what turns an author's ``ctx.sample(...)`` into requests and a reply into a ``SampleResult``.
+It does not own the conversation (``context.py``) nor who answers (an edge, or a ``Sampler``).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens
+from anabranch._engine import Answer, Entry, Scope, fingerprint
+from anabranch.elicitation import describe
+from anabranch.errors import SampleValidationError, StepFailed, error_to_json
+from anabranch.messages import (
+    Exchange,
+    Message,
+    SampleReply,
+    SampleRequest,
+    TextBlock,
+    ToolCall,
+    ToolChoice,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+    Usage,
+    assistant,
+    user,
+)
+
+__all__ = ["SampleResult", "Sampler"]
+
+P = TypeVar("P")
+
+DEFAULT_MAX_TOKENS = 1024
+ATTEMPTS = 3
+SCHEMA_TOOL = "__schema__"
+
+
+class Sampler(Protocol):
+    """Answers model requests on the server: a provider's model, or a scripted one."""
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        """Answer ``request``. Whatever this raises reaches the author as ``StepFailed``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResult(Generic[P]):
+    """What a model answered.
+
+    Attributes:
+        text: all text of the reply.
+        parsed: the reply as the ``schema`` that was given, ``None`` without one.
+        tool_calls: the tools that the model wants called.
+        stop_reason: ``endTurn``, ``maxTokens``, ``toolUse``, ``stopSequence`` or the provider's.
+        model: the name of the model that answered.
+        usage: tokens as the provider reported them, ``None`` if nobody did.
+        exchange: prompt and reply as messages (with a schema: prompt, ``__schema__`` tool use
+            with empty input, and its result).
+    """
+
+    text: str
+    parsed: P
+    tool_calls: tuple[ToolCall, ...] = ()
+    stop_reason: str | None = None
+    model: str = ""
+    usage: Usage | None = None
+    exchange: Exchange = field(default_factory=Exchange)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleJob:
+    """All that one ``ctx.sample`` asks for. ``messages`` ends with the prompt."""
+
+    scope: Scope
+    step_id: str
+    messages: tuple[Message, ...]
+    max_tokens: int | None = None
+    system_prompt: str | None = None
+    schema: type[BaseModel] | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice | None = None
+    model_preferences: dict[str, Any] | None = None
+    schema_as_tool: bool = False
+    responder: Callable[[SampleRequest], Awaitable[Answer]] | None = None
+
+
+async def run_sample(job: SampleJob) -> SampleResult[Any]:
+    """Ask until the reply fits, three times at the most.
+
+    Raises:
+        SampleValidationError: the last reply did not fit either.
+        BranchTokenError: a budget does not hold the prompt, or did not hold the reply.
+        StepFailed: the model could not answer.
+    """
+    call = job.scope.strand.call
+    messages, attempt = job.messages, 0
+    while True:
+        attempt += 1
+        request = _request(job, messages)
+        reply = await _ask(job, call.new_attempt(job.step_id, attempt), request)
+        parsed, problem = _check(job, reply)
+        if problem is None:
+            return _result(job, reply, parsed)
+        if attempt == ATTEMPTS:
+            raise SampleValidationError(job.step_id, attempt, problem, _said(reply))
+        messages = (*messages, assistant(_said(reply)), user(_correction(job, problem)))
+
+
+def _request(job: SampleJob, messages: tuple[Message, ...]) -> SampleRequest:
+    tools, choice, system = job.tools, job.tool_choice, job.system_prompt
+    if job.schema is not None:
+        schema = job.schema.model_json_schema()
+        if job.schema_as_tool:
+            spec = ToolSpec(
+                name=SCHEMA_TOOL, description="Give the answer in this form.", input_schema=schema
+            )
+            tools, choice = (spec, *tools), "required"
+        else:
+            form = f"Reply with JSON only, fitting this JSON Schema:\n{json.dumps(schema)}"
+            system = f"{system}\n\n{form}" if system else form
+    return SampleRequest(
+        messages=messages,
+        max_tokens=job.max_tokens or DEFAULT_MAX_TOKENS,
+        system_prompt=system,
+        tools=tools or None,
+        tool_choice=choice,
+        model_preferences=job.model_preferences,
+    )
+
+
+async def _ask(job: SampleJob, step_id: str, request: SampleRequest) -> SampleReply:
+    branch = job.scope.branch
+
+    def admitted() -> SampleRequest:
+        """The request as it is sent: refused if it cannot be paid for, cut to what is left."""
+        prompt = math.ceil(_prompt_tokens(request) * ADMISSION_MARGIN)
+        if step_id not in call.journal.pending:  # else it was admitted in an earlier round
+            branch.check_tokens(prompt + 1)
+        left = branch.remaining_tokens()
+        if left is None or left - prompt >= request.max_tokens:
+            return request
+        return request.model_copy(update={"max_tokens": max(1, left - prompt)})
+
+    # What may be left differs from round to round, so max_tokens is not part of the question.
+    asked = fingerprint(request.model_dump(mode="json", exclude={"max_tokens"}))
+    call = job.scope.strand.call
+    entry = await call.ask(job.scope, step_id, "sample", asked, admitted, job.responder)
+    reply = _read(step_id, entry)
+    if entry.tokens is None:
+        used = reply.usage.total_tokens if reply.usage else 0
+        branch.settle(entry, used or _prompt_tokens(request) + estimate_tokens(_said(reply)))
+    return reply
+
+
+def _read(step_id: str, entry: Entry) -> SampleReply:
+    """Read the recorded reply.
+
+    Raises:
+        StepFailed: it is no reply; recorded as the outcome, so that replays end the same way.
+    """
+    try:
+        return SampleReply.model_validate(entry.value)
+    except ValidationError as problem:
+        failure = StepFailed(step_id, "InvalidReply", describe(problem))
+        entry.error = error_to_json(failure)
+        raise failure from problem
+
+
+def _prompt_tokens(request: SampleRequest) -> int:
+    parts = [request.system_prompt or ""]
+    parts += [_text_for_estimate(message) for message in request.messages]
+    parts += [tool.model_dump_json() for tool in request.tools or ()]
+    return sum(map(estimate_tokens, parts))
+
+
+def _text_for_estimate(message: Message) -> str:
+    return "\n".join(
+        block.text if isinstance(block, TextBlock) else block.model_dump_json()
+        for block in message.content
+    )
+
+
+def _said(reply: SampleReply) -> str:
+    """The reply as text; a structured answer given through the tool counts as its JSON."""
+    inputs = [json.dumps(call.arguments) for call in reply.tool_calls]
+    return "\n".join([reply.text, *inputs] if reply.text else inputs) or "(empty)"
+
+
+def _check(job: SampleJob, reply: SampleReply) -> tuple[BaseModel | None, str | None]:
+    """Return what was parsed, and what is wrong with the reply, if anything is."""
+    if job.schema is not None:
+        given = [call.arguments for call in reply.tool_calls if call.name == SCHEMA_TOOL]
+        try:
+            if given:
+                return job.schema.model_validate(given[0]), None
+            return job.schema.model_validate_json(_without_fence(reply.text)), None
+        except ValidationError as problem:
+            return None, describe(problem)
+    if job.tool_choice == "required" and not reply.tool_calls:
+        return None, "no tool was called, although one is required"
+    return None, None
+
+
+def _without_fence(text: str) -> str:
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```"):
+        text = text[3:-3].partition("\n")[2]
+    return text
+
+
+def _correction(job: SampleJob, problem: str) -> str:
+    wanted = "JSON only, in the wanted form" if job.schema is not None else "a tool call"
+    return f"That did not fit: {problem}. Reply again with {wanted}."
+
+
+def _result(
+    job: SampleJob, reply: SampleReply, parsed: BaseModel | None
+) -> SampleResult[BaseModel | None]:
+    prompt = job.messages[-1]
+    if parsed is None:
+        exchange = Exchange((prompt, Message(role="assistant", content=reply.content)))
+    else:
+        use = ToolUseBlock(id=job.step_id, name=SCHEMA_TOOL, input={})
+        text = TextBlock(text=parsed.model_dump_json(by_alias=True))
+        result = ToolResultBlock(tool_use_id=job.step_id, content=(text,))
+        exchange = Exchange((prompt, assistant([use]), user([result])))
+    return SampleResult(
+        text=reply.text if parsed is None else _said(reply),
+        parsed=parsed,
+        tool_calls=() if parsed is not None else reply.tool_calls,
+        stop_reason=reply.stop_reason,
+        model=reply.model,
+        usage=reply.usage,
+        exchange=exchange,
+    )
+
+
+def as_history(result: SampleResult[Any], prompt: Message) -> tuple[Message, Message]:
+    """Return the two messages that a prompt-mode sample adds to the conversation.
+
+    Tool uses are told, not kept: their results never enter this conversation, and a provider
+    refuses a tool use without a result.
+    """
+    called = ", ".join(call.name for call in result.tool_calls)
+    return prompt, assistant(result.text or f"(called {called})" if called else result.text or " ")

@@ -1,0 +1,188 @@
+"""The port behind which calls are kept, so that effects happen once whatever clients retry.
+
+Owns the shapes and the promises; ``stores/`` has the implementations and ``testing`` the suite
+that each must pass. The machine works without a store: then all state is in the journal that
+travels with the client.
+
+Every promise is about one call (``call_id``) and holds with several processes at work: whatever
+they do at the same time, some order of one after the other explains what each of them sees. Texts
+are opaque to the store: any ``str`` comes back as it was. Times are seconds since the epoch and
+come from the caller's clock.
+
+What has been written survives a crash of the process that wrote it. It survives a crash of the
+database and of the machine, too, but for leases: these last only if something else has been written
+afterwards. Nothing is done under a lease that is lost with them, but what is unrecorded anyway.
+
+A call that was never begun, or was pruned, has nothing to read; writing to it is an
+:class:`UnknownCallError`, lest what is recorded there be taken for recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = [
+    "CallRecord",
+    "CallStore",
+    "OpenedRound",
+    "RoundRecord",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A call that a store knows.
+
+    Attributes:
+        call_id: its name.
+        tool: the tool's name.
+        arguments: the validated arguments as JSON text, to open the call again.
+        started: when it began.
+        deadline: when it counts as abandoned unless something happens before.
+        status: ``open``, ``done``, ``failed`` or ``abandoned``; only ``open`` can change.
+        principal: who has called, as the edge names them; empty if it does not know.
+    """
+
+    call_id: str
+    tool: str
+    arguments: str
+    started: float
+    deadline: float
+    status: str = "open"
+    principal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """How one round of a call ended.
+
+    Attributes:
+        number: rounds count from 0.
+        answers: digest of the answers that the round was given.
+        reply: what was replied, as text.
+        state: what the next round starts from; empty if the call has ended.
+    """
+
+    number: int
+    answers: str
+    reply: str
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRound:
+    """What is known of a round by whoever wants to run it.
+
+    Attributes:
+        call: its call.
+        ended: how the round ended, if it has.
+        entries: what it was the first to record, in the order of recording.
+    """
+
+    call: CallRecord
+    ended: RoundRecord | None
+    entries: Mapping[str, str]
+
+
+class CallStore(Protocol):
+    """Where calls are kept. Methods raise :class:`StoreError` and leave nothing half done."""
+
+    async def begin(self, call: CallRecord) -> CallRecord:
+        """Create the call; if it is there already, change nothing. Return what is there."""
+        ...
+
+    async def find(self, call_id: str) -> CallRecord | None:
+        """Return the call, ``None`` if the store does not know it."""
+        ...
+
+    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
+        """Take, or prolong, the right to run the call until ``until``.
+
+        False if another owner holds it at ``now``; at ``until`` it is free. At most one owner
+        holds it at any time. It keeps nobody from writing: whoever records first is first.
+        """
+        ...
+
+    async def open_round(
+        self,
+        call_id: str,
+        number: int,
+        owner: str,
+        now: float,
+        until: float,
+        *,
+        new: CallRecord | None = None,
+    ) -> OpenedRound | None:
+        """Take the right to run the call, and read what is known of round ``number``, as one.
+
+        If that round has ended, its end is told, and the right neither asked for nor taken.
+        ``None`` if another owner holds the right, as :meth:`lease` decides. ``new`` is what the
+        call begins as if the store does not know it.
+        """
+        ...
+
+    async def release(self, call_id: str, owner: str) -> None:
+        """Give the right back; nothing happens if ``owner`` does not hold it."""
+        ...
+
+    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+        """Write entries of round ``number``, all or none; the first text for a step id stays.
+
+        It stays in whatever round of the call it was recorded.
+
+        Returns the texts that are stored now, for the ids in ``entries``. When this returns, they
+        survive a crash of this process and of the machine.
+        """
+        ...
+
+    async def entries(self, call_id: str, number: int) -> dict[str, str]:
+        """Return what round ``number`` was the first to record, in the order of recording."""
+        ...
+
+    async def end_round(
+        self,
+        call_id: str,
+        record: RoundRecord,
+        *,
+        deadline: float | None,
+        status: str = "open",
+        release: str | None = None,
+    ) -> RoundRecord:
+        """Write how a round ended; the first record for a round stays and is returned.
+
+        Only if this one is the first and the call is open, ``deadline`` (unless ``None``) and
+        ``status`` become the call's. In any case, ``release`` gives its right to run the call back.
+        """
+        ...
+
+    async def round(self, call_id: str, number: int) -> RoundRecord | None:
+        """Return how round ``number`` ended, ``None`` if it has not."""
+        ...
+
+    async def last_round(self, call_id: str) -> RoundRecord | None:
+        """Return the ended round with the highest number, ``None`` before the first."""
+        ...
+
+    async def finish(self, call_id: str, status: str, *, deadline: float | None = None) -> bool:
+        """Move an ``open`` call to ``status``, maybe with a new ``deadline``.
+
+        False if it is not open (any more). With ``open`` as the status it is only put off.
+        """
+        ...
+
+    async def abandoned(self, now: float, limit: int) -> list[CallRecord]:
+        """Return open calls whose deadline is ``now`` or earlier, the longest overdue first."""
+        ...
+
+    async def prune(self, before: float, limit: int) -> int:
+        """Delete calls that are not open and whose deadline lies before ``before``; return how many.
+
+        All that belongs to them goes with them. The oldest go first.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give up connections and files; again does nothing. Afterwards the store refuses."""
+        ...

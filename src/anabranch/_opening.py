@@ -1,0 +1,99 @@
+"""A tool, its arguments and a journal become a call: the one way in, for every edge.
+
+Owns nothing that lasts. Answering is left to the edge.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from anabranch._asking.host import Host
+from anabranch._engine import Branch, Call, Journal, Recorder, Sink
+from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
+from anabranch.context import BranchContext
+from anabranch.limits import Limits
+from anabranch.messages import Message
+from anabranch.tool import Tool
+
+__all__ = ["Runtime", "new_journal", "open_call", "warn_of_rounds"]
+
+T = TypeVar("T")
+logger: logging.Logger = logging.getLogger("anabranch")
+
+WARN_AT_ROUND = 8
+"""Known clients give a call up after its tenth round (Python, TypeScript, C#, Go)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What encloses every call of an edge: policy, time, identity, the calling conversation."""
+
+    limits: Limits = field(default_factory=Limits)
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=SystemIds)
+    parent_messages: tuple[Message, ...] = ()
+    parent_system_prompt: str | None = None
+
+
+def new_journal(runtime: Runtime) -> Journal:
+    """Return the journal of a call that begins now."""
+    # To the millisecond: the rest would travel in every state, and tells nobody anything.
+    return Journal(runtime.ids.call_id(), round(runtime.clock.now(), 3))
+
+
+def open_call(
+    tool: Tool[T],
+    arguments: Mapping[str, Any],
+    journal: Journal,
+    *,
+    host: Host,
+    runtime: Runtime,
+    sink: Sink,
+    recorder: Recorder | None = None,
+    make: Callable[..., Call[Any]] = Call,
+) -> Call[T]:
+    """Return the call of ``tool`` with ``arguments`` that its ``validate`` has returned.
+
+    What the tool requires is checked before its body starts; the error is then the call's.
+    ``make`` builds it: a ``Call``, or one that watches what happens in it.
+    """
+
+    async def body(branch: Branch) -> T:
+        host.require(*sorted(tool.requires))
+        ctx = BranchContext(
+            branch,
+            host,
+            elicits=tool.elicits,
+            parent_messages=runtime.parent_messages,
+            parent_system_prompt=runtime.parent_system_prompt,
+        )
+        return await tool.run(ctx, arguments)
+
+    return make(
+        body,
+        journal,
+        name=tool.name,
+        limits=runtime.limits.narrowed(tool.limits),
+        clock=runtime.clock,
+        sink=sink,
+        recorder=recorder,
+    )
+
+
+def warn_of_rounds(tool: str, journal: Journal) -> bool:
+    """Tell the author, once per call, that it comes near the number of rounds clients allow.
+
+    Returns whether there was reason to.
+    """
+    near = journal.rounds == WARN_AT_ROUND
+    if near:
+        logger.warning(
+            "tool %r has asked in %d rounds of one call; most clients give up after 10."
+            " Ask several questions at once (ctx.gather), or put them into one form.",
+            tool,
+            journal.rounds,
+        )
+    return near

@@ -1,0 +1,144 @@
+"""Questions as terminal forms.
+
+Owns the drawing of one form, field by field. Esc or Ctrl-C cancels a form, Ctrl-D declines it.
+Only one form may be drawn at a time, which ``Console.question`` sees to; what a field takes is
+decided in ``fields.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import questionary
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
+from pydantic import JsonValue, ValidationError
+from questionary import Choice, Question
+
+from anabranch._terminal.fields import LEAVE_OUT, Field, Form, LeaveOut
+from anabranch.elicitation import describe
+from anabranch.inprocess import AnswerError
+from anabranch.messages import ElicitReply, ElicitRequest
+
+__all__ = ["HINT", "LeftError", "ask_consent", "ask_form", "ask_text"]
+
+HINT = "(Esc cancels, Ctrl-D declines)"
+
+
+ESCAPE_SECONDS = 0.1
+"""How long an Esc is held back, because arrow keys begin with one too."""
+
+
+class LeftError(Exception):
+    """The person left the form; ``action`` tells how."""
+
+    def __init__(self, action: Literal["decline", "cancel"]) -> None:
+        super().__init__(action)
+        self.action: Literal["decline", "cancel"] = action
+
+
+async def ask_form(request: ElicitRequest) -> ElicitReply:
+    """Ask for one field after the other and return what the person did.
+
+    Raises:
+        AnswerError: the server's form is none.
+    """
+    try:
+        form = Form.model_validate(request.requested_schema)
+    except ValidationError as error:
+        raise AnswerError(f"this client cannot show the form: {describe(error)}") from error
+    content: dict[str, JsonValue] = {}
+    try:
+        for name, field in form.properties.items():
+            value = await _ask_field(field, name, required=name in form.required)
+            if not isinstance(value, LeaveOut):
+                content[name] = value
+        if not form.properties:
+            await _confirm("Accept?")
+    except LeftError as left:
+        return ElicitReply(action=left.action)
+    return ElicitReply(action="accept", content=content)
+
+
+async def ask_consent() -> ElicitReply:
+    """Ask whether the person will go to the address that they have been shown."""
+    try:
+        await _confirm("Will you open it?")
+    except LeftError as left:
+        return ElicitReply(action=left.action)
+    return ElicitReply(action="accept")
+
+
+async def ask_text(message: str) -> str:
+    """Ask for a line of text.
+
+    Raises:
+        LeftError: none is given.
+    """
+    return cast("str", await _run(questionary.text(message)))
+
+
+async def _confirm(message: str) -> None:
+    if not await _run(questionary.confirm(message, default=False)):
+        raise LeftError("decline")
+
+
+async def _ask_field(field: Field, name: str, *, required: bool) -> JsonValue | LeaveOut:
+    label = field.label(name, required=required)
+    if field.type == "array":
+        return await _run(_checkbox(field, label))
+    if field.type == "boolean" and (required or field.default is not None):
+        # Without a default, Enter means no: nothing is agreed to by accident.
+        return await _run(questionary.confirm(label, default=field.default is True))
+    choices = [Choice(option.label, option.const) for option in field.options]
+    if field.type == "boolean":
+        choices = [Choice("yes", value=True), Choice("no", value=False)]
+    if choices:
+        if not required:
+            choices.append(Choice("(leave out)", LEAVE_OUT))
+        chosen = next((each for each in choices if each.value == field.default), None)
+        return await _run(questionary.select(label, choices, chosen))
+
+    def verdict(typed: str) -> bool | str:
+        try:
+            field.read(typed, required=required)
+        except ValueError as error:
+            return str(error)
+        return True
+
+    prefilled = "" if field.default is None else str(field.default)
+    typed = await _run(questionary.text(label, prefilled, validate=verdict))
+    return field.read(cast("str", typed), required=required)
+
+
+def _checkbox(field: Field, label: str) -> Question:
+    chosen = field.default if isinstance(field.default, list) else []
+    choices = [
+        Choice(option.label, option.const, checked=option.const in chosen)
+        for option in field.items.options
+    ]
+    return questionary.checkbox(label, choices, validate=field.check_chosen)
+
+
+async def _run(question: Question) -> JsonValue | LeaveOut:
+    """Draw a prompt and return its answer.
+
+    Raises:
+        LeftError: the person left it.
+    """
+    leaving = KeyBindings()
+
+    @leaving.add("escape", eager=True)
+    def cancel(event: KeyPressEvent) -> None:
+        event.app.exit(exception=LeftError("cancel"))
+
+    @leaving.add("c-d", eager=True)
+    def decline(event: KeyPressEvent) -> None:
+        event.app.exit(exception=LeftError("decline"))
+
+    question.application.ttimeoutlen = ESCAPE_SECONDS
+    own = question.application.key_bindings
+    question.application.key_bindings = merge_key_bindings([*([own] if own else []), leaving])
+    try:
+        return cast("JsonValue | LeaveOut", await question.unsafe_ask_async())
+    except (KeyboardInterrupt, EOFError):
+        raise LeftError("cancel") from None

@@ -1,0 +1,149 @@
+"""Who answers a server: a file, a model, the person at the terminal, or nobody.
+
+Owns the choice among them. With ``--answers`` the person is never asked, so that a script behaves
+the same everywhere; without a terminal nobody waits for a person who is not there. Whatever is
+answered without a person is told on stderr.
+"""
+
+from __future__ import annotations
+
+import json
+
+from anabranch._asking.host import Capabilities
+from anabranch._asking.sampling import Sampler
+from anabranch._terminal.answer_file import Answers
+from anabranch._terminal.console import Console
+from anabranch._terminal.forms import HINT, LeftError, ask_consent, ask_form, ask_text
+from anabranch.inprocess import AnswerError
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    LogLevel,
+    Message,
+    SampleReply,
+    SampleRequest,
+    TextBlock,
+    UrlRequest,
+)
+
+__all__ = ["NO_MODEL", "Respondent"]
+
+NO_MODEL = "give --model NAME or set ANABRANCH_MODEL"
+
+
+class Respondent:
+    """An ``Answerer`` for the command line.
+
+    Args:
+        console: where things are shown and asked.
+        sampler: the model, if one is configured.
+        answers: what a file answers, if one is given.
+    """
+
+    def __init__(
+        self, console: Console, *, sampler: Sampler | None = None, answers: Answers | None = None
+    ) -> None:
+        self._console = console
+        self._sampler = sampler
+        self._answers = answers
+        self._asks_person = console.interactive and answers is None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Sampling is declared if anybody can do it: a tool may know how to go without."""
+        scripted = self._answers is not None and self._answers.samples
+        return Capabilities(
+            sampling=self._sampler is not None or scripted or self._asks_person,
+            sampling_tools=self._sampler is not None,
+        )
+
+    async def sample(self, step_id: str, request: SampleRequest) -> SampleReply:
+        """Answer as a model: the file's answer, the model's, or the person's."""
+        told = self._answers.sample(step_id) if self._answers is not None else None
+        if told is not None:
+            return told
+        if self._sampler is not None:
+            return await self._from_model(self._sampler, request)
+        if self._asks_person:
+            return await self._from_person(request)
+        self._console.say(f"No answer is left for the model's step {step_id or '?'}: {NO_MODEL}.")
+        raise AnswerError("the client has no model")
+
+    async def elicit(self, step_id: str, request: ElicitRequest | UrlRequest) -> ElicitReply:
+        """Answer as the person: the file's answer, or what is typed. Otherwise decline."""
+        if self._answers is not None:
+            return self._from_file(self._answers, step_id, request)
+        if not self._asks_person:
+            self._console.say(
+                f"Declined {_named(step_id, request)}: there is no terminal to ask at."
+                " Give --answers FILE."
+            )
+            return ElicitReply(action="decline")
+        async with self._console.question():
+            self._console.show(f"\n{request.message}")
+            if isinstance(request, UrlRequest):
+                self._console.show(f"  {request.url}\n{HINT}")
+                return await ask_consent()
+            self._console.show(HINT)
+            return await ask_form(request)
+
+    async def log(self, level: LogLevel, message: str) -> None:
+        """Show a log line."""
+        self._console.say(f"[{level}] {message}")
+
+    async def notify(self, message: str, progress: float, total: float | None) -> None:
+        """Show a progress message."""
+        far = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+        self._console.say(f"[{far}] {message}" if message else f"[{far}]")
+
+    def report_left(self) -> None:
+        """Tell which answers of the file nothing has asked for."""
+        for entry in self._answers.left() if self._answers is not None else ():
+            self._console.say(f"Nothing asked for the answer {entry}.")
+
+    def _from_file(
+        self, answers: Answers, step_id: str, request: ElicitRequest | UrlRequest
+    ) -> ElicitReply:
+        reply = answers.elicit(step_id)
+        if reply is None:
+            self._console.say(f"No answer is left for {_named(step_id, request)}: declined.")
+            return ElicitReply(action="decline")
+        given = "" if reply.content is None else f" {json.dumps(reply.content)}"
+        self._console.say(f"{request.message}\n> {reply.action}{given}")
+        return reply
+
+    async def _from_model(self, sampler: Sampler, request: SampleRequest) -> SampleReply:
+        try:
+            return await sampler.sample(request)
+        except Exception as error:
+            # The provider's words are for the person who chose it, not for the server.
+            self._console.say(f"The model failed: {error}")
+            raise AnswerError("the client's model failed") from error
+
+    async def _from_person(self, request: SampleRequest) -> SampleReply:
+        async with self._console.question():
+            self._console.show(
+                f"\nThe tool asks a model, and none is configured ({NO_MODEL})."
+                f" Answer in its place. {HINT}"
+            )
+            if request.system_prompt:
+                self._console.show(f"  system: {request.system_prompt}")
+            for message in request.messages:
+                self._console.show(f"  {message.role}: {_shown(message)}")
+            try:
+                text = await ask_text("assistant:")
+            except LeftError as left:
+                raise AnswerError("the person did not answer in the model's place") from left
+        return SampleReply(content=(TextBlock(text=text),), model="person", stop_reason="endTurn")
+
+
+def _named(step_id: str, request: ElicitRequest | UrlRequest) -> str:
+    first_line = request.message.partition("\n")[0]
+    return f"the question {step_id!r} ({first_line})" if step_id else f"{first_line!r}"
+
+
+def _shown(message: Message) -> str:
+    return "\n".join(
+        block.text if isinstance(block, TextBlock) else f"<{block.type}>"
+        for block in message.content
+    )

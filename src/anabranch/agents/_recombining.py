@@ -1,0 +1,218 @@
+"""What several branches have said becomes one text.
+
+Owns the ways to do that. Where a model is needed, it is asked aside, about the texts alone: the
+conversation is neither shown to it nor touched. A model that fails, or answers something else than
+was asked, never costs what the branches have said: the note says what was done instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias, get_args
+
+from anabranch.agents._gather_structured import together
+from anabranch.errors import AnabranchError, ToolError
+from anabranch.models import ModelError
+
+__all__ = ["Answer", "Ask", "Recombined", "Recombiner", "recombine"]
+
+logger: logging.Logger = logging.getLogger("anabranch.agents")
+
+Recombiner: TypeAlias = Literal["none", "concatenate", "llm_merge", "llm_vote", "llm_judge"]
+Ask: TypeAlias = Callable[[str], Awaitable[str]]
+"""Asks a model one thing, apart from any conversation, and returns what it says."""
+
+JUDGES = 3
+_NUMBER = re.compile(r"\d{1,9}")
+_OPTION = re.compile(r"\boption\W{0,3}(\d{1,9})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one branch has said; blank if it has failed.
+
+    Attributes:
+        name: the branch's.
+        prompt: what it was told to do.
+        text: the answer.
+    """
+
+    name: str
+    prompt: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recombined:
+    """What has become of the answers.
+
+    Attributes:
+        text: the one text; empty if none was wanted, or there is none.
+        note: what was chosen and why, or what was done instead.
+        chosen: the name of the branch whose answer ``text`` is, if it is one branch's.
+    """
+
+    text: str
+    note: str
+    chosen: str | None = None
+
+
+async def recombine(
+    how: str, answers: Sequence[Answer], ask: Ask, *, judges: int = JUDGES
+) -> Recombined:
+    """Make one text of ``answers``; blank ones do not count.
+
+    Args:
+        how: a :data:`Recombiner`, in upper or lower case.
+        answers: in the order of their prompts.
+        ask: the model that merges, votes or judges.
+        judges: how many votes there are.
+
+    Raises:
+        ToolError: there is no such recombiner.
+    """
+    name = how.strip().lower()
+    if name not in get_args(Recombiner):
+        known = ", ".join(get_args(Recombiner))
+        raise ToolError(f"There is no recombiner {how!r}. Recombiners: {known}.")
+    said = [answer for answer in answers if answer.text.strip()]
+    if name == "none":
+        return Recombined("", "Not recombined, as none was asked for.")
+    if not said:
+        return Recombined("", f"Nothing to recombine ({name}): no branch has answered.")
+    if name == "concatenate":
+        return Recombined(_numbered(said), f"Concatenated {len(said)} answers.")
+    if len(said) == 1:
+        only = said[0]
+        return Recombined(
+            only.text, f"Only {only.name} has answered: {name} was not needed.", only.name
+        )
+    ways: dict[str, Callable[[], Awaitable[Recombined]]] = {
+        "llm_merge": partial(_merge, said, ask),
+        "llm_vote": partial(_vote, said, ask, judges),
+        "llm_judge": partial(_judge, said, ask),
+    }
+    return await ways[name]()
+
+
+async def _merge(answers: Sequence[Answer], ask: Ask) -> Recombined:
+    merged = await _asked(
+        ask,
+        f"{_options(answers)}\n\nMerge these {len(answers)} texts into a single one that keeps"
+        " whatever matters in any of them and says nothing twice. Reply with the text alone.",
+    )
+    if isinstance(merged, str):
+        return Recombined(merged, f"llm_merge: {len(answers)} answers were merged.")
+    return Recombined(
+        _numbered(answers), f"llm_merge {merged.what}; the answers are concatenated instead."
+    )
+
+
+async def _vote(answers: Sequence[Answer], ask: Ask, judges: int) -> Recombined:
+    prompt = (
+        f"{_options(answers)}\n\nWhich option is the best? Reply with its number alone,"
+        f" from 1 to {len(answers)}."
+    )
+    ballots = await together([partial(_asked, ask, prompt) for _ in range(judges)])
+    votes = Counter(vote for ballot in ballots if (vote := _ballot(ballot, len(answers))))
+    missing = judges - votes.total()
+    void = f" {missing} of {judges} votes did not count.{_why(ballots)}" if missing else ""
+    if not votes:
+        first = answers[0]
+        note = f"llm_vote: no vote counted; the first answer, {first.name}, is taken instead."
+        return Recombined(first.text, note + void, first.name)
+    most = max(votes.values())
+    best = sorted(number for number, count in votes.items() if count == most)
+    chosen = answers[best[0] - 1]
+    counted = ", ".join(f"{answers[number - 1].name}: {votes[number]}" for number in sorted(votes))
+    tie = f" A tie of {len(best)}: the first of them is taken." if len(best) > 1 else ""
+    note = f"llm_vote chose {chosen.name} (votes: {counted}).{tie}{void}"
+    return Recombined(chosen.text, note, chosen.name)
+
+
+async def _judge(answers: Sequence[Answer], ask: Ask) -> Recombined:
+    verdict = await _asked(
+        ask,
+        f"{_options(answers)}\n\nJudge these {len(answers)} options. Begin your reply with"
+        ' "Option N", N being the number of the best one; then give the reason in a sentence.',
+    )
+    first = answers[0]
+    if not isinstance(verdict, str):
+        note = f"llm_judge {verdict.what}; the first answer, {first.name}, is taken instead."
+        return Recombined(first.text, note, first.name)
+    chosen = _meant(verdict, answers)
+    if chosen is None:
+        return Recombined(
+            verdict, "llm_judge named none of the options; its own words are taken instead."
+        )
+    return Recombined(chosen.text, f"llm_judge chose {chosen.name}: {verdict}", chosen.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoReply:
+    """Why there is no reply, as the rest of a sentence."""
+
+    what: str
+
+
+async def _asked(ask: Ask, prompt: str) -> str | _NoReply:
+    """Return what the model says; what it raises only means that it said nothing."""
+    try:
+        text = (await ask(prompt)).strip()
+    except (AnabranchError, ModelError) as error:
+        return _NoReply(f"failed ({str(error).rstrip('.')})")
+    except Exception:
+        # Whatever it is, an error here would take the branches' answers with it.
+        logger.exception("a recombiner's model failed")
+        return _NoReply("failed")
+    return text or _NoReply("got no reply")
+
+
+def _why(ballots: Sequence[str | _NoReply]) -> str:
+    """Return why ballots were not given, each reason once."""
+    reasons = {ballot.what: None for ballot in ballots if isinstance(ballot, _NoReply)}
+    return "".join(f" A judge {reason}." for reason in reasons)
+
+
+def _ballot(ballot: str | _NoReply, options: int) -> int | None:
+    found = _NUMBER.search(ballot) if isinstance(ballot, str) else None
+    number = int(found.group()) if found is not None else 0
+    return number if 1 <= number <= options else None
+
+
+def _meant(verdict: str, answers: Sequence[Answer]) -> Answer | None:
+    """Return the answer that the judge names by number, or else repeats, or is quoting from."""
+    for found in _OPTION.finditer(verdict):
+        if number := _ballot(found.group(1), len(answers)):
+            return answers[number - 1]
+    alike = [
+        answer
+        for answer in answers
+        if _quotes(verdict, answer.text.strip()) or _quotes(answer.text, verdict)
+    ]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _quotes(text: str, quoted: str) -> bool:
+    """Whether ``quoted`` is found in ``text``, and not as a part of a word."""
+    return re.search(rf"(?<!\w){re.escape(quoted)}(?!\w)", text) is not None
+
+
+def _numbered(answers: Sequence[Answer]) -> str:
+    """Return all answers, each under its number and name."""
+    return "\n\n".join(
+        f"{number}. {answer.name}: {answer.text.strip()}"
+        for number, answer in enumerate(answers, 1)
+    )
+
+
+def _options(answers: Sequence[Answer]) -> str:
+    return "\n\n".join(
+        f"Option {number}, in reply to {answer.prompt!r}:\n{answer.text.strip()}"
+        for number, answer in enumerate(answers, 1)
+    )

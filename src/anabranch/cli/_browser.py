@@ -1,0 +1,176 @@
+"""The conversation tree on a full screen; only here is textual imported.
+
+Owns the screen: the tree on the left, all of a node on the right. It shows what it was given and
+changes nothing; it ends with the node at which the person wants to go on, or with none.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, cast
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.widgets import Footer, Header, Input, Static
+from textual.widgets import Tree as TreeWidget
+from textual.widgets.tree import TreeNode
+
+from anabranch._terminal.console import printable
+from anabranch.messages import TextBlock, ToolResultBlock, ToolUseBlock, text_of
+from anabranch.tree import HEAD, Node, Tree
+from anabranch.tree._projection import tell
+from anabranch.tree._walking import Walk, glimpse
+
+__all__ = ["Browser"]
+
+WIDTH = 60
+
+
+class Browser(App[str]):
+    """Shows a thread; its result is the id of the node at which to go on."""
+
+    CSS: ClassVar[str] = """
+    #tree { width: 1fr; }
+    #side { width: 1fr; padding: 0 1; border-left: solid $primary; }
+    #find { dock: bottom; display: none; }
+    #find.open { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "go_on", "Continue here"),
+        Binding("g", "ask", "Go to label, branch or id"),
+        Binding("e", "unfold", "Expand all"),
+        Binding("f", "fold", "Collapse all"),
+        Binding("h", "head", "Head"),
+        Binding("escape", "close", "Close", show=False),
+        Binding("q", "quit", "Quit"),
+    ]
+
+    def __init__(self, tree: Tree) -> None:
+        super().__init__()
+        self.title = tree.thread.title or tree.thread.id
+        self._walk = Walk(tree)
+        self._told = tell(tree.nodes, tree.results)
+        self._places: dict[str, TreeNode[str]] = {}
+
+    def compose(self) -> ComposeResult:
+        """Make the widgets."""
+        yield Header()
+        with Horizontal():
+            yield TreeWidget[str](self.title or "", id="tree")
+            with VerticalScroll(id="side"):
+                yield Static(id="details")
+        yield Input(placeholder="a label, a branch (b1.2), or an id", id="find")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Fill the tree, and go to the head."""
+        widget = self._widget
+        widget.show_root = False
+        left = [(node, widget.root) for node in reversed(self._walk.children(None))]
+        while left:
+            node, above = left.pop()
+            followers = self._walk.children(node.id)
+            line = self._line(node)
+            # Only where ways part does the tree go deeper: a long conversation stays one column.
+            place = (
+                above.add(line, node.id) if len(followers) > 1 else above.add_leaf(line, node.id)
+            )
+            self._places[node.id] = place
+            inside = place if len(followers) > 1 else above
+            left += [(follower, inside) for follower in reversed(followers)]
+        widget.root.expand_all()
+        widget.focus()
+        self.call_after_refresh(self.action_head)
+
+    # -- what keys do ------------------------------------------------------------------------
+
+    def action_go_on(self) -> None:
+        """End with the node under the cursor."""
+        node = self._widget.cursor_node
+        if node is not None and node.data is not None:
+            self.exit(node.data)
+
+    def action_ask(self) -> None:
+        """Ask where to go."""
+        field = self.query_one("#find", Input)
+        field.add_class("open")
+        field.value = ""
+        field.focus()
+
+    def action_close(self) -> None:
+        """Ask no more."""
+        self.query_one("#find", Input).remove_class("open")
+        self._widget.focus()
+
+    def action_unfold(self) -> None:
+        """Open all places where ways part."""
+        self._widget.root.expand_all()
+
+    def action_fold(self) -> None:
+        """Close all of them."""
+        for child in self._widget.root.children:
+            child.collapse_all()
+
+    def action_head(self) -> None:
+        """Go to where the conversation was left."""
+        head = self._walk.tree.refs.get(HEAD)
+        if head is not None:
+            self._go(head)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go where the person has said."""
+        node = self._walk.find(event.value.strip())
+        if node is None:
+            self.notify(f"There is no label, branch or node {event.value!r}.", severity="error")
+            return
+        self.action_close()
+        self._go(node.id)
+
+    def on_tree_node_highlighted(self, event: TreeWidget.NodeHighlighted[str]) -> None:
+        """Show all of the node under the cursor."""
+        if event.node.data is not None:
+            details = self._details(self._walk.nodes[event.node.data])
+            self.query_one("#details", Static).update(details)
+
+    # -- what is shown -----------------------------------------------------------------------
+
+    @property
+    def _widget(self) -> TreeWidget[str]:
+        # A query takes a class, which cannot say what its nodes hold.
+        return cast("TreeWidget[str]", self.query_one("#tree"))
+
+    def _go(self, node_id: str) -> None:
+        place = self._places[node_id]
+        above = place.parent
+        while above is not None:
+            above.expand()
+            above = above.parent
+        # Lines are numbered when the tree is drawn: only then can the cursor go to one.
+        self.call_after_refresh(self._widget.move_cursor, place)
+
+    def _line(self, node: Node) -> Text:
+        names = [*self._walk.labels.get(node.id, ())]
+        if self._walk.tree.refs.get(HEAD) == node.id:
+            names.append(HEAD)
+        branch = f"{self._walk.branch_of(node.id)} " if node.kind == "branch" else ""
+        line = Text(f"{branch}{node.kind}  ", style="bold" if node.role == "user" else "")
+        line.append(printable(glimpse(node, WIDTH)), style="not bold")
+        return line.append(f"  ({', '.join(names)})", style="italic") if names else line
+
+    def _details(self, node: Node) -> Text:
+        branch = self._walk.branch_of(node.id)
+        details = Text(" · ".join(filter(None, [node.kind, branch, node.id])), style="bold")
+        for block in self._told[node.id]:
+            match block:
+                case TextBlock():
+                    details.append(f"\n\n{printable(block.text)}", style="not bold")
+                case ToolUseBlock():
+                    told = f"\n\n→ {block.name}({block.input})"
+                    details.append(printable(told), style="not bold")
+                case ToolResultBlock():
+                    parts = [part for part in block.content if isinstance(part, TextBlock)]
+                    details.append(f"\n\n← {printable(text_of(parts))}", style="not bold italic")
+                case _:
+                    details.append(f"\n\n({block.type})", style="not bold")
+        return details

@@ -1,0 +1,139 @@
+"""One server out of whatever the targets offer.
+
+Owns how tools and servers that were found become the one server that runs. How they were found is
+``targets.py``'s business, how it runs ``serve.py``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+import anyio
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import MCPServer
+
+from anabranch._asking.sampling import Sampler
+from anabranch._terminal.exits import UsageError
+from anabranch.cli._targets import Found
+from anabranch.errors import StoreError
+from anabranch.mcp import create_server, install
+from anabranch.mcp._continue_call import CONTINUE
+from anabranch.mcp._installation import TTL, Installation
+from anabranch.tool import Tool
+
+__all__ = ["Keeping", "assemble", "tool_names"]
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How calls are kept, in a form that other processes can be given.
+
+    Attributes:
+        store: the URL of a store; without one, all state travels with the client.
+        ttl: seconds that a person has for one round of questions.
+        continue_calls: offer ``continue_call``; needs a store.
+    """
+
+    store: str | None = field(default=None, repr=False)
+    ttl: float = TTL
+    continue_calls: bool = True
+
+
+NOTHING_KEPT = Keeping()
+
+
+class _Options(TypedDict):
+    keys: Sequence[str]
+    ttl: float
+    store: str | None
+    sampler: Sampler | None
+    continue_calls: bool
+
+
+def assemble(
+    found: Found,
+    *,
+    keys: Sequence[str],
+    sampler: Sampler | None,
+    keeping: Keeping = NOTHING_KEPT,
+) -> MCPServer[Any]:
+    """Return a server with everything in it: the first that was found, or a new one.
+
+    A server's own tools are served as they are. A tool that a server has already is not added
+    again; the tools of further servers are added to the first.
+
+    Raises:
+        UsageError: two different things have the same name, or the store's URL is none.
+    """
+    options: _Options = {
+        "keys": keys,
+        "ttl": keeping.ttl,
+        "store": keeping.store,
+        "sampler": sampler,
+        "continue_calls": keeping.continue_calls,
+    }
+    try:
+        if not found.servers:
+            return create_server("anabranch", found.tools, **options)
+        server, *others = found.servers
+        _merge(server, others)
+        _add(server, found.tools, options)
+    except ValueError as error:
+        raise UsageError(f"{error}.") from error
+    except StoreError as error:
+        raise UsageError(str(error)) from error
+    return server
+
+
+def _add(server: MCPServer[Any], tools: Sequence[Tool[Any]], options: _Options) -> None:
+    there = set(tool_names(server))
+    new = [tool for tool in tools if tool.name not in there]
+    if not new:
+        return
+    # The server's author may have put tools into a store of their own.
+    continue_calls = options["continue_calls"] and CONTINUE.name not in there
+    given: _Options = {**options, "continue_calls": continue_calls}
+    _run_along(server, install(server, *new, **given))
+
+
+def _run_along(server: MCPServer[Any], installation: Installation) -> None:
+    """Have the store swept for as long as ``server`` runs."""
+    # The SDK takes a lifespan when a server is made, and from outside never again.
+    lowlevel = server._lowlevel_server  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    own = lowlevel.lifespan
+
+    @asynccontextmanager
+    async def lifespan(running: Server[Any]) -> AsyncGenerator[Any]:
+        async with installation.running(), own(running) as state:
+            yield state
+
+    lowlevel.lifespan = lifespan
+
+
+def tool_names(server: MCPServer[Any]) -> list[str]:
+    """Return the names of all tools of a server that does not run yet."""
+    return [tool.name for tool in anyio.run(server.list_tools)]
+
+
+def _merge(server: MCPServer[Any], others: Sequence[MCPServer[Any]]) -> None:
+    for other in others:
+        # The SDK tells of a registered tool's function nowhere else.
+        for tool in other._tool_manager.list_tools():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            if tool.name in tool_names(server):
+                raise ValueError(
+                    f"Two servers have a tool named {tool.name}; serve them one by one,"
+                    " as TARGET:attribute"
+                )
+            server.add_tool(
+                tool.fn,
+                name=tool.name,
+                title=tool.title,
+                description=tool.description,
+                annotations=tool.annotations,
+                icons=tool.icons,
+                meta=tool.meta,
+                structured_output=tool.output_schema is not None,
+            )

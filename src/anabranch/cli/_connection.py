@@ -1,0 +1,145 @@
+"""The way to a target: a server process of its own, or the URL of one that runs.
+
+Owns how the process is started, and what a connection that breaks is called. The process inherits
+this one's environment, and gets keys of its own: it lives no longer than the call.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Literal, TypeAlias, TypeVar, cast
+
+import anyio
+from mcp import Client, InputRequiredRoundsExceededError, MCPError, StdioServerParameters
+from mcp_types import CONNECTION_CLOSED
+from pydantic import ValidationError
+
+from anabranch._terminal.exits import CommandError, FailedError, UsageError
+from anabranch.cli._keys import KEYS, new_key
+from anabranch.cli._targets import is_url, split_target
+from anabranch.mcp._client import Answerer, Connectable, connect, offers_sagas
+from anabranch.mcp._saga_client import SagaRoundsExceededError
+
+__all__ = ["MODEL", "Era", "server_of", "talk"]
+
+T = TypeVar("T")
+MODEL = "ANABRANCH_MODEL"
+Era: TypeAlias = Literal["auto", "modern", "handshake", "saga"]
+
+
+def server_of(target: str) -> str | StdioServerParameters:
+    """Return what the SDK's client connects to.
+
+    Raises:
+        UsageError: there is no such file or module.
+    """
+    if is_url(target):
+        return target
+    split_target(target)
+    command, *arguments = _command(target)
+    return StdioServerParameters(command=command, args=arguments, env=_environment())
+
+
+async def talk(
+    target: str,
+    server: Connectable,
+    answerer: Answerer,
+    act: Callable[[Client], Awaitable[T]],
+    *,
+    era: Era = "auto",
+) -> T:
+    """Connect to ``server``, which is ``target``'s, and return what ``act`` makes of it.
+
+    Raises:
+        CommandError: ``act`` raised it; or the connection could not be made, broke, or was used
+            for something else than MCP.
+    """
+    connected = False
+    try:
+        async with connect(server, answerer, era="auto" if era == "saga" else era) as client:
+            connected = True
+            if era == "saga":
+                await _require_sagas(client)
+            return await act(client)
+    except Exception as error:
+        known = _explain(error, target)
+        if known is None:
+            raise
+        if not connected and not is_url(target):
+            known = await _why_it_did_not_start(target)
+        elif not connected and target not in str(known):  # the server's own words, then
+            known = FailedError(f"Cannot connect to {target}: {known}")
+        raise known from error
+
+
+async def _require_sagas(client: Client) -> None:
+    if not await offers_sagas(client):
+        raise UsageError("This server offers no sagas. Leave out --era saga.")
+
+
+def _command(target: str) -> list[str]:
+    # -P keeps the files in this folder from standing in for installed packages; the target's own
+    # neighbours are found nevertheless.
+    return [sys.executable, "-P", "-m", "anabranch", "serve", target, "--transport", "stdio"]
+
+
+def _environment() -> dict[str, str]:
+    # The model is the caller's: with one of its own, the server would never ask.
+    inherited = {name: value for name, value in os.environ.items() if name != MODEL}
+    return {KEYS: new_key(), **inherited}
+
+
+async def _why_it_did_not_start(target: str) -> CommandError:
+    """Return the error for a server process that ended before it answered.
+
+    Its exit status tells whether the target is at fault, but the SDK keeps that to itself. So it
+    is started once more, with nothing to read: a sound server leaves at once, a broken one fails
+    as it did before. Its words are on stderr already.
+    """
+    done = await anyio.run_process(
+        _command(target), check=False, stdin=subprocess.DEVNULL, env=_environment()
+    )
+    if done.returncode == UsageError.status:
+        return UsageError(f"{target} cannot be served; the reason stands above.")
+    return FailedError(f"The server for {target} ended before it answered.")
+
+
+def _explain(error: Exception, target: str) -> CommandError | None:
+    """Return what to tell the person about an error, ``None`` if it is this library's own fault.
+
+    The SDK's tasks raise in groups; one cause that is known is enough.
+    """
+    for cause in _leaves(error):
+        if isinstance(cause, CommandError):
+            return cause
+        if (words := _words_for(cause, target)) is not None:
+            return FailedError(words)
+    return None
+
+
+def _words_for(cause: Exception, target: str) -> str | None:
+    match cause:
+        case MCPError() if cause.error.code == CONNECTION_CLOSED:
+            return f"The server of {target} ended the connection."
+        case MCPError():
+            return cause.error.message
+        case InputRequiredRoundsExceededError() | SagaRoundsExceededError():
+            return f"The tool asked in more than {cause.max_rounds} rounds."
+        case ValidationError():
+            return f"{target} answered with something that is not MCP."
+        case _ if isinstance(cause, OSError) or type(cause).__module__.startswith("http"):
+            return f"Cannot reach {target}: {str(cause).rstrip('.') or type(cause).__name__}."
+        case _:  # not the connection's fault
+            return None
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        group = cast("ExceptionGroup[Exception]", error)
+        for inner in group.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

@@ -1,0 +1,77 @@
+"""The keys that seal open questions, kept so that they outlive the server.
+
+Owns where keys come from: ``ANABRANCH_KEYS``, or a file in the user's data directory, made at the
+first start and readable by the user alone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from platformdirs import user_data_path
+
+from anabranch._terminal.exits import UsageError
+
+__all__ = ["KEYS", "new_key", "read_keys"]
+
+KEYS = "ANABRANCH_KEYS"
+SHORTEST = 32
+
+
+def new_key() -> str:
+    """Return a key: 32 random bytes in hexadecimal."""
+    return secrets.token_hex(SHORTEST)
+
+
+def read_keys(
+    environment: Mapping[str, str], say: Callable[[str], None], data: Path | None = None
+) -> list[str]:
+    """Return the keys, newest first: the environment's, else the file's, which is made if needed.
+
+    Where no file can be made, ``say`` is told, and a key is returned that nobody keeps.
+
+    Raises:
+        UsageError: a key is too short.
+    """
+    given = environment.get(KEYS)
+    if given is not None:
+        return _checked(given, KEYS)
+    path = (data if data is not None else user_data_path("anabranch", appauthor=False)) / "keys"
+    try:
+        return _checked(_read_or_make(path), str(path))
+    except OSError as error:
+        say(
+            f"Cannot keep a key in {path} ({error.strerror}): questions that are open now will not"
+            f" survive a restart. Set {KEYS} to change that."
+        )
+        return [new_key()]
+
+
+def _read_or_make(path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        # Written in full under another name and then linked: of two servers that start at once
+        # one wins, and neither reads half a key. The mode is right from the first byte on.
+        draft = path.with_name(f"keys.{secrets.token_hex(4)}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(new_key())
+            with suppress(FileExistsError):
+                path.hardlink_to(draft)
+        finally:
+            draft.unlink()
+    return path.read_text("utf-8")
+
+
+def _checked(text: str, name: str) -> list[str]:
+    keys = [key.strip() for key in text.split(",") if key.strip()]
+    if not keys or any(len(key.encode()) < SHORTEST for key in keys):
+        raise UsageError(
+            f"{name} must hold keys of at least {SHORTEST} characters, separated by commas."
+        )
+    return keys

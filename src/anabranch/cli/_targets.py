@@ -1,0 +1,168 @@
+"""TARGETs: a Python file, a module, ``module:attribute``, or the URL of a running server.
+
+Owns finding what a target offers: every ``@tool``, every ``HandoffTool`` instance and every
+``MCPServer`` at module level. Loading a target runs its code, and only a server does that: who
+calls a target starts a server process for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterable
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from mcp.server.mcpserver import MCPServer
+
+from anabranch._terminal.exits import UsageError
+from anabranch.tool import HandoffTool, Tool
+
+__all__ = ["Found", "is_url", "load", "split_target"]
+
+
+@dataclass(slots=True)
+class Found:
+    """What targets offer, each thing once, in the order in which it was found."""
+
+    tools: list[Tool[Any]] = field(default_factory=list[Tool[Any]])
+    servers: list[MCPServer[Any]] = field(default_factory=list[MCPServer[Any]])
+
+    def add(self, *values: object) -> bool:
+        """Take those of ``values`` that can be offered, and return whether there are any."""
+        tools = cast("list[Tool[Any]]", [v for v in values if isinstance(v, Tool)])
+        servers = cast("list[MCPServer[Any]]", [v for v in values if isinstance(v, MCPServer)])
+        # By identity: a thing may have two names in a module, and be imported by another.
+        self.tools += {id(tool): tool for tool in tools if not _among(tool, self.tools)}.values()
+        self.servers += {id(s): s for s in servers if not _among(s, self.servers)}.values()
+        return bool(tools or servers)
+
+
+def _among(value: object, known: Iterable[object]) -> bool:
+    return any(value is other for other in known)
+
+
+def is_url(target: str) -> bool:
+    """Whether the target is a running server."""
+    return target.startswith(("http://", "https://"))
+
+
+def split_target(target: str) -> tuple[str, str | None]:
+    """Return the file or module, and the attribute if one is named.
+
+    Raises:
+        UsageError: there is no such file or module.
+    """
+    place, colon, attribute = target.rpartition(":")
+    if not colon or attribute.startswith(("/", "\\")):  # a drive's colon names no attribute
+        place, attribute = target, ""
+    if _is_file(place):
+        if not Path(place).is_file():
+            raise UsageError(f"There is no file {place}. Check the path.")
+    elif not _module_exists(place):
+        raise UsageError(
+            f"There is no module {place!r}. A TARGET is a Python file, a module,"
+            " module:attribute, or a URL."
+        )
+    return place, attribute or None
+
+
+def load(targets: Iterable[str]) -> Found:
+    """Load the targets and return what they offer.
+
+    What their code prints is sent to stderr, since stdout may carry the protocol.
+
+    Raises:
+        UsageError: a target is missing, its code fails, or it offers nothing.
+    """
+    found = Found()
+    for target in targets:
+        if is_url(target):
+            raise UsageError(f"{target} is running already. Call it; there is nothing to serve.")
+        place, attribute = split_target(target)
+        with redirect_stdout(sys.stderr):
+            module = _import(place)
+        if attribute is not None:
+            _take_attribute(found, module, attribute, target)
+        elif not found.add(*vars(module).values()):
+            raise UsageError(_nothing(target, module))
+    return found
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") or "/" in place or "\\" in place
+
+
+def _module_exists(name: str) -> bool:
+    """Look for the outermost package alone: to look further would run its code."""
+    _look_in(Path.cwd())
+    package = name.partition(".")[0]
+    return package.isidentifier() and importlib.util.find_spec(package) is not None
+
+
+def _look_in(folder: Path) -> None:
+    """Let the target import its neighbours; what is installed goes first."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def _import(place: str) -> ModuleType:
+    try:
+        if not _is_file(place):
+            return importlib.import_module(place)
+        path = Path(place).resolve()
+        _look_in(path.parent)
+        return _import_file(path)
+    except SystemExit as error:
+        raise UsageError(f"{place} ends the process when it is loaded ({error}).") from error
+    except Exception as error:
+        where = _last_line_of(error)
+        raise UsageError(
+            f"{place} cannot be loaded: {type(error).__name__}: {error}{where}."
+        ) from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    # A file may be called like a module that is in use, say json.py, and must not replace it.
+    name = path.stem if path.stem not in sys.modules else f"{path.stem} of {path.parent}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    # Annotations are resolved, and values unpickled, through this table.
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _last_line_of(error: Exception) -> str:
+    """Tell where the target's code failed, without a traceback through this library."""
+    frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
+    if not frames or isinstance(error, SyntaxError):
+        return ""
+    return f" (line {frames[-1].lineno} of {frames[-1].filename})"
+
+
+def _take_attribute(found: Found, module: ModuleType, attribute: str, target: str) -> None:
+    value: Any = module
+    for name in attribute.split("."):
+        if not hasattr(value, name):
+            raise UsageError(f"{target}: there is no {name!r} there.")
+        value = getattr(value, name)
+    if not found.add(value):
+        raise UsageError(f"{target} is {value!r}, which is neither a tool nor an MCPServer.")
+
+
+def _nothing(target: str, module: ModuleType) -> str:
+    classes = [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, HandoffTool) and value is not HandoffTool
+    ]
+    hint = f" Make an instance of {classes[0]} at module level." if classes else ""
+    return f"{target} offers nothing: no tool and no MCPServer at module level.{hint}"

@@ -1,0 +1,40 @@
+"""Arguments of a tool from the command line: ``name=value`` and ``--json``.
+
+Owns which goes over which. How a value's text is read is ``anabranch.chat._name_value``' business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from anabranch._terminal.exits import UsageError
+from anabranch.chat._name_value import read_pairs
+
+__all__ = ["read_arguments"]
+
+
+def read_arguments(
+    pairs: Iterable[str], json_text: str | None, schema: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments: those of ``json_text``, and over them those of the ``pairs``.
+
+    Raises:
+        UsageError: a pair has no ``=``, a name comes twice, or a text is not what it should be.
+    """
+    arguments = _read_object(json_text) if json_text is not None else {}
+    try:
+        return {**arguments, **read_pairs(pairs, schema)}
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    try:
+        value: object = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--json is not JSON: {error}.") from error
+    if not isinstance(value, dict):
+        raise UsageError("--json must be a JSON object of the tool's arguments.")
+    return cast("dict[str, Any]", value)

@@ -1,0 +1,34 @@
+"""Serve tools over the Model Context Protocol, and call them as sagas.
+
+    server = create_server("travel", [book_flight], keys=[...])
+    server.run("stdio")                            # an ordinary mcp MCPServer
+
+    install(existing_server, book_flight)          # or add to one you have
+
+    fastmcp.add_tool(as_fastmcp_tool(book_flight)) # or to a FastMCP server (extra ``fastmcp``)
+    install_fastmcp(fastmcp, book_flight, keys=[...])
+
+All serve clients of the handshake era and of the stateless one. Any ``mcp.Client`` calls tools;
+one that calls them as sagas is
+
+    result = await SagaClient(client, answerer).call_tool("book_flight", {"destination": "Oslo"})
+"""
+
+from anabranch._durable.replies import Durability
+from anabranch.mcp._client_answers import Answerer
+from anabranch.mcp._fastmcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
+from anabranch.mcp._saga_client import SagaClient, SagaRoundsExceededError, Turn
+from anabranch.mcp._server import create_server, install
+
+__all__ = [
+    "Answerer",
+    "Durability",
+    "SagaClient",
+    "SagaRoundsExceededError",
+    "Turn",
+    "as_fastmcp_tool",
+    "create_server",
+    "fastmcp_sagas",
+    "install",
+    "install_fastmcp",
+]

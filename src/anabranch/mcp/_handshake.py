@@ -1,0 +1,73 @@
+"""MCP up to 2025-11-25: the body lives, and its asks are requests to the client.
+
+Owns the server-to-client requests of one ``tools/call``. Every one carries the id of the call it
+belongs to; without that it would leave on a stream that clients need not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.session import ServerSession
+from mcp.shared.message import ServerMessageMetadata
+from pydantic import ValidationError
+
+from anabranch._engine import Answer, Ask
+from anabranch.errors import StepFailed, ToolError, error_to_json
+from anabranch.mcp._protocol import to_answer, to_request
+
+__all__ = ["asking"]
+
+
+TIMES_ASKED = 3
+"""How often a question is asked whose answer is of another kind, before that is an error."""
+
+
+def asking(session: ServerSession, request_id: str) -> Callable[[Ask], Awaitable[Answer]]:
+    """Return what has the client of ``session`` answer an ask.
+
+    It raises ``ToolError`` if the client cannot be reached: this connection does not carry
+    requests, or it was closed.
+    """
+
+    async def answer(ask: Ask) -> Answer:
+        if not session.can_send_request:
+            raise ToolError(
+                "This tool asks questions, and this connection cannot carry them to the client"
+                " (a stateless or JSON-only HTTP session of the handshake era). Connect with"
+                " protocol 2026-07-28, or over a session with a stream."
+            )
+        return await _request(ask, session, request_id)
+
+    return answer
+
+
+async def _request(ask: Ask, session: ServerSession, request_id: str) -> Answer:
+    shape: type[types.Result] = types.ElicitResult
+    if ask.kind == "sample":
+        shape = types.CreateMessageResultWithTools
+    metadata = ServerMessageMetadata(related_request_id=request_id)
+    for _ in range(TIMES_ASKED):
+        try:
+            result = await session.send_request(to_request(ask), shape, metadata=metadata)
+        except MCPError as error:
+            if _is_disconnect(error.error):
+                # Not an answer: the tool must not go on as if the client had given one.
+                raise ToolError("The client was disconnected while it was being asked.") from error
+            return _failed(ask, str(error.error.code), error.error.message)
+        except ValidationError:
+            continue  # an answer of another kind is none
+        if (answer := to_answer(ask.kind, result)) is not None:
+            return answer
+    return _failed(ask, "InvalidReply", "the client's result does not answer this kind of question")
+
+
+def _is_disconnect(error: types.ErrorData) -> bool:
+    """Whether the SDK made this error itself; clients use the code for errors of their own."""
+    return error.code == types.CONNECTION_CLOSED and error.message == "Connection closed"
+
+
+def _failed(ask: Ask, error: str, detail: str) -> Answer:
+    return Answer(error=error_to_json(StepFailed(ask.step_id, error, detail)))

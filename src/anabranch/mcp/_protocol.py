@@ -1,0 +1,164 @@
+"""Asks as MCP requests, and what comes back as answers.
+
+Owns the wire shapes of ``elicitation/create`` and ``sampling/createMessage`` and the reading of
+capabilities. When a request is sent, and how, is decided by the era's module.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, cast
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from anabranch._asking.host import Capabilities
+from anabranch._engine import Answer, Ask
+from anabranch.messages import (
+    ElicitRequest,
+    Message,
+    SampleReply,
+    SampleRequest,
+    UrlRequest,
+)
+
+__all__ = [
+    "CONTEXT_BOUNDARY",
+    "STEP_ID_META",
+    "capabilities_of",
+    "dump_error",
+    "load_error",
+    "required_capabilities",
+    "to_answer",
+    "to_params",
+    "to_request",
+    "to_saga_answer",
+]
+
+STEP_ID_META = "anabranch/stepId"
+"""Request ``_meta`` key: in the handshake era nothing else names the step to the client."""
+
+CONTEXT_BOUNDARY = "--x-elicit-context: application/json"
+"""After this line in a message comes the question's context as JSON, for clients that do not
+show the schema's ``x-elicit-context``."""
+
+
+def to_params(ask: Ask) -> dict[str, Any]:
+    """Return the parameters of the request that asks ``ask``, as the protocol spells them."""
+    request: SampleRequest | ElicitRequest | UrlRequest = ask.request
+    if isinstance(request, SampleRequest):
+        return _sampling_params(request)
+    if isinstance(request, ElicitRequest):
+        return _form_params(request)
+    return {"mode": "url", **request.wire()}
+
+
+def _form_params(request: ElicitRequest) -> dict[str, Any]:
+    message, schema = request.message, dict(request.requested_schema)
+    if request.context is not None:
+        schema["x-elicit-context"] = request.context
+        message = f"{message}\n\n{CONTEXT_BOUNDARY}\n{json.dumps(request.context)}"
+    return {"message": message, "requestedSchema": schema}
+
+
+def _sampling_params(request: SampleRequest) -> dict[str, Any]:
+    params = request.wire()
+    params["messages"] = [_message(message) for message in request.messages]
+    if request.tool_choice is not None:
+        params["toolChoice"] = {"mode": request.tool_choice}
+    return params
+
+
+def _message(message: Message) -> dict[str, Any]:
+    """One block alone, since clients older than 2025-11-25 know nothing else."""
+    wire = message.wire()
+    if len(message.content) == 1:
+        wire["content"] = wire["content"][0]
+    return wire
+
+
+def to_request(ask: Ask) -> types.ElicitRequest | types.CreateMessageRequest:
+    """Return the request that asks ``ask``, with the step's id in its ``_meta``."""
+    params = {**to_params(ask), "_meta": {STEP_ID_META: ask.step_id}}
+    if ask.kind == "sample":
+        return types.CreateMessageRequest.model_validate({"params": params})
+    return types.ElicitRequest.model_validate({"params": {"mode": "form", **params}})
+
+
+def to_answer(kind: str, result: BaseModel) -> Answer | None:
+    """Return the answer in a client's result; ``None`` if it does not answer this kind of ask."""
+    if kind != "sample":
+        if isinstance(result, types.ElicitResult):  # checked by the SDK
+            return Answer({"action": result.action, **_content(result)})
+        return None
+    return _reply(result.model_dump(mode="json", exclude_none=True))
+
+
+def to_saga_answer(kind: str, result: Mapping[str, JsonValue]) -> Answer | None:
+    """Return the answer in the result of a saga's step; ``None`` if it does not answer the ask."""
+    shape = types.CreateMessageResultWithTools if kind == "sample" else types.ElicitResult
+    try:
+        return to_answer(kind, shape.model_validate(result))
+    except ValidationError:
+        return None
+
+
+def _reply(result: dict[str, Any]) -> Answer | None:
+    try:
+        reply = SampleReply.model_validate(result)
+    except ValidationError:
+        return None
+    # Written in this library's spelling, without what the protocol adds and nobody reads.
+    return Answer(reply.model_dump(mode="json", exclude_none=True))
+
+
+def _content(result: types.ElicitResult) -> dict[str, JsonValue]:
+    return {} if result.content is None else {"content": cast("JsonValue", result.content)}
+
+
+def capabilities_of(declared: types.ClientCapabilities | None) -> Capabilities:
+    """Return what a client has declared. ``elicitation: {}`` means forms only."""
+    if declared is None:
+        return Capabilities(
+            sampling=False, sampling_tools=False, elicitation=False, elicitation_url=False
+        )
+    sampling, elicitation = declared.sampling, declared.elicitation
+    url = elicitation is not None and elicitation.url is not None
+    return _capabilities(
+        sampling=sampling is not None,
+        sampling_tools=sampling is not None and sampling.tools is not None,
+        elicitation=elicitation is not None and (elicitation.form is not None or not url),
+        elicitation_url=url,
+    )
+
+
+_capabilities = lru_cache(Capabilities)
+"""A modern client declares them with every request, mostly the same."""
+
+
+_DECLARATIONS: dict[str, dict[str, Any]] = {
+    "sampling": {"sampling": {}},
+    "sampling.tools": {"sampling": {"tools": {}}},
+    "elicitation": {"elicitation": {"form": {}}},
+    "elicitation.url": {"elicitation": {"url": {}}},
+}
+
+
+def required_capabilities(name: str) -> dict[str, Any]:
+    """Return the ``data`` of error -32021 for the capability ``name``."""
+    return {"requiredCapabilities": _DECLARATIONS[name]}
+
+
+def dump_error(error: Exception) -> dict[str, Any] | None:
+    """Return a JSON-RPC error that a tool has raised itself, as JSON; ``None`` for any other."""
+    if not isinstance(error, MCPError):
+        return None
+    return error.error.model_dump(mode="json", exclude_none=True)
+
+
+def load_error(told: dict[str, Any]) -> MCPError:
+    """Return the error that :func:`dump_error` has written."""
+    return MCPError.from_error_data(types.ErrorData.model_validate(told))

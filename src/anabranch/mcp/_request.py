@@ -1,0 +1,98 @@
+"""One ``tools/call`` as any MCP server sees it: who asks, in which era, with what answers.
+
+Owns the view of a request that the hosts' contexts have in common. Which host it came through,
+and what is done about it, is known elsewhere.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp import MCPDeprecationWarning
+from mcp.server.context import ServerRequestContext
+from mcp.server.request_state import authenticated_principal
+from mcp.server.session import ServerSession
+from mcp_types.version import is_version_at_least
+from pydantic import BaseModel
+
+from anabranch._asking.host import Capabilities
+from anabranch._engine import Journal, Notice, Sink
+from anabranch.mcp._log_level import is_wanted
+from anabranch.mcp._protocol import capabilities_of
+from anabranch.messages import LogLevel
+
+__all__ = ["McpRequest"]
+
+MODERN = "2026-07-28"
+
+
+@dataclass(frozen=True, slots=True)
+class McpRequest:
+    """What a request says of its call.
+
+    Attributes:
+        context: the SDK's, below any host's own.
+        state: the ``requestState`` that came back, opened; ``None`` at the first round.
+        responses: the answers that came with it.
+    """
+
+    context: ServerRequestContext[Any, Any]
+    state: str | None = None
+    responses: Mapping[str, BaseModel] | None = None
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether the client speaks a stateless revision, 2026-07-28 or later."""
+        return is_version_at_least(self.context.protocol_version, MODERN)
+
+    @property
+    def session(self) -> ServerSession:
+        """The way to the client."""
+        return self.context.session
+
+    @property
+    def request_id(self) -> str:
+        """The JSON-RPC id of the request."""
+        return str(self.context.request_id)
+
+    @property
+    def principal(self) -> str:
+        """Who is authenticated on this connection; empty if nobody is."""
+        return authenticated_principal(self.context) or ""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the client can answer, as far as it has said."""
+        declared = self.session.client_capabilities
+        if declared is None and not self.is_modern:
+            # A stateless HTTP session of the handshake era does not know what its client declared.
+            return Capabilities()
+        return capabilities_of(declared)
+
+    def wants(self, level: LogLevel) -> bool:
+        """Whether the client wants log messages of ``level``; a host may know that otherwise."""
+        return is_wanted(self.session, level)
+
+    def sink(self, journal: Journal) -> Sink:
+        """Return what delivers the notices of the call of ``journal`` to the client."""
+
+        async def deliver(notice: Notice) -> None:
+            if notice.level is None:
+                progress = journal.progressed if notice.progress is None else notice.progress
+                await self.session.report_progress(progress, notice.total, notice.message)
+                return
+            if not self.wants(notice.level):
+                return
+            with warnings.catch_warnings():
+                # Deprecated by SEP-2577 and without a successor; it is dropped by the SDK where
+                # the client has not asked for it.
+                warnings.simplefilter("ignore", MCPDeprecationWarning)
+                sending = self.session.send_log_message(  # pyright: ignore[reportDeprecated]
+                    notice.level, notice.message, related_request_id=self.request_id
+                )
+            await sending
+
+        return deliver

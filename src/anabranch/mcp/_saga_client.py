@@ -1,0 +1,200 @@
+"""The calling side of sagas: turn after turn, until the tool's result is there.
+
+Owns ``tools/callSaga`` and ``tools/resumeSaga`` as a client sends them. All steps of a turn are
+answered at once, and every turn sends all that were ever completed. What is asked is translated by
+``answering.py``. No turn is sent twice on its own: whether that is wanted is known to the caller,
+who has each :class:`Turn` before it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+import anyio
+import mcp_types as types
+from mcp import Client, MCPError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from anabranch.mcp._client import MAX_ROUNDS
+from anabranch.mcp._client_answers import Answerer, answer_elicit, answer_sample
+from anabranch.mcp._saga_params import CALL_SAGA, RESUME_SAGA
+
+__all__ = ["SagaClient", "SagaRoundsExceededError", "Turn"]
+
+INVALID_IN_V1 = "Invalid request parameters"
+"""What servers of the SDK's first major version say of a method that they do not know."""
+
+
+class SagaRoundsExceededError(RuntimeError):
+    """After ``max_rounds`` turns with questions the server still asks."""
+
+    def __init__(self, max_rounds: int) -> None:
+        self.max_rounds = max_rounds
+        super().__init__(
+            f"The saga asked in more than {max_rounds} turns. Give SagaClient more max_rounds,"
+            " or resume its last turn."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """All that is needed to go on with a saga, from wherever. Its parts are plain JSON.
+
+    Attributes:
+        token: the server's, as it came.
+        steps: every completed step so far, as ``tools/resumeSaga`` takes them.
+    """
+
+    token: str
+    steps: Sequence[Mapping[str, JsonValue]]
+
+
+class SagaClient:
+    """Calls tools as sagas.
+
+    Args:
+        client: is connected.
+        answerer: answers the steps, several at a time; what it refuses by ``AnswerError`` is
+            completed with that error. Progress goes to it, too; log messages go to whatever
+            ``client`` was made with.
+        max_rounds: turns with questions after which a call is given up.
+        on_turn: told of every turn before it is sent. Keep it, and a saga whose connection is
+            lost can be resumed: by the very same turn, which servers with a store do not run twice.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        answerer: Answerer,
+        *,
+        max_rounds: int = MAX_ROUNDS,
+        on_turn: Callable[[Turn], object] | None = None,
+    ) -> None:
+        self._client = client
+        self._answerer = answerer
+        self._max_rounds = max_rounds
+        self._on_turn = on_turn
+
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any] | None = None
+    ) -> types.CallToolResult:
+        """Call a tool and return its result, which may be an error's.
+
+        Raises:
+            MCPError: the server refused, or the connection broke; with ``METHOD_NOT_FOUND``, the
+                server offers no sagas.
+            SagaRoundsExceededError: it asked in too many turns.
+            pydantic.ValidationError: the server's reply is neither a result nor a suspended saga.
+            Exception: what the answerer raises, in an ``ExceptionGroup``.
+        """
+        params = {"name": name, "arguments": dict(arguments or {})}
+        return await self._drive(await self._send(CALL_SAGA, params), {})
+
+    async def resume(self, turn: Turn) -> types.CallToolResult:
+        """Go on from ``turn`` and return the tool's result.
+
+        Raises:
+            Exception: as :meth:`call_tool`.
+        """
+        completed = {str(step["stepId"]): dict(step) for step in turn.steps}
+        return await self._drive(await self._resumed(turn), completed)
+
+    async def _drive(
+        self, reply: types.CallToolResult | _Suspended, completed: dict[str, dict[str, Any]]
+    ) -> types.CallToolResult:
+        for _ in range(self._max_rounds):
+            if isinstance(reply, types.CallToolResult):
+                return reply
+            completed |= await self._complete(reply.steps)
+            reply = await self._resumed(Turn(reply.token, tuple(completed.values())))
+        if isinstance(reply, types.CallToolResult):
+            return reply
+        raise SagaRoundsExceededError(self._max_rounds)
+
+    async def _complete(self, steps: list[_Step]) -> dict[str, dict[str, Any]]:
+        completed: dict[str, dict[str, Any]] = {}
+
+        async def complete(step: _Step) -> None:
+            completed[step.step_id] = await self._completed(step)
+
+        async with anyio.create_task_group() as group:
+            for step in steps:
+                group.start_soon(complete, step)
+        # As they were asked, whoever was quicker: a turn is the same however its steps fell out.
+        return {step.step_id: completed[step.step_id] for step in steps}
+
+    async def _completed(self, step: _Step) -> dict[str, Any]:
+        answer: BaseModel
+        if isinstance(step, _Sampling):
+            answer = await answer_sample(self._answerer, step.step_id, step.params)
+        else:
+            answer = await answer_elicit(self._answerer, step.step_id, step.params)
+        kind = "error" if isinstance(answer, types.ErrorData) else "result"
+        wire = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return {"stepId": step.step_id, kind: wire}
+
+    async def _resumed(self, turn: Turn) -> types.CallToolResult | _Suspended:
+        if self._on_turn is not None:
+            self._on_turn(turn)
+        params = {"sagaToken": turn.token, "completedSteps": [dict(step) for step in turn.steps]}
+        return await self._send(RESUME_SAGA, params)
+
+    async def _send(self, method: str, params: dict[str, Any]) -> types.CallToolResult | _Suspended:
+        async def notify(progress: float, total: float | None, message: str | None) -> None:
+            await self._answerer.notify(message or "", progress, total)
+
+        request = _Request(method=method, params=params)
+        try:
+            reply = await self._client.session.send_request(
+                request, _Reply, progress_callback=notify
+            )
+        except MCPError as error:
+            if not _knows_no(method, error):
+                raise
+            message = f"This server offers no sagas: it does not know {method}."
+            raise MCPError(types.METHOD_NOT_FOUND, message) from error
+        found = reply.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        # The modern era's ``resultType`` tells nothing: the SDK calls a suspended saga complete.
+        suspended = found.get("state") == "suspended"
+        shape = _Suspended if suspended else types.CallToolResult
+        return shape.model_validate(found)
+
+
+def _knows_no(method: str, error: MCPError) -> bool:
+    """Whether ``error`` is that of a server which does not know the method."""
+    if error.code == types.INVALID_PARAMS and method == CALL_SAGA:
+        return error.message == INVALID_IN_V1
+    return error.code == types.METHOD_NOT_FOUND
+
+
+class _Request(types.Request[dict[str, Any], str]):
+    method: str
+    params: dict[str, Any]
+
+
+class _Reply(types.Result):
+    """Whatever comes."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+
+
+class _Sampling(BaseModel):
+    type: Literal["sampling"]
+    step_id: str = Field(alias="stepId")
+    params: types.CreateMessageRequestParams
+
+
+class _Elicitation(BaseModel):
+    type: Literal["elicitation"]
+    step_id: str = Field(alias="stepId")
+    params: types.ElicitRequestParams
+
+
+_Step: TypeAlias = _Sampling | _Elicitation
+
+
+class _Suspended(BaseModel):
+    token: str = Field(alias="sagaToken")
+    steps: list[Annotated[_Step, Field(discriminator="type")]] = Field(min_length=1)

@@ -1,0 +1,129 @@
+"""Tokens that a client carries and cannot read, change, or use elsewhere.
+
+Owns the claims around a saga's state: what it belongs to, how long it is good for, and what was
+answered before. The cryptography is the SDK's AES-256-GCM codec. Every refusal is the same error
+outside; its reason is one line in the server's log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+from collections.abc import Sequence
+from typing import ClassVar
+
+from mcp.server.mcpserver import AESGCMRequestStateCodec, InvalidRequestState
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from anabranch._engine.clock import Clock
+from anabranch.errors import InvalidTokenError
+
+__all__ = ["SagaClaims", "Sealer"]
+
+logger: logging.Logger = logging.getLogger("anabranch.mcp")
+
+PURPOSE = "anabranch/saga/v1"
+"""Part of the key: a token of another kind, or of another format, cannot be opened here."""
+
+SKEW = 60.0
+"""Seconds by which another server's clock may be ahead."""
+
+SHORTEST = 32
+
+
+class SagaClaims(BaseModel):
+    """What a saga's token says.
+
+    Attributes:
+        tool: the tool's name.
+        arguments: its arguments, as they were given.
+        state: the journal's text, or the reference to it.
+        answered: step id to digest of the result that was given for it.
+        issued, expires: seconds since the epoch.
+        audience: the server that is meant.
+        principal: who may present it; empty if nobody is authenticated.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    issued: float = 0.0
+    expires: float = 0.0
+    audience: str = ""
+    principal: str = ""
+    tool: str
+    arguments: dict[str, JsonValue]
+    state: str
+    answered: dict[str, str] = Field(default_factory=dict)
+
+
+class Sealer:
+    """Seals and opens the tokens of one server.
+
+    Args:
+        keys: at least 32 bytes each; the first seals, all open.
+        audience: the server's name: a token of another service with the same keys is refused.
+        ttl: seconds that a token is good for.
+        clock: time.
+    """
+
+    def __init__(
+        self, keys: Sequence[bytes | str], *, audience: str, ttl: float, clock: Clock
+    ) -> None:
+        # A key of its own for each purpose, so that no other token of these keys can be one.
+        self._codec = AESGCMRequestStateCodec([_derived(key) for key in keys])
+        self._audience = audience
+        self._ttl = ttl
+        self._clock = clock
+
+    def seal(self, claims: SagaClaims, principal: str) -> str:
+        """Return the token of ``claims``, good from now on."""
+        now = self._clock.now()
+        head = {
+            **vars(claims),
+            "issued": now,
+            "expires": now + self._ttl,
+            "audience": self._audience,
+            "principal": principal,
+        }
+        # Beside the JSON, since a state can be large, and would only be escaped there.
+        state = head.pop("state")
+        # Not the canonical spelling: arguments stay in their order, which the tool may go by.
+        text = f"{json.dumps(head, separators=(',', ':'))}\n{state}"
+        return self._codec.seal(text.encode("utf-8", "surrogatepass"))
+
+    def open(self, token: str, principal: str) -> SagaClaims:
+        """Return the claims of ``token``.
+
+        Raises:
+            InvalidTokenError: for whatever reason.
+        """
+        try:
+            opened = self._codec.unseal(token).decode("utf-8", "surrogatepass")
+            head, _, state = opened.partition("\n")
+            claims = SagaClaims.model_validate({**json.loads(head), "state": state})
+        except (InvalidRequestState, ValueError, TypeError, RecursionError) as problem:
+            raise self._refused(type(problem).__name__) from problem
+        now = self._clock.now()
+        for reason, holds in {
+            "minted in the future": claims.issued <= now + SKEW,
+            "expired": now < claims.expires,
+            "audience": claims.audience == self._audience,
+            "principal": claims.principal == principal,
+        }.items():
+            if not holds:
+                raise self._refused(reason)
+        return claims
+
+    @staticmethod
+    def _refused(reason: str) -> InvalidTokenError:
+        logger.warning("a saga token was refused: %s", reason)
+        return InvalidTokenError()
+
+
+def _derived(key: bytes | str) -> bytes:
+    secret = key.encode() if isinstance(key, str) else bytes(key)
+    if len(secret) < SHORTEST:
+        return secret  # refused by the codec, with its explanation
+    return hmac.digest(secret, PURPOSE.encode(), hashlib.sha256)

@@ -1,0 +1,109 @@
+"""A provider's errors, in one sentence each.
+
+Owns the table from pydantic-ai's kinds of errors to what happened and what to do. The provider's
+own words are passed on, cut short; the error that its client raised is the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast
+
+from pydantic_ai import exceptions as ai
+
+from anabranch.models._model_errors import ModelError, ProviderError
+
+__all__ = ["broken_off", "told_plainly"]
+
+SHOWN = 300
+
+
+@dataclass(frozen=True)
+class _Kind:
+    happened: str
+    remedy: str
+    passing: bool = False
+
+
+_SLOW = _Kind("did not answer in time", "Ask again, or allow it more time.", passing=True)
+_LOST = _Kind(
+    "could not be reached, or broke off", "Check the connection and ask again.", passing=True
+)
+_UNREADABLE = _Kind("gave no reply that can be used", "Ask again.", passing=True)
+_KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
+    (ai.ModelRequestTimeout, _SLOW),
+    (ai.ModelTimeoutError, _SLOW),
+    (ai.ModelConnectionError, _LOST),
+    (ai.ModelRateLimitError, _Kind("wants fewer requests", "Ask again later.", passing=True)),
+    (ai.ModelQuotaExceededError, _Kind("has no credit left for this key", "Top up the account.")),
+    (ai.ModelUnavailableError, _Kind("is overloaded", "Ask again later.", passing=True)),
+    (ai.ModelServerError, _Kind("failed", "Ask again later.", passing=True)),
+    (
+        ai.ModelContextWindowExceededError,
+        _Kind("cannot take so long a conversation", "Shorten it, or go on from an earlier node."),
+    ),
+    (ai.ModelAuthenticationError, _Kind("refused the key", "Check the provider's key.")),
+    (ai.ModelNotFoundError, _Kind("is not known there", "Check the model's name.")),
+    (
+        ai.ModelRequestRejectedError,
+        _Kind("refused the request", "Asking the same again will not help."),
+    ),
+    (ai.ModelAPIError, _UNREADABLE),
+)
+"""The first that fits holds: a kind stands before those that it is a kind of."""
+
+
+@contextmanager
+def told_plainly(model: str) -> Generator[None]:
+    """Raise what a provider's client raises as ``ProviderError``, and a misuse as ``ModelError``."""
+    try:
+        yield
+    except ai.ModelAPIError as error:
+        raise _as_ours(model, error) from error
+    except ai.UnexpectedModelBehavior as error:
+        message = f"{model} {_UNREADABLE.happened}: {_short(error.message)}. {_UNREADABLE.remedy}"
+        raise ProviderError(message, passing=_UNREADABLE.passing) from error
+    # The second is how the adapter refuses what a provider has not got, such as a kind of content.
+    except (ai.UserError, NotImplementedError) as error:
+        message = f"{model} cannot be asked this: {_short(str(error))}. Ask another model, or leave it out."
+        raise ModelError(message) from error
+
+
+def broken_off(model: str) -> ProviderError:
+    """Return the error for a stream that ended too early, however politely."""
+    return ProviderError(f"{model} broke off in the middle of a reply. Ask again.", passing=True)
+
+
+def _as_ours(model: str, error: ai.ModelAPIError) -> ProviderError:
+    kind = next(kind for fault, kind in _KINDS if isinstance(error, fault))
+    status = error.status_code if isinstance(error, ai.ModelHTTPError) else None
+    number = f" ({status})" if status is not None else ""
+    remedy = kind.remedy
+    if error.retry_after is not None and kind.passing:
+        remedy = f"Ask again in {error.retry_after:g} s."
+    return ProviderError(
+        f"{model} {kind.happened}{number}: {_said(error)}. {remedy}",
+        status=status,
+        retry_after=error.retry_after,
+        passing=kind.passing,
+    )
+
+
+def _said(error: ai.ModelAPIError) -> str:
+    """The provider's own sentence, if its body has one where all have it, else the client's."""
+    body = error.body
+    if isinstance(body, dict):
+        told = cast("Mapping[str, object]", body)
+        inner = told.get("error", told)
+        if isinstance(inner, dict):
+            inner = cast("Mapping[str, object]", inner).get("message")
+        if isinstance(inner, str) and inner:
+            return _short(inner)
+    return _short(error.message)
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split()).rstrip(".")
+    return text if len(text) <= SHOWN else text[:SHOWN] + "…"

@@ -1,0 +1,196 @@
+"""Messages of ours as pydantic-ai's, and its replies as ours.
+
+Owns the translation, both ways, and nothing that is sent. What a provider would refuse, although
+it is harmless, is put right here: blank texts are left out, tool results go before whatever else
+the user says, names and ids get characters that every provider takes (:mod:`anabranch.tree._wire_names`),
+and the names of tools come back as they were.
+
+A model's thinking is not kept: it is nobody's answer, and no edge can carry it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic_ai import messages as ai
+from pydantic_ai.tools import ToolDefinition
+
+from anabranch.messages import (
+    NOTHING,
+    AudioBlock,
+    Block,
+    ImageBlock,
+    Message,
+    SampleReply,
+    SampleRequest,
+    TextBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+    Usage,
+)
+from anabranch.models._model_errors import ModelError
+from anabranch.tree._wire_names import wire_name
+
+__all__ = ["from_provider", "names_of", "to_definitions", "to_provider"]
+
+STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
+"""The protocol's words for pydantic-ai's; others, such as ``content_filter``, go through as
+they are."""
+
+
+def to_definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
+    """Return the tools as a provider is told of them."""
+    return [
+        ToolDefinition(
+            name=wire_name(tool.name),
+            description=tool.description or None,
+            parameters_json_schema=dict(tool.input_schema),
+        )
+        for tool in tools
+    ]
+
+
+def names_of(tools: Sequence[ToolSpec]) -> dict[str, str]:
+    """Return the tools' own names by those that a provider is told."""
+    return {wire_name(tool.name): tool.name for tool in tools}
+
+
+def to_provider(request: SampleRequest) -> list[ai.ModelMessage]:
+    """Return the conversation as pydantic-ai has it, the system prompt first.
+
+    Raises:
+        ModelError: a tool result without its tool use, or a block in the wrong role's message.
+    """
+    names: dict[str, str] = {}
+    messages: list[ai.ModelMessage] = []
+    if request.system_prompt and request.system_prompt.strip():
+        messages.append(ai.ModelRequest(parts=[ai.SystemPromptPart(request.system_prompt)]))
+    for message in request.messages:
+        if message.role == "assistant":
+            # What is said comes before what is called: OpenAI wants a call's output to follow on it.
+            said = sorted(_saying(message), key=lambda block: isinstance(block, ToolUseBlock))
+            parts = [_response_part(block) for block in said]
+            messages.append(ai.ModelResponse(parts=parts))
+            names |= {
+                block.id: block.name for block in message.content if isinstance(block, ToolUseBlock)
+            }
+        else:
+            messages.append(ai.ModelRequest(parts=list(_request_parts(message, names))))
+    return messages
+
+
+def _saying(message: Message) -> Sequence[Block]:
+    """Return the blocks that say something; a provider refuses blank ones, and having none."""
+    kept = [b for b in message.content if not isinstance(b, TextBlock) or b.text.strip()]
+    return kept or [TextBlock(text=NOTHING)]
+
+
+def _response_part(block: Block) -> ai.ModelResponsePart:
+    match block:
+        case TextBlock():
+            return ai.TextPart(block.text)
+        case ToolUseBlock():
+            return ai.ToolCallPart(wire_name(block.name), dict(block.input), wire_name(block.id))
+        case ImageBlock() | AudioBlock():
+            return ai.FilePart(_binary(block))
+        case ToolResultBlock():
+            raise ModelError(
+                f"Tool result {block.tool_use_id!r} is in a message of the assistant's."
+                " Put it into the user's next message."
+            )
+
+
+def _request_parts(message: Message, names: Mapping[str, str]) -> Iterator[ai.ModelRequestPart]:
+    """Tool results one by one, then all else as one prompt: no provider takes another order."""
+    prompt: list[ai.UserContent] = []
+    for block in _saying(message):
+        match block:
+            case TextBlock():
+                prompt.append(block.text)
+            case ImageBlock() | AudioBlock():
+                prompt.append(_binary(block))
+            case ToolResultBlock():
+                yield _tool_return(block, names)
+            case ToolUseBlock():
+                raise ModelError(
+                    f"Tool use {block.id!r} is in a message of the user's."
+                    " Put it into a message of the assistant's."
+                )
+    match prompt:
+        case []:
+            return
+        case [str(text)]:
+            yield ai.UserPromptPart(text)
+        case _:
+            yield ai.UserPromptPart(prompt)
+
+
+def _tool_return(block: ToolResultBlock, names: Mapping[str, str]) -> ai.ToolReturnPart:
+    if block.tool_use_id not in names:
+        raise ModelError(
+            f"Tool result {block.tool_use_id!r} belongs to no tool use in the conversation."
+            " Send the assistant's message with that tool use before it."
+        )
+    content: list[Any] = [
+        part.text if isinstance(part, TextBlock) else _binary(part) for part in block.content
+    ]
+    return ai.ToolReturnPart(
+        tool_name=wire_name(names[block.tool_use_id]),
+        content="\n".join(content) if all(isinstance(part, str) for part in content) else content,
+        tool_call_id=wire_name(block.tool_use_id),
+        outcome="failed" if block.is_error else "success",
+    )
+
+
+def _binary(block: ImageBlock | AudioBlock) -> ai.BinaryContent:
+    return ai.BinaryContent(base64.b64decode(block.data), media_type=block.mime_type)
+
+
+def from_provider(
+    response: ai.ModelResponse, model: str, names: Mapping[str, str] | None = None
+) -> SampleReply:
+    """Return the provider's reply as ours.
+
+    Args:
+        response: the reply.
+        model: its name, where the reply does not have one.
+        names: what :func:`names_of` returned for the tools that were offered.
+    """
+    content = [block for part in response.parts for block in _blocks(part, names or {})]
+    reason = response.finish_reason
+    if reason is None:
+        calls = any(isinstance(block, ToolUseBlock) for block in content)
+        stopped = "toolUse" if calls else "endTurn"
+    else:
+        stopped = STOP_REASONS.get(reason, reason)
+    used = Usage(
+        input_tokens=response.usage.input_tokens,
+        output_tokens=response.usage.output_tokens,
+        cache_read_tokens=response.usage.cache_read_tokens,
+        cache_write_tokens=response.usage.cache_write_tokens,
+    )
+    return SampleReply(
+        content=tuple(content) or (TextBlock(text=""),),
+        model=response.model_name or model,
+        stop_reason=stopped,
+        # All zero is how pydantic-ai says that the provider did not tell.
+        usage=used if used.total_tokens else None,
+    )
+
+
+def _blocks(part: ai.ModelResponsePart, names: Mapping[str, str]) -> Iterator[Block]:
+    match part:
+        case ai.TextPart(content=text) if text:
+            yield TextBlock(text=text)
+        case ai.ToolCallPart():
+            name = names.get(part.tool_name, part.tool_name)
+            yield ToolUseBlock(id=part.tool_call_id, name=name, input=part.args_as_dict())
+        case ai.FilePart(content=file) if file.is_image:
+            yield ImageBlock(data=file.base64, mime_type=file.media_type)
+        case ai.FilePart(content=file) if file.is_audio:
+            yield AudioBlock(data=file.base64, mime_type=file.media_type)
+        case _:  # thinking and the provider's own tools
+            return

@@ -1,0 +1,116 @@
+"""Which code asks: by a context's method, or by calling something that does.
+
+Owns following contexts from call to call. Code that hands its context to somebody whose source is
+not known is taken to ask.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from anabranch.replay_check._kinds import Context, ContextMethod, Function
+from anabranch.replay_check._scopes import Scope, parameters_of
+from anabranch.replay_check._values import Values
+
+__all__ = ["Asks", "name_of", "own_nodes"]
+
+ASKS = frozenset({"sample", "elicit", "elicit_url"})
+
+
+def own_nodes(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
+    """Yield ``node`` and all inside it with their scopes; not the bodies of what it defines."""
+    yield node, scope
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return
+    inner = scope.module.scopes[node] if isinstance(node, ast.Lambda) else scope
+    for child in ast.iter_child_nodes(node):
+        yield from own_nodes(child, inner)
+
+
+def name_of(node: ast.expr) -> str:
+    """Return how an expression is written, in one line that is not too long."""
+    text = " ".join(ast.unparse(node).split())
+    longest = 60
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+class Asks:
+    """Finds what asks."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._in_progress: set[ast.AST] = set()
+
+    def first(
+        self, nodes: Iterable[ast.AST], scope: Scope, *, unnamed: bool = False
+    ) -> ast.Call | None:
+        """Return the first call among ``nodes`` that asks.
+
+        ``unnamed`` leaves out questions that have a name of their own (``key=``).
+        """
+        for node in nodes:
+            for inner, where in own_nodes(node, scope):
+                if isinstance(inner, ast.Call) and self._asks(inner, where, unnamed=unnamed):
+                    return inner
+        return None
+
+    def directly(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether an expression is an operation of a context, named when it is made."""
+        return isinstance(node, ast.Call) and isinstance(
+            self._values.of(node.func, scope), ContextMethod
+        )
+
+    def hand_over(self, function: Function, call: ast.Call, scope: Scope) -> None:
+        """Note which parameters of ``function`` are given a context by ``call``."""
+        names = [arg.arg for arg in parameters_of(function.node)]
+        by_position = names[1:] if function.owner is not None else names
+        given = [*zip(by_position, call.args, strict=False)]
+        given += [(keyword.arg or "", keyword.value) for keyword in call.keywords]
+        for name, value in given:
+            if isinstance(self._values.of(value, scope), Context):
+                self._values.contexts.add((function.scope, name))
+
+    def first_parameter_is_context(self, function: Function) -> None:
+        """Note that ``function`` is called as ``fn(branch_ctx, *args)``."""
+        names = [arg.arg for arg in parameters_of(function.node)]
+        place = 1 if function.owner is not None else 0
+        self._values.contexts.update((function.scope, name) for name in names[place : place + 1])
+
+    def _asks(self, call: ast.Call, scope: Scope, *, unnamed: bool) -> bool:
+        value = self._values.of(call.func, scope)
+        match value:
+            case ContextMethod(name="branch"):
+                return self._branch_asks(call, scope, unnamed=unnamed)
+            case ContextMethod(name=name):
+                named = unnamed and any(keyword.arg == "key" for keyword in call.keywords)
+                return name == "call_tool" or (name in ASKS and not named)
+            case Function():
+                self.hand_over(value, call, scope)
+                return self._function_asks(value, unnamed=unnamed)
+            case _:
+                given = [*call.args, *(keyword.value for keyword in call.keywords)]
+                return any(isinstance(self._values.of(each, scope), Context) for each in given)
+
+    def _branch_asks(self, call: ast.Call, scope: Scope, *, unnamed: bool) -> bool:
+        for keyword in call.keywords:
+            if keyword.arg == "name" and not isinstance(keyword.value, ast.Constant) and unnamed:
+                return False
+        value = self._values.of(call.args[0], scope) if call.args else None
+        if not isinstance(value, Function):
+            return True
+        self.first_parameter_is_context(value)
+        return self._function_asks(value, unnamed=False)
+
+    def _function_asks(self, function: Function, *, unnamed: bool) -> bool:
+        if function.node in self._in_progress:
+            return False  # the calls around this one tell
+        self._in_progress.add(function.node)
+        if function.owner is not None:
+            self._values.owners[function.scope] = function.owner
+        body = function.node.body
+        nodes: Iterable[ast.AST] = [body] if isinstance(body, ast.expr) else body
+        try:
+            return self.first(nodes, function.scope, unnamed=unnamed) is not None
+        finally:
+            self._in_progress.discard(function.node)

@@ -1,0 +1,212 @@
+"""One replayed function: what it calls, and what it changes.
+
+Owns the walk through a body. Every call is looked up in the tables of ``calls.py``; functions of
+the tool's own are followed. What is given to ``ctx.step`` runs once and is not looked at; the other
+arguments of the step are made by the body, in every round.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from anabranch.replay_check._asks import name_of
+from anabranch.replay_check._call_sites import rule_of, rule_of_unknown
+from anabranch.replay_check._changes import Changes
+from anabranch.replay_check._kinds import (
+    Class,
+    ContextMethod,
+    External,
+    Function,
+    Instance,
+    Value,
+)
+from anabranch.replay_check._reports import Check
+from anabranch.replay_check._scopes import Scope
+from anabranch.replay_check._suspension import Comprehension, Suspension
+
+__all__ = ["walk_through"]
+
+STANDARD_STREAMS = frozenset({"sys.stdout", "sys.stderr"})
+
+
+def walk_through(check: Check, function: Function) -> None:
+    """Report what is found in one function; functions nested in it wait until they are called."""
+    walk = _Walk(check, function.scope)
+    body = function.node.body
+    for node in [body] if isinstance(body, ast.expr) else body:
+        walk.visit(node)
+
+
+class _Walk(ast.NodeVisitor):
+    """Walks through one function."""
+
+    def __init__(self, check: Check, scope: Scope) -> None:
+        self._check = check
+        self._values = check.values
+        self._scope = scope
+        self._changes = Changes(check)
+        self._suspension = Suspension(check)
+        self._in_step = False
+
+    # -- what is defined is not run --------------------------------------------------------------
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._definition(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._definition(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for decorator in node.decorator_list:
+            self.visit(decorator)
+
+    def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        defaults = [default for default in node.args.kw_defaults if default is not None]
+        for expression in (*node.decorator_list, *node.args.defaults, *defaults):
+            self.visit(expression)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        if self._in_step:
+            return
+        outer, self._scope = self._scope, self._scope.module.scopes[node]
+        self.visit(node.body)
+        self._scope = outer
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def visit_Call(self, node: ast.Call) -> None:
+        value = self._values.of(node.func, self._scope)
+        if value == ContextMethod("step"):
+            self._step(node)
+            return
+        self._suspension.check_call(node, self._scope)
+        if not self._scope.module.is_safe(node):
+            self._check_call(node, value)
+            if not self._in_step:
+                self._follow_arguments(node, value)
+        self.generic_visit(node)
+
+    def _step(self, node: ast.Call) -> None:
+        """The function, and its undo, run once; the arguments are made in every round."""
+        undo = [keyword for keyword in node.keywords if keyword.arg == "undo"]
+        others = [keyword for keyword in node.keywords if keyword.arg != "undo"]
+        outer = self._in_step
+        for inside, nodes in ((True, [*node.args[:1], *undo]), (outer, [*node.args[1:], *others])):
+            self._in_step = inside
+            for each in nodes:
+                self.visit(each)
+        self._in_step = outer
+
+    def _check_call(self, node: ast.Call, value: Value) -> None:
+        match value:
+            case External(name=name):
+                rule = rule_of(name, node)
+                if rule == "console-output" and self._writes_elsewhere(node):
+                    rule = None
+            case Function():
+                self._check.asks.hand_over(value, node, self._scope)
+                self._check.follow(value)
+                rule = None
+            case Class():
+                self._follow_construction(value, node)
+                rule = None
+            case None:
+                rule = rule_of_unknown(node.func)
+            case _:
+                rule = None
+        if rule is not None:
+            self._check.emit(rule, f"`{name_of(node.func)}()`", node, self._scope)
+        self._changes.check_call(node, self._scope)
+
+    def _writes_elsewhere(self, node: ast.Call) -> bool:
+        """Whether a print goes into something of the body's own."""
+        for keyword in node.keywords:
+            if keyword.arg == "file":
+                value = self._values.of(keyword.value, self._scope)
+                return not (isinstance(value, External) and value.name in STANDARD_STREAMS)
+        return False
+
+    def _follow_construction(self, cls: Class, node: ast.Call) -> None:
+        for name in ("__init__", "__post_init__"):
+            method = self._values.attribute(Instance(cls), name)
+            if isinstance(method, Function):
+                self._check.asks.hand_over(method, node, self._scope)
+                self._check.follow(method)
+
+    def _follow_arguments(self, node: ast.Call, called: Value) -> None:
+        """Follow functions that are handed to somebody who will call them."""
+        method = called.name if isinstance(called, ContextMethod) else ""
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        for place, argument in enumerate(given):
+            value = self._values.of(argument, self._scope)
+            if method == "call_tool" and place == 0 and isinstance(value, Instance):
+                value = self._values.attribute(value, "client")
+            if isinstance(value, Function) and not isinstance(argument, ast.Call):
+                if method in {"branch", "call_tool"} and place == 0:
+                    self._check.asks.first_parameter_is_context(value)
+                self._check.follow(value)
+            elif isinstance(value, External) and isinstance(argument, ast.Name | ast.Attribute):
+                rule = rule_of(value.name)
+                if rule is not None:
+                    self._check.emit(rule, f"`{name_of(argument)}`", argument, self._scope)
+
+    # -- around questions ------------------------------------------------------------------------
+
+    def visit_Try(self, node: ast.Try) -> None:
+        self._suspension.check_try(node, self._scope)
+        self.generic_visit(node)
+
+    def visit_TryStar(self, node: ast.TryStar) -> None:
+        self._suspension.check_try(node, self._scope)
+        self.generic_visit(node)
+
+    def visit_With(self, node: ast.With) -> None:
+        self._suspension.check_with(node, self._scope)
+        self.generic_visit(node)
+
+    def visit_AsyncWith(self, node: ast.AsyncWith) -> None:
+        self._suspension.check_with(node, self._scope)
+        self.generic_visit(node)
+
+    def visit_For(self, node: ast.For) -> None:
+        self._suspension.check_loop(node, self._scope)
+        self.generic_visit(node)
+
+    def visit_ListComp(self, node: ast.ListComp) -> None:
+        self._comprehension(node)
+
+    def visit_SetComp(self, node: ast.SetComp) -> None:
+        self._comprehension(node)
+
+    def visit_DictComp(self, node: ast.DictComp) -> None:
+        self._comprehension(node)
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> None:
+        self._comprehension(node)
+
+    def _comprehension(self, node: Comprehension) -> None:
+        self._suspension.check_comprehension(node, self._scope)
+        self.generic_visit(node)
+
+    # -- what is changed -------------------------------------------------------------------------
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._changes.check_target(target, node, self._scope)
+        # A lambda with a name is a function like any other.
+        if not (isinstance(node.value, ast.Lambda) and isinstance(node.targets[0], ast.Name)):
+            self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._changes.check_target(node.target, node, self._scope)
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self._changes.check_target(node.target, node, self._scope)
+            self.visit(node.value)
+
+    def visit_Delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            self._changes.check_target(target, node, self._scope)
+        self.generic_visit(node)

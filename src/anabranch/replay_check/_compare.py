@@ -1,0 +1,184 @@
+"""How two runs of the same round differ.
+
+Owns the comparison and its words. Which order concurrent questions come in does not matter; what
+is asked, told, recorded and returned does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import JsonValue
+
+from anabranch._engine import Ask, Call, Notice, codec_of
+from anabranch.errors import NonDeterminismError, SerializationError, SuspensionError
+from anabranch.replay_check._findings import Finding
+from anabranch.replay_check._rules import RULES
+from anabranch.replay_check._static_check import place_of
+from anabranch.tool import Tool
+
+__all__ = ["Run", "differences", "troubles"]
+
+NOTHING = "nothing"
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of one round: ``waiting`` for answers, or ended with a ``value`` or an ``error``."""
+
+    call: Call[Any]
+    notices: dict[tuple[str, int], Notice]
+    waiting: bool = False
+    asks: dict[str, Ask] = field(default_factory=dict[str, Ask])
+    value: object = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    rule: str
+    found: str
+    step: str | None = None
+    first: str | None = None
+    second: str | None = None
+
+    def at(self, place: tuple[str, int]) -> Finding:
+        reason, fix = RULES[self.rule]
+        reason = reason.format(self.found)
+        return Finding(self.rule, *place, 1, reason, fix, self.step, self.first, self.second)
+
+
+def troubles(tool: Tool[Any], run: Run) -> list[Finding]:
+    """Return what one run alone shows: that it could not be replayed."""
+    match run.error:
+        case NonDeterminismError() as error:
+            found = _other_way(error)
+        case SuspensionError() as error:
+            found = _Difference("not-suspended", _quoted(error.step_ids[0]), error.step_ids[0])
+        case SerializationError() as error:
+            step = str(error.facts["step_id"])
+            found = _Difference("unrecordable-value", _quoted(step), step)
+        case _:
+            return []
+    return [found.at(place_of(tool))]
+
+
+def differences(
+    tool: Tool[Any], first: Run, second: Run, interrupted: str | None = None
+) -> list[Finding]:
+    """Return how ``second``, the replay, differs from ``first``.
+
+    ``interrupted`` is a step that the replay would have had to run again.
+    """
+    place = place_of(tool)
+    return [each.at(place) for each in _differences(tool, first, second, interrupted)]
+
+
+def _differences(
+    tool: Tool[Any], first: Run, second: Run, interrupted: str | None
+) -> Iterator[_Difference]:
+    if interrupted is not None:
+        yield _Difference("interrupted-step", _quoted(interrupted), interrupted)
+    elif isinstance(second.error, NonDeterminismError):
+        yield _other_way(second.error)
+    else:
+        yield from _recorded(first, second)
+        yield from _asked(first.asks, second.asks)
+        yield from _told(first, second)
+        yield from _ended(tool, first, second)
+
+
+def _other_way(error: NonDeterminismError) -> _Difference:
+    step = error.step_id
+    return _Difference("different-step", _quoted(step), step, error.expected, error.found)
+
+
+def _recorded(first: Run, second: Run) -> Iterator[_Difference]:
+    """What the first run has recorded, the replay has passed, or has ended with an error."""
+    for step, entry in second.call.journal.entries.items():
+        if step not in first.call.journal.entries:
+            yield _Difference("different-step", _quoted(step), step, NOTHING, entry.kind)
+
+
+def _asked(first: dict[str, Ask], second: dict[str, Ask]) -> Iterator[_Difference]:
+    for step in [*first, *(step for step in second if step not in first)]:
+        one, other = first.get(step), second.get(step)
+        if one is None or other is None:
+            sides = (NOTHING if ask is None else _shown(_request(ask)) for ask in (one, other))
+            yield _Difference("different-asks", _quoted(step), step, *sides)
+        elif (one.kind, one.fingerprint, _request(one)) != (
+            other.kind,
+            other.fingerprint,
+            _request(other),
+        ):
+            yield _Difference("different-ask", _quoted(step), step, *_apart(one, other))
+
+
+def _apart(one: Ask, other: Ask) -> tuple[str, str]:
+    """Return those fields of two requests that differ."""
+    if one.kind != other.kind:
+        return one.kind, other.kind
+    left, right = _request(one), _request(other)
+    names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
+    if not names:  # pinned by more than is sent
+        return one.fingerprint, other.fingerprint
+    return (
+        _shown({name: left.get(name) for name in names}),
+        _shown({name: right.get(name) for name in names}),
+    )
+
+
+def _request(ask: Ask) -> dict[str, JsonValue]:
+    shown: dict[str, JsonValue] = ask.request.model_dump(mode="json", exclude_none=True)
+    return shown
+
+
+def _told(first: Run, second: Run) -> Iterator[_Difference]:
+    journal = first.call.journal
+    folded = [f"{step}/" for step, entry in journal.entries.items() if entry.kind == "branch"]
+    for place in [*first.notices, *(each for each in second.notices if each not in first.notices)]:
+        path, number = place
+        if any(f"{path}/".startswith(branch) for branch in folded):
+            continue  # a branch that has ended is not run again
+        one, other = first.notices.get(place), second.notices.get(place)
+        if one != other:
+            name = f"{number} of `{path}`"
+            yield _Difference("different-notice", name, path, _notice(one), _notice(other))
+
+
+def _notice(notice: Notice | None) -> str:
+    if notice is None:
+        return NOTHING
+    far = [f"{part:g}" for part in (notice.progress, notice.total) if part is not None]
+    return _shown(" ".join([*far, notice.message]))
+
+
+def _ended(tool: Tool[Any], first: Run, second: Run) -> Iterator[_Difference]:
+    sides = _outcome(tool, first), _outcome(tool, second)
+    both_values = first.error is second.error is None and not first.waiting and not second.waiting
+    if sides[0] != sides[1]:
+        what = "error" if first.error is not None and second.error is not None else "outcome"
+        yield _Difference("different-outcome", "value" if both_values else what, None, *sides)
+
+
+def _outcome(tool: Tool[Any], run: Run) -> str:
+    if run.waiting:
+        return "waits for answers"
+    if run.error is not None:
+        return f"{type(run.error).__name__}: {run.error}"
+    try:
+        return _shown(codec_of(tool.returned_by).encode("", run.value))
+    except SerializationError:
+        # Nobody could be told such a value, and most of its kind are equal to themselves alone.
+        return type(run.value).__qualname__
+
+
+def _shown(value: JsonValue) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _quoted(step: str) -> str:
+    return f"`{step}`"

@@ -1,0 +1,40 @@
+"""What the parts of a check report to.
+
+Owns the port between the walk, which finds, and the check, which collects and decides what to walk
+through next.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Protocol
+
+from anabranch.replay_check._asks import Asks
+from anabranch.replay_check._kinds import Class, Function
+from anabranch.replay_check._scopes import Scope
+from anabranch.replay_check._values import Values
+
+__all__ = ["Check"]
+
+
+class Check(Protocol):
+    """What a walk reports to."""
+
+    values: Values
+    asks: Asks
+
+    def emit(self, rule: str, found: str, node: ast.stmt | ast.expr, scope: Scope) -> None:
+        """Take a finding."""
+        ...
+
+    def follow(self, function: Function) -> None:
+        """Have a function walked through that the body runs."""
+        ...
+
+    def is_shared(self, scope: Scope) -> bool:
+        """Whether what a scope binds outlives one run of the body."""
+        ...
+
+    def is_tool(self, cls: Class) -> bool:
+        """Whether a class is the tool's."""
+        ...

@@ -1,0 +1,220 @@
+"""Names in a module's source: which scope binds them, and to what.
+
+Owns reading bindings off the syntax tree, for the module and for every function, lambda and class
+in it. What a binding means is decided in ``values.py``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from anabranch.replay_check._sources import Module
+
+__all__ = [
+    "Assigned",
+    "Binding",
+    "Defined",
+    "FunctionNode",
+    "Imported",
+    "Parameter",
+    "Scope",
+    "parameters_of",
+    "read_scopes",
+]
+
+FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """Bound by an import to the dotted name ``target``."""
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """Bound by ``def``, ``class``, or the assignment of a lambda."""
+
+    node: FunctionNode | ast.ClassDef
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """Bound to ``value``, if one stands there; ``annotation`` tells its type."""
+
+    value: ast.expr | None = None
+    annotation: ast.expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter at ``position`` among those that are given by position."""
+
+    name: str
+    annotation: ast.expr | None
+    position: int
+
+
+Binding: TypeAlias = Imported | Defined | Assigned | Parameter
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """One scope. ``outside`` are the names that it declares ``global`` or ``nonlocal``."""
+
+    node: ast.AST
+    module: Module
+    parent: Scope | None = None
+    bindings: dict[str, list[Binding]] = field(default_factory=dict[str, list[Binding]])
+    outside: set[str] = field(default_factory=set[str])
+
+    @property
+    def of_class(self) -> bool:
+        """Whether this is the body of a class, whose names its methods do not see."""
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def qualname(self) -> str:
+        """The name by which Python knows the function or class, as in ``__qualname__``."""
+        own = str(getattr(self.node, "name", ""))
+        if self.parent is None or self.parent.parent is None:
+            return own
+        return f"{self.parent.qualname}.{'' if self.parent.of_class else '<locals>.'}{own}"
+
+    def bind(self, name: str, binding: Binding) -> None:
+        """Add what ``name`` may stand for here."""
+        self.bindings.setdefault(name, []).append(binding)
+
+    def find(self, name: str) -> tuple[Scope, Sequence[Binding]] | None:
+        """Return the scope that binds ``name``, as seen from here, and its bindings."""
+        scope: Scope | None = self
+        while scope is not None:
+            visible = scope is self or not scope.of_class
+            if visible and name in scope.bindings and name not in scope.outside:
+                return scope, scope.bindings[name]
+            scope = scope.parent
+        return None
+
+    def encloses(self, other: Scope) -> bool:
+        """Whether ``other`` lies inside this scope."""
+        scope = other.parent
+        while scope is not None and scope is not self:
+            scope = scope.parent
+        return scope is self
+
+
+def read_scopes(module: Module, tree: ast.Module) -> dict[ast.AST, Scope]:
+    """Return the scopes of a module, by their nodes."""
+    reader = _Reader(Scope(tree, module))
+    reader.generic_visit(tree)
+    return reader.scopes
+
+
+def parameters_of(node: FunctionNode) -> list[ast.arg]:
+    """Return the parameters: those given by position first."""
+    arguments = node.args
+    extra = [arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None]
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *extra]
+
+
+class _Reader(ast.NodeVisitor):
+    def __init__(self, scope: Scope) -> None:
+        self.module = scope.module
+        self.scopes: dict[ast.AST, Scope] = {scope.node: scope}
+        self._scope = scope
+
+    def _enter(self, node: FunctionNode | ast.ClassDef, body: Sequence[ast.AST]) -> None:
+        """Read ``body`` as the scope of ``node``."""
+        outer, scope = self._scope, Scope(node, self.module, self._scope)
+        self.scopes[node] = scope
+        if isinstance(node, FUNCTIONS):
+            for position, arg in enumerate(parameters_of(node)):
+                # What *args and **kwargs hold has another type than the annotation says.
+                extra = arg is node.args.vararg or arg is node.args.kwarg
+                annotation = None if extra else arg.annotation
+                scope.bind(arg.arg, Parameter(arg.arg, annotation, position))
+        self._scope = scope
+        for child in body:
+            self.visit(child)
+        self._scope = outer
+
+    def _function(self, node: FunctionNode, body: Sequence[ast.AST]) -> None:
+        for default in (*node.args.defaults, *node.args.kw_defaults):
+            if default is not None:
+                self.visit(default)
+        self._enter(node, body)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._scope.bind(node.name, Defined(node))
+        self._function(node, node.body)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._scope.bind(node.name, Defined(node))
+        self._function(node, node.body)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self._function(node, [node.body])
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._scope.bind(node.name, Defined(node))
+        self._enter(node, node.body)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            self._scope.bind(name, Imported(alias.name if alias.asname else name))
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        origin = self.module.absolute(node.module or "", node.level)
+        for alias in node.names:
+            self._scope.bind(alias.asname or alias.name, Imported(f"{origin}.{alias.name}"))
+
+    def visit_Global(self, node: ast.Global) -> None:
+        self._scope.outside.update(node.names)
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
+        self._scope.outside.update(node.names)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._assign(target, node.value)
+        self.visit(node.value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            self._scope.bind(node.target.id, Assigned(node.value, node.annotation))
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self._assign(node.target, node.value)
+        self.visit(node.value)
+
+    def visit_withitem(self, node: ast.withitem) -> None:
+        if node.optional_vars is not None:
+            self._assign(node.optional_vars, node.context_expr)
+        self.visit(node.context_expr)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.name is not None:
+            self._scope.bind(node.name, Assigned())
+        self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        """Bind what a loop, a comprehension or a pattern binds: to something not known."""
+        if isinstance(node.ctx, ast.Store):
+            self._scope.bind(node.id, Assigned())
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        if not isinstance(target, ast.Name):
+            self.visit(target)
+        elif isinstance(value, ast.Lambda):
+            self._scope.bind(target.id, Defined(value))
+        else:
+            self._scope.bind(target.id, Assigned(value))

@@ -1,0 +1,148 @@
+"""The source of a tool and of its neighbours: read, never run.
+
+Owns finding a module's file, its syntax tree, and the comments that call a line replay-safe. Only
+a tool's own package is read, or the modules that lie next to it: what others have written, the
+rules know by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import io
+import linecache
+import re
+import sys
+import tokenize
+from pathlib import Path
+from types import CodeType, FunctionType
+
+from anabranch.replay_check._scopes import Scope, read_scopes
+
+__all__ = ["Library", "Module", "NoSourceError"]
+
+SAFE = re.compile(r"#.*\banabranch:\s*replay-safe\b")
+INSTALLED = {"site-packages", "dist-packages"}
+OURS = "anabranch"
+
+
+class NoSourceError(Exception):
+    """There is no source that could be checked."""
+
+
+class Module:
+    """One module: its syntax tree, its scopes, and the lines that are called replay-safe.
+
+    Raises:
+        NoSourceError: it cannot be read, or is no Python.
+    """
+
+    def __init__(self, name: str, package: str, path: str, text: str) -> None:
+        self.name: str = name
+        self.package: str = package
+        self.path: str = path
+        try:
+            self.tree: ast.Module = ast.parse(text, path)
+        except (SyntaxError, ValueError) as error:
+            raise NoSourceError(f"{path} is no Python source: {error}.") from error
+        self.safe_lines: set[int] = _safe_lines(text)
+        self.scopes: dict[ast.AST, Scope] = read_scopes(self, self.tree)
+
+    @property
+    def scope(self) -> Scope:
+        """The module's own scope."""
+        return self.scopes[self.tree]
+
+    def absolute(self, name: str, level: int) -> str:
+        """Return the full name of what an import of this module names."""
+        if not level:
+            return name
+        package = self.package.split(".")
+        base = package[: len(package) - level + 1]
+        return ".".join([*base, name] if name else base)
+
+    def is_safe(self, node: ast.stmt | ast.expr) -> bool:
+        """Whether a comment on the first or the last line of ``node`` calls it replay-safe."""
+        return bool({node.lineno, node.end_lineno} & self.safe_lines)
+
+    def is_safe_function(self, node: ast.AST) -> bool:
+        """Whether a comment on its ``def`` line calls a whole function replay-safe."""
+        return isinstance(node, ast.stmt) and node.lineno in self.safe_lines
+
+    def function(self, code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """Return the definition that ``code`` was compiled from."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                starts = {node.lineno, *(decorator.lineno for decorator in node.decorator_list)}
+                if node.name == code.co_name and code.co_firstlineno in starts:
+                    return node
+        return None
+
+
+def _safe_lines(text: str) -> set[int]:
+    return {
+        token.start[0]
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT and SAFE.match(token.string)
+    }
+
+
+class Library:
+    """The modules that one check reads: that of ``function``, and its neighbours when asked for.
+
+    Raises:
+        NoSourceError: the function has no source.
+    """
+
+    def __init__(self, function: FunctionType) -> None:
+        path = inspect.getsourcefile(function)
+        if path is None:
+            raise NoSourceError(f"{function!r} has no source file.")
+        linecache.checkcache(path)
+        text = "".join(linecache.getlines(path, function.__globals__))
+        if not text:
+            raise NoSourceError(f"The source of {function!r} cannot be read from {path}.")
+        name, package = function.__module__, function.__globals__.get("__package__") or ""
+        self.home: Module = Module(name, package, path, text)
+        self._modules: dict[str, Module | None] = {name: self.home}
+        self._root = Path(path).resolve().parents[package.count(".") + 1 if package else 0]
+
+    def module(self, name: str) -> Module | None:
+        """Return the neighbour of that name, ``None`` if it is somebody else's, or no module."""
+        if name not in self._modules:
+            self._modules[name] = self._read(name)
+        return self._modules[name]
+
+    def _read(self, name: str) -> Module | None:
+        if not self._may_be_read(name):
+            return None
+        path = _file_of(name)
+        if path is None or not path.resolve().is_relative_to(self._root):
+            return None
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        try:
+            return Module(name, package, str(path), path.read_text("utf-8"))
+        except (NoSourceError, OSError, UnicodeDecodeError):
+            return None
+
+    def _may_be_read(self, name: str) -> bool:
+        first, own = name.partition(".")[0], self.home.package.partition(".")[0]
+        if first == OURS:
+            return False
+        if own:
+            return first == own
+        beside = (self._root / f"{first}.py").is_file() or (self._root / first).is_dir()
+        return beside and not INSTALLED & set(self._root.parts)
+
+
+def _file_of(name: str) -> Path | None:
+    """Return where a module comes from. Its package is imported for that; the module is not."""
+    loaded = sys.modules.get(name)
+    try:
+        spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(name)
+    except (ImportError, AttributeError, ValueError):
+        return None
+    if spec is None or not spec.has_location or spec.origin is None:
+        return None
+    return Path(spec.origin) if spec.origin.endswith(".py") else None

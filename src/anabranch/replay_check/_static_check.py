@@ -1,0 +1,144 @@
+"""The static check: from a tool's body through all that it runs in every round.
+
+Owns which functions are walked through, and the findings. Nothing of the tool is run. A step's
+function is not looked at, nor are ``before`` and ``after``, which are steps.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from types import FunctionType
+from typing import Any, cast
+
+from anabranch.replay_check._asks import Asks
+from anabranch.replay_check._body import walk_through
+from anabranch.replay_check._findings import Finding
+from anabranch.replay_check._kinds import Class, Function
+from anabranch.replay_check._rules import RULES
+from anabranch.replay_check._scopes import Scope
+from anabranch.replay_check._sources import Library, NoSourceError
+from anabranch.replay_check._values import Values
+from anabranch.tool import FunctionTool, HandoffTool, Tool
+
+__all__ = ["body_of", "check_tool", "place_of"]
+
+
+def check_tool(tool: Tool[Any]) -> list[Finding]:
+    """Return what in the source of ``tool`` is not safe to replay, in the order of the source.
+
+    Its body is read, and every function of its own package, or next to it, that the body calls
+    or hands on: not what ``ctx.step`` runs. Nothing is run. A finding is left out where its line
+    has the comment ``# anabranch: replay-safe``; on the line of a call or a ``def``, the comment
+    speaks for the whole function.
+
+    Raises:
+        OSError: the source cannot be read.
+    """
+    try:
+        check = _Check(tool)
+    except NoSourceError as error:
+        raise OSError(f"Tool {tool.name!r} cannot be checked: {error}") from error
+    check.run()
+    return sorted(check.findings, key=lambda found: (found.file, found.line, found.column))
+
+
+def body_of(tool: Tool[Any]) -> FunctionType:
+    """Return the function that is run again in every round."""
+    function: Any
+    if isinstance(tool, FunctionTool):
+        function = tool.fn
+    elif isinstance(tool, HandoffTool):
+        function = getattr(type(tool), "client")  # noqa: B009 - it is the subclass's own
+    else:
+        function = type(tool).run
+    return cast("FunctionType", inspect.unwrap(function))
+
+
+def place_of(tool: Tool[Any]) -> tuple[str, int]:
+    """Return the file and the line where a tool's body begins."""
+    code = body_of(tool).__code__
+    return inspect.getsourcefile(code) or code.co_filename, code.co_firstlineno
+
+
+class _Check:
+    """One check of one tool.
+
+    Raises:
+        NoSourceError: its source cannot be read.
+    """
+
+    def __init__(self, tool: Tool[Any]) -> None:
+        self.findings: dict[Finding, None] = {}
+        function = body_of(tool)
+        library = Library(function)
+        node = library.home.function(function.__code__)
+        if node is None:
+            raise NoSourceError(f"{library.home.path} has changed since it was imported.")
+        self.values: Values = Values(library)
+        self.asks: Asks = Asks(self.values)
+        scope = library.home.scopes[node]
+        self._root = scope
+        self._tool = None if isinstance(tool, FunctionTool) else _class_of(tool, library, scope)
+        self._pending: list[Function] = []
+        self._done: set[tuple[Scope, Class | None, int]] = set()
+        root = Function(node, scope, self._tool)
+        given = {parameter.arg for parameter in node.args.args}
+        place = "ctx" if "ctx" in given else node.args.args[-1].arg
+        if isinstance(tool, FunctionTool):
+            self.asks.first_parameter_is_context(root)
+        elif isinstance(tool, HandoffTool):
+            self.values.contexts.add((scope, place))
+        self.follow(root)
+
+    def run(self) -> None:
+        """Walk until nothing new is reached."""
+        while self._pending:
+            walk_through(self, self._pending.pop())
+
+    def emit(self, rule: str, found: str, node: ast.stmt | ast.expr, scope: Scope) -> None:
+        """Take a finding, unless its line is called safe."""
+        if not scope.module.is_safe(node):
+            reason, fix = RULES[rule]
+            self.findings[
+                Finding(
+                    rule,
+                    scope.module.path,
+                    node.lineno,
+                    node.col_offset + 1,
+                    reason.format(found),
+                    fix,
+                )
+            ] = None
+
+    def follow(self, function: Function) -> None:
+        """Walk through a function later, once for all that is known of its parameters."""
+        if function.scope.module.is_safe_function(function.node):
+            return
+        contexts = sum(scope is function.scope for scope, _ in self.values.contexts)
+        state = (function.scope, function.owner, contexts)
+        if state not in self._done:
+            self._done.add(state)
+            if function.owner is not None:
+                self.values.owners[function.scope] = function.owner
+            self._pending.append(function)
+
+    def is_shared(self, scope: Scope) -> bool:
+        """Whether what a scope binds outlives one run of the body."""
+        return scope.parent is None or scope.encloses(self._root)
+
+    def is_tool(self, cls: Class) -> bool:
+        """Whether a class is the tool's."""
+        return cls == self._tool
+
+
+def _class_of(tool: Tool[Any], library: Library, body: Scope) -> Class | None:
+    """Return the class of a tool, or that in which its body stands."""
+    module = library.module(type(tool).__module__)
+    scopes = module.scopes.values() if module is not None else ()
+    wanted = type(tool).__qualname__
+    found = next((each for each in scopes if each.of_class and each.qualname == wanted), None)
+    scope = found or body.parent
+    if scope is None or not isinstance(scope.node, ast.ClassDef):
+        return None
+    return Class(scope.node, scope)

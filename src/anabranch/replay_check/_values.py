@@ -1,0 +1,286 @@
+"""What an expression stands for, as far as the source tells without running it.
+
+Owns following names through imports, assignments, annotations and the attributes of classes. What
+lies outside the tool's own modules stays a dotted name, in which ``()`` marks a call: the client
+of ``async with httpx.AsyncClient() as client`` is ``httpx.AsyncClient()``.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator
+
+from anabranch.replay_check._kinds import (
+    Class,
+    Context,
+    ContextMethod,
+    External,
+    Function,
+    Instance,
+    Neighbour,
+    Value,
+)
+from anabranch.replay_check._scopes import (
+    Assigned,
+    Binding,
+    Defined,
+    Imported,
+    Parameter,
+    Scope,
+    parameters_of,
+)
+from anabranch.replay_check._sources import Library, Module
+
+__all__ = ["Values"]
+
+BUILTINS = frozenset(dir(builtins))
+CONTEXTS = frozenset({"anabranch.BranchContext", "anabranch.context.BranchContext"})
+CONTEXT_NAMES = frozenset({"ctx", "context"})
+DISPLAYS: dict[type[ast.expr], str] = {
+    ast.List: "list",
+    ast.ListComp: "list",
+    ast.Dict: "dict",
+    ast.DictComp: "dict",
+    ast.Set: "set",
+    ast.SetComp: "set",
+    ast.Tuple: "tuple",
+    ast.JoinedStr: "str",
+}
+
+
+class Values:
+    """Finds what expressions stand for.
+
+    Attributes:
+        contexts: parameters that are known to be given a context, by scope and name.
+        owners: methods' scopes, and the class on whose instance each is called.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self.contexts: set[tuple[Scope, str]] = set()
+        self.owners: dict[Scope, Class] = {}
+        self._asked: set[tuple[Scope, str]] = set()
+
+    def of(self, node: ast.expr, scope: Scope) -> Value:  # noqa: PLR0911 - one for each kind
+        """Return what ``node`` stands for in ``scope``; ``None`` where that cannot be told."""
+        match node:
+            case ast.Name():
+                return self._of_name(node.id, scope)
+            case ast.Attribute():
+                return self.attribute(self.of(node.value, scope), node.attr)
+            case ast.Call():
+                return self._called(self.of(node.func, scope))
+            case ast.Await() | ast.NamedExpr() | ast.Starred():
+                return self.of(node.value, scope)
+            case ast.BinOp():
+                left = self.of(node.left, scope)
+                return left if isinstance(left, External) else None
+            case ast.IfExp():
+                return self.of(node.body, scope) or self.of(node.orelse, scope)
+            case ast.Constant():
+                return External(f"builtins.{type(node.value).__name__}()")
+            case _:
+                display = DISPLAYS.get(type(node))
+                return External(f"builtins.{display}()") if display else None
+
+    def of_annotation(self, node: ast.expr | None, scope: Scope) -> Value:  # noqa: PLR0911 - one for each kind
+        """Return what a value with this annotation is."""
+        match node:
+            case ast.Constant(value=str(text)):
+                try:
+                    return self.of_annotation(ast.parse(text, mode="eval").body, scope)
+                except SyntaxError:
+                    return None
+            case ast.BinOp(op=ast.BitOr()):
+                sides = (self.of_annotation(side, scope) for side in (node.left, node.right))
+                return next((side for side in sides if side is not None), None)
+            case ast.Subscript():
+                kind = self.of(node.value, scope)
+                if isinstance(kind, External) and kind.name.endswith((".Annotated", ".Optional")):
+                    inner = node.slice
+                    first = inner.elts[0] if isinstance(inner, ast.Tuple) else inner
+                    return self.of_annotation(first, scope)
+                return self._called(kind)
+            case ast.Name() | ast.Attribute():
+                return self._called(self.of(node, scope))
+            case _:
+                return None
+
+    def attribute(self, value: Value, name: str) -> Value:  # noqa: PLR0911 - one for each kind
+        """Return the attribute ``name`` of ``value``."""
+        match value:
+            case External():
+                return External(f"{value.name}.{name}")
+            case Context():
+                return ContextMethod(name)
+            case Neighbour():
+                if name in value.module.scope.bindings:
+                    return self._of_name(name, value.module.scope)
+                return self._imported(f"{value.module.name}.{name}")
+            case Class():
+                return self._in_class(value, name, value)
+            case Instance():
+                return self._in_class(value.cls, name, value.cls) or self._on_self(value.cls, name)
+            case _:
+                return None
+
+    def assigned(self, name: str, scope: Scope) -> ast.expr | None:
+        """Return the expression that ``name`` is bound to, if there is just one."""
+        found = scope.find(name)
+        match found[1] if found is not None else ():
+            case [Assigned(value=value)]:
+                return value
+            case _:
+                return None
+
+    def is_context(self, scope: Scope, parameter: Parameter) -> bool:
+        """Whether a parameter is a context: it is given one, or is annotated or named like one."""
+        if (scope, parameter.name) in self.contexts:
+            return True
+        if parameter.annotation is None:
+            return parameter.name in CONTEXT_NAMES
+        around = scope.parent or scope
+        return isinstance(self.of_annotation(parameter.annotation, around), Context)
+
+    # -- names ---------------------------------------------------------------------------------
+
+    def _of_name(self, name: str, scope: Scope) -> Value:
+        found = scope.find(name)
+        if found is None:
+            return External(f"builtins.{name}") if name in BUILTINS else None
+        where, bindings = found
+        if (where, name) in self._asked:
+            return None  # it is made of itself
+        self._asked.add((where, name))
+        try:
+            values = [self._bound(binding, where) for binding in bindings]
+        finally:
+            self._asked.discard((where, name))
+        pairs = zip(bindings, values, strict=True)
+        meant = [value for binding, value in pairs if isinstance(binding, Imported | Defined)]
+        if meant:  # the last: after overloads; a fallback (`except ImportError: x = None`) is none
+            return meant[-1]
+        return values[0] if all(value == values[0] for value in values) else None
+
+    def _bound(self, binding: Binding, scope: Scope) -> Value:
+        match binding:
+            case Imported():
+                return self._imported(binding.target)
+            case Defined(node=node):
+                own = scope.module.scopes[node]
+                return Class(node, own) if isinstance(node, ast.ClassDef) else Function(node, own)
+            case Parameter():
+                return self._parameter(binding, scope)
+            case Assigned(value, annotation):
+                if annotation is None and value is not None:
+                    return self.of(value, scope)
+                return self.of_annotation(annotation, scope)
+
+    def _parameter(self, parameter: Parameter, scope: Scope) -> Value:
+        if self.is_context(scope, parameter):
+            return Context()
+        if parameter.position == 0 and parameter.annotation is None:
+            owner = self.owners.get(scope) or _class_around(scope)
+            if owner is not None:
+                return owner if _has_decorator(scope.node, "classmethod") else Instance(owner)
+        return self.of_annotation(parameter.annotation, scope.parent or scope)
+
+    def _imported(self, target: str) -> Value:
+        if target in CONTEXTS:
+            return External(target)
+        parts = target.split(".")
+        for length in range(len(parts), 0, -1):
+            module = self._library.module(".".join(parts[:length]))
+            if module is not None:
+                return self._inside(module, parts[length:])
+        return External(target)
+
+    def _inside(self, module: Module, names: list[str]) -> Value:
+        value: Value = Neighbour(module)
+        for name in names:
+            if isinstance(value, Neighbour) and name not in value.module.scope.bindings:
+                return None
+            value = self.attribute(value, name)
+        return value
+
+    # -- calls and classes ---------------------------------------------------------------------
+
+    def _called(self, value: Value) -> Value:
+        match value:
+            case External():
+                return Context() if value.name in CONTEXTS else External(f"{value.name}()")
+            case Class():
+                return Instance(value)
+            case Function(node=ast.FunctionDef() | ast.AsyncFunctionDef() as node):
+                return self.of_annotation(node.returns, value.scope.parent or value.scope)
+            case _:
+                return None
+
+    def _in_class(self, cls: Class, name: str, owner: Class) -> Value:
+        """Look an attribute up in the body of a class and of its bases."""
+        if name in cls.scope.bindings:
+            value = self._of_name(name, cls.scope)
+            if isinstance(value, Function):
+                return Function(value.node, value.scope, owner)
+            return value
+        for base in self._bases(cls):
+            found = self._in_class(base, name, owner) if isinstance(base, Class) else None
+            if found is None and isinstance(base, External):
+                found = External(f"{base.name}().{name}")
+            if found is not None:
+                return found
+        return None
+
+    def _bases(self, cls: Class) -> Iterator[Value]:
+        around = cls.scope.parent or cls.scope
+        for node in cls.node.bases:
+            base = self.of(node.value if isinstance(node, ast.Subscript) else node, around)
+            if base != Class(cls.node, cls.scope) and not _says_nothing(base):
+                yield base
+
+    def _on_self(self, cls: Class, name: str) -> Value:
+        """Return what ``__init__`` puts into an attribute, in the class or in a base."""
+        init = self._in_class(cls, "__init__", cls)
+        if not isinstance(init, Function) or isinstance(init.node, ast.Lambda):
+            return None
+        me = parameters_of(init.node)[:1]
+        for node in ast.walk(init.node):
+            match node:
+                case ast.Assign(targets=[target], value=value):
+                    found = (self.of, value)
+                case ast.AnnAssign(target=target, annotation=annotation):
+                    found = (self.of_annotation, annotation)
+                case _:
+                    continue
+            if _is_own(target, name, me):
+                look, at = found
+                return look(at, init.scope)
+        return None
+
+
+def _is_own(target: ast.expr, name: str, me: list[ast.arg]) -> bool:
+    """Whether a target is the attribute ``name`` of the first parameter."""
+    match target:
+        case ast.Attribute(value=ast.Name(id=of), attr=attr):
+            return attr == name and any(arg.arg == of for arg in me)
+        case _:
+            return False
+
+
+def _says_nothing(base: Value) -> bool:
+    """Whether a base is one of the library's own, whose attributes are no business of a tool's."""
+    return isinstance(base, External) and base.name.partition(".")[0] in {"anabranch", "builtins"}
+
+
+def _class_around(scope: Scope) -> Class | None:
+    parent = scope.parent
+    if parent is None or not isinstance(parent.node, ast.ClassDef):
+        return None
+    return None if _has_decorator(scope.node, "staticmethod") else Class(parent.node, parent)
+
+
+def _has_decorator(node: ast.AST, name: str) -> bool:
+    decorators = getattr(node, "decorator_list", [])
+    return any(isinstance(each, ast.Name) and each.id == name for each in decorators)

@@ -1,0 +1,183 @@
+"""The tables of calls, and the statements over them.
+
+Owns names, columns, indexes and SQL. What is done when, and what it means, is in ``calls.py``.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from anabranch.stores._columns import Opaque, metadata
+
+__all__ = [
+    "ABANDONED",
+    "ADD_POSTGRES",
+    "CALL",
+    "CALL_AND_ROUND",
+    "ENTRIES",
+    "ENTRY",
+    "FIND",
+    "LAST_ROUND",
+    "LEASE",
+    "LOCK",
+    "MOVE",
+    "ONE_ENTRY",
+    "PRUNE",
+    "RELEASE",
+    "ROUND",
+    "ROUND_NUMBER",
+    "insert_first",
+]
+
+_IS_OPEN, _IS_OVER = sa.text("status = 'open'"), sa.text("status <> 'open'")
+
+CALL = sa.Table(
+    "anabranch_call",
+    metadata,
+    sa.Column[str]("call_id", Opaque, primary_key=True),
+    sa.Column[str]("tool", Opaque, nullable=False),
+    sa.Column[str]("arguments", Opaque, nullable=False),
+    sa.Column[float]("started", sa.Double(), nullable=False),
+    sa.Column[float]("deadline", sa.Double(), nullable=False),
+    sa.Column[str]("status", sa.Text, nullable=False),
+    sa.Column[str]("principal", Opaque, nullable=False),
+    sa.Column[str]("owner", Opaque),
+    sa.Column[float]("leased_until", sa.Double()),
+    sa.Index("anabranch_call_open", "deadline", sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
+    sa.Index("anabranch_call_over", "deadline", sqlite_where=_IS_OVER, postgresql_where=_IS_OVER),
+)
+
+
+def _of_call() -> sa.ForeignKey:
+    return sa.ForeignKey("anabranch_call.call_id", ondelete="CASCADE")
+
+
+ROUND = sa.Table(
+    "anabranch_round",
+    metadata,
+    sa.Column[str]("call_id", Opaque, _of_call(), primary_key=True),
+    sa.Column[int]("number", sa.Integer, primary_key=True),
+    sa.Column[str]("answers", Opaque, nullable=False),
+    sa.Column[str]("reply", Opaque, nullable=False),
+    sa.Column[str]("state", Opaque, nullable=False),
+)
+ENTRY = sa.Table(
+    "anabranch_entry",
+    metadata,
+    sa.Column[int](
+        "id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(), primary_key=True
+    ),
+    sa.Column[str]("call_id", Opaque, _of_call(), nullable=False),
+    sa.Column[int]("number", sa.Integer, nullable=False),
+    sa.Column[str]("step_id", Opaque, nullable=False),
+    sa.Column[str]("text", Opaque, nullable=False),
+    sa.UniqueConstraint("call_id", "step_id"),
+    sa.Index("anabranch_entry_round", "call_id", "number", "id"),
+)
+
+_THIS = CALL.c.call_id == sa.bindparam("this")
+_CALL = sa.select(
+    CALL.c.call_id,
+    CALL.c.tool,
+    CALL.c.arguments,
+    CALL.c.started,
+    CALL.c.deadline,
+    CALL.c.status,
+    CALL.c.principal,
+)
+FIND = _CALL.where(_THIS)
+LEASE = (
+    sa.update(CALL)
+    .where(
+        _THIS,
+        sa.or_(
+            CALL.c.owner.is_(None),
+            CALL.c.owner == sa.bindparam("new_owner"),
+            CALL.c.leased_until <= sa.bindparam("now"),
+        ),
+    )
+    .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
+)
+LOCK = sa.select(CALL.c.call_id).where(_THIS).with_for_update(key_share=True)
+RELEASE = (
+    sa.update(CALL)
+    .where(_THIS, CALL.c.owner == sa.bindparam("old_owner"))
+    .values(owner=sa.null(), leased_until=sa.null())
+)
+MOVE = (
+    sa.update(CALL)
+    .where(_THIS, _IS_OPEN)
+    .values(
+        status=sa.bindparam("new_status"),
+        deadline=sa.func.coalesce(sa.bindparam("new_deadline", type_=sa.Double), CALL.c.deadline),
+    )
+)
+_ROUND = sa.select(ROUND.c.number, ROUND.c.answers, ROUND.c.reply, ROUND.c.state).where(
+    ROUND.c.call_id == sa.bindparam("this")
+)
+ROUND_NUMBER = _ROUND.where(ROUND.c.number == sa.bindparam("which"))
+LAST_ROUND = _ROUND.order_by(ROUND.c.number.desc()).limit(1)
+CALL_AND_ROUND = (
+    sa.select(
+        *_CALL.selected_columns, ROUND.c.number, ROUND.c.answers, ROUND.c.reply, ROUND.c.state
+    )
+    .select_from(
+        CALL.outerjoin(
+            ROUND,
+            sa.and_(ROUND.c.call_id == CALL.c.call_id, ROUND.c.number == sa.bindparam("which")),
+        )
+    )
+    .where(_THIS)
+)
+ENTRIES = (
+    sa.select(ENTRY.c.step_id, ENTRY.c.text)
+    .where(ENTRY.c.call_id == sa.bindparam("this"), ENTRY.c.number == sa.bindparam("which"))
+    .order_by(ENTRY.c.id)
+)
+ONE_ENTRY = sa.select(ENTRY.c.text).where(
+    ENTRY.c.call_id == sa.bindparam("this"), ENTRY.c.step_id == sa.bindparam("step")
+)
+ABANDONED = (
+    _CALL.where(_IS_OPEN, CALL.c.deadline <= sa.bindparam("now"))
+    .order_by(CALL.c.deadline, CALL.c.call_id)
+    .limit(sa.bindparam("most"))
+)
+PRUNE = sa.delete(CALL).where(
+    CALL.c.call_id.in_(
+        sa.select(CALL.c.call_id)
+        .where(_IS_OVER, CALL.c.deadline < sa.bindparam("before"))
+        .order_by(CALL.c.deadline, CALL.c.call_id)
+        .limit(sa.bindparam("most"))
+        .with_for_update(skip_locked=True)  # another process prunes those (no words on SQLite)
+    )
+)
+
+
+def insert_first(table: sa.Table, *, is_postgresql: bool) -> sa.Insert:
+    """Insert a row unless its key is taken; the number of rows written tells which.
+
+    Every column is given, but for a number that the database counts up.
+    """
+    insert = postgresql.insert if is_postgresql else sqlite.insert
+    given = {
+        column.name: sa.bindparam(column.name, type_=column.type)
+        for column in table.c
+        if column.identity is None
+    }
+    statement = insert(table).inline().values(given).on_conflict_do_nothing()
+    return statement.execution_options(preserve_rowcount=True)
+
+
+ADD_POSTGRES = sa.text("""
+    WITH this AS (
+        SELECT call_id FROM anabranch_call WHERE call_id = :call_id FOR NO KEY UPDATE
+    )
+    INSERT INTO anabranch_entry (call_id, number, step_id, text)
+    SELECT this.call_id, :number, new.step_id, new.text
+    FROM this, unnest(CAST(:step_ids AS bytea[]), CAST(:texts AS bytea[]))
+        WITH ORDINALITY AS new (step_id, text, place)
+    ORDER BY new.place
+    ON CONFLICT (call_id, step_id) DO NOTHING
+    RETURNING step_id
+""").columns(step_id=Opaque)

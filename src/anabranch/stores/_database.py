@@ -1,0 +1,159 @@
+"""A database: transactions and schema, for the table modules that stand on it.
+
+Owns the engine, its threads, and bringing the schema up to date when first used. It knows no
+table; a table module hands it work to do on a connection.
+
+SQLite: one thread writes, in batches that share a commit; others read meanwhile.
+Postgres: a few connections, each piece of work on one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from anabranch.errors import StoreError
+from anabranch.stores._connections import Kept
+from anabranch.stores._database_faults import translated
+from anabranch.stores._migrations import SCHEMA, current, migrate
+from anabranch.stores._threads import Batches, Separately, Transaction, Work, Workers, outcome
+from anabranch.stores._urls import CONNECTIONS, READERS, Target, make_engine, make_file
+
+__all__ = ["Database"]
+
+T = TypeVar("T")
+
+_MIGRATION_LOCK = 0x616E6162  # any number, the same in every release
+
+
+class Database:
+    """One open database. Safe to use from any thread and any event loop.
+
+    Its methods raise :class:`StoreError` if the database does not do its work; then nothing has
+    been changed.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.is_postgresql: bool = target.kind == "postgresql"
+        self._target = target
+        self._engine = engine = make_engine(target)
+        self._prepared = False
+        self._kept: list[Kept] = []
+        self._preparing = threading.Lock()
+        self._threads: list[ThreadPoolExecutor] = []
+        self._writers: Workers
+        self._single_writers: Workers
+        self._readers: Workers
+        self._snapshots: Workers
+        if self.is_postgresql:
+            pool = self._new_threads(CONNECTIONS)
+            unwrapped = engine.execution_options(isolation_level="AUTOCOMMIT")
+            self._writers = Separately(pool, partial(self._transaction, engine))
+            self._single_writers = Separately(pool, partial(self._transaction, unwrapped))
+            self._readers = self._single_writers
+            snapshot = engine.execution_options(isolation_level="REPEATABLE READ")
+            self._snapshots = Separately(pool, partial(self._transaction, snapshot))
+        else:
+            self._writers = Batches(self._new_threads(1), self._keeping(engine))
+            self._single_writers = self._writers
+            self._readers = self._writers
+            if target.kind == "sqlite":  # without a file there is one connection only
+                reading = engine.execution_options(reading=True)
+                self._readers = Separately(self._new_threads(READERS), self._keeping(reading))
+            self._snapshots = self._readers
+
+    @property
+    def dialect(self) -> sa.Dialect:
+        """The database's own words."""
+        return self._engine.dialect
+
+    async def read(self, work: Work[T]) -> T:
+        """Let ``work`` read. Each of its statements sees what has been committed by then."""
+        return await self._have_done(self._readers, work)
+
+    async def read_at_once(self, work: Work[T]) -> T:
+        """Let ``work`` read. All its statements see what had been committed before the first."""
+        return await self._have_done(self._snapshots, work)
+
+    async def write(self, work: Work[T], *, lasting: bool = True) -> T:
+        """Do ``work`` in one transaction. It must bear being done again after a rollback.
+
+        Unless it is ``lasting``, the commit does not wait for the disk. Others see the outcome all
+        the same; only if the machine, or Postgres' server, crashes before the next lasting commit,
+        it is lost. Logs are sequential: what is written after it lasts no longer than it does.
+        """
+        return await self._have_done(self._writers, work, lasting=lasting)
+
+    async def write_single(self, work: Work[T]) -> T:
+        """Do ``work``; on Postgres, each of its statements is a transaction by itself.
+
+        For work in which one statement at most changes something there: saves two round trips.
+        """
+        return await self._have_done(self._single_writers, work)
+
+    async def close(self) -> None:
+        """Finish what is being done and give up threads and connections; again does nothing."""
+        await asyncio.to_thread(self._shut_down)
+
+    def _shut_down(self) -> None:
+        for threads in self._threads:
+            threads.shutdown()
+        for kept in self._kept:
+            kept.close()
+        self._engine.dispose()
+
+    async def _have_done(self, workers: Workers, work: Work[T], *, lasting: bool = True) -> T:
+        try:
+            future = workers.submit(work, lasting=lasting)
+        except RuntimeError as error:  # the threads are gone
+            raise StoreError(f"The store {self._target.label} has been closed.") from error
+        return await outcome(future)
+
+    def _new_threads(self, number: int) -> ThreadPoolExecutor:
+        threads = ThreadPoolExecutor(number, "anabranch-store")
+        self._threads.append(threads)
+        return threads
+
+    def _keeping(self, engine: sa.Engine) -> Transaction:
+        kept = Kept(engine)
+        self._kept.append(kept)
+        return partial(self._kept_transaction, kept)
+
+    @contextmanager
+    def _transaction(self, engine: sa.Engine, *, lasting: bool) -> Generator[sa.Connection]:
+        with translated(self._target.label):
+            if not self._prepared:
+                self._prepare()
+            with engine.connect() as connection:
+                if not lasting:
+                    connection.execution_options(lasting=False)
+                with connection.begin():
+                    yield connection
+
+    @contextmanager
+    def _kept_transaction(self, kept: Kept, *, lasting: bool) -> Generator[sa.Connection]:
+        with translated(self._target.label):
+            if not self._prepared:
+                self._prepare()
+            with kept.transaction(lasting=lasting) as connection:
+                yield connection
+
+    def _prepare(self) -> None:
+        """Make the file and the tables, or bring them up to date; whoever comes second waits."""
+        with self._preparing:
+            if self._prepared:
+                return
+            make_file(self._target)
+            with self._engine.begin() as connection:
+                if self.is_postgresql:  # SQLite's transaction is a lock on the whole file
+                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+                if current(connection) != SCHEMA:
+                    migrate(connection, self._target.label)
+            self._prepared = True

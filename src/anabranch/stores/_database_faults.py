@@ -1,0 +1,75 @@
+"""What went wrong with a database, in one sentence that says what to do.
+
+Owns the translation of drivers' errors. It never shows a statement or its parameters, which hold
+what callers said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from sqlalchemy import exc
+
+from anabranch.errors import StoreError
+
+__all__ = ["translated"]
+
+_SQLITE = {
+    "SQLITE_BUSY": "is locked by another program; end that program, or raise ?timeout=",
+    "SQLITE_LOCKED": "is locked by another program; end that program, or raise ?timeout=",
+    "SQLITE_NOTADB": "is not a SQLite database and was left as it is; name another file",
+    "SQLITE_CORRUPT": "is damaged and was left as it is; restore it from a copy, or name another"
+    " file",
+    "SQLITE_CANTOPEN": "cannot be opened; name a file in a directory that can be written to",
+    "SQLITE_READONLY": "cannot be written to; check the permissions of the file and its directory",
+    "SQLITE_FULL": "has no space left on its disk; make some",
+    "SQLITE_IOERR": "cannot be read or written by the system; check its disk",
+}
+_POSTGRES = {
+    "55P03": "is locked by another program; end that program, or raise ?timeout=",
+    "40P01": "gave up on a deadlock; try again",
+    "42501": "does not let this user make or use its tables; grant the rights",
+    "3F000": "has no schema that this user may look into; grant the rights, or set search_path",
+    "23503": "was asked to add to what had just been deleted; look again what is there",
+    "25006": "cannot be written to; name the primary server",
+}
+_POSTGRES_CLASSES = {
+    "08": "broke the connection; try again",
+    "53": "has run out of connections, memory or disk; make room",
+    "57": "is shutting down; try again",
+}
+
+
+@contextmanager
+def translated(label: str) -> Generator[None]:
+    """Raise :class:`StoreError` instead of what the database's driver raises.
+
+    Args:
+        label: the store's address as it may be shown.
+    """
+    try:
+        yield
+    except exc.DBAPIError as error:
+        raise _sentence(label, error.orig or error) from error
+    except exc.SQLAlchemyError as error:
+        raise StoreError(f"The store {label} failed: {type(error).__name__}.") from error
+    except Exception as error:
+        # While a connection is set up, the driver's errors arrive bare.
+        if type(error).__module__.partition(".")[0] not in {"sqlite3", "psycopg"}:
+            raise
+        raise _sentence(label, error) from error
+
+
+def _sentence(label: str, error: BaseException) -> StoreError:
+    name = getattr(error, "sqlite_errorname", None)
+    if name is not None:  # extended codes begin with the plain one: SQLITE_IOERR_WRITE
+        plain = "_".join(name.split("_")[:2])
+        reason = _SQLITE.get(plain, f"failed with {name}")
+        return StoreError(f"The store {label} {reason}.")
+    state = getattr(error, "sqlstate", None)
+    if state is None:  # no answer from a server that could have given it a number
+        said = " ".join(str(error).split()) or type(error).__name__
+        return StoreError(f"The store {label} cannot be reached: {said.rstrip('.')}.")
+    reason = _POSTGRES.get(state) or _POSTGRES_CLASSES.get(state[:2], f"failed with error {state}")
+    return StoreError(f"The store {label} {reason}.")

@@ -1,0 +1,118 @@
+"""The statements that read threads.
+
+Owns SQL alone; ``tree_tables.py`` has the tables and what is written to them. Statements that
+return nodes are written out and return what the driver does: a path of a thousand rows passes
+through no type's conversion, and ``tree_rows.py`` takes them all at once.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from anabranch.stores._columns import Opaque
+from anabranch.stores._tree_tables import NODE, REF, THREAD, THREAD_SEQ
+
+__all__ = [
+    "BEGINNINGS",
+    "CHILDREN",
+    "COUNT_UNTIL",
+    "FIND_NODE",
+    "FIND_THREAD",
+    "LATEST_THREADS",
+    "NODES",
+    "NODES_AFTER",
+    "PATH",
+    "REFS",
+    "RESULTS",
+]
+
+_NODE = """
+    node.seq, node.parent, node.id, node.kind, node.content, node.created_at, node.usage, node.data
+"""
+"""Comes first in every row of a node; then the thread's id, where it is not known beforehand."""
+
+_RESULT = "result.tool_use_id, result.content, result.is_error, result.pending"
+
+
+def _reading(statement: str) -> sa.TextClause:
+    text = statement.format(node=_NODE, result=_RESULT)
+    return sa.text(text).bindparams(sa.bindparam("this", type_=Opaque))
+
+
+FIND_THREAD = sa.select(
+    THREAD.c.id, THREAD.c.created_at, THREAD.c.system_prompt, THREAD.c.title
+).where(THREAD.c.id == sa.bindparam("this"))
+LATEST_THREADS = (
+    sa.select(THREAD.c.id, THREAD.c.created_at, THREAD.c.system_prompt, THREAD.c.title)
+    .order_by(THREAD.c.created_at.desc(), THREAD.c.seq.desc())
+    .limit(sa.bindparam("most"))
+)
+REFS = (
+    sa.select(REF.c.name, NODE.c.id)
+    .join_from(REF, NODE, NODE.c.seq == REF.c.node)
+    .where(REF.c.thread == THREAD_SEQ)
+    .order_by(REF.c.name)
+)
+FIND_NODE = _reading("""
+    SELECT {node}, thread.id, parent.id
+    FROM anabranch_node AS node
+    JOIN anabranch_thread AS thread ON thread.seq = node.thread
+    LEFT JOIN anabranch_node AS parent ON parent.seq = node.parent
+    WHERE node.id = :this
+""")
+CHILDREN = _reading("""
+    SELECT {node}, thread.id
+    FROM anabranch_node AS parent
+    JOIN anabranch_thread AS thread ON thread.seq = parent.thread
+    JOIN anabranch_node AS node ON node.parent = parent.seq
+    WHERE parent.id = :this ORDER BY node.seq
+""")
+BEGINNINGS = _reading("""
+    SELECT {node}
+    FROM anabranch_thread AS thread
+    JOIN anabranch_node AS node ON node.thread = thread.seq AND node.parent IS NULL
+    WHERE thread.id = :this ORDER BY node.seq
+""")
+NODES = _reading("""
+    SELECT {node}
+    FROM anabranch_thread AS thread JOIN anabranch_node AS node ON node.thread = thread.seq
+    WHERE thread.id = :this ORDER BY node.seq
+""")
+# For the node that somebody has read last: how many of its thread have come until then.
+COUNT_UNTIL = _reading("""
+    SELECT last.seq, (
+        SELECT count(*) FROM anabranch_node AS node
+        WHERE node.thread = last.thread AND node.seq <= last.seq
+    )
+    FROM anabranch_node AS last WHERE last.id = :this
+""")
+NODES_AFTER = _reading("""
+    SELECT {node}, parent.id
+    FROM anabranch_thread AS thread
+    JOIN anabranch_node AS node ON node.thread = thread.seq
+    LEFT JOIN anabranch_node AS parent ON parent.seq = node.parent
+    WHERE thread.id = :this AND node.seq > :after ORDER BY node.seq
+""").bindparams(sa.bindparam("after", type_=sa.BigInteger))
+RESULTS = _reading("""
+    SELECT node.id, {result}
+    FROM anabranch_thread AS thread
+    JOIN anabranch_node AS node ON node.thread = thread.seq
+    JOIN anabranch_result AS result ON result.node = node.seq
+    WHERE thread.id = :this
+""")
+# A row for each result, and one for each node without any. The thread's id comes with the first
+# node alone, and whoever reads puts the rows in order: both cost the database more.
+PATH = _reading("""
+    WITH RECURSIVE up (seq, parent) AS (
+        SELECT seq, parent FROM anabranch_node WHERE id = :this
+        UNION ALL
+        SELECT node.seq, node.parent
+        FROM up JOIN anabranch_node AS node ON node.seq = up.parent
+    )
+    SELECT {node}, CASE WHEN node.parent IS NULL THEN
+        (SELECT thread.id FROM anabranch_thread AS thread WHERE thread.seq = node.thread) END,
+        {result}
+    FROM up
+    JOIN anabranch_node AS node ON node.seq = up.seq
+    LEFT JOIN anabranch_result AS result ON result.node = node.seq
+""")

@@ -1,0 +1,151 @@
+"""What nodes and results look like in their tables, and what rows look like as nodes.
+
+Owns the form of stored blocks: JSON, as pydantic writes it. Rows are read in bulk, since a node
+by itself costs several times as much. Nothing here talks to a database.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice, repeat
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError
+
+from anabranch.errors import StoreError
+from anabranch.messages import Block, TextBlock, Usage
+from anabranch.stores._columns import to_bytes, to_text
+from anabranch.stores._statements import Row
+from anabranch.tree._nodes import Node, Result
+
+__all__ = ["node_row", "result_row", "to_nodes", "to_path", "to_results"]
+
+T = TypeVar("T")
+
+_SEQ, _ID = 0, 2
+_PER_NODE = 9
+"""So many columns of a path's row are the node's; those of its result come after."""
+
+_CONTENT: TypeAdapter[tuple[Block, ...]] = TypeAdapter(tuple[Block, ...])
+_CONTENTS: TypeAdapter[tuple[tuple[Block, ...], ...]] = TypeAdapter(tuple[tuple[Block, ...], ...])
+_TEXTS: TypeAdapter[tuple[tuple[TextBlock, ...], ...]] = TypeAdapter(
+    tuple[tuple[TextBlock, ...], ...]
+)
+_PENDINGS: TypeAdapter[tuple[tuple[TextBlock, ...] | None, ...]] = TypeAdapter(
+    tuple[tuple[TextBlock, ...] | None, ...]
+)
+_USAGES: TypeAdapter[tuple[Usage | None, ...]] = TypeAdapter(tuple[Usage | None, ...])
+
+
+def node_row(node: Node) -> dict[str, Any]:
+    """Return the values of the statement that adds a node, as the driver takes them."""
+    return {
+        "thread_id": to_bytes(node.thread_id),
+        "parent_id": None if node.parent_id is None else to_bytes(node.parent_id),
+        "new_id": to_bytes(node.id),
+        "new_kind": node.kind,
+        "new_content": _blocks(node.content),
+        "new_created_at": node.created_at,
+        "new_usage": None if node.usage is None else node.usage.model_dump_json().encode(),
+        "new_data": json.dumps(dict(node.data)).encode() if node.data else None,
+    }
+
+
+def result_row(result: Result) -> dict[str, Any]:
+    """Return the values of the statement that sets a result."""
+    return {
+        "node_id": result.node_id,
+        "new_tool_use_id": result.tool_use_id,
+        "new_content": _blocks(result.content),
+        "new_is_error": result.is_error,
+        "new_pending": None if result.pending is None else _blocks(result.pending),
+    }
+
+
+def to_nodes(
+    rows: Sequence[Row], thread_id: str, parents: Mapping[int, str] | None = None
+) -> list[Node]:
+    """Return the nodes in the order of ``rows``.
+
+    Args:
+        rows: each with the node's columns first.
+        thread_id: the thread that all of them belong to.
+        parents: ids by number; of parents that are not among the rows.
+
+    Raises:
+        StoreError: a row does not hold a node.
+    """
+    if not rows:
+        return []
+    # Column by column: a loop over rows would take as long as all the reading of JSON.
+    seqs, above, raw_ids, kinds, contents, times, usages, data = islice(zip(*rows, strict=True), 8)
+    ids = dict(zip(seqs, map(to_text, raw_ids), strict=True))
+    known = {**(parents or {}), **ids}
+    return list(
+        map(
+            Node,
+            ids.values(),
+            repeat(thread_id),
+            [None if parent is None else known[parent] for parent in above],
+            kinds,
+            _read(_CONTENTS, contents),
+            times,
+            _read(_USAGES, [usage or b"null" for usage in usages]),
+            [{} if text is None else json.loads(text) for text in data],
+        )
+    )
+
+
+def to_path(rows: Iterable[Row]) -> tuple[tuple[Node, ...], dict[tuple[str, str], Result]]:
+    """Return a path's nodes in order, and the results that any of them holds."""
+    ordered = sorted(rows, key=itemgetter(_SEQ))  # a parent's number is smaller
+    of_nodes = list({row[_SEQ]: row for row in ordered}.values())
+    nodes = to_nodes(of_nodes, to_text(of_nodes[0][_PER_NODE - 1]))
+    held = [(row[_ID], *row[_PER_NODE:]) for row in ordered if row[_PER_NODE] is not None]
+    return tuple(nodes), to_results(held)
+
+
+def to_results(rows: Sequence[Row]) -> dict[tuple[str, str], Result]:
+    """Return results by holder and tool use, from rows of the holder's id and theirs.
+
+    Raises:
+        StoreError: a row does not hold a result.
+    """
+    if not rows:
+        return {}
+    raw_holders, raw_ids, contents, errors, pendings = zip(*rows, strict=True)
+    holders, tool_use_ids = list(map(to_text, raw_holders)), list(map(to_text, raw_ids))
+    results = map(
+        Result,
+        holders,
+        tool_use_ids,
+        _read(_TEXTS, contents),
+        map(bool, errors),
+        _read(_PENDINGS, [pending or b"null" for pending in pendings]),
+    )
+    return dict(zip(zip(holders, tool_use_ids, strict=True), results, strict=True))
+
+
+def _blocks(content: tuple[Block, ...]) -> bytes:
+    try:
+        return _CONTENT.dump_json(content)
+    except PydanticSerializationError:  # a lone surrogate, which a model's JSON may well hold
+        return json.dumps(_CONTENT.dump_python(content)).encode()
+
+
+def _read(adapter: TypeAdapter[tuple[T, ...]], texts: Sequence[bytes]) -> tuple[T, ...]:
+    text = b"[%s]" % b",".join(texts)
+    try:
+        return adapter.validate_json(text)
+    except ValueError:
+        pass  # the quick reader takes no lone surrogates; the thorough one does
+    try:
+        return adapter.validate_python(json.loads(text))
+    except ValueError as error:
+        raise StoreError(
+            "The store holds a node that this release cannot read; use the release that wrote it,"
+            " or restore the store from a copy."
+        ) from error

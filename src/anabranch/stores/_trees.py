@@ -1,0 +1,293 @@
+"""Threads in a database, behind the port :class:`~anabranch.tree._tree_store.TreeStore`.
+
+Owns which statement is done when, and what its outcome means. An append looks at nothing before
+it writes: the insert itself finds thread and parent, and only if it has found them missing is
+somebody asked why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from anabranch.errors import StoreError
+from anabranch.stores._columns import to_bytes, to_text
+from anabranch.stores._database import Database
+from anabranch.stores._statements import Direct
+from anabranch.stores._tree_queries import (
+    BEGINNINGS,
+    CHILDREN,
+    COUNT_UNTIL,
+    FIND_NODE,
+    FIND_THREAD,
+    LATEST_THREADS,
+    NODES,
+    NODES_AFTER,
+    PATH,
+    REFS,
+    RESULTS,
+)
+from anabranch.stores._tree_rows import node_row, result_row, to_nodes, to_path, to_results
+from anabranch.stores._tree_tables import (
+    DELETE_REF,
+    DELETE_SUBTREE,
+    DELETE_THREAD,
+    LOCK_THREAD_OF,
+    SETTLE,
+    WritingStatements,
+)
+from anabranch.tree._nodes import Node, Ref, Result, Thread, check_place
+from anabranch.tree._tree_store import Path, RefusedError, Tree
+
+__all__ = ["Trees"]
+
+_BESIDE = {"branch", "question", "answer"}
+"""What may follow on a tool's caller without being the conversation's next message."""
+
+
+class _NoPlaceError(Exception):
+    """Some node has found no place; which, and why, is yet to be asked."""
+
+
+class Trees:
+    """Threads in a database. What each method promises is said at the port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._statements = WritingStatements(is_postgresql=database.is_postgresql)
+        self._add_node = Direct(self._statements.add_node, database.dialect)
+        self._settle = Direct(SETTLE, database.dialect)
+        self._find_path = Direct(PATH, database.dialect)
+        self._find_nodes_after = Direct(NODES_AFTER, database.dialect)
+
+    async def create_thread(self, thread: Thread) -> None:
+        """Add a thread without nodes."""
+        row = {name: getattr(thread, name) for name in Thread.__slots__}
+        statement = self._statements.add_thread
+        if not await self._database.write_single(
+            lambda connection: connection.execute(statement, row).rowcount
+        ):
+            raise StoreError(f"The store has a thread {thread.id!r} already.")
+
+    async def thread(self, thread_id: str) -> Thread | None:
+        """Return the thread, if there is one."""
+        return await self._database.read(lambda connection: _thread(connection, thread_id))
+
+    async def threads(self, limit: int) -> list[Thread]:
+        """Return the latest threads, the newest first."""
+
+        def work(connection: sa.Connection) -> list[Thread]:
+            return [Thread(*row) for row in connection.execute(LATEST_THREADS, {"most": limit})]
+
+        return await self._database.read(work)
+
+    async def append(
+        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> None:
+        """Add nodes, in order, set results and move refs: all or nothing."""
+
+        def work(connection: sa.Connection) -> None:
+            try:
+                if nodes:
+                    self._add(connection, nodes)
+                self._set_results(connection, results)
+                self._set_refs(connection, refs)
+            except exc.IntegrityError as error:  # what it follows on was just being deleted
+                raise _NoPlaceError from error
+
+        try:
+            await self._database.write(work)
+        except _NoPlaceError:
+            raise await self._database.read(
+                lambda connection: _refusal(connection, nodes)
+            ) from None
+
+    def _add(self, connection: sa.Connection, nodes: Sequence[Node]) -> None:
+        rows = [node_row(node) for node in nodes]
+        new: dict[str | None, Node] = {node.id: node for node in nodes}
+        if self._add_node.count(connection, rows) != len(nodes):
+            raise _NoPlaceError
+        # All branches of a fork open below one node, which is looked at once.
+        forked = {node.parent_id for node in nodes if node.kind == "branch"} - new.keys()
+        there = {one: None if one is None else _node(connection, one) for one in forked}
+        for node in nodes:
+            parent = new.get(node.parent_id) or there.get(node.parent_id)
+            if parent is not None or node.parent_id is None:
+                _check(node, parent)
+        parents = {node.parent_id for node in nodes if node.kind not in _BESIDE}
+        settled = [one for one in parents if one is not None and one not in new]
+        if settled:
+            self._settle.count(connection, [{"this": to_bytes(one)} for one in settled])
+
+    async def set_results(self, results: Sequence[Result]) -> None:
+        """Write results, in place of those that are there."""
+        await self._database.write(lambda connection: self._set_results(connection, results))
+
+    def _set_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
+        rows = [result_row(result) for result in results]
+        if rows and connection.execute(self._statements.set_result, rows).rowcount != len(rows):
+            raise _unknown(connection, (result.node_id for result in results))
+
+    def _set_refs(self, connection: sa.Connection, refs: Sequence[Ref]) -> None:
+        rows = [{"new_name": ref.name, "node_id": ref.node_id} for ref in refs]
+        if rows and connection.execute(self._statements.set_ref, rows).rowcount != len(rows):
+            raise _unknown(connection, (ref.node_id for ref in refs))
+
+    async def set_ref(self, thread_id: str, ref: Ref) -> None:
+        """Point a name at a node of the thread."""
+        values = {"this": thread_id, "new_name": ref.name, "node_id": ref.node_id}
+        statement = self._statements.set_ref_of_thread
+        if not await self._database.write_single(
+            lambda connection: connection.execute(statement, values).rowcount
+        ):
+            raise StoreError(f"The store has no node {ref.node_id!r} in a thread {thread_id!r}.")
+
+    async def delete_ref(self, thread_id: str, name: str) -> bool:
+        """Take a name away."""
+        return await self._delete(DELETE_REF, {"this": thread_id, "old_name": name}) > 0
+
+    async def refs(self, thread_id: str) -> dict[str, str]:
+        """Return the thread's names and the nodes that they point at."""
+        return await self._database.read(lambda connection: _refs(connection, thread_id))
+
+    async def node(self, node_id: str) -> Node | None:
+        """Return the node, if there is one."""
+        return await self._database.read(lambda connection: _node(connection, node_id))
+
+    async def path(self, node_id: str) -> Path:
+        """Return the way to a node, in one statement."""
+        values = {"this": to_bytes(node_id)}
+        rows = await self._database.read(
+            lambda connection: self._find_path.rows(connection, values)
+        )
+        if not rows:
+            raise StoreError(f"The store has no node {node_id!r}.")
+        return Path(*to_path(rows))
+
+    async def children(self, node_id: str) -> list[Node]:
+        """Return what follows on a node, the oldest first."""
+
+        def work(connection: sa.Connection) -> list[Node]:
+            rows = connection.execute(CHILDREN, {"this": node_id}).fetchall()
+            return to_nodes(rows, to_text(rows[0][8]), {rows[0][1]: node_id}) if rows else []
+
+        return await self._database.read(work)
+
+    async def beginnings(self, thread_id: str) -> list[Node]:
+        """Return the nodes that follow on nothing, the oldest first."""
+
+        def work(connection: sa.Connection) -> list[Node]:
+            rows = connection.execute(BEGINNINGS, {"this": thread_id}).fetchall()
+            return to_nodes(rows, thread_id)
+
+        return await self._database.read(work)
+
+    async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
+        """Return what was added to a thread since; ``None`` if some of it is gone."""
+
+        def work(connection: sa.Connection) -> list[Node] | None:
+            after = 0
+            if known:
+                last = known[-1]
+                if _node(connection, last.id) != last:
+                    return None
+                after, held = connection.execute(COUNT_UNTIL, {"this": last.id}).one()
+                if held != len(known):
+                    return None
+            values = {"this": to_bytes(thread_id), "after": after}
+            rows = self._find_nodes_after.rows(connection, values)
+            parents = {row[1]: to_text(row[8]) for row in rows if row[1] is not None}
+            return to_nodes(rows, thread_id, parents)
+
+        return await self._database.read_at_once(work)
+
+    async def tree(self, thread_id: str) -> Tree:
+        """Return all of a thread."""
+        values = {"this": thread_id}
+
+        def work(connection: sa.Connection) -> Tree:
+            thread = _thread(connection, thread_id)
+            if thread is None:
+                raise StoreError(f"The store has no thread {thread_id!r}.")
+            nodes = to_nodes(connection.execute(NODES, values).fetchall(), thread_id)
+            results = to_results(connection.execute(RESULTS, values).fetchall())
+            return Tree(thread, tuple(nodes), results, _refs(connection, thread_id))
+
+        return await self._database.read_at_once(work)
+
+    async def delete_thread(self, thread_id: str) -> bool:
+        """Delete a thread with all that belongs to it."""
+        return await self._delete(DELETE_THREAD, {"this": thread_id}) > 0
+
+    async def delete_subtree(self, node_id: str) -> int:
+        """Delete a node and all that follows on it; return how many."""
+        values = {"this": node_id}
+
+        def work(connection: sa.Connection) -> int:
+            # By itself, so that the next statement sees what was added while this one waited.
+            if connection.scalar(LOCK_THREAD_OF, values) is None:
+                return 0
+            return connection.execute(DELETE_SUBTREE, values).rowcount
+
+        return await self._database.write(work)
+
+    async def _delete(self, statement: sa.Delete, values: Mapping[str, Any]) -> int:
+        return await self._database.write_single(
+            lambda connection: connection.execute(statement, values).rowcount
+        )
+
+    async def close(self) -> None:
+        """Close the database."""
+        await self._database.close()
+
+
+def _thread(connection: sa.Connection, thread_id: str) -> Thread | None:
+    row = connection.execute(FIND_THREAD, {"this": thread_id}).one_or_none()
+    return None if row is None else Thread(*row)
+
+
+def _refs(connection: sa.Connection, thread_id: str) -> dict[str, str]:
+    return {row[0]: row[1] for row in connection.execute(REFS, {"this": thread_id})}
+
+
+def _node(connection: sa.Connection, node_id: str) -> Node | None:
+    row = connection.execute(FIND_NODE, {"this": node_id}).one_or_none()
+    if row is None:
+        return None
+    parents = {} if row[1] is None else {row[1]: to_text(row[9])}
+    return to_nodes([row], to_text(row[8]), parents)[0]
+
+
+def _check(node: Node, parent: Node | None) -> None:
+    try:
+        check_place(node, parent)
+    except ValueError as error:
+        raise RefusedError(f"Node {node.id!r} has no place there: {error}.") from error
+
+
+def _unknown(connection: sa.Connection, node_ids: Iterable[str]) -> RefusedError:
+    missing = next((one for one in node_ids if _node(connection, one) is None), None)
+    return RefusedError(f"The store has no node {missing!r}.")
+
+
+def _refusal(connection: sa.Connection, nodes: Sequence[Node]) -> RefusedError:
+    """Say which of the nodes could not be added, after the attempt was undone."""
+    earlier: dict[str, Node] = {}
+    for node in nodes:
+        if node.id in earlier or _node(connection, node.id) is not None:
+            return RefusedError(f"The store has a node {node.id!r} already; nodes never change.")
+        if _thread(connection, node.thread_id) is None:
+            return RefusedError(f"The store has no thread {node.thread_id!r}.")
+        if node.parent_id is not None:
+            parent = earlier.get(node.parent_id) or _node(connection, node.parent_id)
+            if parent is None:
+                return RefusedError(f"The store has no node {node.parent_id!r} to follow on.")
+            try:
+                _check(node, parent)
+            except RefusedError as refusal:
+                return refusal
+        earlier[node.id] = node
+    return RefusedError("What the nodes follow on was being changed by somebody else; try again.")

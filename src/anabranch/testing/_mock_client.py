@@ -1,0 +1,194 @@
+"""A client that answers as a test tells it, and remembers what it was asked.
+
+Source: seed 000, "Testing".
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from pydantic import BaseModel
+
+from anabranch._asking.host import Capabilities
+from anabranch.elicitation import Accepted, Cancelled, Declined
+from anabranch.inprocess import AnswerError
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    LogLevel,
+    SampleReply,
+    SampleRequest,
+    UrlRequest,
+)
+
+__all__ = ["LogCall", "MockClient", "MockExhausted", "NotifyCall"]
+
+Sample: TypeAlias = str | SampleReply | BaseModel | Mapping[str, Any] | Exception
+Elicit: TypeAlias = (
+    Mapping[str, Any] | BaseModel | Accepted[Any] | Declined | Cancelled | ElicitReply | Exception
+)
+SampleFunction: TypeAlias = Callable[[SampleRequest], Sample | Awaitable[Sample]]
+ElicitFunction: TypeAlias = (
+    Callable[[ElicitRequest | UrlRequest], Elicit | Awaitable[Elicit]]
+    | Callable[[ElicitRequest], Elicit | Awaitable[Elicit]]
+    | Callable[[UrlRequest], Elicit | Awaitable[Elicit]]
+)
+Samples: TypeAlias = Iterable[Sample | SampleFunction] | SampleFunction
+Elicits: TypeAlias = Iterable[Elicit | ElicitFunction] | ElicitFunction
+
+
+class MockExhausted(AssertionError):  # noqa: N818 - what the queue is
+    """The tool asked more often than the test had answers for."""
+
+
+class LogCall(NamedTuple):
+    """One log line."""
+
+    level: LogLevel
+    message: str
+
+
+class NotifyCall(NamedTuple):
+    """One progress message."""
+
+    message: str
+    progress: float | None
+    total: float | None
+
+
+class MockClient:
+    """Answers from queues, or by functions.
+
+    Args:
+        samples: the model's replies in order: a text, a ``SampleReply`` (or its JSON), a model
+            instance (given as JSON text), an exception, or a function of the ``SampleRequest``
+            that returns one of these, sync or async. One function alone answers always.
+        elicits: the person's answers in order: a dict or a model instance (accepted with that
+            content), ``Accepted``, ``Declined()``, ``Cancelled()``, an exception, or a function
+            of the ``ElicitRequest`` (or ``UrlRequest``). One function alone answers always.
+        capabilities: what the client can do: a set of names (``{"sampling", "elicitation"}``;
+            each stands for its finer ones too), or :class:`Capabilities`. All by default.
+
+    Attributes:
+        sample_calls, elicit_calls: the requests, in the order in which they came.
+        log_calls, notify_calls: the notices.
+
+    An exception among the answers reaches the tool as ``StepFailed``. When a queue runs dry,
+    :class:`MockExhausted` is raised by ``run_tool``, past the tool.
+    """
+
+    def __init__(
+        self,
+        samples: Samples = (),
+        elicits: Elicits = (),
+        *,
+        capabilities: Capabilities | Iterable[str] | None = None,
+    ) -> None:
+        self._samples = _Answers("samples", samples)
+        self._elicits = _Answers("elicits", elicits)
+        self.capabilities: Capabilities = _capabilities(capabilities)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was asked; what is left in the queues stays."""
+        self.sample_calls: list[SampleRequest] = []
+        self.elicit_calls: list[ElicitRequest | UrlRequest] = []
+        self.log_calls: list[LogCall] = []
+        self.notify_calls: list[NotifyCall] = []
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        """Answer as the model."""
+        self.sample_calls.append(request)
+        said = await self._samples.next(request)
+        if isinstance(said, SampleReply):
+            return said
+        if isinstance(said, Mapping):
+            return SampleReply.model_validate(dict(cast("Mapping[str, Any]", said)))
+        text = said.model_dump_json(by_alias=True) if isinstance(said, BaseModel) else said
+        if not isinstance(text, str):
+            raise TypeError(f"MockClient cannot make a model's reply of {said!r}")
+        return SampleReply.model_validate(
+            {"content": text, "model": "mock", "stop_reason": "endTurn"}
+        )
+
+    async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
+        """Answer as the person."""
+        self.elicit_calls.append(request)
+        done = await self._elicits.next(request)
+        if isinstance(done, ElicitReply):
+            return done
+        if isinstance(done, Declined | Cancelled):
+            return ElicitReply(action=done.action)
+        content = cast("Accepted[object]", done).content if isinstance(done, Accepted) else done
+        if isinstance(content, BaseModel):
+            content = content.model_dump(mode="json", by_alias=True)
+        if content is not None and not isinstance(content, Mapping):
+            raise TypeError(f"MockClient cannot make a person's answer of {done!r}")
+        return ElicitReply.model_validate({"action": "accept", "content": content})
+
+    async def log(self, level: LogLevel, message: str) -> None:
+        """Remember a log line."""
+        self.log_calls.append(LogCall(level, message))
+
+    async def notify(self, message: str, progress: float | None, total: float | None) -> None:
+        """Remember a progress message."""
+        self.notify_calls.append(NotifyCall(message, progress, total))
+
+
+class _Answers:
+    """A queue of answers, or one function that always answers."""
+
+    def __init__(self, name: str, given: Iterable[object] | Callable[..., object]) -> None:
+        if isinstance(given, str | bytes | Mapping | BaseModel):
+            raise TypeError(f"MockClient({name}=…) takes a list of answers, or a function")
+        self._name = name
+        self._always = given if callable(given) else None
+        self._queue: deque[object] = deque(() if callable(given) else given)
+        self._taken = 0
+
+    async def next(self, request: object) -> object:
+        """Return the next answer; an exception among them is raised as ``AnswerError``."""
+        answer = self._always or self._take(request)
+        try:
+            if callable(answer):
+                answer = answer(request)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+        except AssertionError:
+            raise  # the test's own, not the client's answer
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            answer = error
+        if isinstance(answer, AnswerError):
+            raise answer
+        if isinstance(answer, Exception):
+            raise AnswerError(str(answer), type(answer).__name__) from answer
+        return answer
+
+    def _take(self, request: object) -> object:
+        if not self._queue:
+            raise MockExhausted(
+                f"MockClient({self._name}=…) has only {self._taken} answers, and was asked once"
+                f" more: {request!r}"
+            )
+        self._taken += 1
+        return self._queue.popleft()
+
+
+def _capabilities(given: Capabilities | Iterable[str] | None) -> Capabilities:
+    if given is None:
+        return Capabilities()
+    if isinstance(given, Capabilities):
+        return given
+    names = set(given)
+    known = Capabilities().names()
+    if unknown := names - known:
+        raise ValueError(f"Unknown capabilities {sorted(unknown)}; known are {sorted(known)}")
+    return Capabilities(
+        sampling="sampling" in names,
+        sampling_tools=bool(names & {"sampling", "sampling.tools"}),
+        elicitation="elicitation" in names,
+        elicitation_url=bool(names & {"elicitation", "elicitation.url"}),
+    )

@@ -1,0 +1,1 @@
+"""What every store of calls and every store of conversations must pass."""

@@ -1,0 +1,77 @@
+"""A thread as a terminal shows it: one line for each node.
+
+Owns this form, a pure function. Only branches are indented, so that a long conversation does not
+wander off to the right.
+
+    user       node_1  Where to?
+    assistant  node_2  [branch_self]
+      b1  branch     node_3  Look at Graz.
+          assistant  node_4  It has a hill.  (good)
+    results    node_5
+    assistant  node_6  To Graz.  (head)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.tree._naming import name_branches
+from anabranch.tree._nodes import HEAD, ROLES, Node
+from anabranch.tree._tree_store import Tree
+
+__all__ = ["draw", "names_of", "preview"]
+
+WIDTH = 60
+"""Characters of a node's text."""
+
+_KIND = max(map(len, ROLES))
+
+
+def draw(
+    tree: Tree, shown: Callable[[Node], bool] = lambda _: True, *, width: int = WIDTH
+) -> list[str]:
+    """Return the lines of a thread. Below what is not ``shown``, nothing is.
+
+    Of a node's text there are ``width`` characters.
+    """
+    branches = name_branches(tree.nodes)
+    below: dict[str | None, list[Node]] = {}
+    for node in tree.nodes:
+        below.setdefault(node.parent_id, []).append(node)
+    lines: list[str] = []
+    waiting = [(node, "") for node in reversed(below.get(None, ()))]
+    while waiting:
+        node, indent = waiting.pop()
+        if not shown(node):
+            continue
+        name = branches.of[node.id]
+        heading = f"  {name}  " if branches.opens(node) else ""
+        lines.append(f"{indent}{heading}{_line(tree, node, width)}")
+        inside = indent + " " * len(heading)
+        followers = below.get(node.id, ())
+        opening = [one for one in followers if branches.opens(one)]
+        continuing = [one for one in followers if not branches.opens(one)]
+        # The last that is put in is the first that is taken out: branches before what continues.
+        waiting += [(one, inside) for one in (*continuing, *reversed(opening))]
+    return lines
+
+
+def _line(tree: Tree, node: Node, width: int) -> str:
+    names = names_of(tree, node.id)
+    parts = [f"{node.kind:{_KIND}}", node.id, preview(node, width)]
+    parts += [f"({', '.join(names)})"] if names else []
+    return "  ".join(part for part in parts if part)
+
+
+def names_of(tree: Tree, node_id: str) -> list[str]:
+    """Return the refs that point at a node, the head last."""
+    names = [name for name, target in tree.refs.items() if target == node_id]
+    return sorted(names, key=lambda name: (name == HEAD, name))
+
+
+def preview(node: Node, width: int) -> str:
+    """Return the beginning of what a node says, on one line, and the tools that it calls."""
+    text = " ".join(node.text.split())
+    if len(text) > width:
+        text = text[: width - 1].rstrip() + "…"
+    return " ".join([text, *(f"[{use.name}]" for use in node.tool_uses)]).strip()

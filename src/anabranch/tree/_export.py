@@ -1,0 +1,147 @@
+"""A thread as JSON, as Mermaid, as Markdown.
+
+Owns these forms. All are pure functions of a :class:`~anabranch.tree._tree_store.Tree`; what a terminal
+shows is ``drawing.py``'s.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from anabranch.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock, text_of
+from anabranch.tree._drawing import names_of, preview
+from anabranch.tree._naming import name_branches
+from anabranch.tree._nodes import HEAD, Node
+from anabranch.tree._projection import tell
+from anabranch.tree._tree_store import Tree
+
+__all__ = ["messages_to_json", "to_markdown", "to_mermaid", "tree_to_json"]
+
+SHORT = 40
+"""Characters of a node's text in a diagram."""
+
+
+def tree_to_json(tree: Tree) -> dict[str, Any]:
+    """Return all of a thread as JSON.
+
+    The blocks of a node are those that a provider is told of it: the node that follows on tool
+    uses begins with their results.
+    """
+    told = tell(tree.nodes, tree.results)
+    labels = {node_id: name for name, node_id in sorted(tree.refs.items()) if name != HEAD}
+    return {
+        "thread": tree.thread.id,
+        "refs": dict(tree.refs),
+        "nodes": [
+            {
+                "id": node.id,
+                "parent_id": node.parent_id,
+                "kind": node.kind,
+                "role": node.role,
+                "content": _to_json(told[node.id]),
+                "label": labels.get(node.id),
+                "usage": None if node.usage is None else node.usage.model_dump(),
+                "created_at": node.created_at,
+            }
+            for node in tree.nodes
+        ],
+    }
+
+
+def messages_to_json(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return messages as JSON, in this library's own spelling."""
+    return [{"role": one.role, "content": _to_json(one.content)} for one in messages]
+
+
+def _to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    return [block.model_dump(mode="json") for block in blocks]
+
+
+# -- Mermaid ---------------------------------------------------------------------------------
+
+
+def to_mermaid(tree: Tree) -> str:
+    """Return a flowchart: a box for each node, branches named on the way, refs pointing in."""
+    branches = name_branches(tree.nodes)
+    numbers = {node.id: f"n{number}" for number, node in enumerate(tree.nodes)}
+    lines = ["graph TD"]
+    for node in tree.nodes:
+        text = f"{node.kind}: {preview(node, SHORT)}"
+        lines.append(f'    {numbers[node.id]}["{_mermaid(text)}"]')
+        if node.parent_id is not None:
+            way = f"-->|{branches.of[node.id]}|" if branches.opens(node) else "-->"
+            lines.append(f"    {numbers[node.parent_id]} {way} {numbers[node.id]}")
+    for number, (name, node_id) in enumerate(tree.refs.items()):
+        lines.append(f'    r{number}(["{_mermaid(name)}"]) -.-> {numbers[node_id]}')
+    return "\n".join(lines) + "\n"
+
+
+def _mermaid(text: str) -> str:
+    """Return ``text`` for a quoted label: what has a meaning there becomes a character's code."""
+    return re.sub(r'[#"<>`&\\]', lambda found: f"#{ord(found[0])};", " ".join(text.split()))
+
+
+# -- Markdown --------------------------------------------------------------------------------
+
+
+def to_markdown(tree: Tree) -> str:
+    """Return a text to read: the main stream, then each branch under a heading of its own."""
+    branches = name_branches(tree.nodes)
+    told = tell(tree.nodes, tree.results)
+    sections: dict[str, list[str]] = {"": [f"# {_line(tree.thread.title or tree.thread.id)}"]}
+    if tree.thread.system_prompt:
+        sections[""].append(_quoted(tree.thread.system_prompt))
+    for node in tree.nodes:
+        name = branches.of[node.id]
+        if branches.opens(node):
+            sections[name] = [f'<a id="{_anchor(name)}"></a>', f"## {name}"]
+            if node.parent_id is not None:
+                sections[branches.of[node.parent_id]].append(f"→ [{name}](#{_anchor(name)})")
+        sections[name] += _markdown(tree, node, told[node.id])
+    order = sorted(sections, key=lambda name: [int(part) for part in re.findall(r"\d+", name)])
+    return "\n\n".join(part for name in order for part in sections[name]) + "\n"
+
+
+def _markdown(tree: Tree, node: Node, told: Sequence[Block]) -> list[str]:
+    names = "".join(f" · {_line(name)}" for name in names_of(tree, node.id))
+    parts = [f"**{node.kind}**{names}"]
+    for block in told:
+        match block:
+            case TextBlock():
+                parts.append(_quoted(block.text))
+            case ToolUseBlock():
+                parts += [f"calls {_line(block.name)}:", _fenced(_pretty(block.input), "json")]
+            case ToolResultBlock():
+                what = "an error" if block.is_error else "a result"
+                text = text_of(one for one in block.content if isinstance(one, TextBlock))
+                parts += [f"{what}:", _fenced(text)]
+            case _:
+                parts.append(f"({block.type})")
+    return parts
+
+
+def _pretty(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """Return ``text`` in a fence that is longer than any in it."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _anchor(name: str) -> str:
+    """Return an id that no heading gets by itself: those have no dots, so b1.2 would be b12."""
+    return f"branch.{name}"

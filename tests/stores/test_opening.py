@@ -199,7 +199,7 @@ async def test_a_server_without_the_database_says_so(postgres: Any) -> None:
             await store.find("call_1")
 
 
-async def test_a_user_without_rights_is_told_so(postgres: Any) -> None:
+async def test_a_user_without_rights_is_named_as_the_reason(postgres: Any) -> None:
     async with opened(partial(open_store, postgres.new_url(user="stranger"))) as store:
         with pytest.raises(StoreError, match="does not let this user make or use its tables"):
             await store.find("call_1")

@@ -129,7 +129,9 @@ async def test_what_a_tool_did_not_expect_is_masked_and_what_it_refuses_is_told(
     assert "the password is 1234" in errors
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, StoreError])
 async def test_what_an_agents_own_tool_did_not_expect_is_masked_and_logged(
+    kind: type[Exception],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Nothing stands between it and the agent, as the call machine does for other tools."""
@@ -140,7 +142,7 @@ async def test_what_an_agents_own_tool_did_not_expect_is_masked_and_logged(
         placeholder: str | None = None
 
         async def use(self, here: ToolUse) -> Outcome:
-            raise RuntimeError("the password is 1234")
+            raise kind("the password is 1234")
 
     uses = [("a", "careless", NOTHING), ("b", "weather", {"city": "Linz"})]
     here = await set_up(once(*uses), tools=[Careless(), weather])

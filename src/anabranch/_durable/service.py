@@ -102,12 +102,12 @@ class CallService:
             Exception: what the call raises.
         """
         taken = {key: answer for key, answer in answers.items() if key in journal.pending}
+        ended: Finished[Any] | R | RoundRecord
         async with self._open_round(job, journal, taken) as opened:
-            ended = (
-                opened
-                if isinstance(opened, RoundRecord)
-                else await self._play(job, journal, opened, replies)
-            )
+            if isinstance(opened, RoundRecord):
+                ended = opened
+            else:
+                ended = await self._play(job, journal, opened, replies)
         if not isinstance(ended, RoundRecord):
             return ended
         reply = self._repeat(replies, journal.line, ended)
@@ -122,6 +122,7 @@ class CallService:
             ToolError: the store does not answer.
             Exception: what the call or ``answerer`` raises.
         """
+        ended: Finished[Any] | RoundRecord
         try:
             async with self._open_round(job, journal, {}) as opened:
                 if isinstance(opened, RoundRecord):

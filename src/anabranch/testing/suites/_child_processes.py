@@ -22,8 +22,11 @@ Work: TypeAlias = Callable[[Callable[[], S], str, Callable[[Any], None]], Awaita
 
 # A child that is forked from this process would share its threads. A server that forks imports what
 # the children need once for all of them; where there is none, each imports it.
-_METHODS = multiprocessing.get_all_start_methods()
-_PROCESSES = multiprocessing.get_context("forkserver" if "forkserver" in _METHODS else "spawn")
+_PROCESSES = (
+    multiprocessing.get_context("forkserver")
+    if "forkserver" in multiprocessing.get_all_start_methods()
+    else multiprocessing.get_context("spawn")
+)
 _PRELOADED = ["anabranch.testing.suites", "anabranch.stores._calls", "anabranch.stores._trees"]
 
 

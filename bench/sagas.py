@@ -97,20 +97,21 @@ class Answers:
 
     capabilities = Capabilities()
 
-    async def sample(self, step_id: str, request: SampleRequest) -> SampleReply:  # noqa: D102
+    async def sample(self, request: SampleRequest, *, step_id: str) -> SampleReply:  # noqa: D102
         raise NotImplementedError
 
     async def elicit(  # noqa: D102
         self,
-        step_id: str,
         request: ElicitRequest | UrlRequest,  # noqa: ARG002
+        *,
+        step_id: str,
     ) -> ElicitReply:
         return ElicitReply(action="accept", content={"text": step_id})
 
     async def log(self, level: LogLevel, message: str) -> None: ...  # noqa: D102
 
     async def notify(  # noqa: D102
-        self, message: str, progress: float, total: float | None
+        self, message: str, progress: float | None, total: float | None
     ) -> None: ...
 
 

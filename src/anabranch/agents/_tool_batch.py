@@ -143,7 +143,7 @@ class Phase:
         about["state"] = state()
         node = agent.node(turn.thread.id, self.tip.id, "question", question.message, data=about)
         self.tip = await turn.add(node)
-        reply = await agent.person.answer(node, question)
+        reply = await agent.person.elicit(question, step_id=node.id)
         await self.add_answer(reply, state())
         return reply
 

@@ -15,13 +15,11 @@ one that calls them as sagas is
 """
 
 from anabranch._durable.replies import Durability
-from anabranch.mcp._client_answers import Answerer
 from anabranch.mcp._fastmcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.mcp._saga_client import SagaClient, SagaRoundsExceededError, Turn
 from anabranch.mcp._server import create_server, install
 
 __all__ = [
-    "Answerer",
     "Durability",
     "SagaClient",
     "SagaRoundsExceededError",

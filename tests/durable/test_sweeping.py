@@ -14,7 +14,7 @@ from anabranch._durable.expiry import Sweeper
 from anabranch._durable.replies import Durability
 from anabranch._durable.store import CallStore
 from anabranch.errors import StoreError
-from anabranch.mcp._installation import Installation
+from anabranch.mcp import Installation, ServerOptions
 from anabranch.testing import ManualClock
 from anabranch.testing.suites._call_suite import a_call
 from tests.durable.harness import Desk, OneCall, always
@@ -151,16 +151,7 @@ async def test_sweeping_goes_on_after_whatever_went_wrong(
 
 async def test_the_last_connection_that_leaves_ends_the_sweep() -> None:
     store, clock = Heard(Modelled()), ManualClock()
-    installation = Installation(
-        "s",
-        keys=None,
-        ttl=600,
-        store=Durability(store),
-        sampler=None,
-        limits=None,
-        clock=clock,
-        continue_calls=False,
-    )
+    installation = Installation([], ServerOptions(store=Durability(store), clock=clock))
     first, second = installation.running(), installation.running()
     await first.__aenter__()
     await second.__aenter__()

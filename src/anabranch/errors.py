@@ -24,7 +24,8 @@ Constructors take facts and build the message: what happened, then what to do ab
 facts are plain JSON, so that an error can be journalled and raised again, with the same type and
 the same words, in a later round or in another process (:func:`error_to_json`).
 
-The message of any error in this module may be shown to the caller. It therefore never contains
+The message of any error in this module but ``StoreError``, which is about the server, may be shown
+to the caller. It therefore never contains
 the text of a foreign exception, which may hold secrets: that goes to ``StepFailed.detail``, for
 the author's code and the server's log alone.
 """
@@ -86,6 +87,8 @@ def _blank(cls: type[AnabranchError], args: tuple[Any, ...]) -> AnabranchError:
 
 def error_to_json(error: BaseException) -> dict[str, Any] | None:
     """Return what :func:`error_from_json` needs, or ``None`` for an error that cannot be rebuilt."""
+    if isinstance(error, StoreError):  # the server's trouble, and never the outcome of a step
+        return None
     name = type(error).__name__
     if isinstance(error, AnabranchError) and _rebuilders.get(name) is type(error):
         return {"type": name, **error.facts}

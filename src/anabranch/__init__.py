@@ -33,6 +33,7 @@ from anabranch.errors import (
     SuspensionError,
     ToolError,
     UnknownCallError,
+    UnsupportedRuntimeError,
 )
 from anabranch.inprocess import AnswerError, Client, run_tool
 from anabranch.limits import Limits
@@ -75,6 +76,7 @@ __all__ = [
     "ToolError",
     "ToolSpec",
     "UnknownCallError",
+    "UnsupportedRuntimeError",
     "Usage",
     "assistant",
     "run_tool",

@@ -16,6 +16,7 @@
     ├── SerializationError      a value cannot be written to the journal
     ├── NonDeterminismError     a replay asked for something else than was recorded
     ├── SuspensionError         the body would not let go when its round had ended
+    ├── UnsupportedRuntimeError this Python's tasks do not show what they wait for
     ├── InvalidTokenError       a token is not (or no longer) valid
     └── StoreError              a store cannot do its work
         └── UnknownCallError    the store has no such call
@@ -55,6 +56,7 @@ __all__ = [
     "SuspensionError",
     "ToolError",
     "UnknownCallError",
+    "UnsupportedRuntimeError",
     "error_from_json",
     "error_to_json",
 ]
@@ -323,6 +325,24 @@ class SuspensionError(AnabranchError):
             " it again.",
             step_ids=self.step_ids,
             found=found,
+        )
+
+
+class UnsupportedRuntimeError(AnabranchError, RuntimeError):
+    """Calls cannot run here: what a task waits for cannot be read, or is misread.
+
+    ``runtime`` names the versions of Python, of the event loop and of anyio; ``problems`` says
+    what was found.
+    """
+
+    def __init__(self, runtime: str, problems: Sequence[str]) -> None:
+        self.runtime = runtime
+        self.problems: list[str] = list(problems)
+        super().__init__(
+            f"A call cannot run on {runtime}: {'; '.join(self.problems)}. Run it in a task of"
+            " asyncio or uvloop, with versions that anabranch supports.",
+            runtime=runtime,
+            problems=self.problems,
         )
 
 

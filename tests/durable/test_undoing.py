@@ -7,7 +7,7 @@ import pytest
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, InvalidTokenError, Tool, ToolError, tool
+from anabranch import Accepted, BranchContext, InvalidTokenError, ToolError, tool
 from anabranch._durable.expiry import Sweeper
 from anabranch._durable.lease import Lease
 from anabranch._durable.replies import Durability
@@ -15,6 +15,7 @@ from anabranch._durable.store import CallStore
 from anabranch._engine import Answer, Ask
 from anabranch.errors import StoreError
 from anabranch.testing import ManualClock
+from anabranch.tool import Tool
 from tests.durable.harness import UNAVAILABLE, Desk, Ledger, OneCall, accept, always
 from tests.durable.stores import Cut, Gate, Heard, Modelled, Switch
 

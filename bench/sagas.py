@@ -34,7 +34,7 @@ from mcp import Client
 from mcp.client import ClientRequestContext
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, Elicitation, Tool, tool
+from anabranch import Accepted, BranchContext, Elicitation, tool
 from anabranch._asking.host import Capabilities, Host
 from anabranch._durable.job import Job
 from anabranch._durable.policy import Durability
@@ -51,6 +51,7 @@ from anabranch.messages import (
     UrlRequest,
 )
 from anabranch.stores import open_store
+from anabranch.tool import Tool
 from bench.dbos_peer import dbos_on
 from bench.measure import Row, Times, time_in_turns
 from tests.mcp.harness import http

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch import BranchContext, Tool, tool
+from anabranch import BranchContext, tool
 from anabranch._durable import expiry
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.policy import Durability
@@ -17,6 +17,7 @@ from anabranch.errors import StoreError
 from anabranch.mcp._installation import Installation
 from anabranch.testing import ManualClock
 from anabranch.testing.suites._call_samples import a_call
+from anabranch.tool import Tool
 from tests.durable.harness import Desk, OneCall, always
 from tests.durable.stores import Heard, Modelled, Watched
 

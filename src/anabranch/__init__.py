@@ -34,6 +34,7 @@ from anabranch.errors import (
     SuspensionError,
     ToolError,
     UnknownCallError,
+    UnsupportedRuntimeError,
 )
 from anabranch.inprocess import run_tool
 from anabranch.limits import Limits
@@ -76,6 +77,7 @@ __all__ = [
     "ToolError",
     "ToolSpec",
     "UnknownCallError",
+    "UnsupportedRuntimeError",
     "Usage",
     "assistant",
     "run_tool",

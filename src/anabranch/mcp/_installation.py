@@ -7,13 +7,14 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 
-from anabranch._durable.expiry import Sweeper
+from anabranch._durable.expiry import Reaper
 from anabranch._durable.service import CallService
 from anabranch._engine.clock import SystemClock
 from anabranch._opening import Runtime
 from anabranch.limits import Limits
 from anabranch.mcp._continue_call import ContinueCall
 from anabranch.mcp._options import ServerOptions
+from anabranch.mcp._protocol import PROTOCOL_ERRORS
 from anabranch.mcp._serving import Service
 from anabranch.tool import Tool
 
@@ -37,7 +38,9 @@ class Installation:
 
     def __init__(self, tools: Sequence[Tool[Any]], options: ServerOptions) -> None:
         runtime = Runtime(limits=options.limits or Limits(), clock=options.clock or SystemClock())
-        self.service: Service = Service(CallService(runtime, options.durability()), options.sampler)
+        self.service: Service = Service(
+            CallService(runtime, options.durability(), PROTOCOL_ERRORS), options.sampler
+        )
         self.tools: Sequence[Tool[Any]] = tools
         self.continue_call: ContinueCall | None = None
         if options.continue_calls and options.store is not None:
@@ -72,13 +75,13 @@ class Installation:
                 reaping.cancel()
                 await asyncio.wait({reaping}, timeout=LEAVING)
 
-    def reaper(self) -> Sweeper:
+    def reaper(self) -> Reaper:
         """Return what ends the calls that have expired.
 
         Raises:
             ValueError: there is no store.
         """
-        return Sweeper(self.service.calls, {tool.name: tool for tool in self.tools})
+        return Reaper(self.service.calls, {tool.name: tool for tool in self.tools})
 
 
 def _require_distinct(names: list[str]) -> None:

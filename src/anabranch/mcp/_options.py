@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypedDict
 
 from anabranch._asking.sampling import Sampler
-from anabranch._durable.replies import Durability
+from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.limits import Limits
@@ -67,7 +67,7 @@ class ServerOptions:
             return self.store
         opened = open_store(self.store) if isinstance(self.store, str) else self.store
         # A client may answer while its token is valid. The margin is for clocks that differ.
-        return Durability(opened, abandon_after=1.5 * self.ttl)
+        return Durability(opened, expire_after=1.5 * self.ttl)
 
     def sealer(self, audience: str) -> Sealer:
         """Return what seals the saga tokens of the server named ``audience``.

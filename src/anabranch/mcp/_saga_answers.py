@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from anabranch._durable.replies import digest
+from anabranch._durable.states import digest
 from anabranch._engine import Answer, Journal, canonical
 from anabranch.errors import InvalidTokenError, StepFailed, error_to_json
 from anabranch.mcp._protocol import to_saga_answer

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from anabranch._asking.host import Capabilities, Host
-from anabranch._durable.replies import Rendering, Returned
-from anabranch._durable.service import Job
-from anabranch._engine import Answer, Ask, Journal
+from anabranch._durable.job import Job
+from anabranch._engine import Answer, Ask, Finished, Journal
 from anabranch.errors import InvalidTokenError
 from anabranch.mcp._error_mapping import SAGA_TOKEN, CallFailedError, invalid_token, mapped_errors
-from anabranch.mcp._protocol import dump_error, load_error, to_params
+from anabranch.mcp._protocol import to_params
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._saga_answers import answers_in
 from anabranch.mcp._saga_params import CallSaga, CompletedStep, ResumeSaga, invalid, quoted, read
@@ -129,20 +128,32 @@ class SagaMethods:
             request.sink(journal),
             request.principal,
         )
-        rendering = self._rendering(claims, request.principal)
-        outcome = await service.calls.run_round(job, journal, answers or {}, rendering)
-        if isinstance(outcome, Returned):
+        replies = _SagaReplies(self._sealer, claims, request.principal)
+        outcome = await service.calls.run_round(job, journal, answers or {}, replies)
+        if isinstance(outcome, Finished):
             return to_result(outcome.value, offered.convert)
-        return outcome.reply
+        return outcome
 
-    def _rendering(self, claims: SagaClaims, principal: str) -> Rendering[dict[str, Any]]:
-        def render(asks: tuple[Ask, ...], state: str) -> dict[str, Any]:
-            token = self._sealer.seal(claims.model_copy(update={"state": state}), principal)
-            return {"state": "suspended", "sagaToken": token, "steps": [_step(a) for a in asks]}
 
-        return Rendering(
-            "saga", render, lambda reply: reply, lambda reply, _: reply, dump_error, load_error
-        )
+@dataclass(frozen=True, slots=True)
+class _SagaReplies:
+    """How the open steps of a saga become its result, which is stored with its token."""
+
+    sealer: Sealer
+    claims: SagaClaims
+    principal: str
+    kind: str = "saga"
+
+    def make(self, asks: tuple[Ask, ...], state: str) -> dict[str, Any]:
+        claims = self.claims.model_copy(update={"state": state})
+        token = self.sealer.seal(claims, self.principal)
+        return {"state": "suspended", "sagaToken": token, "steps": [_step(a) for a in asks]}
+
+    def dump(self, reply: dict[str, Any]) -> dict[str, Any]:
+        return reply
+
+    def load(self, stored: dict[str, Any], _state: str) -> dict[str, Any]:
+        return stored
 
 
 async def _mapped(

@@ -14,9 +14,9 @@ from mcp.types import InputRequiredResult
 
 from anabranch._asking.host import Host
 from anabranch._asking.sampling import Sampler
-from anabranch._durable.replies import Returned
-from anabranch._durable.service import CallService, Job
-from anabranch._engine import Journal
+from anabranch._durable.job import Job
+from anabranch._durable.service import CallService
+from anabranch._engine import Finished, Journal
 from anabranch._opening import Runtime
 from anabranch.mcp._chains import CHAIN, chain_end, marked
 from anabranch.mcp._handshake import asking
@@ -104,11 +104,11 @@ async def run_round(
     host = Host(request.capabilities, service.sampler)
     job = Job(tool, arguments, host, request.sink(journal), request.principal)
     outcome = await calls.run_round(job, journal, answers, ROUND_REPLIES)
-    if isinstance(outcome, Returned):
+    if isinstance(outcome, Finished):
         return outcome.value
     if service.continuing and number - (begins or 0) >= CHAIN:
         return chain_end(tool, journal.line)
-    return outcome.reply if begins is None else in_chain(outcome.reply, begins)
+    return outcome if begins is None else in_chain(outcome, begins)
 
 
 def in_chain(reply: InputRequiredResult, begins: int) -> InputRequiredResult:

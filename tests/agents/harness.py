@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from anabranch.agents import (
+    Absent,
     Agent,
     AgentTool,
+    Answerer,
     BranchSelf,
     Clock,
     Event,
     Listener,
-    Person,
     Question,
     TurnLimits,
     ignore_event,
@@ -70,7 +71,7 @@ async def set_up(
     *,
     tools: Iterable[Tool[Any] | AgentTool] = (),
     store: TreeStore | None = None,
-    person: Person | None = None,
+    person: Answerer | None = None,
     limits: TurnLimits | None = None,
     branch_self: BranchSelf | None = None,
     listener: Listener = ignore_event,
@@ -94,14 +95,13 @@ async def set_up(
     return Setting(agent, model, (await agent.begin()).id, events)
 
 
-class Answering:
+class Answering(Absent):
     """A person who answers by a function of the question."""
 
     def __init__(self, answer: Callable[[Question], ElicitReply | Awaitable[ElicitReply]]) -> None:
         self._answer = answer
 
-    async def answer(self, node: Node, question: Question) -> ElicitReply:
-        del node
+    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
         reply = self._answer(question)
         return reply if isinstance(reply, ElicitReply) else await reply
 

@@ -91,7 +91,9 @@ async def test_verbose_and_quiet_are_settings() -> None:
 
 async def test_config_shows_and_sets() -> None:
     chat = session()
-    assert "width                   = 60  (characters of a message in /tree)" in await told(chat, "/config")
+    assert "width                   = 60  (characters of a message in /tree)" in await told(
+        chat, "/config"
+    )
     assert await told(chat, "/config set width 80") == "width = 80"
     await feed(chat, "/config set max_tokens 1000", "/config set verbose false")
     assert (chat.settings.width, chat.settings.max_tokens, chat.settings.verbose) == (
@@ -126,7 +128,9 @@ async def test_config_refuses_what_a_setting_does_not_take(words: str, said: str
 async def test_a_limit_that_is_set_holds_from_the_next_turn_on() -> None:
     chat = session()
     assert "2/2 branches" in await told(chat, '/branch_self {"prompts": ["a", "b"]}')
-    answer = await told(chat, "/config set max_branches_per_call 1", '/branch_self {"prompts": ["a", "b"]}')
+    answer = await told(
+        chat, "/config set max_branches_per_call 1", '/branch_self {"prompts": ["a", "b"]}'
+    )
     assert answer.startswith("error: ")
 
 

@@ -24,6 +24,7 @@ modules above it in this list:
     _flows                 conversations led by a program
 """
 
+from anabranch._asking.answerer import Absent, Answerer
 from anabranch._engine import Notice
 from anabranch._engine.clock import Clock, Timer
 from anabranch.agents._agent import Agent
@@ -56,7 +57,7 @@ from anabranch.agents._flows import (
     tool_used,
     tree_of_thought,
 )
-from anabranch.agents._ports import Absent, Model, Naming, Person, Question, random_names
+from anabranch.agents._ports import Model, Naming, Question, random_names
 from anabranch.agents._recombination import Recombined
 from anabranch.agents._timeline import RequestMessages, Timeline
 from anabranch.agents._tool_questions import ToolQuestions, question_of
@@ -69,6 +70,7 @@ __all__ = [
     "Agent",
     "AgentDependencies",
     "AgentTool",
+    "Answerer",
     "BranchOutcome",
     "BranchSelf",
     "CalledTool",
@@ -81,7 +83,6 @@ __all__ = [
     "NodeAdded",
     "Notice",
     "Outcome",
-    "Person",
     "Price",
     "Question",
     "Recombined",

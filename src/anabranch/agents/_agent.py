@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from anabranch._asking.answerer import Absent, Answerer
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import Listener, NodeAdded, ignore_event
-from anabranch.agents._ports import Absent, Model, Naming, Person, random_names
+from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimits
@@ -33,7 +34,8 @@ class Agent:
         model: replies.
         tools: what the model may call: anabranch tools, or tools written for agents, such as
             :class:`~anabranch.agents.BranchSelf`.
-        person: answers the questions of tools; by default, every question is declined.
+        person: answers the questions of tools, with the node of the question as ``step_id``; by
+            default, every question is declined.
         limits: of each turn.
         listener: receives the events of a turn.
         clock: gives the time; by default, the system's.
@@ -50,7 +52,7 @@ class Agent:
         model: Model,
         *,
         tools: Iterable[Tool[Any] | AgentTool] = (),
-        person: Person | None = None,
+        person: Answerer | None = None,
         limits: TurnLimits | None = None,
         listener: Listener = ignore_event,
         clock: Clock | None = None,

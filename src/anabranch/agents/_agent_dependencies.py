@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from anabranch._asking.answerer import Answerer
 from anabranch._engine.clock import Clock
 from anabranch.agents._events import Listener
-from anabranch.agents._ports import Model, Naming, Person
+from anabranch.agents._ports import Model, Naming
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
 from anabranch.tree import Kind, Node, TreeStore
@@ -35,7 +36,7 @@ class AgentDependencies:
     store: TreeStore
     model: Model
     tool_specs: Sequence[ToolSpec]
-    person: Person
+    person: Answerer
     limits: TurnLimits
     listener: Listener
     clock: Clock

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Literal, TypeAlias, get_args
 
 from anabranch.agents._gather_structured import gather_structured
-from anabranch.errors import AnabranchError, ToolError
+from anabranch.errors import AnabranchError, StoreError, ToolError
 from anabranch.models import ModelError
 
 __all__ = ["AskModel", "BranchAnswer", "Recombined", "Recombiner", "recombine"]
@@ -164,9 +164,9 @@ async def _asked(ask: AskModel, prompt: str) -> str | _NoReply:
     """Return the model's reply, or why there is none, whatever the model raises."""
     try:
         text = (await ask(prompt)).strip()
-    except (AnabranchError, ModelError) as error:
-        return _NoReply(f"failed ({str(error).rstrip('.')})")
-    except Exception:
+    except Exception as error:
+        if isinstance(error, AnabranchError | ModelError) and not isinstance(error, StoreError):
+            return _NoReply(f"failed ({str(error).rstrip('.')})")
         # Raised from here, it would discard the answers of all branches.
         logger.exception("a recombiner's model failed")
         return _NoReply("failed")

@@ -65,7 +65,7 @@ class ToolQuestions:
             timeline.thread.id, self.last.id, "question", question.message, data=stored
         )
         self.last = await timeline.add(node)
-        reply = await dependencies.person.answer(node, question)
+        reply = await dependencies.person.elicit(question, step_id=node.id)
         await self.add_answer(reply, state())
         return reply
 

@@ -54,7 +54,7 @@ async def _answer(session: SessionState, values: str = "") -> Outputs:
     if values:
         reply = read_answer(request, values)
     else:
-        reply = await session.dependencies.person.answer(node, request)
+        reply = await session.dependencies.person.elicit(request, step_id=node.id)
     cursor.node_id = node.id
     return _reply(await session.agent.answer(node.id, reply))
 

@@ -10,10 +10,10 @@ from anabranch._engine.clock import Clock, SystemClock
 from anabranch.agents import (
     Absent,
     AgentTool,
+    Answerer,
     Listener,
     Model,
     Naming,
-    Person,
     TurnLimits,
     ignore_event,
     random_names,
@@ -80,7 +80,7 @@ class SessionDependencies:
     model: Model
     model_name: str = "none"
     tools: Sequence[Tool[Any] | AgentTool] = ()
-    person: Person = field(default_factory=Absent)
+    person: Answerer = field(default_factory=Absent)
     limits: TurnLimits = field(default_factory=TurnLimits)
     listener: Listener = ignore_event
     models: ModelCatalogue = field(default_factory=NoModels)

@@ -11,20 +11,19 @@ import json
 
 import anyio
 
+from anabranch._asking.answerer import Absent, AnswerError
 from anabranch._terminal.console import Console
 from anabranch._terminal.respondent import Respondent
 from anabranch.agents import Question
 from anabranch.chat._session.session_output import SessionError
 from anabranch.chat._session.typed_values import read_answer
 from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
-from anabranch.inprocess import AnswerError
 from anabranch.messages import ElicitReply
-from anabranch.tree import Node
 
 __all__ = ["ChatAnswerer"]
 
 
-class ChatAnswerer:
+class ChatAnswerer(Absent):
     """Answers the questions of tools.
 
     Args:
@@ -39,13 +38,14 @@ class ChatAnswerer:
         self._lines = lines
         self._lock = anyio.Lock()
 
-    async def answer(self, node: Node, question: Question) -> ElicitReply:
-        """Return the answer to ``question``, which is stored as ``node``."""
+    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
+        """Show ``question`` and return the answer."""
+        del step_id
         if isinstance(self._lines, ScriptedLines):
             async with self._lock:
                 return await self._from_script(self._lines, question)
         try:
-            return await self._respondent.elicit(str(node.data.get("step_id", "")), question)
+            return await self._respondent.elicit(question)
         except AnswerError as error:
             self._console.say(f"The question is cancelled: {error}.")
             return ElicitReply(action="cancel")

@@ -40,7 +40,7 @@ class NoModel:
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Ask the person at the terminal to reply in the model's place."""
-        return await self._respondent.sample("", request)
+        return await self._respondent.sample(request)
 
     def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
         """Refuse.

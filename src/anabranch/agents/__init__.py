@@ -1,27 +1,10 @@
 """Agents: a model with tools whose conversations are trees, and that can fork itself.
 
 An :class:`Agent` runs turns in threads of a :class:`~anabranch.tree.TreeStore`. How a path of the
-tree becomes a request to a model is decided in :mod:`anabranch.tree`. Each module imports only
-modules above it in this list:
+tree becomes a request to a model is decided in :mod:`anabranch.tree`.
 
-    _ports                 what an agent needs: a model that streams, a person, names
-    _events                what a listener receives during a turn
-    _turn_limits           what a turn may use, and the count of what it has used
-    _gather_structured     concurrent jobs that raise one plain error
-    _append_queue          combines writes that are made at the same time
-    _agent_dependencies    what all turns of an agent share
-    _timeline              a path that a turn extends by replies of the model
-    _tool_questions        questions of tools, as nodes
-    _agent_tools           the port of a tool that the model can call
-    _called_tool           an anabranch tool behind that port
-    _tool_batch            the tools of one reply, run at the same time
-    _turn                  one turn: replies and tools until no tool is called
-    _agent                 the agent: the ways to begin a turn
-    _branch_runs           branches, run from their prompts
-    _recombination         one text made of the answers of branches
-    _branch_self_input     the input of branch_self
-    _branch_self_tool      branch_self: the model forks itself
-    _flows                 conversations led by a program
+Inside, imports point in one direction: an agent begins turns; a turn alternates between replies on
+a timeline and batches of tools; ``branch_self`` and the flows run further turns in branches.
 """
 
 from anabranch._asking.answerer import Absent, Answerer

@@ -54,13 +54,5 @@ class AgentDependencies:
     ) -> Node:
         """Return a node created now and not yet stored."""
         blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
-        return Node(
-            self.naming("node"),
-            thread_id,
-            parent_id,
-            kind,
-            blocks,
-            self.clock.now(),
-            usage,
-            dict(data or {}),
-        )
+        name, now = self.naming("node"), self.clock.now()
+        return Node(name, thread_id, parent_id, kind, blocks, now, usage, dict(data or {}))

@@ -71,14 +71,14 @@ async def branch(
     agent: Agent, thread_id: str, prompts: Sequence[str], *, at: str | None = None
 ) -> list[BranchOutcome]:
     """Say each prompt at the same node, one after the other; return the branches in that order."""
-    return await _fork(agent, thread_id, prompts, at, concurrently=False)
+    return await _fork(agent, thread_id, prompts, at, parallel=False)
 
 
 async def parallel(
     agent: Agent, thread_id: str, prompts: Sequence[str], *, at: str | None = None
 ) -> list[BranchOutcome]:
-    """Say each prompt at the same node, concurrently; return the branches in that order."""
-    return await _fork(agent, thread_id, prompts, at, concurrently=True)
+    """Say each prompt at the same node, at once; return the branches in that order."""
+    return await _fork(agent, thread_id, prompts, at, parallel=True)
 
 
 async def combine(
@@ -114,7 +114,7 @@ async def tree_of_thought(
     recombiner: str = "llm_merge",
     at: str | None = None,
 ) -> Node:
-    """Try several prompts concurrently, and continue with the recombined answers.
+    """Try several prompts at once, and continue with the recombined answers.
 
     The branches stay in the tree; the conversation continues beside them, with the recombined text
     as the next message. Returns the last node of that turn.
@@ -166,7 +166,7 @@ async def broadcast_to_leaves(
     below: str | None = None,
     skip: Collection[str] = (),
 ) -> list[BranchOutcome]:
-    """Say ``prompt`` at every leaf of the thread, concurrently; return the outcomes.
+    """Say ``prompt`` at every leaf of the thread, at once; return the outcomes.
 
     Args:
         agent: replies.
@@ -179,20 +179,20 @@ async def broadcast_to_leaves(
     skipped = {node for name, node in tree.refs.items() if name != HEAD and name in skip}
     leaves = [node.id for node in Walk(tree).leaves(below) if node.id not in skipped]
     prompts = [(leaf, prompt) for leaf in leaves]
-    return await _say_at_each(agent, thread_id, prompts, concurrently=True)
+    return await _say_at_each(agent, thread_id, prompts, parallel=True)
 
 
 async def _fork(
-    agent: Agent, thread_id: str, prompts: Sequence[str], at: str | None, *, concurrently: bool
+    agent: Agent, thread_id: str, prompts: Sequence[str], at: str | None, *, parallel: bool
 ) -> list[BranchOutcome]:
     at = at if at is not None else await agent.head(thread_id)
     return await _say_at_each(
-        agent, thread_id, [(at, prompt) for prompt in prompts], concurrently=concurrently
+        agent, thread_id, [(at, prompt) for prompt in prompts], parallel=parallel
     )
 
 
 async def _say_at_each(
-    agent: Agent, thread_id: str, prompts: Sequence[tuple[str | None, str]], *, concurrently: bool
+    agent: Agent, thread_id: str, prompts: Sequence[tuple[str | None, str]], *, parallel: bool
 ) -> list[BranchOutcome]:
     if not prompts:
         return []
@@ -200,7 +200,7 @@ async def _say_at_each(
     turn = await agent.turn(starts[0])
     outcomes: dict[str, BranchOutcome] = {}
     messages = zip(starts, await turn.timeline.messages_at(starts), strict=True)
-    await run_branches(turn, messages, outcomes, work=True, parallel=concurrently)
+    await run_branches(turn, messages, outcomes, work=True, parallel=parallel)
     return [outcomes[start.id] for start in starts]
 
 

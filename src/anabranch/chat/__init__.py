@@ -15,11 +15,7 @@ from anabranch.chat._commands.command import Command, Outputs
 from anabranch.chat._commands.command_table import COMMANDS
 from anabranch.chat._session.saved_prompts import SavedPrompts
 from anabranch.chat._session.session_cursor import SessionCursor
-from anabranch.chat._session.session_dependencies import (
-    ModelCatalogue,
-    NoModels,
-    SessionDependencies,
-)
+from anabranch.chat._session.session_dependencies import ModelCatalogue, SessionDependencies
 from anabranch.chat._session.session_output import Action, Output, SessionError
 from anabranch.chat._session.session_settings import SessionSettings
 from anabranch.chat._session.session_state import SessionState
@@ -30,7 +26,6 @@ __all__ = [
     "Action",
     "Command",
     "ModelCatalogue",
-    "NoModels",
     "Output",
     "Outputs",
     "SavedPrompts",

@@ -128,27 +128,12 @@ def _reply(node: Node) -> Output:
 
 
 CONVERSATION_COMMANDS = (
-    Command(
-        "say", "TEXT…", "Say something to the model; without a command, that is what happens.", say
-    ),
+    Command("say", "TEXT…", "Say something to the model, as a line without a command does.", say),
     Command("auto", "", "Let the model go on by itself until it uses no more tools.", _auto),
     Command(
-        "answer",
-        "[VALUES…]",
-        "Answer a tool's question: the open one, or the last one again.",
-        _answer,
+        "answer", "[VALUES…]", "Answer a tool's open question, or the last one again.", _answer
     ),
-    Command(
-        "call",
-        "TOOL [VALUES…]",
-        "Call a tool directly, without a model; so does /TOOL VALUES.",
-        call,
-    ),
+    Command("call", "TOOL [VALUES…]", "Call a tool without a model; so does /TOOL VALUES.", call),
     Command("broadcast", "TEXT…", "Say something at the end of each branch below.", _broadcast),
-    Command(
-        "combine_leaves",
-        "[HOW]",
-        "Make one text of the last answers of all branches below.",
-        _combine_leaves,
-    ),
+    Command("combine_leaves", "[HOW]", "Make one text of the last answers below.", _combine_leaves),
 )

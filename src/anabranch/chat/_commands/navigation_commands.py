@@ -153,17 +153,9 @@ NAVIGATION_COMMANDS = (
     ),
     Command("leaf", "[N]", "List the ends of all branches below, or go to the Nth.", _leaf),
     Command(
-        "label",
-        "[NAME]",
-        "Give this place a name, or go to the place that has it; or list them.",
-        _label,
+        "label", "[NAME]", "Name this place, go to the place of that name, or list names.", _label
     ),
     Command("unlabel", "NAME", "Remove a label; the place that it named stays.", _unlabel),
-    Command(
-        "fork",
-        "NODE",
-        "Go to any node, by its id, label or branch name, and continue there.",
-        _fork,
-    ),
+    Command("fork", "NODE", "Go to any node, by its id, label or branch name.", _fork),
     Command("undo", "", "Go back to where you were before; nothing is deleted.", _undo),
 )

@@ -43,7 +43,8 @@ async def _config(session: SessionState, *words: str) -> Outputs:
 
 
 async def _models(session: SessionState, part: str = "") -> Outputs:
-    found = [name for name in session.dependencies.models.names() if part in name]
+    models = session.dependencies.models
+    found = [name for name in models.names() if part in name] if models is not None else []
     listed = found[:MAX_LISTED]
     if len(found) > MAX_LISTED:
         listed.append(f"… and {len(found) - MAX_LISTED} more; /models TEXT narrows them down.")
@@ -52,7 +53,10 @@ async def _models(session: SessionState, part: str = "") -> Outputs:
 
 
 async def _switch(session: SessionState, name: str) -> Outputs:
-    session.model = session.dependencies.models.open(name)
+    models = session.dependencies.models
+    if models is None:
+        raise SessionError(f"This session cannot switch to {name!r}: it has no other models.")
+    session.model = models.open(name)
     session.model_name = name
     return Output("system", f"{name} answers from now on.")
 
@@ -62,17 +66,9 @@ SETTINGS_COMMANDS = (
     Command("exit", "", "Leave. The conversation is stored.", _exit),
     Command("verbose", "", "Show what tools and branches do.", _verbose),
     Command("quiet", "", "Show only answers.", _quiet),
+    Command("config", "[set] [NAME] [VALUE…]", "Show the settings, or change one.", _config),
     Command(
-        "config",
-        "[set] [NAME] [VALUE…]",
-        "Show the settings; /config set NAME VALUE changes one.",
-        _config,
-    ),
-    Command(
-        "models",
-        "[TEXT]",
-        "Show which model answers, and list those whose names contain TEXT.",
-        _models,
+        "models", "[TEXT]", "Show the current model, and the names that contain TEXT.", _models
     ),
     Command("switch", "MODEL", "Have another model answer from now on.", _switch),
 )

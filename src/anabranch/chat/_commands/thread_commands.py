@@ -112,11 +112,7 @@ def _is_thread_file(path: Path) -> bool:
 THREAD_COMMANDS = (
     Command("tree", "", "Draw the whole conversation, with its branches and labels.", _tree),
     Command("threads", "", "List the latest conversations.", _threads),
-    Command(
-        "thread", "[ID]", "Go to another conversation; without an ID, begin a new one.", _thread
-    ),
-    Command(
-        "save", "FILE…", "Save the whole conversation, with all its branches, in a file.", _save
-    ),
-    Command("load", "FILE…", "Load a conversation from a file; it becomes a new one here.", _load),
+    Command("thread", "[ID]", "Go to another conversation, or begin a new one.", _thread),
+    Command("save", "FILE…", "Save the conversation with all its branches in a file.", _save),
+    Command("load", "FILE…", "Load a conversation from a file, as a new one.", _load),
 )

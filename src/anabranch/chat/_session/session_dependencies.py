@@ -19,11 +19,10 @@ from anabranch.agents import (
     random_names,
 )
 from anabranch.chat._session.saved_prompts import SavedPrompts
-from anabranch.chat._session.session_output import SessionError
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
-__all__ = ["ModelCatalogue", "NoModels", "SessionDependencies"]
+__all__ = ["ModelCatalogue", "SessionDependencies"]
 
 
 class ModelCatalogue(Protocol):
@@ -42,22 +41,6 @@ class ModelCatalogue(Protocol):
         ...
 
 
-class NoModels:
-    """An empty catalogue."""
-
-    def open(self, name: str) -> Model:
-        """Refuse.
-
-        Raises:
-            SessionError: always.
-        """
-        raise SessionError(f"This session cannot switch to {name!r}: it has no other models.")
-
-    def names(self) -> Sequence[str]:
-        """Return no names."""
-        return ()
-
-
 @dataclass(frozen=True, slots=True)
 class SessionDependencies:
     """The surroundings in which a session runs.
@@ -70,7 +53,7 @@ class SessionDependencies:
         person: answers the questions of tools.
         limits: of each turn, at first.
         listener: receives the events of each turn.
-        models: the models that the session can switch to.
+        models: the models that the session can switch to, if there are others.
         prompts: the prompts that the person has saved.
         clock: gives the time.
         naming: names threads and nodes.
@@ -83,7 +66,7 @@ class SessionDependencies:
     person: Answerer = field(default_factory=Absent)
     limits: TurnLimits = field(default_factory=TurnLimits)
     listener: Listener = ignore_event
-    models: ModelCatalogue = field(default_factory=NoModels)
+    models: ModelCatalogue | None = None
     prompts: SavedPrompts = field(default_factory=SavedPrompts)
     clock: Clock = field(default_factory=SystemClock)
     naming: Naming = random_names

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from anabranch.agents._appending import Appends
-from anabranch.agents._gather_structured import together
+from anabranch.agents._append_queue import AppendQueue
+from anabranch.agents._gather_structured import gather_structured
 from anabranch.errors import StoreError
 from anabranch.tree import Node, Ref, RefusedError, Result, Thread
 from tests.agents.memory import MemoryTrees
@@ -42,7 +42,7 @@ async def a_store() -> Slow:
 
 async def test_what_waits_meanwhile_is_written_at_once() -> None:
     store = await a_store()
-    appends = Appends(store)
+    appends = AppendQueue(store)
     writing = asyncio.gather(*(appends.append([a_node(name)]) for name in "abcd"))
     with anyio.fail_after(5):
         await store.begun.wait()
@@ -58,7 +58,7 @@ async def test_what_waits_meanwhile_is_written_at_once() -> None:
 async def test_what_cannot_be_written_fails_alone() -> None:
     store = await a_store()
     store.go_on.set()
-    appends = Appends(store)
+    appends = AppendQueue(store)
     nodes = [a_node("a"), a_node("b", "nowhere"), a_node("c")]
     done = await asyncio.gather(*(appends.append([node]) for node in nodes), return_exceptions=True)
     assert [type(each) for each in done] == [type(None), RefusedError, type(None)]
@@ -78,7 +78,7 @@ async def test_a_store_that_cannot_write_is_asked_once_for_all() -> None:
             raise StoreError("It is locked.")
 
     store = Locked()
-    appends = Appends(store)
+    appends = AppendQueue(store)
     for names in ("a", "bcd"):
         done = await asyncio.gather(
             *(appends.append([a_node(name)]) for name in names), return_exceptions=True
@@ -91,13 +91,13 @@ async def test_one_node_without_a_place_is_tried_once() -> None:
     store = await a_store()
     store.go_on.set()
     with pytest.raises(RefusedError):
-        await Appends(store).append([a_node("a", "nowhere")])
+        await AppendQueue(store).append([a_node("a", "nowhere")])
     assert store.writes == [["a"]]
 
 
 async def test_what_is_cancelled_is_written_and_ends_only_then() -> None:
     store = await a_store()
-    appends = Appends(store)
+    appends = AppendQueue(store)
     tasks = [asyncio.create_task(appends.append([a_node(name)])) for name in "ab"]
     with anyio.fail_after(5):
         await store.begun.wait()
@@ -134,7 +134,7 @@ async def test_several_jobs_give_their_values_in_order_or_one_error() -> None:
         return "never"
 
     with anyio.fail_after(5):
-        assert await together([waiting, setting]) == ["a", "b"]
+        assert await gather_structured([waiting, setting]) == ["a", "b"]
         with pytest.raises(StoreError, match="broken"):
-            await together([forever, failing])
+            await gather_structured([forever, failing])
     assert ended == ["forever"]

@@ -1,8 +1,7 @@
-"""What a model may hand to ``branch_self``, and what it is told when it hands over something else.
+"""The input of ``branch_self``: its description for the model, and how a model's input is read.
 
-Owns what the model is told of the tool, and the reading of its input: models send lists as
-strings, and truth values as words. It never guesses at a list where there is none: prose with
-commas is one prompt.
+Models send lists as strings and truth values as words; both are accepted. A string is taken for a
+list only if it is one, in JSON or Python: prose with commas is one prompt.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from pydantic import (
     ValidationError,
 )
 
-from anabranch.agents._recombining import Recombiner
+from anabranch.agents._recombination import Recombiner
 from anabranch.errors import ToolError
 from anabranch.messages import ToolSpec
 
-__all__ = ["SPEC", "BranchInput", "prompts_of", "read_input"]
+__all__ = ["SPEC", "BranchSelfInput", "read_input"]
 
 RECOMBINERS: tuple[str, ...] = get_args(Recombiner)
-HOW = (
+USAGE = (
     'Call it like this: branch_self(prompts=["first task", "second task"], allow_work=false,'
     f" parallel=true, recombine={' | '.join(map(json.dumps, RECOMBINERS))})."
 )
@@ -38,7 +37,7 @@ SPEC: ToolSpec = ToolSpec(
     description=(
         "Fork yourself: each prompt is answered in a branch of its own, by you, with all of this"
         " conversation before it. Use it to try several approaches or to do independent tasks at"
-        " the same time. You get all results back together. A branch can be forked again."
+        " the same time. You get all results at once. A branch can be forked again."
     ),
     input_schema={
         "type": "object",
@@ -74,19 +73,19 @@ SPEC: ToolSpec = ToolSpec(
 )
 
 
-def prompts_of(value: object) -> object:
-    """Return the prompts that ``value`` holds: a list, a string with a list in it, one prompt.
+def _prompts(value: object) -> object:
+    """Return the list of prompts in a string; any other value as it is.
 
     Raises:
-        ValueError: it is a string that was meant to be a list, and is not well-formed.
+        ValueError: the string looks like a list, and is not well-formed.
     """
     if not isinstance(value, str):
         return value
     text = value.strip()
     readers: tuple[Callable[[str], object], ...] = (json.loads, ast.literal_eval)
-    for read in readers:
+    for reader in readers:
         try:
-            found = read(text)
+            found = reader(text)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             continue
         if isinstance(found, list | tuple):
@@ -106,14 +105,14 @@ def _not_blank(prompt: str) -> str:
     return prompt.strip()
 
 
-class BranchInput(BaseModel):
-    """The input of ``branch_self``, as it is meant."""
+class BranchSelfInput(BaseModel):
+    """A valid input of ``branch_self``."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     prompts: Annotated[
         tuple[Annotated[str, AfterValidator(_not_blank)], ...],
-        BeforeValidator(prompts_of),
+        BeforeValidator(_prompts),
         Field(min_length=1),
     ]
     allow_work: bool = False
@@ -121,22 +120,23 @@ class BranchInput(BaseModel):
     recombine: Annotated[Recombiner, BeforeValidator(_in_lower_case)] = "none"
 
 
-def read_input(given: Mapping[str, Any], most: int) -> BranchInput:
-    """Return what is meant by ``given``; ``most`` is how many prompts there may be.
+def read_input(arguments: Mapping[str, Any], max_prompts: int) -> BranchSelfInput:
+    """Return the input that a model has sent as ``arguments``.
 
     Raises:
-        ToolError: it cannot be understood; the model is told how to call the tool rightly.
+        ToolError: it is invalid, or has more than ``max_prompts`` prompts; the message shows how
+            to call the tool.
     """
     try:
-        meant = BranchInput.model_validate(dict(given))
+        read = BranchSelfInput.model_validate(dict(arguments))
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, problem["loc"]))
-        said = problem["msg"].removeprefix("Value error, ")
-        raise ToolError(f"branch_self was not run: {where}: {said}. {HOW}") from None
-    if len(meant.prompts) > most:
+        reason = problem["msg"].removeprefix("Value error, ")
+        raise ToolError(f"branch_self was not run: {where}: {reason}. {USAGE}") from None
+    if len(read.prompts) > max_prompts:
         raise ToolError(
-            f"branch_self was not run: {len(meant.prompts)} prompts are too many, the limit is"
-            f" {most}. Join some of them, or branch in several steps. {HOW}"
+            f"branch_self was not run: {len(read.prompts)} prompts are too many, the limit is"
+            f" {max_prompts}. Join some of them, or branch in several steps. {USAGE}"
         )
-    return meant
+    return read

@@ -1,8 +1,8 @@
-"""What several branches have said becomes one text.
+"""Recombination: one text made of the answers of several branches.
 
-Owns the ways to do that. Where a model is needed, it is asked aside, about the texts alone: the
-conversation is neither shown to it nor touched. A model that fails, or answers something else than
-was asked, never costs what the branches have said: the note says what was done instead.
+Recombiners that need a model ask it about the answers alone; the conversation is neither sent nor
+changed. If the model fails, or replies something unusable, no answer is lost: the note says what
+was done instead.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias, get_args
 
-from anabranch.agents._gather_structured import together
+from anabranch.agents._gather_structured import gather_structured
 from anabranch.errors import AnabranchError, StoreError, ToolError
 from anabranch.models import ModelError
 
-__all__ = ["Answer", "Ask", "Recombined", "Recombiner", "recombine"]
+__all__ = ["AskModel", "BranchAnswer", "Recombined", "Recombiner", "recombine"]
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 Recombiner: TypeAlias = Literal["none", "concatenate", "llm_merge", "llm_vote", "llm_judge"]
-Ask: TypeAlias = Callable[[str], Awaitable[str]]
-"""Asks a model one thing, apart from any conversation, and returns what it says."""
+AskModel: TypeAlias = Callable[[str], Awaitable[str]]
+"""Sends a model one prompt, outside any conversation, and returns its reply."""
 
 JUDGES = 3
 _NUMBER = re.compile(r"\d{1,9}")
@@ -33,13 +33,13 @@ _OPTION = re.compile(r"\boption\W{0,3}(\d{1,9})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What one branch has said; blank if it has failed.
+class BranchAnswer:
+    """The answer of one branch.
 
     Attributes:
-        name: the branch's.
-        prompt: what it was told to do.
-        text: the answer.
+        name: the branch's name.
+        prompt: the branch's prompt.
+        text: the answer; blank if the branch has failed.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Recombined:
-    """What has become of the answers.
+    """The result of a recombination.
 
     Attributes:
-        text: the one text; empty if none was wanted, or there is none.
+        text: the one text; empty if none was requested, or no branch has answered.
         note: what was chosen and why, or what was done instead.
-        chosen: the name of the branch whose answer ``text`` is, if it is one branch's.
+        chosen: the name of the branch whose answer ``text`` is, ``None`` if it is not one answer.
     """
 
     text: str
@@ -63,47 +63,47 @@ class Recombined:
 
 
 async def recombine(
-    how: str, answers: Sequence[Answer], ask: Ask, *, judges: int = JUDGES
+    recombiner: str, answers: Sequence[BranchAnswer], ask: AskModel, *, judges: int = JUDGES
 ) -> Recombined:
-    """Make one text of ``answers``; blank ones do not count.
+    """Make one text of ``answers``, of which blank ones are ignored.
 
     Args:
-        how: a :data:`Recombiner`, in upper or lower case.
-        answers: in the order of their prompts.
-        ask: the model that merges, votes or judges.
-        judges: how many votes there are.
+        recombiner: a :data:`Recombiner`, in upper or lower case.
+        answers: the answers, in the order of their prompts.
+        ask: asks the model that merges, votes or judges.
+        judges: the number of votes that ``llm_vote`` takes.
 
     Raises:
-        ToolError: there is no such recombiner.
+        ToolError: the recombiner does not exist.
     """
-    name = how.strip().lower()
+    name = recombiner.strip().lower()
     if name not in get_args(Recombiner):
         known = ", ".join(get_args(Recombiner))
-        raise ToolError(f"There is no recombiner {how!r}. Recombiners: {known}.")
-    said = [answer for answer in answers if answer.text.strip()]
+        raise ToolError(f"There is no recombiner {recombiner!r}. Recombiners: {known}.")
+    given = [answer for answer in answers if answer.text.strip()]
     if name == "none":
         return Recombined("", "Not recombined, as none was asked for.")
-    if not said:
+    if not given:
         return Recombined("", f"Nothing to recombine ({name}): no branch has answered.")
     if name == "concatenate":
-        return Recombined(_numbered(said), f"Concatenated {len(said)} answers.")
-    if len(said) == 1:
-        only = said[0]
+        return Recombined(_numbered(given), f"Concatenated {len(given)} answers.")
+    if len(given) == 1:
+        only = given[0]
         return Recombined(
             only.text, f"Only {only.name} has answered: {name} was not needed.", only.name
         )
     ways: dict[str, Callable[[], Awaitable[Recombined]]] = {
-        "llm_merge": partial(_merge, said, ask),
-        "llm_vote": partial(_vote, said, ask, judges),
-        "llm_judge": partial(_judge, said, ask),
+        "llm_merge": partial(_merge, given, ask),
+        "llm_vote": partial(_vote, given, ask, judges),
+        "llm_judge": partial(_judge, given, ask),
     }
     return await ways[name]()
 
 
-async def _merge(answers: Sequence[Answer], ask: Ask) -> Recombined:
+async def _merge(answers: Sequence[BranchAnswer], ask: AskModel) -> Recombined:
     merged = await _asked(
         ask,
-        f"{_options(answers)}\n\nMerge these {len(answers)} texts into a single one that keeps"
+        f"{_options(answers)}\n\nMerge these {len(answers)} texts into a single one that contains"
         " whatever matters in any of them and says nothing twice. Reply with the text alone.",
     )
     if isinstance(merged, str):
@@ -113,12 +113,12 @@ async def _merge(answers: Sequence[Answer], ask: Ask) -> Recombined:
     )
 
 
-async def _vote(answers: Sequence[Answer], ask: Ask, judges: int) -> Recombined:
+async def _vote(answers: Sequence[BranchAnswer], ask: AskModel, judges: int) -> Recombined:
     prompt = (
         f"{_options(answers)}\n\nWhich option is the best? Reply with its number alone,"
         f" from 1 to {len(answers)}."
     )
-    ballots = await together([partial(_asked, ask, prompt) for _ in range(judges)])
+    ballots = await gather_structured([partial(_asked, ask, prompt) for _ in range(judges)])
     votes = Counter(vote for ballot in ballots if (vote := _ballot(ballot, len(answers))))
     missing = judges - votes.total()
     void = f" {missing} of {judges} votes did not count.{_why(ballots)}" if missing else ""
@@ -135,7 +135,7 @@ async def _vote(answers: Sequence[Answer], ask: Ask, judges: int) -> Recombined:
     return Recombined(chosen.text, note, chosen.name)
 
 
-async def _judge(answers: Sequence[Answer], ask: Ask) -> Recombined:
+async def _judge(answers: Sequence[BranchAnswer], ask: AskModel) -> Recombined:
     verdict = await _asked(
         ask,
         f"{_options(answers)}\n\nJudge these {len(answers)} options. Begin your reply with"
@@ -145,7 +145,7 @@ async def _judge(answers: Sequence[Answer], ask: Ask) -> Recombined:
     if not isinstance(verdict, str):
         note = f"llm_judge {verdict.what}; the first answer, {first.name}, is taken instead."
         return Recombined(first.text, note, first.name)
-    chosen = _meant(verdict, answers)
+    chosen = _chosen_by(verdict, answers)
     if chosen is None:
         return Recombined(
             verdict, "llm_judge named none of the options; its own words are taken instead."
@@ -155,26 +155,26 @@ async def _judge(answers: Sequence[Answer], ask: Ask) -> Recombined:
 
 @dataclass(frozen=True, slots=True)
 class _NoReply:
-    """Why there is no reply, as the rest of a sentence."""
+    """Why there is no reply, as the predicate of a sentence."""
 
     what: str
 
 
-async def _asked(ask: Ask, prompt: str) -> str | _NoReply:
-    """Return what the model says; what it raises only means that it said nothing."""
+async def _asked(ask: AskModel, prompt: str) -> str | _NoReply:
+    """Return the model's reply, or why there is none, whatever the model raises."""
     try:
         text = (await ask(prompt)).strip()
     except Exception as error:
         if isinstance(error, AnabranchError | ModelError) and not isinstance(error, StoreError):
             return _NoReply(f"failed ({str(error).rstrip('.')})")
-        # Whatever it is, an error here would take the branches' answers with it.
+        # Raised from here, it would discard the answers of all branches.
         logger.exception("a recombiner's model failed")
         return _NoReply("failed")
     return text or _NoReply("got no reply")
 
 
 def _why(ballots: Sequence[str | _NoReply]) -> str:
-    """Return why ballots were not given, each reason once."""
+    """Return the reasons why ballots are missing, each once."""
     reasons = {ballot.what: None for ballot in ballots if isinstance(ballot, _NoReply)}
     return "".join(f" A judge {reason}." for reason in reasons)
 
@@ -185,8 +185,8 @@ def _ballot(ballot: str | _NoReply, options: int) -> int | None:
     return number if 1 <= number <= options else None
 
 
-def _meant(verdict: str, answers: Sequence[Answer]) -> Answer | None:
-    """Return the answer that the judge names by number, or else repeats, or is quoting from."""
+def _chosen_by(verdict: str, answers: Sequence[BranchAnswer]) -> BranchAnswer | None:
+    """Return the answer that the verdict names by number, or else the one that it quotes."""
     for found in _OPTION.finditer(verdict):
         if number := _ballot(found.group(1), len(answers)):
             return answers[number - 1]
@@ -199,11 +199,11 @@ def _meant(verdict: str, answers: Sequence[Answer]) -> Answer | None:
 
 
 def _quotes(text: str, quoted: str) -> bool:
-    """Whether ``quoted`` is found in ``text``, and not as a part of a word."""
+    """Return whether ``text`` contains ``quoted``, not as a part of a word."""
     return re.search(rf"(?<!\w){re.escape(quoted)}(?!\w)", text) is not None
 
 
-def _numbered(answers: Sequence[Answer]) -> str:
+def _numbered(answers: Sequence[BranchAnswer]) -> str:
     """Return all answers, each under its number and name."""
     return "\n\n".join(
         f"{number}. {answer.name}: {answer.text.strip()}"
@@ -211,7 +211,7 @@ def _numbered(answers: Sequence[Answer]) -> str:
     )
 
 
-def _options(answers: Sequence[Answer]) -> str:
+def _options(answers: Sequence[BranchAnswer]) -> str:
     return "\n\n".join(
         f"Option {number}, in reply to {answer.prompt!r}:\n{answer.text.strip()}"
         for number, answer in enumerate(answers, 1)

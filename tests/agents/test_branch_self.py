@@ -10,10 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
-from anabranch.agents import BranchSelf, TurnLimits
-from anabranch.agents._branch_self import PLACEHOLDER
-from anabranch.agents._events import Event, NodeAdded
-from anabranch.agents._ports import Question
+from anabranch.agents import BranchSelf, Event, NodeAdded, Question, TurnLimits
+from anabranch.agents._branch_self_tool import PLACEHOLDER
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
 from anabranch.models import ModelError
@@ -294,7 +292,7 @@ async def test_no_more_branches_ask_at_once_than_may(parallel: bool, most: int) 
         asking -= 1
         return "done"
 
-    here = await set_up(decide, limits=TurnLimits(at_once=3))
+    here = await set_up(decide, limits=TurnLimits(max_concurrent_requests=3))
     with anyio.fail_after(5):
         await here.say("fork")
     assert max(seen) == most
@@ -356,7 +354,7 @@ async def test_a_branch_that_never_stops_calling_tools_is_stopped() -> None:
             return "main"
         return calls(("w", "weather", {"city": "Linz"}))
 
-    here = await set_up(decide, tools=[weather], limits=TurnLimits(iterations=4))
+    here = await set_up(decide, tools=[weather], limits=TurnLimits(max_requests=4))
     await here.say("fork")
     await here.check()
     assert (await summary(here)).startswith("1/2")
@@ -371,7 +369,7 @@ async def test_branches_spend_what_the_turn_may_spend() -> None:
             return fork(*"abcdef", parallel=False)
         return calls(text="done", usage=usage)
 
-    here = await set_up(decide, limits=TurnLimits(tokens=300))
+    here = await set_up(decide, limits=TurnLimits(max_tokens=300))
     with pytest.raises(Exception, match="300 of 300 tokens"):
         await here.say("fork")
     await here.check()
@@ -385,7 +383,7 @@ async def test_all_branches_of_a_turn_are_counted() -> None:
             return fork("a", "b", "c", allow_work=True)
         return "done"
 
-    here = await set_up(decide, limits=TurnLimits(branches_in_all=10, depth=9))
+    here = await set_up(decide, limits=TurnLimits(max_branches=10, max_depth=9))
     await here.say("fork")
     await here.check()
     assert len(await _branches(here)) == 9
@@ -539,8 +537,7 @@ async def test_a_listener_that_fails_in_one_branch_harms_no_other(
         if isinstance(event, NodeAdded) and event.node.text == "done: b":
             raise KeyError("the listener's")
 
-    here = await set_up(forking("a", "b", "c", parallel=parallel))
-    here.agent.listener = listen
+    here = await set_up(forking("a", "b", "c", parallel=parallel), listener=listen)
     await here.say("fork")
     await here.check()
     said = await summary(here)
@@ -560,8 +557,7 @@ async def test_a_branch_that_takes_too_long_is_stopped_and_keeps_what_it_has_sai
     def decide(request: SampleRequest) -> Any:
         return slowly() if task(request) == "b" else forking("a", "b")(request)
 
-    here = await set_up(decide, limits=TurnLimits(branch_timeout=30))
-    here.agent.clock = clock
+    here = await set_up(decide, limits=TurnLimits(timeout=30), clock=clock)
     turn = asyncio.create_task(here.say("fork"))
     with anyio.fail_after(5):
         await waiting.wait()
@@ -592,8 +588,7 @@ async def test_an_interruption_keeps_what_is_done_and_tells_it_with_the_next_mes
         if len(await here.of_kind("assistant")) == 3:
             others.set()
 
-    here = await set_up(decide)
-    here.agent.listener = listen
+    here = await set_up(decide, listener=listen)
     turn = asyncio.create_task(here.say("fork"))
     with anyio.fail_after(5):
         await waiting.wait()

@@ -8,10 +8,14 @@ import anyio
 import pytest
 
 from anabranch import ToolError
-from anabranch.agents._recombining import Answer, recombine
+from anabranch.agents._recombination import BranchAnswer, recombine
 from anabranch.models import ModelError
 
-ANSWERS = [Answer("b1", "short", "one"), Answer("b2", "long", "two two"), Answer("b3", "x", "3")]
+ANSWERS = [
+    BranchAnswer("b1", "short", "one"),
+    BranchAnswer("b2", "long", "two two"),
+    BranchAnswer("b3", "x", "3"),
+]
 
 
 class Saying:
@@ -29,7 +33,7 @@ class Saying:
         return reply
 
 
-async def made(how: str, ask: Saying, answers: Sequence[Answer] = ANSWERS) -> tuple[str, str]:
+async def made(how: str, ask: Saying, answers: Sequence[BranchAnswer] = ANSWERS) -> tuple[str, str]:
     done = await recombine(how, answers, ask)
     return done.text, done.note
 
@@ -151,7 +155,7 @@ async def test_an_interrupted_judge_is_no_failed_one() -> None:
 
 @pytest.mark.parametrize("how", ["llm_merge", "llm_vote", "llm_judge"])
 async def test_one_answer_needs_no_model_and_none_is_no_error(how: str) -> None:
-    answers = [Answer("b1", "p", " "), Answer("b2", "p", "two")]
+    answers = [BranchAnswer("b1", "p", " "), BranchAnswer("b2", "p", "two")]
     done = await recombine(how, answers, Saying())
     assert (done.text, done.chosen) == ("two", "b2")
     assert f"Only b2 has answered: {how} was not needed." == done.note

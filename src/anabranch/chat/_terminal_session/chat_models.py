@@ -1,8 +1,4 @@
-"""The models of a chat: the one that answers, and those that can be switched to.
-
-Owns how a chat finds a model by name, and what stands where none is configured: then tools still
-run, and what they ask of a model, the person at the terminal answers.
-"""
+"""The models of a chat: those that can be opened by name, and the stand-in when there is none."""
 
 from __future__ import annotations
 
@@ -18,10 +14,10 @@ __all__ = ["ChatModels", "NoModel"]
 
 
 class ChatModels:
-    """Models by name, as the option ``--model`` takes them."""
+    """The catalogue of all models that the option ``--model`` accepts."""
 
     def open(self, name: str) -> Model:
-        """Return the model of that name; its provider is to keep what is said in its cache.
+        """Return the model of that name, with its provider's cache of prompts enabled.
 
         Raises:
             ModelError: it cannot be opened.
@@ -34,17 +30,24 @@ class ChatModels:
 
 
 class NoModel:
-    """Stands where no model is configured."""
+    """The model of a chat for which no model is configured.
+
+    It refuses to lead a conversation; samples of tools are answered by the person.
+    """
 
     def __init__(self, respondent: Respondent) -> None:
         self._respondent = respondent
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Ask the person at the terminal in the model's place."""
+        """Ask the person at the terminal to reply in the model's place."""
         return await self._respondent.sample(request)
 
     def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
-        """Refuse: nobody can be a whole conversation's model."""
+        """Refuse.
+
+        Raises:
+            ModelError: always.
+        """
         del request
         raise ModelError(
             f"No model is configured: {NO_MODEL}, or /switch to one; /auto then answers what was"

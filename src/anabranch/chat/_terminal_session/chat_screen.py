@@ -1,8 +1,8 @@
-"""What is seen of a chat: answers as they come, and what commands return.
+"""The screen of a chat: shows replies as they arrive, and what lines of input return.
 
-Owns where each thing goes: the conversation and what commands return to stdout; errors, what tools
-and branches do, and questions to stderr. What is said in branches beside the cursor is told in a
-line each, since several may speak at once.
+The conversation and what commands return go to stdout; errors, questions, and what tools and
+branches do, to stderr. A reply in a branch beside the cursor takes one line, since several branches
+may reply at once.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TextIO
 
 from anabranch._terminal.console import Console, printable
-from anabranch.agents._events import (
+from anabranch.agents import (
     Event,
     NodeAdded,
     TextReceived,
@@ -22,21 +21,22 @@ from anabranch.agents._events import (
     ToolNoticed,
     ToolStarted,
 )
-from anabranch.chat._session import Output, Session, World
+from anabranch.chat._chat_session import Session
+from anabranch.chat._session.session_output import Output
 from anabranch.errors import StoreError
 from anabranch.messages import text_of
 from anabranch.tree import Node
 from anabranch.tree._walking import cut, glimpse
 
-__all__ = ["Screen"]
+__all__ = ["ChatScreen"]
 
-SHOWN = 200
-"""Characters of what a tool or a branch says."""
+MAX_SHOWN = 200
+"""Characters of a tool's input or result, or of a reply in a branch."""
 CLEAR = "\x1b[2J\x1b[H"
 
 
-class Screen:
-    """Shows one session.
+class ChatScreen:
+    """Shows one session, which must be attached before its first line.
 
     Args:
         console: for everything but the conversation.
@@ -52,18 +52,17 @@ class Screen:
         self._callers: set[str] = set()
         self._branches: dict[str, str] = {}
 
-    def show_session(self, world: World, thread_id: str | None) -> Session:
-        """Return a session in ``world``, whose turns are shown here as they happen."""
-        self._session = Session(replace(world, listener=self.hear), thread_id=thread_id)
-        return self._session
+    def attach(self, session: Session) -> None:
+        """Show ``session``, whose listener is :meth:`on_event`."""
+        self._session = session
 
-    def tell(self, outputs: Iterable[Output]) -> None:
-        """Show where a session begins: about the conversation, not part of it."""
+    def show_beginning(self, outputs: Iterable[Output]) -> None:
+        """Show where a session begins, on stderr: it is about the conversation, not part of it."""
         for output in outputs:
             self._console.say(output.content)
 
     def show(self, outputs: Iterable[Output]) -> None:
-        """Show what a line has given; text that was seen as it came is not shown again."""
+        """Show what a line has returned, except replies that were shown as they arrived."""
         self.end_line()
         for output in outputs:
             if output.action == "clear" and self._out.isatty():
@@ -78,26 +77,26 @@ class Screen:
         self._branches.clear()
 
     def end_line(self) -> None:
-        """End the line of a text that has broken off."""
+        """End the line of a reply that was interrupted."""
         if self._in_line:
             self._write("\n")
             self._in_line = False
 
-    async def hear(self, event: Event) -> None:
-        """Show what happens in a turn."""
+    async def on_event(self, event: Event) -> None:
+        """Show an event of a turn."""
         match event:
             case TextReceived(after, text) if after == self._cursor:
                 self._write(text)
                 self._in_line = True
             case NodeAdded(node) if node.id == self._cursor:
-                self._said(node)
+                self._show_reply(node)
             case NodeAdded(node) if node.role == "assistant" and self._verbose:
-                await self._said_beside(node)
+                await self._show_reply_beside(node)
             case ToolStarted(caller, use) if caller in self._callers and self._verbose:
-                self._console.say(cut(f"→ {use.name}({json.dumps(use.input)})", SHOWN))
+                self._console.say(cut(f"→ {use.name}({json.dumps(use.input)})", MAX_SHOWN))
             case ToolEnded(use, result) if result.node_id in self._callers and self._verbose:
-                told = " ".join(text_of(result.pending or result.content).split())
-                self._console.say(cut(f"← {use.name}: {told}", SHOWN))
+                text = " ".join(text_of(result.pending or result.content).split())
+                self._console.say(cut(f"← {use.name}: {text}", MAX_SHOWN))
             case ToolNoticed(_, use, notice) if self._verbose or notice.level is None:
                 self._console.say(f"[{use.name}] {notice.message}")
             case _:
@@ -105,14 +104,14 @@ class Screen:
 
     @property
     def _cursor(self) -> str | None:
-        return self._session.cursor if self._session is not None else None
+        return self._session.cursor.node_id if self._session is not None else None
 
     @property
     def _verbose(self) -> bool:
         return self._session is not None and self._session.settings.verbose
 
-    def _said(self, node: Node) -> None:
-        """Something was said at the cursor, streamed or not."""
+    def _show_reply(self, node: Node) -> None:
+        """Show a reply at the cursor, unless it was streamed, and end its line."""
         if node.kind != "assistant":
             return
         if not self._in_line and node.text.strip():
@@ -123,15 +122,15 @@ class Screen:
         if node.tool_uses:
             self._callers.add(node.id)
 
-    async def _said_beside(self, node: Node) -> None:
-        """Something was said in a branch."""
+    async def _show_reply_beside(self, node: Node) -> None:
+        """Show a reply in a branch, in one line."""
         if self._session is None:
             return
         if node.parent_id not in self._branches:
-            # Branches are opened before anything is said in one: mostly, this is done once.
+            # All branches are opened before the first reply in one, so this is mostly done once.
             self._branches = await _branches(self._session)
         name = self._branches[node.id] = self._branches.get(str(node.parent_id), "")
-        self._console.say(f"[{name or 'beside'}] {glimpse(node, SHOWN)}")
+        self._console.say(f"[{name or 'beside'}] {glimpse(node, MAX_SHOWN)}")
 
     def _write(self, text: str) -> None:
         self._out.write(printable(text))
@@ -139,10 +138,10 @@ class Screen:
 
 
 async def _branches(session: Session) -> dict[str, str]:
-    """Return the name of the branch that each node is on; nothing if the store does not tell."""
+    """Return the name of the branch that each node is on; nothing if the store fails."""
     try:
-        walk = await session.look()
+        walk = await session.cursor.look()
     except StoreError:
-        # What is heard comes out of a turn: raised here, it would end a branch that has answered.
+        # This runs in a listener: an error would end a branch that has replied already.
         return {}
     return walk.branches if walk is not None else {}

@@ -1,8 +1,8 @@
-"""What comes to be written at the same time is written together.
+"""A queue in front of a tree store that combines appends made at the same time into one write.
 
-Owns nothing but this: branches that run side by side often answer at the same moment, and a store
-takes a hundred nodes in hardly more time than one. What is written for one of them is refused, or
-interrupted, as if it was alone; a store that cannot write fails them all at once.
+Branches that run concurrently often reply at the same moment, and a store writes a hundred nodes
+in hardly more time than one. Each append still succeeds, is refused, or is cancelled on its own;
+only a store that cannot write at all fails all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from anabranch._engine import to_the_end
 from anabranch.tree import Node, Ref, RefusedError, Result, TreeStore
 
-__all__ = ["Appends"]
+__all__ = ["AppendQueue"]
 
 
 @dataclass(slots=True)
@@ -25,8 +25,8 @@ class _Append:
     done: asyncio.Future[None]
 
 
-class Appends:
-    """The way into ``store`` for all branches of a turn."""
+class AppendQueue:
+    """Appends to ``store`` for all branches of a turn."""
 
     def __init__(self, store: TreeStore) -> None:
         self._store = store
@@ -36,23 +36,24 @@ class Appends:
     async def append(
         self, nodes: Sequence[Node], results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:
-        """Do what :meth:`TreeStore.append` does, along with whatever else waits to be written.
+        """Append as :meth:`TreeStore.append` does, combined with whatever else is waiting.
 
-        It is written even if this is cancelled, which then ends when that is done.
+        If the caller is cancelled, the nodes are written all the same, and the cancellation is
+        raised once they are.
         """
-        mine = _Append(nodes, results, refs, asyncio.get_running_loop().create_future())
-        self._waiting.append(mine)
+        own = _Append(nodes, results, refs, asyncio.get_running_loop().create_future())
+        self._waiting.append(own)
         writer = self._writer
         if writer is None:
             writer = self._writer = asyncio.ensure_future(self._write())
         try:
-            await mine.done
+            await own.done
         except asyncio.CancelledError:
-            await to_the_end(_end_of(writer))
+            await to_the_end(_wait_for(writer))
             raise
 
     async def _write(self) -> None:
-        """Write until nothing waits any more."""
+        """Write until nothing is waiting."""
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
@@ -62,26 +63,26 @@ class Appends:
 
     async def _write_batch(self, batch: Sequence[_Append]) -> None:
         try:
-            await self._together(batch)
+            await self._write_at_once(batch)
         except RefusedError as error:
             if len(batch) == 1:
-                _end(batch, error)
+                _finish(batch, error)
                 return
-            for each in batch:  # one of them has no place: which?
+            for each in batch:  # one of them is at fault: find out which
                 await self._write_batch([each])
-        except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
-            _end(batch, error)
+        except BaseException as error:  # noqa: BLE001 - raised by each append that waits for it
+            _finish(batch, error)
 
-    async def _together(self, batch: Sequence[_Append]) -> None:
+    async def _write_at_once(self, batch: Sequence[_Append]) -> None:
         await self._store.append(
             [node for each in batch for node in each.nodes],
             results=[result for each in batch for result in each.results],
             refs=[ref for each in batch for ref in each.refs],
         )
-        _end(batch)
+        _finish(batch)
 
 
-def _end(batch: Sequence[_Append], error: BaseException | None = None) -> None:
+def _finish(batch: Sequence[_Append], error: BaseException | None = None) -> None:
     for each in batch:
         if each.done.done():
             continue  # it was cancelled meanwhile
@@ -93,5 +94,5 @@ def _end(batch: Sequence[_Append], error: BaseException | None = None) -> None:
             each.done.set_exception(error)
 
 
-async def _end_of(writer: asyncio.Future[None]) -> None:
+async def _wait_for(writer: asyncio.Future[None]) -> None:
     await asyncio.wait({writer})

@@ -1,12 +1,11 @@
-"""What a session gives back for a line of input.
-
-Owns the shapes, for whoever shows them: a terminal, a page, a test.
-"""
+"""What a session returns for a line of input, for any front end to show."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from anabranch.errors import AnabranchError
 
 __all__ = ["Action", "Output", "SessionError"]
 
@@ -19,9 +18,9 @@ class Output:
 
     Attributes:
         type: ``message`` from the conversation, ``system`` about it, or ``error``.
-        content: text; may be empty where there is an action.
-        node_id: the node whose text it is, if it is one's.
-        action: what else is asked of whoever shows it.
+        content: the text; may be empty if there is an action.
+        node_id: the node that the text belongs to, ``None`` if it belongs to none.
+        action: what the front end should do besides.
     """
 
     type: Literal["system", "message", "error"]
@@ -30,5 +29,5 @@ class Output:
     action: Action | None = None
 
 
-class SessionError(Exception):
-    """A line that cannot be done as it is; the message is a sentence for the person."""
+class SessionError(AnabranchError):
+    """A line cannot be carried out; the message says why, in a sentence for the person."""

@@ -1,7 +1,4 @@
-"""Where a chat's lines come from: a person at the terminal, a script, or a pipe.
-
-Owns the reading. What a line means is the session's business.
-"""
+"""The sources of a chat's lines: a person at the terminal, a script, or a pipe."""
 
 from __future__ import annotations
 
@@ -21,40 +18,40 @@ from prompt_toolkit.output import create_output
 
 from anabranch._terminal.exits import LeftError, UsageError
 
-__all__ = ["Lines", "ScriptedLines", "TypedLines", "piped_lines", "read_script"]
+__all__ = ["InputLines", "ScriptedLines", "TypedLines", "piped_lines", "read_script"]
 
 ANSWER = "/answer"
 
 
-class Lines(Protocol):
-    """Gives one line after the other."""
+class InputLines(Protocol):
+    """A source of lines."""
 
     async def next(self, prompt: str) -> str | None:
-        """Return the next line; ``None`` when there will be none.
+        """Return the next line, ``None`` after the last.
 
         Raises:
-            LeftError: the person wants to leave.
+            LeftError: the person has left by Ctrl-C.
         """
         ...
 
 
 class TypedLines:
-    """Lines that a person types, with a history and the names of commands to complete.
+    """Lines that a person types, with a history and completion.
 
     Args:
         stream: where the prompt is drawn.
-        words: what is completed.
-        history: a file that keeps what was typed.
+        words: the words to complete.
+        history: a file that stores what was typed; without one, it is forgotten.
     """
 
     def __init__(self, stream: TextIO, words: Sequence[str], history: Path | None) -> None:
-        kept: History = InMemoryHistory()
+        store: History = InMemoryHistory()
         if history is not None:
             history.parent.mkdir(parents=True, exist_ok=True)
             history.touch(mode=0o600)
-            kept = FileHistory(history)
+            store = FileHistory(history)
         self._prompts: PromptSession[str] = PromptSession(
-            history=kept,
+            history=store,
             completer=WordCompleter(list(words), sentence=True),
             complete_while_typing=False,
             key_bindings=_line_breaks(),
@@ -62,7 +59,11 @@ class TypedLines:
         )
 
     async def next(self, prompt: str) -> str | None:
-        """Return what is typed; ``None`` after Ctrl-D."""
+        """Return what is typed, ``None`` after Ctrl-D.
+
+        Raises:
+            LeftError: Ctrl-C was typed.
+        """
         try:
             return await self._prompts.prompt_async(prompt)
         except EOFError:
@@ -75,8 +76,8 @@ class ScriptedLines:
     """Lines of a script, or of a pipe.
 
     Args:
-        lines: all of them; or those that are there already, while ``more`` brings others.
-        more: where further lines come from; ``None`` in it is the end.
+        lines: the first lines.
+        more: a queue of further lines, which ends with ``None``.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class ScriptedLines:
         self._more = more
 
     async def next(self, prompt: str) -> str | None:
-        """Return the next line that is not blank."""
+        """Return the next line that is not blank, ``None`` after the last."""
         del prompt
         while (line := await self._peek()) is not None:
             self._lines.popleft()
@@ -95,7 +96,10 @@ class ScriptedLines:
         return None
 
     async def answer(self) -> str | None:
-        """Take the next line if it answers a question; return what follows on ``/answer``."""
+        """Return the text after ``/answer`` in the next line, and consume that line.
+
+        If the next line is another one, return ``None`` and leave it.
+        """
         line = await self._peek()
         words = line.split(maxsplit=1) if line is not None else []
         if not words or words[0] != ANSWER:
@@ -128,16 +132,16 @@ def read_script(path: Path) -> ScriptedLines:
 
 
 def piped_lines(descriptor: int) -> ScriptedLines:
-    """Return the lines that come in at ``descriptor``, each as soon as it is wanted.
+    """Return the lines of a file descriptor, each read when it is wanted.
 
-    They are read in a thread of their own, which does not keep the program from ending: nothing
-    else can wait for a pipe, a file and a device alike.
+    A daemon thread reads them: nothing else can wait for a pipe, a file and a device alike, and
+    the program can exit while the thread waits.
     """
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue(1)
 
     def read() -> None:
-        # Unbuffered and of its own, so that a program that ends takes no lock from this thread.
+        # A separate, unbuffered stream: the lock of sys.stdin, held here, would block the exit.
         with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
             for line in iter(stream.readline, b""):
                 put(line.decode("utf-8", "replace").rstrip("\r\n"))
@@ -151,7 +155,7 @@ def piped_lines(descriptor: int) -> ScriptedLines:
 
 
 def _line_breaks() -> KeyBindings:
-    """Alt-Enter begins a new line in a message; Enter sends it."""
+    """Return bindings by which Alt-Enter inserts a line break; Enter still sends the message."""
     bindings = KeyBindings()
 
     @bindings.add("escape", "enter")

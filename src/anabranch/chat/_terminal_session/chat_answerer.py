@@ -1,9 +1,8 @@
-"""The person in a chat, who answers the questions of tools.
+"""Answers the questions of tools in a chat: by forms at the terminal, or from the script.
 
-Owns the choice between the forms at the terminal and the lines of a script, and that questions of
-branches wait for each other: a terminal has room for one, and a line answers what was asked last.
-Where a script does not answer, and nobody is at a terminal, a question is declined, and stderr says
-so.
+Questions of concurrent branches wait for each other: a terminal shows one form at a time, and a
+line of a script answers the question before it. A question that the script does not answer is
+declined, with a line on stderr.
 """
 
 from __future__ import annotations
@@ -15,35 +14,35 @@ import anyio
 from anabranch._asking.answerer import Absent, AnswerError
 from anabranch._terminal.console import Console
 from anabranch._terminal.respondent import Respondent
-from anabranch.agents._ports import Question
-from anabranch.chat._session import SessionError
-from anabranch.chat._session.talking_commands import read_answer
-from anabranch.chat._terminal.lines import Lines, ScriptedLines
+from anabranch.agents import Question
+from anabranch.chat._session.session_output import SessionError
+from anabranch.chat._session.typed_values import read_answer
+from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
 from anabranch.messages import ElicitReply
 
-__all__ = ["ChatPerson"]
+__all__ = ["ChatAnswerer"]
 
 
-class ChatPerson(Absent):
-    """Answers the questions of tools in a chat.
+class ChatAnswerer(Absent):
+    """Answers the questions of tools.
 
     Args:
         console: where questions are shown.
-        respondent: the forms.
-        lines: a script may answer the question that comes up with its next line.
+        respondent: shows the forms.
+        lines: the source of the chat's lines; the next line of a script may be the answer.
     """
 
-    def __init__(self, console: Console, respondent: Respondent, lines: Lines) -> None:
+    def __init__(self, console: Console, respondent: Respondent, lines: InputLines) -> None:
         self._console = console
         self._respondent = respondent
         self._lines = lines
-        self._turn = anyio.Lock()
+        self._lock = anyio.Lock()
 
     async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
-        """Show a form, or take the script's next line."""
+        """Show ``question`` and return the answer."""
         del step_id
         if isinstance(self._lines, ScriptedLines):
-            async with self._turn:
+            async with self._lock:
                 return await self._from_script(self._lines, question)
         try:
             return await self._respondent.elicit(question)

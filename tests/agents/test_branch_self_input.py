@@ -3,7 +3,7 @@
 import pytest
 
 from anabranch import ToolError
-from anabranch.agents._branch_input import read_input
+from anabranch.agents._branch_self_input import read_input
 
 PROMPTS = {
     "a list": (["a", "b"], ["a", "b"]),

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch._durable.store import CallStore
-from anabranch._engine import Answer, Entry, Journal, Owed, canonical
+from anabranch._engine import Answer, Compensation, Entry, Journal, canonical
 from anabranch.errors import StoreError
 
 __all__ = ["FAILED", "StoreRecorder", "answers_id", "answers_in", "answers_text", "merge"]
@@ -64,10 +64,12 @@ class StoreRecorder:
         self._is_pinned = number == 0  # nothing was asked before: there are no other answers
 
     async def record(
-        self, entries: Mapping[str, Entry], owed: Mapping[str, Owed]
+        self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
     ) -> dict[str, Entry]:
         """Write ``entries``; return those that are stored now, the first for each id."""
-        texts = {step_id: _dumps(entry, owed.get(step_id)) for step_id, entry in entries.items()}
+        texts = {
+            step_id: _dumps(entry, compensations.get(step_id)) for step_id, entry in entries.items()
+        }
         stored = await self._write(texts)
         return {step_id: _loads(stored[step_id])[0] for step_id in entries}
 
@@ -75,7 +77,7 @@ class StoreRecorder:
         """Write that the call has failed."""
         await self._write({FAILED: canonical(error)})
 
-    async def paid(self, step_id: str) -> None:
+    async def undone(self, step_id: str) -> None:
         """Write that the undo of ``step_id`` has been run."""
         await self._write({_UNDONE + step_id: ""})
 
@@ -103,8 +105,10 @@ def merge(journal: Journal, stored: Mapping[str, str]) -> None:
         journal.entries.setdefault(step_id, entry)
         journal.pending.pop(step_id, None)
         if owed is not None:
-            journal.owed.append(replace(owed, step_id=step_id))
-    journal.owed = [owed for owed in journal.owed if _UNDONE + owed.step_id not in stored]
+            journal.compensations.append(replace(owed, step_id=step_id))
+    journal.compensations = [
+        due for due in journal.compensations if _UNDONE + due.step_id not in stored
+    ]
 
 
 def _fold(journal: Journal, path: str) -> None:
@@ -115,12 +119,12 @@ def _fold(journal: Journal, path: str) -> None:
             del left[known]
 
 
-def _dumps(entry: Entry, owed: Owed | None) -> str:
+def _dumps(entry: Entry, owed: Compensation | None) -> str:
     undo = None if owed is None else [owed.undo, owed.step]
     return canonical([entry.kind, entry.fingerprint, entry.value, entry.error, entry.tokens, undo])
 
 
-def _loads(text: str) -> tuple[Entry, Owed | None]:
+def _loads(text: str) -> tuple[Entry, Compensation | None]:
     kind, asked, value, error, tokens, undo = json.loads(text)
-    owed = None if undo is None else Owed("", *undo)
+    owed = None if undo is None else Compensation("", *undo)
     return Entry(kind, asked, value, error, tokens), owed

@@ -154,7 +154,7 @@ class Sweeper:
         except (ValueError, AnabranchError) as problem:
             logger.error("call %r cannot be undone: %s", line, problem)  # noqa: TRY400 - that is all
             return False
-        if not journal.owed:
+        if not journal.compensations:
             return True
         given = (await store.entries(line, journal.rounds)).get(answers_id(journal.rounds), "{}")
         call = open_call(
@@ -172,7 +172,7 @@ class Sweeper:
         except ToolError as abandoned:
             problems = getattr(abandoned, "__notes__", [])
             logger.info("call %r was abandoned, and is undone: %s", line, problems or "all of it")
-        return not journal.owed
+        return not journal.compensations
 
 
 async def _nowhere(notice: Notice) -> None:

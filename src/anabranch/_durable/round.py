@@ -153,7 +153,7 @@ class DurableRound(Generic[R]):
         """
         policy = self._policy
         wait = policy.abandon_after if status == "open" else policy.keep
-        if status == "failed" and self.journal.owed:
+        if status == "failed" and self.journal.compensations:
             status, wait = "open", policy.retry_undo_after  # the sweep will try them again
         # Not the canonical spelling: a form's fields come again in the order in which they came.
         mine = RoundRecord(number, self._digest, json.dumps(reply, separators=(",", ":")), state)
@@ -205,7 +205,7 @@ class DurableRound(Generic[R]):
             logger.warning("call %r was refused: what it has done is undone", journal.line)
             raise InvalidTokenError
         journal.fork += f"~{journal.rounds}.{self._digest[:12]}"
-        journal.owed.clear()  # what was done before the fork is the first line's to undo
+        journal.compensations.clear()  # what was done before the fork is the first line's to undo
         deadline = self._clock.now() + self._policy.abandon_after
         await self._store.begin(
             replace(known, call_id=journal.line, deadline=deadline, status="open")
@@ -217,7 +217,7 @@ class DurableRound(Generic[R]):
         """Whether what was done up to here has been taken back, or is just being."""
         if known.status == "abandoned":
             return True
-        if not self.journal.owed:
+        if not self.journal.compensations:
             return False
         if known.status == "failed":
             return True

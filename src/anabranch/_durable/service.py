@@ -31,7 +31,7 @@ from anabranch._durable.replies import (
 )
 from anabranch._durable.round import DurableRound
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
-from anabranch._engine import Answer, Ask, Call, Finished, Journal, Recorder, Sink, to_the_end
+from anabranch._engine import Answer, Ask, Call, Finished, Journal, Recorder, Sink, run_shielded
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
 from anabranch.tool import Tool
@@ -111,7 +111,7 @@ class CallService:
             ToolError: the store does not answer; nothing is lost.
             Exception: what the call raises.
         """
-        taken = {key: answer for key, answer in answers.items() if key in journal.pending}
+        taken = journal.to_open(answers)
         if self.durability is None:
             journal.answer(taken)
             return await self._round(job, journal, rendering)
@@ -188,8 +188,8 @@ class CallService:
         except StoreError as error:
             raise self._unavailable(error) from error
         except asyncio.CancelledError:
-            if not journal.owed:  # its client is gone, and all is undone
-                await to_the_end(self._give_up(self.durability.store, journal.line))
+            if not journal.compensations:  # its client is gone, and all is undone
+                await run_shielded(self._give_up(self.durability.store, journal.line))
             raise
         return outcome.value if isinstance(outcome, Returned) else None
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 from anabranch.tree import Node, Ref, RefusedError, Result, TreeStore
 
 __all__ = ["Appends"]
@@ -48,7 +48,7 @@ class Appends:
         try:
             await mine.done
         except asyncio.CancelledError:
-            await to_the_end(_end_of(writer))
+            await run_shielded(_end_of(writer))
             raise
 
     async def _write(self) -> None:

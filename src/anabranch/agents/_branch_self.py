@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 from anabranch.agents._agent_tools import Outcome
 from anabranch.agents._branch_input import SPEC, BranchInput, read_input
 from anabranch.agents._branches import Grown, grow
@@ -74,7 +74,7 @@ class BranchSelf:
         except asyncio.CancelledError:
             # If the store refuses: the interruption counts, and what is held back tells of it.
             with suppress(StoreError):
-                await to_the_end(fork.keep_interrupted())
+                await run_shielded(fork.keep_interrupted())
             raise
         return Outcome(_summary(meant, branches, made))
 

@@ -15,7 +15,7 @@ from functools import partial
 import anyio
 from pydantic import JsonValue
 
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 from anabranch._engine.clock import Clock
 from anabranch.agents._gather_structured import together
 from anabranch.agents._turn import Told, Turn
@@ -90,7 +90,7 @@ async def _grow(
         )
     except Exception as error:  # noqa: BLE001 - unexpected ones are logged where they are told
         # Models and listeners may raise anything, and what leaves a branch ends all beside it.
-        ends[start.id] = await to_the_end(_record(turn, start, error))
+        ends[start.id] = await run_shielded(_record(turn, start, error))
     else:
         ends[start.id] = Grown(start, end)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import JsonValue
 
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 from anabranch.agents._agent_tools import CalledTool, kept_with
 from anabranch.agents._appending import Appends
 from anabranch.agents._events import NodeAdded, TextReceived
@@ -133,7 +133,7 @@ class Turn:
         except BaseException as error:
             if stream is not None:
                 reason = "interrupted" if isinstance(error, asyncio.CancelledError) else "error"
-                await to_the_end(self._try_to_keep_part(node, stream.reply, reason))
+                await run_shielded(self._try_to_keep_part(node, stream.reply, reason))
             raise
         return await self._keep(node, stream.reply)
 

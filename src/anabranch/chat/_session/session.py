@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Literal
 
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 from anabranch.agents._agent import Agent
 from anabranch.agents._events import Event, NodeAdded
 from anabranch.agents._ports import Model
@@ -116,7 +116,7 @@ class Session:
         try:
             outputs = await step()
         finally:
-            await to_the_end(self._try_to_catch_up())
+            await run_shielded(self._try_to_catch_up())
             self._trail.note(self._place)
         return outputs if isinstance(outputs, list) else [outputs]
 

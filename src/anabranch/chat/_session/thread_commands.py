@@ -10,7 +10,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 from anabranch.agents._ports import random_names
 from anabranch.chat._session.command_table import Outputs, command
 from anabranch.chat._session.output import Output, SessionError
@@ -84,7 +84,7 @@ async def load(session: Session, name: str) -> Outputs:
     except BaseException:
         # What was not loaded is not to stand among the conversations as an empty one.
         with suppress(StoreError):
-            await to_the_end(store.delete_thread(loaded.thread.id))
+            await run_shielded(store.delete_thread(loaded.thread.id))
         raise
     return await session.open(loaded.thread.id)
 

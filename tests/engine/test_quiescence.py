@@ -14,7 +14,7 @@ import pytest
 
 from anabranch._engine import Answer, Branch, quiescence
 from anabranch._engine.quiescence import check_support
-from tests.call.harness import World, ask, ask_here, branch, rounds, step
+from tests.engine.harness import World, ask, ask_here, branch, rounds, step
 
 LONGER_THAN_SETTLING = 0.08
 

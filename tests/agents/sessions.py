@@ -13,7 +13,7 @@ from anabranch.agents import BranchSelf
 from anabranch.agents._ports import Question
 from anabranch.chat._session import Output, Session, World
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
-from anabranch.testing._mock_model import MockModel, calls
+from anabranch.testing import MockModel, calls
 from anabranch.tree import Node, Tree, TreeStore
 from tests.agents.memory import MemoryTrees
 

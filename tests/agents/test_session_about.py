@@ -8,7 +8,7 @@ import pytest
 from anabranch.chat._session import Prompts, SessionError
 from anabranch.chat._session.command_table import COMMANDS
 from anabranch.models import ModelError
-from anabranch.testing._mock_model import MockModel
+from anabranch.testing import MockModel
 from tests.agents.sessions import feed, session, text_here, told
 
 

@@ -8,7 +8,7 @@ from anabranch.agents import BranchSelf
 from anabranch.chat._session import World
 from anabranch.chat._terminal.screen import Screen
 from anabranch.errors import StoreError
-from anabranch.testing._mock_model import MockModel
+from anabranch.testing import MockModel
 from anabranch.tree import Node
 from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import echo

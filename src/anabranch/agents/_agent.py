@@ -18,8 +18,7 @@ from anabranch.agents._turn_limits import TurnLimits
 from anabranch.errors import ToolError
 from anabranch.messages import Block, ElicitReply, TextBlock
 from anabranch.tool import Tool
-from anabranch.tree import Node, Ref, Result, Thread, TreeStore
-from anabranch.tree._nodes import HEAD, Kind
+from anabranch.tree import HEAD, Kind, Node, Ref, Result, Thread, TreeStore
 
 __all__ = ["Agent"]
 

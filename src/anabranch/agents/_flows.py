@@ -16,9 +16,7 @@ from anabranch.agents._branches import Grown, grow
 from anabranch.agents._recombining import Answer, Recombined, recombine
 from anabranch.agents._turn import Turn
 from anabranch.errors import ToolError
-from anabranch.tree import Node
-from anabranch.tree._nodes import HEAD
-from anabranch.tree._walking import Walk
+from anabranch.tree import HEAD, Navigator, Node
 
 __all__ = [
     "MAKERS",
@@ -97,7 +95,7 @@ async def combine(
     if not branches:
         raise ToolError("There is nothing to combine.")
     turn = await Turn.at(agent, branches[0])
-    walk = Walk(await agent.store.tree(turn.thread.id))
+    walk = Navigator(await agent.store.tree(turn.thread.id))
     for node in branches:
         if node.id not in walk.nodes:
             raise ToolError(f"There is no node {node.id!r} in thread {turn.thread.id!r}.")
@@ -172,7 +170,7 @@ async def broadcast_to_leaves(
     """
     tree = await agent.store.tree(thread_id)
     skipped = {node for name, node in tree.refs.items() if name != HEAD and name in skip}
-    leaves = [node.id for node in Walk(tree).leaves(below) if node.id not in skipped]
+    leaves = [node.id for node in Navigator(tree).leaves(below) if node.id not in skipped]
     return await _grow(agent, thread_id, [(leaf, prompt) for leaf in leaves], side_by_side=True)
 
 
@@ -202,7 +200,7 @@ async def _last_turn(agent: Agent, end: Node) -> Sequence[Node]:
     return nodes[max(at for at, node in enumerate(nodes) if node.kind == "user") :]
 
 
-def _prompt(walk: Walk, node: Node) -> str:
+def _prompt(walk: Navigator, node: Node) -> str:
     """Return what ``node`` is the answer to, in the end."""
     path = reversed(walk.path(node.id))
     return next((each.text for each in path if each.kind in {"user", "branch"}), "")

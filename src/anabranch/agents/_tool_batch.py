@@ -25,8 +25,7 @@ from anabranch.agents._ports import Model, Question
 from anabranch.agents._turn_limits import Spent
 from anabranch.errors import AnabranchError
 from anabranch.messages import ElicitReply, TextBlock, ToolUseBlock
-from anabranch.tree import Node, Result
-from anabranch.tree._projection import NO_RESULT
+from anabranch.tree import NO_RESULT, Node, Result
 
 if TYPE_CHECKING:
     from anabranch.agents._turn import Turn

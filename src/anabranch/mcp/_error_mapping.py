@@ -19,6 +19,7 @@ from anabranch.errors import AnabranchError, CapabilityError, InvalidTokenError
 from anabranch.mcp._protocol import required_capabilities
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._serving import ToBeContinued
+from anabranch.models import ModelError
 from anabranch.tool import Tool
 
 __all__ = ["plain", "told"]
@@ -45,6 +46,8 @@ def told(
         # In the words that the SDK's boundary uses for every other reason.
         data = {"reason": "invalid_request_state"}
         raise MCPError(types.INVALID_PARAMS, "Invalid or expired requestState", data) from error
+    except ModelError:
+        raise  # it may quote a provider: masked by the host
     except AnabranchError as error:
         raise tool_error(str(error)) from error
     except asyncio.CancelledError as cancelled:

@@ -58,6 +58,7 @@ from anabranch.mcp._saga_params import (
 from anabranch.mcp._saga_results import Results, to_failure
 from anabranch.mcp._sealing import SagaClaims, Sealer
 from anabranch.mcp._serving import Service
+from anabranch.models import ModelError
 from anabranch.tool import Tool
 
 __all__ = [
@@ -233,7 +234,9 @@ async def _told(
         data = required_capabilities(error.capability)
         raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, str(error), data) from error
     except AnabranchError as error:
-        return to_failure(str(error))
+        if not isinstance(error, ModelError):  # which may quote a provider: masked
+            return to_failure(str(error))
+        logger.exception("tool %r failed with an error of a model", tool.name)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():

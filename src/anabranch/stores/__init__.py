@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from anabranch._durable.store import CallStore
 from anabranch.errors import StoreError
-from anabranch.tree._tree_store import TreeStore
+from anabranch.tree import TreeStore
 
 if TYPE_CHECKING:
     from anabranch.stores._database import Database

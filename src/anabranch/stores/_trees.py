@@ -39,8 +39,7 @@ from anabranch.stores._tree_tables import (
     SETTLE,
     WritingStatements,
 )
-from anabranch.tree._nodes import Node, Ref, Result, Thread, check_place
-from anabranch.tree._tree_store import Path, RefusedError, Tree
+from anabranch.tree import Node, Path, Ref, RefusedError, Result, Thread, Tree, check_place
 
 __all__ = ["Trees"]
 

@@ -8,9 +8,7 @@ from anabranch.chat._session.command_table import Outputs, command
 from anabranch.chat._session.node_text import preview
 from anabranch.chat._session.output import Output, SessionError
 from anabranch.chat._session.session import Session
-from anabranch.tree import Node, Ref
-from anabranch.tree._nodes import HEAD
-from anabranch.tree._walking import Walk, glimpse
+from anabranch.tree import HEAD, Navigator, Node, Ref, glimpse
 
 __all__ = ["number_in"]
 
@@ -163,6 +161,6 @@ def number_in(text: str, things: Sequence[object]) -> int:
     return int(text) - 1
 
 
-def _glimpse(walk: Walk, node: Node) -> str:
+def _glimpse(walk: Navigator, node: Node) -> str:
     branch = walk.branch_of(node.id)
     return f"[{branch}] {glimpse(node)}" if branch else glimpse(node)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from anabranch.tree._nodes import Node
-from anabranch.tree._walking import Walk, glimpse
+from anabranch.tree import Navigator, Node, glimpse
 
 __all__ = ["position", "preview", "whole"]
 
@@ -17,7 +16,7 @@ PREVIEW = 300
 BEFORE = "Before the first message: what you say now begins anew."
 
 
-def position(walk: Walk, node_id: str | None) -> str:
+def position(walk: Navigator, node_id: str | None) -> str:
     """Return one line about a place: whose words, which branch, what is beside it and below."""
     below = len(walk.below(node_id))
     ways = f"{below} below (/down)" if below else ""
@@ -43,7 +42,7 @@ def whole(node: Node, followers: Sequence[Node]) -> str:
     return "\n".join(lines) or f"({node.kind})"
 
 
-def preview(walk: Walk, node: Node) -> str:
+def preview(walk: Navigator, node: Node) -> str:
     """Return a line about a leaf: how deep it is, its branch and labels, what it says."""
     names = [f"depth {len(walk.path(node.id))}", walk.branch_of(node.id)]
     names += walk.labels.get(node.id, [])

@@ -27,9 +27,7 @@ from anabranch.chat._session.settings import Settings
 from anabranch.chat._session.thread_cache import Walks
 from anabranch.errors import AnabranchError, StoreError
 from anabranch.models import ModelError
-from anabranch.tree import Node, Ref, Thread, Tree
-from anabranch.tree._nodes import HEAD
-from anabranch.tree._walking import Walk
+from anabranch.tree import HEAD, Navigator, Node, Ref, Thread, Tree
 
 __all__ = ["Session"]
 
@@ -173,11 +171,11 @@ class Session:
                 return begun
         return thread
 
-    async def look(self) -> Walk | None:
+    async def look(self) -> Navigator | None:
         """Return the thread, whatever the cursor is on; ``None`` if it has not begun."""
         return await self._walks.of(self.thread_id)
 
-    async def walk(self) -> Walk:
+    async def walk(self) -> Navigator:
         """Return the thread, to be walked through; without what tools have returned.
 
         Raises:
@@ -189,7 +187,7 @@ class Session:
             raise SessionError("Nothing has been said here yet.")
         return walk
 
-    async def _around(self) -> Walk | None:
+    async def _around(self) -> Navigator | None:
         walk = await self.look()
         if self.cursor is not None and (walk is None or self.cursor not in walk.nodes):
             raise await self._lost()

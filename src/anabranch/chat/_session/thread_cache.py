@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from anabranch.tree import Tree, TreeStore
-from anabranch.tree._walking import Walk
+from anabranch.tree import Navigator, Tree, TreeStore
 
 __all__ = ["Walks"]
 
@@ -23,10 +22,10 @@ class Walks:
 
     def __init__(self, store: TreeStore) -> None:
         self._store = store
-        self._kept: Walk | None = None
+        self._kept: Navigator | None = None
         self._reading = asyncio.Lock()
 
-    async def of(self, thread_id: str) -> Walk | None:
+    async def of(self, thread_id: str) -> Navigator | None:
         """Return the thread as it is now, ``None`` if there is none.
 
         It is kept, and what was added since is read: a thread may be large, and a step is small.
@@ -44,8 +43,8 @@ class Walks:
             if walk is not None and walk.tree.thread == thread:
                 added = await self._store.nodes_after(thread_id, walk.tree.nodes)
             if walk is None or added is None:
-                walk = Walk(Tree(thread, (), {}))
+                walk = Navigator(Tree(thread, (), {}))
                 added = await self._store.nodes_after(thread_id, ()) or []
-            walk.grow(added, refs)
+            walk.update(added, refs)
             self._kept = walk
             return walk

@@ -17,9 +17,7 @@ from anabranch.chat._session.output import Output, SessionError
 from anabranch.chat._session.session import Session
 from anabranch.chat._session.talking_commands import say
 from anabranch.errors import StoreError
-from anabranch.tree import HEAD
-from anabranch.tree._drawing import draw
-from anabranch.tree._thread_file import from_json, to_json
+from anabranch.tree import HEAD, draw, thread_from_json, thread_to_json
 
 __all__ = ["write_saved"]
 
@@ -61,7 +59,7 @@ async def thread(session: Session, thread_id: str | None = None) -> Outputs:
 @command("save", "FILE…", "Save the whole conversation, with all its branches, in a file.")
 async def save(session: Session, name: str) -> Outputs:
     """Write the thread as JSON."""
-    text = json.dumps(to_json(await session.tree()), indent=2).encode()
+    text = json.dumps(thread_to_json(await session.tree()), indent=2).encode()
     await to_thread.run_sync(write_saved, Path(name), text)
     return Output("system", f"Saved in {name}; /load {name} brings it back.")
 
@@ -71,7 +69,7 @@ async def load(session: Session, name: str) -> Outputs:
     """Read a thread from JSON, and go to it."""
     try:
         text = await to_thread.run_sync(_read_saved, Path(name))
-        loaded = from_json(text, session.world.naming, session.world.clock.now())
+        loaded = thread_from_json(text, session.world.naming, session.world.clock.now())
     except OSError as error:
         raise SessionError(f"Cannot read {name}: {error.strerror}.") from None
     except ValueError as error:
@@ -112,7 +110,7 @@ def write_saved(path: Path, text: bytes) -> None:
 
 def _is_ours(path: Path) -> bool:
     try:
-        from_json(path.read_bytes(), random_names, 0.0)
+        thread_from_json(path.read_bytes(), random_names, 0.0)
     except ValueError:
         return False
     return True

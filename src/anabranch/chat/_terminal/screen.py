@@ -25,8 +25,7 @@ from anabranch.agents._events import (
 from anabranch.chat._session import Output, Session, World
 from anabranch.errors import StoreError
 from anabranch.messages import text_of
-from anabranch.tree import Node
-from anabranch.tree._walking import cut, glimpse
+from anabranch.tree import Node, cut, glimpse
 
 __all__ = ["Screen"]
 

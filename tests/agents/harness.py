@@ -19,8 +19,7 @@ from anabranch.agents import (
     ignore_event,
 )
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
-from anabranch.testing import MockModel, calls
-from anabranch.testing._mock_model import Decide
+from anabranch.testing import MockModel, ModelFunction, calls
 from anabranch.tool import Tool
 from anabranch.tree import Node, Tree, TreeStore, project
 from tests.agents.memory import MemoryTrees
@@ -67,7 +66,7 @@ class Setting:
 
 
 async def set_up(
-    decide: Decide,
+    decide: ModelFunction,
     *,
     tools: Iterable[Tool[Any] | AgentTool] = (),
     store: TreeStore | None = None,

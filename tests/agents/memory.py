@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch.errors import StoreError
-from anabranch.tree import Node, Path, Ref, RefusedError, Result, Thread, Tree
-from anabranch.tree._nodes import check_place
+from anabranch.tree import Node, Path, Ref, RefusedError, Result, Thread, Tree, check_place
 
 BESIDE = {"branch", "question", "answer"}
 

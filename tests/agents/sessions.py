@@ -12,7 +12,7 @@ from anabranch import BranchContext, Elicitation, tool
 from anabranch.agents import Absent, BranchSelf, Question
 from anabranch.chat import Output, Session, SessionDependencies
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
-from anabranch.testing._mock_model import MockModel, calls
+from anabranch.testing import MockModel, calls
 from anabranch.tree import Tree, TreeStore
 from tests.agents.memory import MemoryTrees
 

@@ -16,8 +16,7 @@ from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
 from anabranch.models import ModelError
 from anabranch.testing import ManualClock, MockModel, calls
-from anabranch.tree import Node, Path, Ref, RefusedError, Result, Tree
-from anabranch.tree._projection import NO_RESULT
+from anabranch.tree import NO_RESULT, Node, Path, Ref, RefusedError, Result, Tree
 from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
 

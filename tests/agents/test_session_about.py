@@ -7,7 +7,7 @@ import pytest
 
 from anabranch.chat import COMMANDS, SavedPrompts, SessionError
 from anabranch.models import ModelError
-from anabranch.testing._mock_model import MockModel
+from anabranch.testing import MockModel
 from tests.agents.sessions import feed, session, text_here, told
 
 

@@ -8,9 +8,7 @@ import pytest
 
 from anabranch.chat import Session
 from anabranch.messages import ElicitReply
-from anabranch.tree import project
-from anabranch.tree._thread_file import from_json, to_json
-from anabranch.tree._tree_store import Tree
+from anabranch.tree import Tree, project, thread_from_json, thread_to_json
 from tests.agents.sessions import Person, feed, numbered, session, text_here, told, tree_of
 
 
@@ -62,7 +60,7 @@ async def test_a_question_in_a_loaded_conversation_can_be_answered_anew(tmp_path
 async def test_an_export_without_our_own_fields_is_loaded_with_what_its_messages_tell() -> None:
     chat = await rich()
     tree = await tree_of(chat)
-    exported = to_json(tree)
+    exported = thread_to_json(tree)
     del exported["results"]
     paths = {node.id: await chat.state.dependencies.store.path(node.id) for node in tree.nodes}
     for node in exported["nodes"]:
@@ -72,7 +70,7 @@ async def test_an_export_without_our_own_fields_is_loaded_with_what_its_messages
             last = project(path.nodes, path.results)[-1]
             told = [block for block in last.content if block.type == "tool_result"]
             node["content"] = [b.model_dump(mode="json") for b in told] + node["content"]
-    loaded = from_json(json.dumps(exported).encode(), numbered(), 1.0)
+    loaded = thread_from_json(json.dumps(exported).encode(), numbered(), 1.0)
     at = {node.id: number for number, node in enumerate(loaded.nodes)}
     results = {(at[each.node_id], each.content[0].text) for each in loaded.results}
     old = {node.id: number for number, node in enumerate(tree.nodes)}

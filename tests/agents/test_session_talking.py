@@ -10,7 +10,7 @@ from anabranch.chat import Output, Session
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.models import ModelError
-from anabranch.testing._mock_model import MockModel, Said, calls
+from anabranch.testing import MockModel, ModelAnswer, calls
 from anabranch.tree import Node, Thread, project
 from tests.agents.memory import MemoryTrees
 from tests.agents.sessions import Person, echo, feed, session, text_here, told, tree_of
@@ -517,7 +517,7 @@ async def test_what_is_no_answer_is_not_combined() -> None:
         yield "Half an"
         raise RuntimeError("the line is dead")
 
-    def decide(request: SampleRequest) -> Said:
+    def decide(request: SampleRequest) -> ModelAnswer:
         match request.messages[-1].text.split():
             case ["half"]:
                 return break_off()

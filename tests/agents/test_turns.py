@@ -28,12 +28,8 @@ from anabranch.agents import (
 )
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec, Usage
-from anabranch.testing import calls
-from anabranch.testing._mock_model import Decide
-from anabranch.tree import Node, Ref, Result
-from anabranch.tree._export import tree_to_json
-from anabranch.tree._projection import NO_RESULT
-from anabranch.tree._thread_file import from_json
+from anabranch.testing import ModelFunction, calls
+from anabranch.tree import NO_RESULT, Node, Ref, Result, thread_from_json, tree_to_json
 from tests.agents.harness import Answering, faults, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
 
@@ -70,7 +66,7 @@ async def refusing(ctx: BranchContext) -> str:
     raise ToolError("Not on Sundays.")
 
 
-def once(*uses: tuple[str, str, Mapping[str, Any]], then: str = "done") -> Decide:
+def once(*uses: tuple[str, str, Mapping[str, Any]], then: str = "done") -> ModelFunction:
     """A model that calls these tools first, and then is done."""
 
     def decide(request: SampleRequest) -> SampleReply | str:
@@ -429,7 +425,7 @@ async def test_a_question_of_an_export_says_why_it_cannot_be_answered_again() ->
     here = await set_up(once(("u1", "pick", {})), tools=[pick], person=picking(3))
     await here.say("hello")
     exported = json.dumps(tree_to_json(await here.tree())).encode()
-    loaded = from_json(exported, random_names, 0.0)
+    loaded = thread_from_json(exported, random_names, 0.0)
     await here.agent.store.create_thread(loaded.thread)
     await here.agent.store.append(loaded.nodes, results=loaded.results)
     [question] = [node for node in loaded.nodes if node.kind == "question"]

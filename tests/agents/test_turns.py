@@ -161,6 +161,27 @@ async def test_an_unexpected_error_of_an_agent_tool_is_masked_and_logged(
     assert logged.message == "tool 'careless' raised an unexpected exception"
 
 
+async def test_an_error_of_the_store_while_a_tool_asks_is_masked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class WithoutQuestions(MemoryTrees):
+        async def append(
+            self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+        ) -> None:
+            if nodes[0].kind == "question":
+                raise StoreError("The disk /var/secret is full.")
+            await super().append(nodes, results=results, refs=refs)
+
+    here = await set_up(once(("u1", "pick", {})), tools=[pick], store=WithoutQuestions())
+    assert (await here.say("hello")).text == "done"
+    await here.check()
+    results = results_in(here.model.requests[-1].messages[-1].content)
+    assert results == {"u1": "Error executing tool pick"}
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
+        "The disk /var/secret is full."
+    ]
+
+
 async def test_a_question_and_its_answer_are_nodes() -> None:
     here = await set_up(once(("u1", "pick", {})), tools=[pick], person=picking(3))
     end = await here.say("hello")

@@ -1,4 +1,4 @@
-"""Agents on a tree in memory, and what every thread must be when they are done with it."""
+"""Agents on a tree in memory, and the rules that every thread must meet afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.models.provider_rules import messages_faults
 
 
 class Setting:
-    """An agent with one thread, and what it was asked and has told."""
+    """An agent with one thread, the requests of its model, and its events."""
 
     def __init__(self, agent: Agent, model: MockModel, thread_id: str, events: list[Event]) -> None:
         self.agent = agent
@@ -50,7 +50,7 @@ class Setting:
         return node
 
     async def results(self, node: Node) -> dict[str, str]:
-        """What the tools that were used before ``node`` have returned, as it is told there."""
+        """The results of the tools before ``node``, as the model sees them there."""
         path = await self.agent.store.path(node.id)
         return results_in(project(path.nodes, path.results)[-1].content)
 

@@ -1,4 +1,4 @@
-"""A tree store in dictionaries: as the port says, and with nothing to wait for."""
+"""A tree store in dictionaries, without I/O."""
 
 from __future__ import annotations
 

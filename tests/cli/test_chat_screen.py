@@ -11,7 +11,7 @@ from anabranch.errors import StoreError
 from anabranch.testing import MockModel
 from anabranch.tree import Node
 from tests.agents.memory import MemoryTrees
-from tests.agents.sessions import echo
+from tests.chat.sessions import echo
 
 
 class Unreadable(MemoryTrees):

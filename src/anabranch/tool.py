@@ -189,9 +189,9 @@ class HandoffTool(Tool[Any]):
     """A tool in three phases: ``before`` and ``after`` on the server, ``client`` in between.
 
     ``before(**parameters)`` and ``after(handoff, picked)`` are steps: they run once per call and
-    may use what lies on ``self``, such as a database. ``client(handoff, ctx)`` talks; only
-    serialisable data reaches it. Either of the two steps may take a parameter ``ctx``, for its
-    ``call_id`` and ``idempotency_key``; they cannot ask. Source: seed 000, "handoff".
+    may use the resources on ``self``, such as a database. ``client(handoff, ctx)`` asks: it
+    receives what ``before`` returned, after the round trip through JSON. Either of the two steps
+    may take a parameter ``ctx``, for its ``call_id`` and ``idempotency_key``; they cannot ask.
 
     Subclasses define the three methods and may set ``name`` (default: the class name in
     snake_case), ``description`` (default: the class's docstring), ``requires`` and ``limits``.

@@ -27,14 +27,14 @@ __all__ = ["KNOWN_WAITS", "Props", "begin"]
 class Props:
     """What the waits wait for; none of it completes.
 
-    ``asked`` is the future of an open ask, ``stranger`` one of unknown origin, ``thread`` that of
+    ``asked`` is the future of an open ask, ``bare`` one of unknown origin, ``thread`` that of
     a function in a thread. Another task holds ``lock``; ``receive`` reads a silent socket, and
     ``stream`` is one whose other end neither reads nor writes. ``strands`` are the tasks that count as
     strands of a call; a wait adds those it starts.
     """
 
     asked: AnyFuture
-    stranger: AnyFuture
+    bare: AnyFuture
     thread: AnyFuture
     lock: anyio.Lock
     receive: Callable[[], Awaitable[bytes]]
@@ -84,7 +84,7 @@ async def _anyio_start(_: Props) -> None:
         await group.start(_never_started)
 
 
-async def _never_started(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+async def _never_started(*, task_status: anyio.abc.TaskStatus[None]) -> None:  # noqa: ARG001 - anyio passes it
     await anyio.sleep_forever()
 
 
@@ -204,12 +204,12 @@ _SYNCHRONISING: dict[str, Wait] = {
 }
 
 _WAITING: dict[str, Wait] = {
-    "a stranger's future": lambda props: props.stranger,
-    "asyncio.gather of an ask and a stranger's future": lambda props: asyncio.gather(
-        props.asked, props.stranger
+    "a bare future": lambda props: props.bare,
+    "asyncio.gather of an ask and a bare future": lambda props: asyncio.gather(
+        props.asked, props.bare
     ),
-    "asyncio.wait for an ask or a stranger's future": lambda props: asyncio.wait(
-        {props.asked, props.stranger}, return_when=asyncio.FIRST_COMPLETED
+    "asyncio.wait for an ask or a bare future": lambda props: asyncio.wait(
+        {props.asked, props.bare}, return_when=asyncio.FIRST_COMPLETED
     ),
 }
 

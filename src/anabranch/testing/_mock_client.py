@@ -1,7 +1,4 @@
-"""A client that answers as a test tells it, and remembers what it was asked.
-
-Source: seed 000, "Testing".
-"""
+"""A client that answers as a test tells it, and remembers what it was asked."""
 
 from __future__ import annotations
 

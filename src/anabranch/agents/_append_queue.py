@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 from anabranch.tree import Node, Ref, RefusedError, Result, TreeStore
 
 __all__ = ["AppendQueue"]
@@ -49,7 +49,7 @@ class AppendQueue:
         try:
             await own.done
         except asyncio.CancelledError:
-            await to_the_end(_wait_for(writer))
+            await run_shielded(_wait_for(writer))
             raise
 
     async def _write(self) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 import anyio
 from pydantic import JsonValue
 
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 from anabranch._engine.clock import Clock
 from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._timeline import RequestMessages
@@ -94,7 +94,7 @@ async def _run_branch(
         )
     except Exception as error:  # noqa: BLE001 - an unexpected one is logged by _message
         # Models and listeners may raise anything; if it left the branch, it would end the others.
-        outcomes[start.id] = await to_the_end(_record_failure(turn, start, error))
+        outcomes[start.id] = await run_shielded(_record_failure(turn, start, error))
     else:
         outcomes[start.id] = BranchOutcome(start, end)
 

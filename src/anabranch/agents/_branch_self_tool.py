@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 from anabranch.agents._agent_tools import Outcome, ToolUse
 from anabranch.agents._branch_runs import BranchOutcome, run_branches
 from anabranch.agents._branch_self_input import SPEC, BranchSelfInput, read_input
@@ -74,7 +74,7 @@ class BranchSelf:
             # If the store fails now, the cancellation is raised all the same, and the pending
             # result says that the tool was interrupted.
             with suppress(StoreError):
-                await to_the_end(fork.record_interruption())
+                await run_shielded(fork.record_interruption())
             raise
         return Outcome(_summary(wanted, branches, made))
 

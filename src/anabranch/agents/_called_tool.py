@@ -99,7 +99,7 @@ class CalledTool:
             return await call.drive(lambda ask: self._ask(here, call, ask, stored))
         except asyncio.CancelledError:
             if any(call.is_open(step_id) for step_id in stored):
-                call.break_off(InterruptedError("interrupted at a question"))
+                call.abort(InterruptedError("interrupted at a question"))
             raise
 
     async def _ask(self, here: ToolUse, call: Call[Any], ask: Ask, stored: set[str]) -> Answer:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._append_queue import AppendQueue
 from anabranch.agents._events import NodeAdded, TextReceived
@@ -106,7 +106,7 @@ class Timeline:
         except BaseException as error:
             if stream is not None:
                 reason = "interrupted" if isinstance(error, asyncio.CancelledError) else "error"
-                await to_the_end(self._try_to_store_part(node, stream.reply, reason))
+                await run_shielded(self._try_to_store_part(node, stream.reply, reason))
             raise
         return await self._store_reply(node, stream.reply)
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 from anabranch.chat._commands.command import Outputs, unknown_command
 from anabranch.chat._commands.command_table import COMMANDS
 from anabranch.chat._commands.conversation_commands import call, say
@@ -88,7 +88,7 @@ class Session:
         try:
             outputs = await step()
         finally:
-            await to_the_end(self.state.settle())
+            await run_shielded(self.state.settle())
         return outputs if isinstance(outputs, list) else [outputs]
 
     def _accepts(self, name: str, rest: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 from anabranch.agents import random_names
 from anabranch.chat._commands.command import Command, Outputs
 from anabranch.chat._session.session_output import Output, SessionError
@@ -75,7 +75,7 @@ async def _load(session: SessionState, name: str) -> Outputs:
     except BaseException:
         # A conversation that could not be loaded must not be listed as an empty one.
         with suppress(StoreError):
-            await to_the_end(given.store.delete_thread(loaded.thread.id))
+            await run_shielded(given.store.delete_thread(loaded.thread.id))
         raise
     return await session.cursor.open(loaded.thread.id)
 

@@ -11,11 +11,21 @@ from typing import Any
 
 import pytest
 
-from anabranch._engine import Answer, Ask, Branch, Call, Finished, Journal, Waiting, current_scope
+from anabranch._engine import (
+    Answer,
+    Ask,
+    Branch,
+    Call,
+    Finished,
+    Journal,
+    Waiting,
+    current_call,
+    current_scope,
+)
 from anabranch.errors import BranchTokenError, StepFailed
 from anabranch.limits import Limits
 from anabranch.testing import ManualClock
-from tests.call.harness import (
+from tests.engine.harness import (
     World,
     ask,
     ask_here,
@@ -157,8 +167,8 @@ async def test_questions_come_one_by_one_while_the_body_runs() -> None:
         async for asked in call.asks():
             seen.append(asked.request)
             assert call.is_open(asked.step_id)
-            assert call.open.ids("elicit") == [asked.step_id]
-            assert call.open.ids("sample", "url") == []
+            assert call.operations.open_ids("elicit") == [asked.step_id]
+            assert call.operations.open_ids("sample", "url") == []
             assert call.answer(asked.step_id, loudly(asked.request))
         assert await call.result() == ["A", "B"]
     assert seen == ["a", "b"]
@@ -207,10 +217,10 @@ async def test_a_question_that_was_withdrawn_before_anybody_saw_it_is_not_shown(
 async def test_there_is_no_result_before_the_end() -> None:
     world = World()
     async with world.call(two_questions, world.journal()) as call:
-        with pytest.raises(RuntimeError, match="has come to its end"):
+        with pytest.raises(RuntimeError, match=r"before asks.* has ended"):
             await call.result()
         async for _ in call.asks():
-            with pytest.raises(RuntimeError, match="has come to its end"):
+            with pytest.raises(RuntimeError, match=r"before asks.* has ended"):
                 await call.result()
             break
 
@@ -312,9 +322,9 @@ async def ask_the_server(
     question: str, respond: Callable[[Any], Coroutine[Any, Any, Answer]]
 ) -> Any:
     scope = current_scope()
-    call = scope.strand.call
-    step_id = call.new_id(scope, "sample")
-    entry = await call.ask(scope, step_id, "sample", question, lambda: question, respond)
+    call = current_call()
+    step_id = call.cursor.new_id(scope, "sample")
+    entry = await call.operations.ask(scope, step_id, "sample", question, lambda: question, respond)
     return entry.value
 
 
@@ -341,9 +351,11 @@ async def test_a_refused_request_is_not_asked() -> None:
 
     async def body(_: Branch) -> str:
         scope = current_scope()
-        call = scope.strand.call
+        call = current_call()
         try:
-            await call.ask(scope, call.new_id(scope, "ask"), "elicit", "print", refuse)
+            await call.operations.ask(
+                scope, call.cursor.new_id(scope, "ask"), "elicit", "print", refuse
+            )
         except ValueError as error:
             return f"{error}, {await ask('a')}"
         return "allowed"
@@ -362,9 +374,11 @@ async def test_a_request_that_a_limit_refuses_is_refused_for_good() -> None:
 
     async def body(_: Branch) -> Any:
         scope = current_scope()
-        call = scope.strand.call
+        call = current_call()
         try:
-            await call.ask(scope, call.new_id(scope, "ask"), "sample", "print", within_limits)
+            await call.operations.ask(
+                scope, call.cursor.new_id(scope, "ask"), "sample", "print", within_limits
+            )
         except BranchTokenError as error:
             return [error.used, await ask("a")]
         return "allowed"
@@ -375,12 +389,12 @@ async def test_a_request_that_a_limit_refuses_is_refused_for_good() -> None:
 async def test_a_question_that_is_repeated_has_an_id_for_each_attempt() -> None:
     async def body(_: Branch) -> Any:
         scope = current_scope()
-        call = scope.strand.call
-        first = call.new_id(scope, "ask")
+        call = current_call()
+        first = call.cursor.new_id(scope, "ask")
         heard: list[Any] = []
         for attempt in (1, 2, 3):
-            step_id = call.new_attempt(first, attempt)
-            entry = await call.ask(scope, step_id, "elicit", step_id, lambda: "again?")
+            step_id = call.cursor.new_attempt(first, attempt)
+            entry = await call.operations.ask(scope, step_id, "elicit", step_id, lambda: "again?")
             heard.append(entry.value)
         return heard
 
@@ -450,7 +464,11 @@ async def test_a_hundred_calls_on_one_loop_do_not_see_each_other() -> None:
         async def worker(name: str) -> Any:
             await asyncio.sleep(0.001 * (number % 7))
             value = await step(str, f"{number}{name}")
-            return [value, await ask(f"{number}{name}"), current_scope().random.random()]
+            return [
+                value,
+                await ask(f"{number}{name}"),
+                current_call().operations.random(current_scope()).random(),
+            ]
 
         async def run(root: Branch) -> Any:
             both = await asyncio.gather(worker("x"), worker("y"))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from anabranch._engine import Answer, Branch, Entry, Finished, Owed
+from anabranch._engine import Answer, Branch, Compensation, Entry, Finished
 from anabranch.errors import StepFailed, ToolError, error_to_json
-from tests.call.harness import Book, World, ask, step
+from tests.engine.harness import Book, World, ask, step
 
 BUILD = "t/build.1"
 REFUSED = error_to_json(StepFailed(BUILD, "Refused", "no"))
@@ -39,16 +39,16 @@ class Beaten(Book):
     theirs: Mapping[str, Any] | None = None
 
     async def record(
-        self, entries: Mapping[str, Entry], owed: Mapping[str, Owed]
+        self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
     ) -> Mapping[str, Entry]:
-        written = await super().record(entries, owed)
+        written = await super().record(entries, compensations)
         return {
             step_id: replace(entry, **(self.theirs or {})) if step_id == BUILD else entry
             for step_id, entry in written.items()
         }
 
 
-async def test_if_the_first_run_failed_so_does_this_one_and_its_effect_is_not_owed() -> None:
+async def test_if_the_first_run_failed_so_does_this_one_and_there_is_nothing_to_undo() -> None:
     site = Site()
     world = World(recorder=Beaten(theirs={"value": None, "error": REFUSED}))
     journal = world.journal()
@@ -62,7 +62,7 @@ async def test_if_the_first_run_failed_so_does_this_one_and_its_effect_is_not_ow
         with pytest.raises(ToolError, match="nothing built"):
             await call.round()
     assert site.done == ["build"]
-    assert journal.owed == []
+    assert journal.compensations == []
 
 
 async def test_if_the_first_run_succeeded_so_does_this_one_and_owes_its_undo() -> None:
@@ -98,7 +98,7 @@ async def test_a_live_run_that_cannot_write_ends_as_in_a_crash_with_nothing_undo
         with pytest.raises(OSError, match="closed"):
             await call.result()
     assert site.done == ["build"]
-    assert [owed.step_id for owed in journal.owed] == [BUILD]
+    assert [due.step_id for due in journal.compensations] == [BUILD]
     assert book.paid_for == []
 
 
@@ -111,13 +111,13 @@ class Slow(Book):
     batches: list[list[str]] = field(default_factory=list[list[str]])
 
     async def record(
-        self, entries: Mapping[str, Entry], owed: Mapping[str, Owed]
+        self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
     ) -> Mapping[str, Entry]:
         self.batches.append(list(entries))
         if "t/slow.1" in entries:
             self.arrived.set()
             await self.opened.wait()
-        return await super().record(entries, owed)
+        return await super().record(entries, compensations)
 
 
 async def test_an_effect_waits_for_what_another_strand_is_writing() -> None:

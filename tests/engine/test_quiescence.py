@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from anabranch._engine import Answer, Branch, quiescence
-from tests.call.harness import World, ask, ask_here, branch, rounds, step
+from tests.engine.harness import World, ask, ask_here, branch, rounds, step
 
 LONGER_THAN_SETTLING = 0.08
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, field_validator
 from anabranch._engine import Codec, codec_of
 from anabranch._engine.codec import PLAIN, reference_to, resolve
 from anabranch.errors import SerializationError
-from tests.call.test_journal import JSON
+from tests.engine.test_journal import JSON
 
 
 class Colour(enum.Enum):

@@ -10,10 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from anabranch._engine import Branch, Waiting
-from anabranch._engine import call as machine
+from anabranch._engine import Branch, Waiting, scheduler
 from anabranch.errors import SuspensionError
-from tests.call.harness import (
+from tests.engine.harness import (
     World,
     ask,
     ask_here,
@@ -38,7 +37,7 @@ def nothing_done() -> None:
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A body that will not let go is given up soon."""
-    monkeypatch.setattr(machine, "LETTING_GO", 0.02)
+    monkeypatch.setattr(scheduler, "CANCEL_TIMEOUT", 0.02)
 
 
 async def refused(body: Body) -> SuspensionError:
@@ -301,7 +300,7 @@ async def test_a_body_that_asks_again_for_ever_is_parked_for_ever() -> None:
             assert times == parked
         finally:
             may_end = True
-            (task,) = call.strands
+            (task,) = call.scheduler.strands
             task.cancel()
         assert await task == "gave up"
 

@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from anabranch._engine import Branch
-from tests.call.harness import ask, ask_here, branch, gather, race, step
+from tests.engine.harness import ask, ask_here, branch, gather, race, step
 
 AT_ONCE = [
     "gather", "asyncio.gather", "TaskGroup", "anyio", "wait", "wait for first", "helper",

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch._engine import Answer, Entry, Journal, fingerprint
-from anabranch._engine.journal import Owed, _inflated  # pyright: ignore[reportPrivateUsage] - the very bytes
+from anabranch._engine import Answer, Compensation, Entry, Journal, fingerprint
+from anabranch._engine.journal_text import inflated
 
 TEXTS = st.text(max_size=20)
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -27,8 +27,8 @@ ENTRIES = st.builds(
     tokens=st.none() | st.integers(min_value=0),
     public=st.booleans(),
 )
-OWED = st.builds(
-    Owed,
+COMPENSATIONS = st.builds(
+    Compensation,
     step_id=TEXTS,
     undo=st.none() | TEXTS,
     step=st.none() | TEXTS,
@@ -44,7 +44,7 @@ JOURNALS = st.builds(
     pending=st.dictionaries(TEXTS, st.tuples(TEXTS, TEXTS), max_size=3),
     delivered=st.dictionaries(TEXTS, st.integers(min_value=1), max_size=3),
     deadlines=st.dictionaries(TEXTS, st.none() | st.floats(0, 1e10), max_size=3),
-    owed=st.lists(OWED, max_size=3),
+    compensations=st.lists(COMPENSATIONS, max_size=3),
     progressed=st.integers(min_value=0),
 )
 
@@ -81,7 +81,7 @@ def test_what_is_rare_in_json_is_written_and_read_too(value: Any) -> None:
 def split(text: str) -> tuple[Any, Any]:
     """Return what is compressed and what is not."""
     packed, _, plain = text.partition(" ")
-    return json.loads(_inflated(packed)), json.loads(plain)
+    return json.loads(inflated(packed)), json.loads(plain)
 
 
 def test_only_what_the_client_knows_is_compressed() -> None:
@@ -89,7 +89,7 @@ def test_only_what_the_client_knows_is_compressed() -> None:
     journal.entries["t/secret.1"] = Entry("step", "abc", "server's")
     journal.entries["t/ask.1"] = Entry("elicit", "abc", "client's", public=True)
     journal.entries["t/folded#1"] = Entry("branch", "", "reduced")
-    journal.owed.append(Owed("t/secret.1", "m:undo", "m:do", "owed"))
+    journal.compensations.append(Compensation("t/secret.1", "m:undo", "m:do", "owed"))
     compressed, plain = map(str, split(journal.dumps()))
     assert "client's" in compressed
     assert "client's" not in plain

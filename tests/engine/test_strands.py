@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from anabranch._engine import Branch, Finished, Waiting, current_scope
+from anabranch._engine import Branch, Finished, Waiting, current_call, current_scope
 from anabranch._engine.strands import install_task_factory, strand_of
 from anabranch.errors import NonDeterminismError
-from tests.call.harness import (
+from tests.engine.harness import (
     World,
     ask,
     ask_here,
@@ -155,14 +155,21 @@ async def test_randomness_is_the_same_in_every_replay_and_differs_between_places
     drawn: list[tuple[float, float, str]] = []
 
     async def elsewhere() -> float:
-        return current_scope().random.random()
+        return current_call().operations.random(current_scope()).random()
 
     async def body(_: Branch) -> None:
         scope = current_scope()
         other = await asyncio.create_task(elsewhere())
-        unique = scope.strand.call.unique(scope, "uuid")
-        assert unique != scope.strand.call.unique(scope, "uuid")
-        drawn.append((scope.random.random() + scope.random.random(), other, str(unique)))
+        unique = current_call().operations.unique(scope, "uuid")
+        assert unique != current_call().operations.unique(scope, "uuid")
+        drawn.append(
+            (
+                current_call().operations.random(scope).random()
+                + current_call().operations.random(scope).random(),
+                other,
+                str(unique),
+            )
+        )
         await ask("a")
 
     await rounds(body)
@@ -291,8 +298,8 @@ async def inner_branch(_: Branch) -> None:
         lambda: branch(inner_branch),
         lambda: step(str),
         lambda: race(ask("a")),
-        lambda: current_scope().random,
-        lambda: current_scope().strand.call.unique(current_scope(), "uuid"),
+        lambda: current_call().operations.random(current_scope()),
+        lambda: current_call().operations.unique(current_scope(), "uuid"),
     ],
     ids=["ask", "now", "branch", "step", "race", "random", "unique"],
 )
@@ -472,5 +479,5 @@ async def test_a_strand_is_forgotten_when_it_has_ended() -> None:
     world = World()
     async with world.call(body, world.journal()) as call:
         assert isinstance(await call.round(), Waiting)
-        assert call.strands == {}
+        assert call.scheduler.strands == {}
     assert strand_of(tasks[0]) is None

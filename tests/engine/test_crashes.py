@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch._engine import Branch, Finished, Journal
-from tests.call.harness import World, ask, branch, gather, loudly, race, rounds, step
+from tests.engine.harness import World, ask, branch, gather, loudly, race, rounds, step
 
 Program = list[Any]
 

@@ -18,7 +18,7 @@ import pytest
 
 from anabranch._engine import Branch
 from anabranch.errors import NonDeterminismError
-from tests.call.harness import ask, ask_here, bound, rounds
+from tests.engine.harness import ask, ask_here, bound, rounds
 
 
 def eager_loop() -> asyncio.AbstractEventLoop:

@@ -18,11 +18,11 @@ from anabranch._engine import (
     Branch,
     Journal,
     current_idempotency_key,
+    scheduler,
     step_fingerprint,
 )
-from anabranch._engine import call as machine
 from anabranch.errors import NonDeterminismError, SerializationError, StepFailed, ToolError
-from tests.call.harness import World, ask, branch, first_round, hot, race, rounds, step
+from tests.engine.harness import World, ask, branch, first_round, hot, race, rounds, step
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]
 DONE: list[Any] = []
@@ -295,7 +295,7 @@ async def test_an_undo_that_fails_is_noted_and_the_others_still_run() -> None:
             await call.round()
     assert UNDONE == ["<third>", "<first>"]
     assert caught.value.__notes__ == ["An undo failed as well: OSError('cannot undo <second>')"]
-    assert [owed.step_id for owed in journal.owed] == ["t/do.2"]
+    assert [due.step_id for due in journal.compensations] == ["t/do.2"]
 
 
 async def test_an_undo_that_fails_is_tried_again_a_little_later_each_time() -> None:
@@ -319,7 +319,7 @@ async def test_an_undo_that_fails_is_tried_again_a_little_later_each_time() -> N
     assert len(tried) == 3
     assert tried[2] - tried[1] > tried[1] - tried[0] > 0
     assert not hasattr(caught.value, "__notes__")
-    assert journal.owed == []
+    assert journal.compensations == []
 
 
 async def test_an_undo_that_cannot_be_found_any_more_is_noted() -> None:
@@ -334,7 +334,7 @@ async def test_an_undo_that_cannot_be_found_any_more_is_noted() -> None:
         return await step(do, "inside", undo=undo)
 
     journal = await first_round(body)
-    journal.owed[0].undo = "no.such.module:undo"
+    journal.compensations[0].undo = "no.such.module:undo"
     with pytest.raises(ToolError) as caught:
         await rounds(body, state=journal.dumps())
     assert "LookupError('no.such.module:undo')" in caught.value.__notes__[0]
@@ -484,7 +484,7 @@ async def test_a_thread_is_waited_for_when_its_strand_is_cancelled_and_then_undo
 async def test_a_thread_that_ends_after_everything_else_is_undone_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(machine, "LETTING_GO", 0.01)
+    monkeypatch.setattr(scheduler, "CANCEL_TIMEOUT", 0.01)
     work = Work()
     undone = asyncio.Event()
 

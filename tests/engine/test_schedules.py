@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from anabranch._engine import Branch, Journal, Waiting, quiescence
-from tests.call.harness import World, loudly
-from tests.call.schedules import Interpreter, Tree, expected, grow, value_of
+from tests.engine.harness import World, loudly
+from tests.engine.schedules import Interpreter, Tree, expected, grow, value_of
 
 SCHEDULES = int(os.environ.get("ANABRANCH_SCHEDULES", "400"))
 BATCH = 25

@@ -17,15 +17,16 @@ from anabranch._engine import (
     Ask,
     Branch,
     Call,
+    Compensation,
     Effect,
     Entry,
     Finished,
     Journal,
     Notice,
-    Owed,
     Recorder,
     all_of,
     codec_of,
+    current_call,
     current_scope,
     fingerprint,
     step_fingerprint,
@@ -45,14 +46,16 @@ NAME = "t"
 def ask(question: str, *, key: str | None = None) -> Coroutine[Any, Any, Any]:
     """Ask; as an operation: the id is taken now, the question is put when this is awaited."""
     scope = current_scope()
-    call = scope.strand.call
-    step_id = call.new_id(scope, "ask", key)
+    call = current_call()
+    step_id = call.cursor.new_id(scope, "ask", key)
 
     async def asking() -> Any:
-        entry = await call.ask(scope, step_id, "elicit", fingerprint(question), lambda: question)
+        entry = await call.operations.ask(
+            scope, step_id, "elicit", fingerprint(question), lambda: question
+        )
         return entry.value
 
-    return call.made(asking())
+    return call.scheduler.made(asking())
 
 
 async def ask_here(question: str) -> Any:
@@ -68,10 +71,12 @@ def step(
 ) -> Coroutine[Any, Any, Any]:
     """Run ``function(*args)`` once, as an operation."""
     scope = current_scope()
-    call = scope.strand.call
-    step_id = call.new_id(scope, name or _name_of(function))
+    call = current_call()
+    step_id = call.cursor.new_id(scope, name or _name_of(function))
     effect = Effect(function, args, step_id, undo)
-    return call.made(call.step(scope, step_id, step_fingerprint(function, args), effect))
+    return call.scheduler.made(
+        call.effects.step(scope, step_id, step_fingerprint(function, args), effect)
+    )
 
 
 def branch(
@@ -79,21 +84,19 @@ def branch(
 ) -> Coroutine[Any, Any, Any]:
     """Run ``body`` in a sub-branch, as an operation."""
     scope = current_scope()
-    call = scope.strand.call
-    path = call.new_path(scope, name or _name_of(body))
+    call = current_call()
+    path = call.cursor.new_path(scope, name or _name_of(body))
 
-    async def entering() -> Any:
-        enclosing = current_scope().branch
-        return await enclosing.run_child(path, Limits(**limits), body, codec_of(body))
-
-    return call.made(entering())
+    return call.scheduler.made(call.branches.run(path, Limits(**limits), body, codec_of(body)))
 
 
 def race(*operations: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
     """Race, as an operation."""
     scope = current_scope()
-    call = scope.strand.call
-    return call.made(call.race(scope, call.new_id(scope, "race"), operations))
+    call = current_call()
+    return call.scheduler.made(
+        call.operations.race(scope, call.cursor.new_id(scope, "race"), operations)
+    )
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -106,13 +109,13 @@ gather = all_of
 async def say(message: str) -> None:
     """Send a log line."""
     scope = current_scope()
-    await scope.strand.call.notify(scope, Notice(message, level="info"))
+    await current_call().operations.notify(scope, Notice(message, level="info"))
 
 
 def now() -> float:
     """Return the time of the first run."""
     scope = current_scope()
-    return scope.strand.call.now(scope)
+    return current_call().operations.now(scope)
 
 
 # -- who answers -----------------------------------------------------------------------------
@@ -154,7 +157,7 @@ class Book:
     async def record(
         self,
         entries: Mapping[str, Entry],
-        owed: Mapping[str, Owed],
+        compensations: Mapping[str, Compensation],
     ) -> Mapping[str, Entry]:
         """See the port."""
         if self.is_closed:
@@ -164,7 +167,7 @@ class Book:
     async def failing(self, error: dict[str, Any] | None) -> None:
         """See the port."""
 
-    async def paid(self, step_id: str) -> None:
+    async def undone(self, step_id: str) -> None:
         """See the port."""
         self.paid_for.append(step_id)
 

@@ -11,7 +11,7 @@ import pytest
 
 from anabranch._engine import Answer, Branch, Journal
 from anabranch.errors import NonDeterminismError, ToolError
-from tests.call.harness import (
+from tests.engine.harness import (
     World,
     ask,
     ask_here,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch._engine import Answer, Branch, Entry, Journal, current_scope
+from anabranch._engine import Answer, Branch, Entry, Journal, current_call, current_scope
 from anabranch.errors import (
     BranchDepthError,
     BranchTimeoutError,
@@ -22,7 +22,7 @@ from anabranch.errors import (
 )
 from anabranch.limits import Limits
 from anabranch.testing import ManualClock
-from tests.call.harness import (
+from tests.engine.harness import (
     World,
     ask,
     ask_here,
@@ -39,11 +39,11 @@ from tests.call.harness import (
 async def spend(tokens: int, question: str = "q") -> Any:
     """Ask something that costs ``tokens``, as a sample does."""
     scope = current_scope()
-    call = scope.strand.call
-    step_id = call.new_id(scope, "sample")
+    call = current_call()
+    step_id = call.cursor.new_id(scope, "sample")
     scope.branch.check_tokens(0)
-    entry = await call.ask(scope, step_id, "sample", question, lambda: question)
-    scope.branch.settle(entry, tokens)
+    entry = await call.operations.ask(scope, step_id, "sample", question, lambda: question)
+    call.cursor.settle(entry, scope.branch, tokens)
     return entry.value
 
 
@@ -657,7 +657,7 @@ async def test_a_branch_that_owes_an_undo_folds_if_the_undo_has_a_name() -> None
 
     journal = await last_state(inner)
     assert list(journal.entries) == ["t/inner#1", "t/ask.1"]
-    assert [(owed.value, owed.folded) for owed in journal.owed] == [("12A", True)]
+    assert [(due.value, due.folded) for due in journal.compensations] == [("12A", True)]
 
 
 async def test_a_branch_that_owes_an_undo_without_a_name_is_not_folded() -> None:
@@ -762,7 +762,7 @@ async def test_what_a_cancelled_task_has_recorded_folds_with_its_branch() -> Non
 
     journal = await last_state(inner)
     assert sorted(journal.entries) == ["t/ask.1", "t/inner#1"]
-    assert [owed.value for owed in journal.owed] == ["12A"]
+    assert [due.value for due in journal.compensations] == ["12A"]
 
 
 async def test_the_state_does_not_grow_with_what_has_happened_in_finished_branches() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from anabranch._engine import Answer, Branch
-from anabranch._engine.combine import let_go, to_the_end
+from anabranch._engine.combine import cancel_and_wait
+from anabranch._engine.shielded import run_shielded
 from anabranch.errors import StepFailed, ToolError
-from tests.call.harness import (
+from tests.engine.harness import (
     World,
     ask,
     ask_here,
@@ -74,7 +75,7 @@ async def test_gather_raises_the_first_answer_that_is_an_error() -> None:
         await rounds(body, lambda question: loudly(question) if question == "a" else failing("b"))
 
 
-async def test_a_cancelled_gather_waits_until_all_have_let_go() -> None:
+async def test_a_cancelled_gather_waits_until_all_have_cancel_and_wait() -> None:
     ended: list[str] = []
 
     async def slow_to_end() -> None:
@@ -265,7 +266,7 @@ async def test_letting_go_takes_note_of_errors_so_that_asyncio_does_not_report_t
     failed = asyncio.create_task(fail(0, "nobody asked"))
     await asyncio.wait([failed])
     running = asyncio.create_task(asyncio.sleep(60))
-    await let_go([failed, running])
+    await cancel_and_wait([failed, running])
     assert running.cancelled()
 
 
@@ -278,7 +279,7 @@ async def test_work_goes_on_to_its_end_and_its_caller_is_cancelled_afterwards() 
         done.append("worked")
         return "value"
 
-    task = asyncio.create_task(to_the_end(work()))
+    task = asyncio.create_task(run_shielded(work()))
     for _ in range(3):
         await asyncio.sleep(0)
         task.cancel()
@@ -286,9 +287,9 @@ async def test_work_goes_on_to_its_end_and_its_caller_is_cancelled_afterwards() 
     await asyncio.wait([task])
     assert task.cancelled()
     assert done == ["worked"]
-    assert await to_the_end(work()) == "value"
+    assert await run_shielded(work()) == "value"
 
 
 async def test_the_error_of_such_work_is_raised() -> None:
     with pytest.raises(ToolError, match="no"):
-        await to_the_end(fail(0, "no"))
+        await run_shielded(fail(0, "no"))

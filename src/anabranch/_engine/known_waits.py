@@ -68,9 +68,7 @@ async def _anyio_task_group(props: Props) -> None:
 
 
 async def _child(props: Props) -> None:
-    task = asyncio.current_task()
-    if task is not None:
-        props.strands.add(task)
+    props.strands.update(filter(None, [asyncio.current_task()]))
     await props.asked
 
 
@@ -139,18 +137,19 @@ async def _sending(props: Props) -> None:
         await props.stream.send(bytes(65536))
 
 
-async def _generator(_: Props) -> AsyncGenerator[None]:
-    await asyncio.Event().wait()
+async def _generator() -> AsyncGenerator[None]:
     yield
+    await asyncio.Event().wait()
 
 
-async def _async_for(props: Props) -> None:
-    async for _ in _generator(props):
-        pass
+async def _async_for(_: Props) -> None:
+    [item async for item in _generator()]
 
 
-async def _anext(props: Props) -> None:
-    await anext(_generator(props), None)
+async def _anext(_: Props) -> None:
+    generator = _generator()
+    await anext(generator)
+    await anext(generator, None)
 
 
 async def _aclose(_: Props) -> None:

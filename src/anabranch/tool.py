@@ -189,10 +189,10 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
 class HandoffTool(Tool[Any]):
     """A tool in three phases: ``before`` and ``after`` on the server, ``client`` in between.
 
-    ``before(**parameters)`` and ``after(handoff, picked)`` are steps: they run once per call.
-    ``client(handoff, ctx)`` asks, and runs again in every round; what it takes and returns is
-    serialised. ``before`` and ``after`` may take a parameter ``ctx`` for its ``call_id`` and
-    ``idempotency_key``; they cannot ask.
+    ``before(**parameters)`` and ``after(handoff, picked)`` are steps: they run once per call and
+    may use the resources on ``self``, such as a database. ``client(handoff, ctx)`` asks: it
+    receives what ``before`` returned, after the round trip through JSON. Either of the two steps
+    may take a parameter ``ctx``, for its ``call_id`` and ``idempotency_key``; they cannot ask.
 
     Subclasses define the three methods and may set ``name`` (default: the class name in
     snake_case), ``description`` (default: the class's docstring), ``requires`` and ``limits``.

@@ -244,7 +244,7 @@ async def test_a_parameter_may_have_a_name_that_pydantic_uses_itself(name: str) 
         await run_tool(named, {name: "x"})
 
 
-@pytest.mark.requirement("SP1")
+@pytest.mark.requirement("pitfall.requirements-first")
 @pytest.mark.parametrize(
     ("required", "offered"),
     [

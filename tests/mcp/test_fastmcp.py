@@ -361,7 +361,7 @@ async def test_without_a_client_a_tool_cannot_be_called() -> None:
     server = serving(as_fastmcp_tool(ask))
     with pytest.raises(FastMcpToolError, match=r"'ask' asks the client .* and there is none"):
         await server.call_tool("ask", {})
-    with pytest.raises(FastMcpToolError, match="nobody does"):
+    with pytest.raises(FastMcpToolError, match="there is none"):
         await as_fastmcp_tool(ask).run({})
 
 

@@ -43,7 +43,7 @@ demo: $(PACKAGE)
 	@$(BIN)/anabranch demo
 
 .PHONY: test
-test: ## run all tests and show their coverage (ARGS="tests/call -k replay" for a part)
+test: ## run all tests and show their coverage (ARGS="tests/engine -k replay" for a part)
 test: $(DEV) $(PACKAGE)
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(ARGS)

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from anabranch import Answerer
-from anabranch.agents import Absent, Agent, BranchSelf, TurnLimits
-from anabranch.agents._agent_tools import AgentTool
-from anabranch.agents._events import Event
-from anabranch.agents._ports import Question
+from anabranch.agents import (
+    Absent,
+    Agent,
+    AgentTool,
+    Answerer,
+    BranchSelf,
+    Clock,
+    Event,
+    Listener,
+    Question,
+    TurnLimits,
+    ignore_event,
+)
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.testing import MockModel, calls
 from anabranch.testing._mock_model import Decide
@@ -66,11 +74,14 @@ async def set_up(
     person: Answerer | None = None,
     limits: TurnLimits | None = None,
     branch_self: BranchSelf | None = None,
+    listener: Listener = ignore_event,
+    clock: Clock | None = None,
 ) -> Setting:
     model, events = MockModel(decide), list[Event]()
 
     async def listen(event: Event) -> None:
         events.append(event)
+        await listener(event)
 
     agent = Agent(
         store or MemoryTrees(),
@@ -79,6 +90,7 @@ async def set_up(
         person=person,
         limits=limits,
         listener=listen,
+        clock=clock,
     )
     return Setting(agent, model, (await agent.begin()).id, events)
 

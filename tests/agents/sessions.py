@@ -9,9 +9,8 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Elicitation, tool
-from anabranch.agents import Absent, BranchSelf
-from anabranch.agents._ports import Question
-from anabranch.chat._session import Output, Session, World
+from anabranch.agents import Absent, BranchSelf, Question
+from anabranch.chat import Output, Session, SessionDependencies
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.testing._mock_model import MockModel, calls
 from anabranch.tree import Tree, TreeStore
@@ -96,7 +95,7 @@ def session(
     naming: Callable[[Literal["thread", "node"]], str] | None = None,
     **more: Any,
 ) -> Session:
-    world = World(
+    dependencies = SessionDependencies(
         store or MemoryTrees(),
         MockModel(decide),
         model_name="mock",
@@ -104,7 +103,7 @@ def session(
         naming=naming or numbered(),
         **more,
     )
-    return Session(world, thread_id=thread_id)
+    return Session(dependencies, thread_id=thread_id)
 
 
 async def feed(chat: Session, *lines: str) -> list[Output]:
@@ -125,9 +124,9 @@ async def told(chat: Session, *lines: str) -> str:
 
 async def text_here(chat: Session) -> str:
     """What the node at the cursor says."""
-    node = await chat.node()
+    node = await chat.cursor.node()
     return "" if node is None else node.text
 
 
 async def tree_of(chat: Session) -> Tree:
-    return await chat.world.store.tree(chat.thread_id)
+    return await chat.state.dependencies.store.tree(chat.cursor.thread_id)

@@ -19,9 +19,9 @@ from sqlalchemy import event
 
 from anabranch._durable.store import RoundRecord
 from anabranch.errors import StoreError
-from anabranch.stores import _urls as targets
+from anabranch.stores import _engines as engines
 from anabranch.stores import open_store, open_tree_store
-from anabranch.stores._connections import Kept
+from anabranch.stores._connections import ThreadConnections
 from anabranch.stores._database import Database
 from anabranch.stores._threads import Batches
 from anabranch.stores._urls import read_url
@@ -257,7 +257,7 @@ def test_work_that_comes_after_the_end_is_not_kept() -> None:
     threads = ThreadPoolExecutor(1)
     threads.shutdown()
     engine = sa.create_engine("sqlite://")
-    batches = Batches(threads, Kept(engine).transaction)
+    batches = Batches(threads, ThreadConnections(engine).transaction)
 
     def work(_: sa.Connection) -> None: ...
 
@@ -273,7 +273,7 @@ def test_work_that_comes_after_the_end_is_not_kept() -> None:
 async def test_connections_that_the_server_closed_are_replaced(
     postgres: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(targets, "TRUSTED", 0.0)
+    monkeypatch.setattr(engines, "TRUSTED", 0.0)
     async with opened(partial(open_store, postgres.new_url())) as store:
         await store.begin(a_call())
         postgres.close_connections()

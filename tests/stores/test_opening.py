@@ -20,8 +20,9 @@ from anabranch.stores import open_store, open_stores, open_tree_store
 from anabranch.stores._calls import Calls
 from anabranch.stores._columns import metadata
 from anabranch.stores._database import Database
+from anabranch.stores._engines import switch_to_wal
 from anabranch.stores._trees import Trees
-from anabranch.stores._urls import read_url, switch_to_wal
+from anabranch.stores._urls import read_url
 from anabranch.testing.suites import OpenCallStore
 from anabranch.testing.suites._call_samples import a_call
 from anabranch.testing.suites._expectations import opened

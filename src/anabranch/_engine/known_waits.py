@@ -84,7 +84,7 @@ async def _anyio_start(_: Props) -> None:
         await group.start(_never_started)
 
 
-async def _never_started(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+async def _never_started(*, task_status: anyio.abc.TaskStatus[None]) -> None:  # noqa: ARG001 - start() passes it
     await anyio.sleep_forever()
 
 

@@ -13,13 +13,21 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import anyio
 
 from anabranch._asking.answerer import Absent, Answerer, answer, deliver
 from anabranch._asking.host import Host
-from anabranch._engine import Call, Effect, Entry, Finished, Journal, Notice, Scope
+from anabranch._engine import (
+    Call,
+    Effect,
+    Entry,
+    Finished,
+    Journal,
+    Notice,
+    perform,
+)
 from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
 from anabranch._opening import Runtime, new_journal, open_call
 from anabranch.errors import NonDeterminismError, SerializationError, SuspensionError
@@ -115,14 +123,14 @@ def _base(before: Journal, after: Journal) -> Journal:
     base.rounds = before.rounds
     base.delivered = before.delivered
     base.progressed = before.progressed
-    base.owed = []  # whatever happens in the replay, there is nothing to undo
+    base.compensations = []  # whatever happens in the replay, there is nothing to undo
     return base
 
 
 async def _give_up(call: Call[Any], error: BaseException | None) -> None:
-    """Pay the undos of a call that is not continued."""
+    """Run the compensations of a call that is not continued."""
     with anyio.CancelScope(shield=True):
-        for problem in await call.undos.pay(call.clock, call.records):
+        for problem in await call.compensations.run():
             if error is not None:
                 error.add_note(f"An undo failed as well: {problem!r}")
 
@@ -141,51 +149,25 @@ class _Trial:
     interrupted: str | None = None
     over: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
+    async def perform(
+        self, step_id: str, asked: str, effect: Effect, key: str
+    ) -> tuple[Entry, BaseException | None]:
+        """Run an effect, in the first run, and note that it has begun."""
+        self.begun.add(step_id)
+        return await perform(step_id, asked, effect, key)
 
-class _Performance(Call[Any]):
-    """The first run: it notes which effects it begins."""
+    async def refuse(
+        self, step_id: str, _asked: str, effect: Effect, _key: str
+    ) -> tuple[Entry, BaseException | None]:
+        """Refuse an effect, in the second run: it is not recorded.
 
-    def __init__(self, *args: Any, trial: _Trial, **options: Any) -> None:  # noqa: ANN401 - as Call
-        super().__init__(*args, **options)
-        self._trial = trial
-
-    async def step(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Any:  # noqa: ANN401 - the type is the effect's
-        """Run an effect, or pass it by its record."""
-        if step_id not in self.journal.entries:
-            self._trial.begun.add(step_id)
-        return await super().step(scope, step_id, asked, effect)
-
-
-class _Replay(Call[Any]):
-    """The second run: it performs no effect."""
-
-    def __init__(self, *args: Any, trial: _Trial, **options: Any) -> None:  # noqa: ANN401 - as Call
-        super().__init__(*args, **options)
-        self._trial = trial
-
-    def recall(self, step_id: str, kind: str, asked: str) -> Entry | None:
-        """Return what is recorded; if it is something else, the replay is over."""
-        try:
-            return super().recall(step_id, kind, asked)
-        except NonDeterminismError:
-            self._trial.over.cancel()
-            raise
-
-    async def step(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Any:  # noqa: ANN401 - the type is the effect's
-        """Pass an effect by its record, or refuse it."""
-        if step_id not in self.journal.entries:
-            await self.go_live(scope, step_id)
-            self._refuse_effect(step_id, effect)
-        return await super().step(scope, step_id, asked, effect)
-
-    def _refuse_effect(self, step_id: str, effect: Effect) -> NoReturn:
-        if step_id in self._trial.begun:
-            self._trial.interrupted = step_id
+        Raises:
+            NonDeterminismError: always.
+        """
+        if step_id in self.begun:
+            self.interrupted = step_id
         name = getattr(effect.function, "__qualname__", type(effect.function).__qualname__)
-        fault = NonDeterminismError(step_id, "nothing", f"step {name}")
-        self.fail_with(fault)
-        self._trial.over.cancel()
-        raise fault
+        raise NonDeterminismError(step_id, "nothing", f"step {name}")
 
 
 class _Stage:
@@ -204,12 +186,13 @@ class _Stage:
 
     async def perform(self, journal: Journal, trial: _Trial) -> Run:
         """Run a round for real."""
-        make = partial(_Performance, trial=trial)
+        make = partial(Call[Any], perform=trial.perform)
         return await self._run(journal, make, anyio.CancelScope(), real=True)
 
     async def replay(self, journal: Journal, trial: _Trial) -> Run:
         """Run a round again: what it tells and asks reaches nobody."""
-        return await self._run(journal, partial(_Replay, trial=trial), trial.over, real=False)
+        make = partial(Call[Any], perform=trial.refuse, on_fault=lambda _: trial.over.cancel())
+        return await self._run(journal, make, trial.over, real=False)
 
     async def _run(
         self,

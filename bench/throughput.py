@@ -143,7 +143,7 @@ async def served(name: str) -> AsyncGenerator[int]:
 def request(port: int, params: dict[str, Any]) -> bytes:
     """Return the bytes of a ``tools/call``."""
     prefix = "io.modelcontextprotocol/"
-    meta = {
+    meta: dict[str, object] = {
         f"{prefix}protocolVersion": MODERN,
         f"{prefix}clientInfo": {"name": "bench", "version": "1"},
         f"{prefix}clientCapabilities": {"elicitation": {"form": {}}},

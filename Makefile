@@ -109,6 +109,11 @@ docs-test: ## run the examples in the documentation
 docs-test: $(DEV) $(PACKAGE)
 	$(BIN)/python -m pytest docs
 
+.PHONY: api
+api: ## write docs/api.md and the snapshot of the public API, after a change that is meant
+api: $(DEV) $(PACKAGE)
+	$(BIN)/python -m tests.api.surface
+
 .PHONY: bench
 bench: ## measure (ARGS="sagas sealing" for some of it, which is printed only)
 bench: $(DEV) $(PEERS) $(PACKAGE)

@@ -1,17 +1,35 @@
-"""Tools that talk back.
+"""Tools that talk back: one linear async function that can ask the model and the person.
 
-Write one straight ``async`` function; inside it ask the model, ask the person, open isolated
-sub-conversations, and return one value. The same function runs over every way of calling it.
+Inside the function a tool asks with ``ctx.sample`` and ``ctx.elicit``, opens isolated
+sub-conversations with ``ctx.branch``, performs recorded effects with ``ctx.step``, and returns one
+value. The same function runs unchanged over every way of calling it. The public modules:
 
-    anabranch            what a tool author touches
-    anabranch.mcp        serve tools over the Model Context Protocol, in both of its eras
-    anabranch.models     models for servers, chats and tests
-    anabranch.testing    a client for tests that answers as told
+    anabranch                 what the author of a tool needs
+    anabranch.agents          agents that work on a conversation tree
+    anabranch.chat            the chat: sessions, commands and plugins
+    anabranch.cli             the command line
+    anabranch.context         the context, the author's view of a branch
+    anabranch.elicitation     typed questions to the person, and their answers
+    anabranch.errors          the hierarchy of errors
+    anabranch.inprocess       run a tool in this process
+    anabranch.limits          limits on depth, tokens and time
+    anabranch.mcp             serve and call tools over the Model Context Protocol
+    anabranch.messages        messages, requests and replies
+    anabranch.models          provider models and scripted ones
+    anabranch.replay_check    find what in a tool is not safe to replay
+    anabranch.stores          SQLite and Postgres stores
+    anabranch.testing         a mock client, a mock model, manual time
+    anabranch.testing.suites  the tests that every store must pass
+    anabranch.tool            the classes of tools
+    anabranch.tree            the conversation tree
+
+Modules with an underscore in their path are private.
 """
 
 from anabranch._asking.answerer import Answerer, AnswerError
 from anabranch._asking.host import Capabilities
 from anabranch._asking.sampling import Sampler, SampleResult
+from anabranch._engine.clock import Clock, Ids, Timer
 from anabranch.context import BranchContext
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch.errors import (
@@ -39,7 +57,7 @@ from anabranch.errors import (
 from anabranch.inprocess import run_tool
 from anabranch.limits import Limits
 from anabranch.messages import Message, ToolSpec, Usage, assistant, user
-from anabranch.tool import HandoffTool, Tool, tool
+from anabranch.tool import HandoffTool, tool
 
 __all__ = [
     "Accepted",
@@ -54,6 +72,7 @@ __all__ = [
     "Cancelled",
     "Capabilities",
     "CapabilityError",
+    "Clock",
     "ConcurrentElicitError",
     "Declined",
     "ElicitInBranchError",
@@ -61,6 +80,7 @@ __all__ = [
     "ElicitValidationError",
     "Elicitation",
     "HandoffTool",
+    "Ids",
     "InvalidArgumentsError",
     "InvalidTokenError",
     "Limits",
@@ -73,7 +93,7 @@ __all__ = [
     "StepFailed",
     "StoreError",
     "SuspensionError",
-    "Tool",
+    "Timer",
     "ToolError",
     "ToolSpec",
     "UnknownCallError",

@@ -13,7 +13,7 @@ from anabranch.cli import main
 from anabranch.cli._browse_command import command_for
 from anabranch.cli._browser import Browser
 from anabranch.tree import Tree
-from tests.agents.sessions import feed, session, tree_of
+from tests.chat.sessions import feed, session, tree_of
 
 
 async def forked() -> Tree:

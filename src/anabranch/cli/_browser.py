@@ -18,9 +18,7 @@ from textual.widgets.tree import TreeNode
 
 from anabranch._terminal.console import printable
 from anabranch.messages import TextBlock, ToolResultBlock, ToolUseBlock, text_of
-from anabranch.tree import HEAD, Node, Tree
-from anabranch.tree._projection import tell
-from anabranch.tree._walking import Walk, glimpse
+from anabranch.tree import HEAD, Navigator, Node, Tree, glimpse, provider_blocks
 
 __all__ = ["Browser"]
 
@@ -49,8 +47,8 @@ class Browser(App[str]):
     def __init__(self, tree: Tree) -> None:
         super().__init__()
         self.title = tree.thread.title or tree.thread.id
-        self._walk = Walk(tree)
-        self._told = tell(tree.nodes, tree.results)
+        self._walk = Navigator(tree)
+        self._told = provider_blocks(tree.nodes, tree.results)
         self._places: dict[str, TreeNode[str]] = {}
 
     def compose(self) -> ComposeResult:

@@ -21,10 +21,20 @@ from anabranch.cli._call_command import to_json
 from anabranch.cli._store_option import Store, store_url
 from anabranch.errors import StoreError
 from anabranch.stores import open_tree_store
-from anabranch.tree import HEAD, Ref, Tree, TreeStore, project
-from anabranch.tree._drawing import draw
-from anabranch.tree._export import messages_to_json, to_markdown, to_mermaid, tree_to_json
-from anabranch.tree._naming import find_node, name_branches
+from anabranch.tree import (
+    HEAD,
+    Ref,
+    Tree,
+    TreeStore,
+    draw,
+    find_node,
+    messages_to_json,
+    name_branches,
+    project,
+    to_markdown,
+    to_mermaid,
+    tree_to_json,
+)
 
 __all__ = ["tree_app"]
 

@@ -25,8 +25,7 @@ from anabranch.chat._chat_session import Session
 from anabranch.chat._session.session_output import Output
 from anabranch.errors import StoreError
 from anabranch.messages import text_of
-from anabranch.tree import Node
-from anabranch.tree._walking import cut, glimpse
+from anabranch.tree import Node, cut, glimpse
 
 __all__ = ["ChatScreen"]
 

@@ -68,6 +68,19 @@ interop: ## run clients of other makers against our servers; npm fetches them
 interop: $(DEV) $(PACKAGE) $(CLIENTS)
 	$(BIN)/python -m pytest $(or $(ARGS),tests/interop)
 
+# The lower and the upper bound of the SDK in pyproject.toml.
+SDK = $(shell sed -n 's/.*"mcp>=\([0-9.]*\),<\([0-9.]*\)".*/\1 \2/p' pyproject.toml)
+
+# install() adds a tool where the SDK has no public way to, so both ends of the range are tested.
+.PHONY: sdk
+sdk: ## run the tests of the MCP hosts with the lowest and the newest SDK that pyproject.toml allows
+sdk: $(DEV) $(PACKAGE)
+	@for sdk in "mcp==$(word 1,$(SDK))" "mcp>=$(word 1,$(SDK)),<$(word 2,$(SDK))"; do \
+		rm -rf build/sdk && $(BIN)/python -m pip install --quiet --target build/sdk "$$sdk" && \
+		PYTHONPATH=build/sdk $(BIN)/python -c 'import importlib.metadata as m; print("mcp", m.version("mcp"))' && \
+		PYTHONPATH=build/sdk $(BIN)/python -m pytest -q $(or $(ARGS),tests/mcp tests/sagas) || exit 1; \
+	done
+
 .PHONY: lint
 lint: ## check format, style and import layers
 lint: $(DEV) $(PACKAGE)

@@ -1,4 +1,4 @@
-"""Stores of every kind for calls that are kept: the reference, SQLite and Postgres."""
+"""Stores of every kind for durable calls: the plain model, SQLite and Postgres."""
 
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ def postgres() -> Iterator[Server]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[CallStore]:
-    """A new store that is really kept."""
+    """A new store in a database."""
     url = f"sqlite:///{tmp_path}/calls.db?synchronous=normal"
     if request.param == "postgresql":
         server: Server = request.getfixturevalue("postgres")

@@ -36,7 +36,7 @@ def _programs() -> Path:
 
 
 class Server:
-    """A Postgres server on a socket in a folder of its own, run by somebody other than root.
+    """A Postgres server on a socket in a folder of its own, run by another user than root.
 
     ``durable``: commits wait for the disk. No test is about a power cut, so none needs that.
     """

@@ -18,6 +18,10 @@ SEED = secrets.token_hex(4) if _GIVEN == "random" else _GIVEN
 _TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
 _FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
+# How long an example takes says how busy the machine is, and fails no test.
+settings.register_profile("tests", deadline=None, suppress_health_check=_FINE)
+settings.load_profile("tests")
+
 
 def times(number: int) -> int:
     """Return ``number``, multiplied; at least one."""
@@ -31,7 +35,6 @@ def examples(number: int, *fine: HealthCheck, **options: Any) -> settings:
     """
     return settings(
         max_examples=times(number),
-        deadline=None,
         suppress_health_check=[*_FINE, *fine],
         **options,
     )

@@ -51,7 +51,7 @@ PYTEST = -m pytest --numprocesses=$(JOBS) --dist=loadgroup
 RUN = $(BIN)/python
 
 .PHONY: test
-test: ## run all tests, on every core (ARGS="tests/call -k replay" for a part)
+test: ## run all tests, on every core (ARGS="tests/engine -k replay" for a part)
 test: $(DEV) $(PACKAGE)
 	$(RUN) $(PYTEST) $(ARGS)
 

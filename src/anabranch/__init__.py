@@ -9,6 +9,7 @@ sub-conversations, and return one value. The same function runs over every way o
     anabranch.testing    a client for tests that answers as told
 """
 
+from anabranch._asking.answerer import Answerer, AnswerError
 from anabranch._asking.host import Capabilities
 from anabranch._asking.sampling import Sampler, SampleResult
 from anabranch.context import BranchContext
@@ -33,8 +34,9 @@ from anabranch.errors import (
     SuspensionError,
     ToolError,
     UnknownCallError,
+    UnsupportedRuntimeError,
 )
-from anabranch.inprocess import AnswerError, Client, run_tool
+from anabranch.inprocess import run_tool
 from anabranch.limits import Limits
 from anabranch.messages import Message, ToolSpec, Usage, assistant, user
 from anabranch.tool import HandoffTool, Tool, tool
@@ -43,6 +45,7 @@ __all__ = [
     "Accepted",
     "AnabranchError",
     "AnswerError",
+    "Answerer",
     "BranchContext",
     "BranchDepthError",
     "BranchLimitError",
@@ -51,7 +54,6 @@ __all__ = [
     "Cancelled",
     "Capabilities",
     "CapabilityError",
-    "Client",
     "ConcurrentElicitError",
     "Declined",
     "ElicitInBranchError",
@@ -75,6 +77,7 @@ __all__ = [
     "ToolError",
     "ToolSpec",
     "UnknownCallError",
+    "UnsupportedRuntimeError",
     "Usage",
     "assistant",
     "run_tool",

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
-from anabranch._engine import Effect, codec_of, current_scope, step_fingerprint
+from anabranch._engine import Effect, codec_of, current_call, step_fingerprint
 from anabranch._parameters import Parameters, hints_of
 from anabranch.context import BranchContext
 from anabranch.elicitation import Elicitation
@@ -247,12 +247,12 @@ class HandoffTool(Tool[Any]):
         function = self._phase(phase)
         if "ctx" in inspect.signature(function).parameters:
             named = {**named, "ctx": ctx}
-        scope = current_scope()
-        call = scope.strand.call
+        call = current_call()
+        scope = call.scheduler.scope()
         values = tuple(given.values())
         effect = Effect(partial(function, **named), values, phase)
         pinned = step_fingerprint(function, values)
-        return call.step(scope, call.new_id(scope, phase), pinned, effect)
+        return call.effects.step(scope, call.cursor.new_id(scope, phase), pinned, effect)
 
 
 def _declared(cls: type) -> list[Elicitation[Any]]:

@@ -9,12 +9,11 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Elicitation, tool
-from anabranch.agents import BranchSelf
-from anabranch.agents._ports import Question
-from anabranch.chat._session import Output, Session, World
+from anabranch.agents import Absent, BranchSelf, Question
+from anabranch.chat import Output, Session, SessionDependencies
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.testing._mock_model import MockModel, calls
-from anabranch.tree import Node, Tree, TreeStore
+from anabranch.tree import Tree, TreeStore
 from tests.agents.memory import MemoryTrees
 
 
@@ -45,14 +44,14 @@ async def fail(ctx: BranchContext) -> str:
     raise RuntimeError("secret")
 
 
-class Person:
+class Person(Absent):
     """Answers what it was told to, in order; afterwards declines."""
 
     def __init__(self, *replies: ElicitReply) -> None:
         self.replies = list(replies)
         self.asked: list[str] = []
 
-    async def answer(self, node: Node, question: Question) -> ElicitReply:
+    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
         self.asked.append(question.message)
         return self.replies.pop(0) if self.replies else ElicitReply(action="decline")
 
@@ -96,7 +95,7 @@ def session(
     naming: Callable[[Literal["thread", "node"]], str] | None = None,
     **more: Any,
 ) -> Session:
-    world = World(
+    dependencies = SessionDependencies(
         store or MemoryTrees(),
         MockModel(decide),
         model_name="mock",
@@ -104,7 +103,7 @@ def session(
         naming=naming or numbered(),
         **more,
     )
-    return Session(world, thread_id=thread_id)
+    return Session(dependencies, thread_id=thread_id)
 
 
 async def feed(chat: Session, *lines: str) -> list[Output]:
@@ -125,9 +124,9 @@ async def told(chat: Session, *lines: str) -> str:
 
 async def text_here(chat: Session) -> str:
     """What the node at the cursor says."""
-    node = await chat.node()
+    node = await chat.cursor.node()
     return "" if node is None else node.text
 
 
 async def tree_of(chat: Session) -> Tree:
-    return await chat.world.store.tree(chat.thread_id)
+    return await chat.state.dependencies.store.tree(chat.cursor.thread_id)

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
-from anabranch.agents._branch_self import PLACEHOLDER
+from anabranch.agents._branch_self_tool import PLACEHOLDER
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, text_of
 from anabranch.testing import calls
 from anabranch.tree import TreeStore

@@ -13,7 +13,7 @@ from anabranch.models import ModelError
 from tests.agents.harness import Setting, set_up
 from tests.randomised import examples
 
-LIMITS = TurnLimits(iterations=3, depth=2, branches=4, branches_in_all=12)
+LIMITS = TurnLimits(max_requests=3, max_depth=2, max_branches_per_call=4, max_branches=12)
 
 
 @dataclass

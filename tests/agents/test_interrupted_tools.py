@@ -5,7 +5,7 @@ import asyncio
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
-from anabranch.agents._ports import Question
+from anabranch.agents import Question
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
 from anabranch.testing import calls
 from tests.agents.harness import Answering, Setting, results_in, set_up

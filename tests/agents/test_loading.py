@@ -25,4 +25,4 @@ async def test_what_could_not_be_loaded_leaves_no_empty_conversation(tmp_path: P
     file.write_text(json.dumps({"thread": "t", "nodes": [node]}))
     chat = session(store=Full())
     assert await told(chat, f"/load {file}") == "error: No space is left."
-    assert await chat.world.store.threads(5) == []
+    assert await chat.state.dependencies.store.threads(5) == []

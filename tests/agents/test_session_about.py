@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.chat._session import Prompts, SessionError
-from anabranch.chat._session.command_table import COMMANDS
+from anabranch.chat import COMMANDS, SavedPrompts, SessionError
 from anabranch.models import ModelError
 from anabranch.testing._mock_model import MockModel
 from tests.agents.sessions import feed, session, text_here, told
@@ -26,7 +25,7 @@ async def test_help_on_one_command_is_its_usage_and_its_sentence() -> None:
     assert await told(session(), "/help down") == (
         "/down [N]: Go on to the next answer; where there are several, to the Nth."
     )
-    assert await told(session(), "/help /exit") == "/exit: Leave. All that was said is kept."
+    assert await told(session(), "/help /exit") == "/exit: Leave. The conversation is stored."
 
 
 async def test_every_command_of_the_old_hands_is_there() -> None:
@@ -61,7 +60,7 @@ async def test_every_command_refuses_too_many_arguments_or_takes_the_rest(name: 
     assert output.type == "error" or name in {"s", "say"}
 
 
-@pytest.mark.parametrize("name", sorted(n for n, each in COMMANDS.items() if each.least))
+@pytest.mark.parametrize("name", sorted(n for n, each in COMMANDS.items() if each.min_arguments))
 async def test_every_command_that_needs_arguments_says_which(name: str) -> None:
     [output] = await session().input(f"/{name}")
     assert (output.type, output.content) == ("error", f"Write /{name} {COMMANDS[name].usage}.")
@@ -92,12 +91,18 @@ async def test_verbose_and_quiet_are_settings() -> None:
 
 async def test_config_shows_and_sets() -> None:
     chat = session()
-    assert "width       = 60  (characters of a message in /tree)" in await told(chat, "/config")
+    assert "width                   = 60  (characters of a message in /tree)" in await told(
+        chat, "/config"
+    )
     assert await told(chat, "/config set width 80") == "width = 80"
-    await feed(chat, "/config set tokens 1000", "/config set verbose false")
-    assert (chat.settings.width, chat.settings.tokens, chat.settings.verbose) == (80, 1000, False)
-    await feed(chat, "/config set tokens none")
-    assert chat.agent.limits.tokens is None
+    await feed(chat, "/config set max_tokens 1000", "/config set verbose false")
+    assert (chat.settings.width, chat.settings.max_tokens, chat.settings.verbose) == (
+        80,
+        1000,
+        False,
+    )
+    await feed(chat, "/config set max_tokens none")
+    assert chat.state.agent.dependencies.limits.max_tokens is None
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,9 @@ async def test_config_refuses_what_a_setting_does_not_take(words: str, said: str
 async def test_a_limit_that_is_set_holds_from_the_next_turn_on() -> None:
     chat = session()
     assert "2/2 branches" in await told(chat, '/branch_self {"prompts": ["a", "b"]}')
-    answer = await told(chat, "/config set branches 1", '/branch_self {"prompts": ["a", "b"]}')
+    answer = await told(
+        chat, "/config set max_branches_per_call 1", '/branch_self {"prompts": ["a", "b"]}'
+    )
     assert answer.startswith("error: ")
 
 
@@ -167,17 +174,17 @@ async def test_a_session_without_other_models_cannot_switch() -> None:
 async def test_threads_are_listed_and_changed() -> None:
     chat = session()
     await feed(chat, "hello")
-    first = chat.thread_id
+    first = chat.cursor.thread_id
     assert "A new thread" in await told(chat, "/thread")
     await feed(chat, "elsewhere")
     assert (await told(chat, "/threads")).splitlines() == [
-        f"* {chat.thread_id}  elsewhere",
+        f"* {chat.cursor.thread_id}  elsewhere",
         f"  {first}  hello",
     ]
     assert (await told(chat, f"/thread {first}")).splitlines()[0] == f"Thread {first}: hello"
     assert await text_here(chat) == "You said: hello"
     assert "There is no thread 'x'." in await told(chat, "/thread x")
-    assert chat.thread_id == first
+    assert chat.cursor.thread_id == first
 
 
 async def test_the_tree_is_drawn_with_branches_labels_and_the_place_where_one_is() -> None:
@@ -221,8 +228,8 @@ async def test_without_a_text_there_must_be_something_that_was_said() -> None:
 
 def test_prompts_are_kept_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "prompts.json"
-    Prompts(path).write({"a": "ä"})
-    assert Prompts(path).read() == {"a": "ä"}
+    SavedPrompts(path).write({"a": "ä"})
+    assert SavedPrompts(path).read() == {"a": "ä"}
     assert [each.name for each in path.parent.iterdir()] == ["prompts.json"]
 
 
@@ -230,11 +237,11 @@ def test_a_file_that_holds_no_prompts_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "prompts.json"
     path.write_text("[1]")
     with pytest.raises(SessionError, match=r"Cannot read the saved prompts in .*prompts\.json"):
-        Prompts(path).read()
+        SavedPrompts(path).read()
     assert path.read_text() == "[1]"
 
 
 def test_prompts_that_cannot_be_kept_are_told_of(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(SessionError, match="Cannot keep prompts in"):
-        Prompts(tmp_path / "file" / "prompts.json").write({"a": "b"})
+    with pytest.raises(SessionError, match="Cannot store prompts in"):
+        SavedPrompts(tmp_path / "file" / "prompts.json").write({"a": "b"})

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from anabranch.chat._session import Session
+from anabranch.chat import Session
 from anabranch.errors import StoreError
 from anabranch.tree import Node, Ref
 from tests.agents.memory import MemoryTrees
@@ -36,7 +36,7 @@ async def test_up_and_down_step_from_answer_to_answer() -> None:
 async def test_up_from_the_first_answer_leads_before_everything_and_down_back() -> None:
     chat = session()
     await feed(chat, "first", "/up")
-    assert chat.cursor is None
+    assert chat.cursor.node_id is None
     assert await told(chat, "/up") == "error: This is the beginning."
     assert await at(chat, "/down") == "You said: first"
 
@@ -109,12 +109,12 @@ async def test_lastfork_and_nextfork_find_the_nearest_fork() -> None:
     chat = await forked()
     await feed(chat, "/fork b1", "fork four five", "later")
     assert await at(chat, "/lastfork") == "Forking."
-    assert chat.cursor is not None
-    inner = chat.cursor
+    assert chat.cursor.node_id is not None
+    inner = chat.cursor.node_id
     assert await at(chat, "/lastfork") == "Forking."
-    assert chat.cursor != inner
+    assert chat.cursor.node_id != inner
     await feed(chat, "/root", "/nextfork", "/nextfork")
-    assert chat.cursor == inner
+    assert chat.cursor.node_id == inner
 
 
 async def test_no_fork_above_or_below_is_said() -> None:
@@ -147,7 +147,7 @@ async def test_label_names_a_place_leads_back_to_it_and_lists() -> None:
     await feed(chat, "first", "/label start", "second")
     assert await at(chat, "/label start") == "You said: first"
     assert "start: You said: first" in await told(chat, "/label")
-    assert await told(chat, "/unlabel start") == "The label 'start' is gone."
+    assert await told(chat, "/unlabel start") == "The label 'start' is removed."
     assert "There are no labels" in await told(chat, "/label")
     assert "error: There is no label 'start'." in await told(chat, "/unlabel start")
 
@@ -167,13 +167,13 @@ async def test_nothing_can_be_labelled_before_the_first_message() -> None:
 async def test_unlabel_never_takes_the_head_away() -> None:
     chat = session()
     assert "error: There is no label 'head'." in await told(chat, "a", "/unlabel head")
-    assert await chat.agent.head(chat.thread_id) == chat.cursor
+    assert await chat.state.agent.head(chat.cursor.thread_id) == chat.cursor.node_id
 
 
 async def test_fork_goes_to_a_node_by_id_label_or_branch_name() -> None:
     chat = await forked()
     await feed(chat, "/label end")
-    node = chat.cursor
+    node = chat.cursor.node_id
     assert await at(chat, "/fork b3") == "You said: (self-prompt): three"
     await feed(chat, "deeper")
     assert await at(chat, "/root", "/fork b3") == "You said: deeper"
@@ -185,10 +185,10 @@ async def test_fork_goes_to_a_node_by_id_label_or_branch_name() -> None:
 async def test_a_conversation_goes_on_from_the_middle_of_another() -> None:
     chat = session()
     await feed(chat, "first", "second")
-    said = (await chat.walk()).path(chat.cursor)[2]
+    said = (await chat.cursor.walk()).path(chat.cursor.node_id)[2]
     assert said.text == "second"
     await feed(chat, f"/fork {said.id}", "/auto")
-    assert len((await chat.walk()).children(said.id)) == 2
+    assert len((await chat.cursor.walk()).children(said.id)) == 2
     assert await at(chat, f"/fork {said.id}", "/right") == "You said: second"
 
 
@@ -199,9 +199,9 @@ async def test_undo_goes_back_over_messages_and_moves_and_deletes_nothing() -> N
     assert await at(chat, "/undo") == "You said: first"
     assert await at(chat, "other") == "You said: other"
     assert await at(chat, "/undo") == "You said: first"
-    assert len((await chat.walk()).below(chat.cursor)) == 2
+    assert len((await chat.cursor.walk()).below(chat.cursor.node_id)) == 2
     await feed(chat, "/undo")
-    assert chat.cursor is None
+    assert chat.cursor.node_id is None
 
 
 async def test_undo_without_anything_to_undo_says_so() -> None:
@@ -212,19 +212,19 @@ async def test_undo_without_anything_to_undo_says_so() -> None:
 
 async def test_where_a_session_begins_is_nothing_to_undo() -> None:
     chat = await forked()
-    again = session(store=chat.world.store, thread_id=chat.thread_id)
+    again = session(store=chat.state.dependencies.store, thread_id=chat.cursor.thread_id)
     await again.start()
     assert "error: There is nothing to undo." in await told(again, "/undo")
-    assert again.cursor == chat.cursor
+    assert again.cursor.node_id == chat.cursor.node_id
 
 
 async def test_undo_leads_back_to_the_thread_before() -> None:
     chat = session()
     await chat.start()
     await feed(chat, "first")
-    before = chat.thread_id
+    before = chat.cursor.thread_id
     await feed(chat, "/thread", "elsewhere", "/undo", "/undo")
-    assert (chat.thread_id, await text_here(chat)) == (before, "You said: first")
+    assert (chat.cursor.thread_id, await text_here(chat)) == (before, "You said: first")
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ async def test_in_a_thread_that_has_not_begun_there_is_nowhere_to_go(line: str) 
 
 async def test_what_another_session_adds_and_deletes_is_seen_at_the_next_step() -> None:
     chat = await forked()
-    world = chat.world
-    other = session(store=world.store, thread_id=chat.thread_id, naming=world.naming)
+    world = chat.state.dependencies
+    other = session(store=world.store, thread_id=chat.cursor.thread_id, naming=world.naming)
     await other.start()
     await feed(chat, "/root")
     await feed(other, "/root", "beside", "/label theirs")
@@ -276,8 +276,10 @@ async def test_a_thread_that_is_read_twice_at_once_knows_each_node_once() -> Non
 
     chat = session(store=Yielding())
     await feed(chat, "hello", "/tree")
-    await chat.agent.put(chat.thread_id, [(chat.cursor, "a"), (chat.cursor, "b")], head=False)
-    walks = await asyncio.gather(chat.walk(), chat.walk())
+    await chat.state.agent.put(
+        chat.cursor.thread_id, [(chat.cursor.node_id, "a"), (chat.cursor.node_id, "b")], head=False
+    )
+    walks = await asyncio.gather(chat.cursor.walk(), chat.cursor.walk())
     for walk in walks:
         assert walk.tree.nodes == (await tree_of(chat)).nodes
         assert list(walk.branches.values()) == ["", "", "", "b1"]
@@ -286,13 +288,13 @@ async def test_a_thread_that_is_read_twice_at_once_knows_each_node_once() -> Non
 async def test_the_head_follows_the_cursor_so_that_the_next_session_begins_there() -> None:
     chat = await forked()
     await feed(chat, "/fork b2")
-    again = session(store=chat.world.store, thread_id=chat.thread_id)
+    again = session(store=chat.state.dependencies.store, thread_id=chat.cursor.thread_id)
     await again.start()
-    assert again.cursor == chat.cursor
+    assert again.cursor.node_id == chat.cursor.node_id
     await feed(chat, "/root", "/up")
-    again = session(store=chat.world.store, thread_id=chat.thread_id)
+    again = session(store=chat.state.dependencies.store, thread_id=chat.cursor.thread_id)
     assert "Before the first message" in (await again.start())[1].content
-    assert again.cursor is None
+    assert again.cursor.node_id is None
 
 
 async def test_a_place_tells_its_branch_its_siblings_its_labels_and_what_is_below() -> None:
@@ -315,20 +317,20 @@ async def test_a_place_that_is_deleted_elsewhere_is_left_for_the_head(line: str)
     chat = session()
     await feed(chat, "first", "second")
     last = (await tree_of(chat)).nodes[1]
-    await chat.world.store.delete_subtree((await tree_of(chat)).nodes[2].id)
-    await chat.world.store.set_ref(chat.thread_id, Ref("head", last.id))
+    await chat.state.dependencies.store.delete_subtree((await tree_of(chat)).nodes[2].id)
+    await chat.state.dependencies.store.set_ref(chat.cursor.thread_id, Ref("head", last.id))
     assert await told(chat, line) == (
         "error: What was here has been deleted elsewhere."
         " You are where the conversation was left now."
     )
-    assert (chat.cursor, len((await tree_of(chat)).nodes)) == (last.id, 2)
+    assert (chat.cursor.node_id, len((await tree_of(chat)).nodes)) == (last.id, 2)
     assert await told(chat, "third") == "You said: third"
 
 
 async def test_where_no_head_is_left_one_is_before_the_first_message() -> None:
     chat = session()
     await feed(chat, "first", "/up", "other")
-    await chat.world.store.delete_subtree((await tree_of(chat)).nodes[2].id)
+    await chat.state.dependencies.store.delete_subtree((await tree_of(chat)).nodes[2].id)
     assert "You are before the first message now." in await told(chat, "/up")
     assert await at(chat, "/down") == "You said: first"
 
@@ -337,9 +339,9 @@ async def test_where_no_head_is_left_one_is_before_the_first_message() -> None:
 async def test_a_conversation_that_is_deleted_elsewhere_can_begin_anew(line: str) -> None:
     chat = session()
     await feed(chat, "first")
-    await chat.world.store.delete_thread(chat.thread_id)
+    await chat.state.dependencies.store.delete_thread(chat.cursor.thread_id)
     assert await told(chat, line) == (
-        "error: This conversation has been deleted elsewhere. What you say next begins it anew."
+        "error: This conversation has been deleted elsewhere. What you say next begins it again."
     )
     assert await told(chat, "/tree") == "error: Nothing has been said here yet."
     assert await told(chat, "again") == "You said: again"
@@ -361,8 +363,12 @@ async def test_a_conversation_that_is_deleted_during_a_step_is_told_of() -> None
 async def test_in_a_conversation_of_which_all_is_deleted_there_is_nowhere_to_go(line: str) -> None:
     chat = session()
     await feed(chat, "first")
-    await chat.world.store.delete_subtree((await tree_of(chat)).nodes[0].id)
-    chat = session(store=chat.world.store, thread_id=chat.thread_id, naming=chat.world.naming)
+    await chat.state.dependencies.store.delete_subtree((await tree_of(chat)).nodes[0].id)
+    chat = session(
+        store=chat.state.dependencies.store,
+        thread_id=chat.cursor.thread_id,
+        naming=chat.state.dependencies.naming,
+    )
     assert "Before the first message" in (await chat.start())[-1].content
     assert await told(chat, line) == "error: Nothing has been said here yet."
     assert await told(chat, "again") == "You said: again"
@@ -371,7 +377,7 @@ async def test_in_a_conversation_of_which_all_is_deleted_there_is_nowhere_to_go(
 async def test_undo_skips_what_is_gone() -> None:
     chat = session()
     await feed(chat, "first", "/up", "other", "/left")
-    await chat.world.store.delete_subtree((await tree_of(chat)).nodes[2].id)
+    await chat.state.dependencies.store.delete_subtree((await tree_of(chat)).nodes[2].id)
     assert "Before the first message" in await told(chat, "/undo")
     assert await at(chat, "/undo") == "You said: first"
 
@@ -390,6 +396,6 @@ async def test_an_undo_that_the_store_refuses_leaves_the_session_where_it_is() -
     await feed(chat, "first", "/thread", "elsewhere", "/undo")
     store.refuses = True
     assert await told(chat, "/undo") == "error: The store is locked."
-    assert (chat.thread_id, chat.cursor) == ("t2", None)
+    assert (chat.cursor.thread_id, chat.cursor.node_id) == ("t2", None)
     store.refuses = False
     assert await at(chat, "/undo") == "You said: first"

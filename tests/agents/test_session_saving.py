@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.chat._session import Session
+from anabranch.chat import Session
 from anabranch.messages import ElicitReply
 from anabranch.tree import project
 from anabranch.tree._thread_file import from_json, to_json
@@ -56,7 +56,7 @@ async def test_a_question_in_a_loaded_conversation_can_be_answered_anew(tmp_path
     chat = await rich()
     await feed(chat, f"/save {tmp_path / 'c.json'}", f"/load {tmp_path / 'c.json'}")
     assert await told(chat, "/answer cancel") == "Done."
-    assert "Ulm: cancel" in str(await chat.world.store.path(str(chat.cursor)))
+    assert "Ulm: cancel" in str(await chat.state.dependencies.store.path(str(chat.cursor.node_id)))
 
 
 async def test_an_export_without_our_own_fields_is_loaded_with_what_its_messages_tell() -> None:
@@ -64,7 +64,7 @@ async def test_an_export_without_our_own_fields_is_loaded_with_what_its_messages
     tree = await tree_of(chat)
     exported = to_json(tree)
     del exported["results"]
-    paths = {node.id: await chat.world.store.path(node.id) for node in tree.nodes}
+    paths = {node.id: await chat.state.dependencies.store.path(node.id) for node in tree.nodes}
     for node in exported["nodes"]:
         del node["data"]
         if node["kind"] in {"results", "branch"}:
@@ -135,7 +135,7 @@ async def test_a_file_that_holds_no_conversation_is_refused_whole(
     answer = await told(chat, f"/load {file}")
     assert answer.startswith(f"error: {file} holds no conversation: ")
     assert said in answer
-    assert await chat.world.store.threads(10) == []
+    assert await chat.state.dependencies.store.threads(10) == []
 
 
 async def test_a_file_that_is_not_there_or_not_json_is_told_of(tmp_path: Path) -> None:

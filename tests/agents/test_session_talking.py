@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from anabranch.agents import TurnLimits
-from anabranch.agents._events import Event, NodeAdded
-from anabranch.chat._session import Output, Session
+from anabranch.agents import Absent, Event, NodeAdded, Question, TurnLimits
+from anabranch.chat import Output, Session
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.models import ModelError
@@ -20,7 +19,7 @@ from tests.agents.sessions import Person, echo, feed, session, text_here, told, 
 async def test_a_message_goes_to_the_model_and_its_answer_comes_back() -> None:
     chat = session()
     [output] = await chat.input("  hello there ")
-    assert output == Output("message", "You said: hello there", chat.cursor)
+    assert output == Output("message", "You said: hello there", chat.cursor.node_id)
     kinds = [node.kind for node in (await tree_of(chat)).nodes]
     assert kinds == ["user", "assistant"]
 
@@ -28,7 +27,7 @@ async def test_a_message_goes_to_the_model_and_its_answer_comes_back() -> None:
 async def test_a_thread_begins_with_its_first_message_and_is_titled_after_it() -> None:
     chat = session()
     await feed(chat, "/help", "/config", "/threads")
-    assert await chat.world.store.threads(10) == []
+    assert await chat.state.dependencies.store.threads(10) == []
     await feed(chat, "hello\n there")
     assert (await tree_of(chat)).thread.title == "hello there"
 
@@ -37,14 +36,14 @@ async def test_a_thread_begins_with_its_first_message_and_is_titled_after_it() -
 async def test_a_blank_line_does_nothing(line: str) -> None:
     chat = session()
     assert await chat.input(line) == []
-    assert await chat.world.store.threads(10) == []
+    assert await chat.state.dependencies.store.threads(10) == []
 
 
 async def test_message_and_command_in_one_line_are_done_in_this_order() -> None:
     chat = session()
     outputs = await feed(chat, "hello /label greeting")
     assert outputs[0].content == "You said: hello"
-    assert (await tree_of(chat)).refs["greeting"] == chat.cursor
+    assert (await tree_of(chat)).refs["greeting"] == chat.cursor.node_id
     outputs = await feed(chat, "add two /add a=1 b=2")
     assert [output.content for output in outputs] == ["You said: add two", "3"]
 
@@ -95,7 +94,7 @@ async def test_auto_after_an_answer_says_the_prompt_that_is_set() -> None:
 
 
 async def test_auto_goes_on_after_a_limit_was_reached() -> None:
-    chat = session(limits=TurnLimits(iterations=1))
+    chat = session(limits=TurnLimits(max_requests=1))
     assert "error: The turn stopped" in await told(chat, "fork one")
     assert await told(chat, "/auto") == "Done."
 
@@ -112,7 +111,7 @@ async def test_auto_runs_tools_that_a_branch_has_called_and_not_been_allowed_to_
     chat = session(decide)
     await feed(chat, "go", "/fork b1")
     assert await told(chat, "/auto") == "Result: 42"
-    assert (await chat.walk()).branch_of(chat.cursor) == "b1"
+    assert (await chat.cursor.walk()).branch_of(chat.cursor.node_id) == "b1"
 
 
 async def test_auto_does_not_run_a_tool_again_that_has_returned() -> None:
@@ -152,7 +151,7 @@ async def test_a_tool_is_called_directly_and_the_model_is_not_asked() -> None:
 async def test_the_model_sees_what_a_person_has_called_and_what_came_of_it() -> None:
     chat = session()
     await feed(chat, "/add a=40 b=2", "what was it?")
-    path = await chat.world.store.path(str(chat.cursor))
+    path = await chat.state.dependencies.store.path(str(chat.cursor.node_id))
     messages = project(path.nodes, path.results)
     assert [message.role for message in messages] == ["user", "assistant", "user", "assistant"]
     result = messages[2].content[0]
@@ -181,7 +180,7 @@ async def test_a_call_that_does_not_fit_is_refused_and_leaves_no_trace(
     [output] = await chat.input(line)
     assert output.type == "error"
     assert said in output.content
-    assert await chat.world.store.threads(10) == []
+    assert await chat.state.dependencies.store.threads(10) == []
 
 
 async def test_a_tool_that_fails_is_an_error_without_its_secrets() -> None:
@@ -246,9 +245,9 @@ async def test_answer_without_values_asks_the_person() -> None:
 async def test_an_answer_that_cannot_be_read_changes_nothing(typed: str) -> None:
     chat = session(person=Person(YES))
     await feed(chat, "book Ulm")
-    before = chat.cursor, len((await tree_of(chat)).nodes)
+    before = chat.cursor.node_id, len((await tree_of(chat)).nodes)
     assert "Write /answer with name=value" in await told(chat, f"/answer {typed}")
-    assert (chat.cursor, len((await tree_of(chat)).nodes)) == before
+    assert (chat.cursor.node_id, len((await tree_of(chat)).nodes)) == before
 
 
 async def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
@@ -266,9 +265,9 @@ async def test_where_nothing_was_asked_there_is_nothing_to_answer() -> None:
 async def test_an_open_question_is_told_of_when_the_thread_is_opened_again() -> None:
     chat = await _interrupted_at_a_question()
     again = session(
-        store=chat.world.store,
-        thread_id=chat.thread_id,
-        naming=chat.world.naming,
+        store=chat.state.dependencies.store,
+        thread_id=chat.cursor.thread_id,
+        naming=chat.state.dependencies.naming,
     )
     outputs = await again.start()
     assert outputs[-1].content == "Book Ulm?\n(open; /answer answers it)"
@@ -285,8 +284,8 @@ async def test_who_says_something_else_at_an_open_question_goes_on_without_answe
 async def _interrupted_at_a_question() -> Session:
     asked = asyncio.Event()
 
-    class Silent:
-        async def answer(self, node: object, question: object) -> ElicitReply:
+    class Silent(Absent):
+        async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
             asked.set()
             await asyncio.Event().wait()
             raise AssertionError
@@ -373,7 +372,7 @@ async def test_a_store_that_fails_hides_neither_an_interruption_nor_another_erro
     assert await told(chat, "buy") == "error: No credit. Buy some."
     store.fails = False
     assert await told(chat, "buy") == "error: No credit. Buy some."
-    said = [node.text for node in (await chat.walk()).path(chat.cursor)]
+    said = [node.text for node in (await chat.cursor.walk()).path(chat.cursor.node_id)]
     assert said == ["go", "Half an answer", "buy", "buy"]
 
 
@@ -381,15 +380,15 @@ async def test_two_sessions_in_one_thread_both_succeed_as_branches() -> None:
     first = session()
     await feed(first, "hello")
     second = session(
-        store=first.world.store,
-        thread_id=first.thread_id,
-        naming=first.world.naming,
+        store=first.state.dependencies.store,
+        thread_id=first.cursor.thread_id,
+        naming=first.state.dependencies.naming,
     )
     await second.start()
     await asyncio.gather(first.input("one"), second.input("two"))
     await asyncio.gather(first.input("one more"), second.input("two more"))
-    walk = await first.walk()
-    said = [[node.text for node in walk.path(chat.cursor)] for chat in (first, second)]
+    walk = await first.cursor.walk()
+    said = [[node.text for node in walk.path(chat.cursor.node_id)] for chat in (first, second)]
     assert said == [
         ["hello", "You said: hello", w, f"You said: {w}", f"{w} more", f"You said: {w} more"]
         for w in ("one", "two")
@@ -415,7 +414,7 @@ async def test_two_sessions_that_begin_one_thread_at_once_both_succeed() -> None
 
     store = Meeting()
     first = session(store=store, thread_id="t")
-    second = session(store=store, thread_id="t", naming=first.world.naming)
+    second = session(store=store, thread_id="t", naming=first.state.dependencies.naming)
     async with asyncio.timeout(5):
         outputs = await asyncio.gather(first.input("one"), second.input("two"))
     assert [output.content for [output] in outputs] == ["You said: one", "You said: two"]
@@ -436,16 +435,16 @@ async def test_a_thread_that_cannot_begin_is_told_of() -> None:
 async def test_broadcast_says_something_at_each_leaf_below_and_stays() -> None:
     chat = session()
     await feed(chat, "fork one two", "/fork b1", "inner", "/root")
-    before = chat.cursor
+    before = chat.cursor.node_id
     outputs = await feed(chat, "/broadcast all of you")
     assert [output.content for output in outputs] == [
         "[b1] You said: all of you",
         "[b2] You said: all of you",
         "You said: all of you",
     ]
-    assert chat.cursor == before
-    walk = await chat.walk()
-    for leaf in walk.leaves(chat.cursor):
+    assert chat.cursor.node_id == before
+    walk = await chat.cursor.walk()
+    for leaf in walk.leaves(chat.cursor.node_id):
         assert [node.text for node in walk.path(leaf.id)][-2:] == [
             "all of you",
             "You said: all of you",
@@ -468,9 +467,9 @@ async def test_a_broadcast_names_the_branches_that_fail_and_the_others_answer() 
 async def test_a_broadcast_at_a_leaf_is_a_message() -> None:
     chat = session()
     assert await told(chat, "hello", "/broadcast more") == "You said: more"
-    again = session(store=chat.world.store, thread_id=chat.thread_id)
+    again = session(store=chat.state.dependencies.store, thread_id=chat.cursor.thread_id)
     await again.start()
-    assert again.cursor == chat.cursor
+    assert again.cursor.node_id == chat.cursor.node_id
     assert await text_here(chat) == "You said: more"
 
 
@@ -483,7 +482,7 @@ async def test_combine_leaves_lists_the_ways_and_combines_by_number_or_name() ->
     combined = await told(chat, "/combine_leaves 1")
     assert "1. b1: You said: (self-prompt): one" in combined
     assert "3. main: Done." in combined
-    node = await chat.node()
+    node = await chat.cursor.node()
     assert node is not None
     assert node.kind == "user"
     assert node.text.startswith("(combined from 3 branches): ")
@@ -499,7 +498,7 @@ async def test_combining_by_a_model_leaves_the_conversation_alone() -> None:
     outputs = await feed(chat, "fork one two", "/root", "/combine_leaves llm_vote")
     assert outputs[0].content == "You said: (self-prompt): two"
     assert outputs[1].content.startswith("llm_vote chose b2")
-    model = chat.model
+    model = chat.state.model
     assert isinstance(model, MockModel)
     assert all(len(request.messages) == 1 for request in model.requests[-3:])
 
@@ -529,10 +528,10 @@ async def test_what_is_no_answer_is_not_combined() -> None:
             case _:
                 return echo(request)
 
-    chat.model = MockModel(decide)
+    chat.state.model = MockModel(decide)
     await feed(chat, "/root", "/up", "half", "/root", "/up", "blank", "/root", "/up")
     await feed(chat, "fork one bad", "/root", "/up")
-    assert len((await chat.walk()).leaves(None)) == 6
+    assert len((await chat.cursor.walk()).leaves(None)) == 6
     combined = await told(chat, "/combine_leaves concatenate")
     assert combined.splitlines()[::2] == [
         "1. b3.1: You said: (self-prompt): one",
@@ -558,6 +557,6 @@ def _results(request: SampleRequest) -> list[str]:
 
 
 async def _results_here(chat: Session) -> list[str]:
-    path = await chat.world.store.path(str(chat.cursor))
+    path = await chat.state.dependencies.store.path(str(chat.cursor.node_id))
     messages = project(path.nodes, path.results)
     return _results(SampleRequest(messages=messages, max_tokens=1))

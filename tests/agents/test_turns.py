@@ -12,11 +12,20 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
-from anabranch.agents import TurnLimitError, TurnLimits
-from anabranch.agents._agent_tools import Outcome, question_of
-from anabranch.agents._events import NodeAdded, TextReceived, ToolEnded, ToolNoticed, ToolStarted
-from anabranch.agents._ports import Question, random_names
-from anabranch.agents._tool_batch import ToolUse
+from anabranch.agents import (
+    NodeAdded,
+    Outcome,
+    Question,
+    TextReceived,
+    ToolEnded,
+    ToolNoticed,
+    ToolStarted,
+    ToolUse,
+    TurnLimitError,
+    TurnLimits,
+    question_of,
+    random_names,
+)
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec, Usage
 from anabranch.testing import calls
@@ -330,7 +339,7 @@ async def test_what_ends_an_answer_counts_even_if_its_part_cannot_be_kept(
         with pytest.raises(asyncio.CancelledError if cancelled else OSError):
             await turn
     [logged] = [record for record in caplog.records if record.exc_info]
-    assert "could not be kept" in logged.message
+    assert "could not be stored" in logged.message
     assert [node.kind for node in (await here.tree()).nodes] == ["user"]
 
 
@@ -409,7 +418,7 @@ async def test_a_tool_that_has_asked_is_not_run_again_by_going_on() -> None:
     caller = await here.caller()
     with (
         anyio.fail_after(5),
-        pytest.raises(ToolError, match=r"'pay' has asked 'And now\?' and goes on from there"),
+        pytest.raises(ToolError, match=r"'pay' has asked 'And now\?' and continues from there"),
     ):
         await here.agent.go_on(caller)
     assert effects == ["paid"]
@@ -445,7 +454,7 @@ async def test_ids_that_a_model_repeats_are_told_apart() -> None:
 
 async def test_a_model_that_never_stops_is_stopped_and_the_thread_goes_on() -> None:
     stubborn = calls(("u1", "weather", {"city": "Linz"}))
-    limits = TurnLimits(iterations=3)
+    limits = TurnLimits(max_requests=3)
     here = await set_up(lambda _: stubborn, tools=[weather], limits=limits)
     with pytest.raises(TurnLimitError, match="3 of 3 requests"):
         await here.say("hello")
@@ -459,8 +468,8 @@ async def test_tokens_and_costs_are_counted_and_limited() -> None:
     usage = Usage(input_tokens=80, output_tokens=20)
     stubborn = calls(("u1", "weather", {"city": "Linz"}), usage=usage)
     for limits, what in [
-        (TurnLimits(tokens=250), "300 of 250 tokens"),
-        (TurnLimits(cost=2.5, price=lambda _, used: used.total_tokens / 100), "3 of 2.5 cost"),
+        (TurnLimits(max_tokens=250), "300 of 250 tokens"),
+        (TurnLimits(max_cost=2.5, price=lambda _, used: used.total_tokens / 100), "3 of 2.5 cost"),
     ]:
         here = await set_up(lambda _: stubborn, tools=[weather], limits=limits)
         with pytest.raises(TurnLimitError, match=what):

@@ -17,7 +17,7 @@ from anabranch import (
     tool,
     user,
 )
-from anabranch._engine import current_scope
+from anabranch._engine import current_call
 from anabranch.messages import SampleRequest
 from anabranch.testing import MockClient, run_tool
 
@@ -336,7 +336,7 @@ async def test_anything_that_can_be_called_can_be_a_branch(kind: str, replay: bo
     async def outer(ctx: BranchContext) -> int:
         value = await ctx.branch(FUNCTIONS[kind], 1)
         await ctx.sample("next")
-        assert f"outer/{kind.partition(' ')[0]}#1" in current_scope().strand.call.journal.entries
+        assert f"outer/{kind.partition(' ')[0]}#1" in current_call().journal.entries
         return value
 
     assert await run_tool(outer, {}, MockClient(samples=echo), replay=replay) == 2

@@ -168,7 +168,7 @@ async def test_a_question_asked_after_the_round_has_ended_is_not_shown() -> None
 @pytest.mark.requirement("bad.swallowed-cancellation")
 async def test_a_tool_that_never_stops_asking_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Required: a tool that asks after its round ended gets an error naming the step."""
-    monkeypatch.setattr("anabranch._engine.call.LETTING_GO", 0.05)
+    monkeypatch.setattr("anabranch._engine.scheduler.CANCEL_TIMEOUT", 0.05)
     test_is_over = asyncio.Event()
 
     @tool

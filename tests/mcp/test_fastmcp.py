@@ -357,9 +357,9 @@ async def test_middleware_sees_a_refusal_as_a_result_that_is_an_error() -> None:
     assert seen == [True]
 
 
-async def test_without_a_client_there_is_nobody_to_talk_to() -> None:
+async def test_without_a_client_a_tool_cannot_be_called() -> None:
     server = serving(as_fastmcp_tool(ask))
-    with pytest.raises(FastMcpToolError, match=r"'ask' talks to the client .* and nobody does"):
+    with pytest.raises(FastMcpToolError, match=r"'ask' asks the client .* and there is none"):
         await server.call_tool("ask", {})
     with pytest.raises(FastMcpToolError, match="nobody does"):
         await as_fastmcp_tool(ask).run({})

@@ -8,10 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from anabranch.agents import Agent, BranchSelf, TurnLimits
-from anabranch.agents import _flows as flows
-from anabranch.agents._events import Event, TextReceived
-from anabranch.chat._terminal.models import ChatModels
+from anabranch import agents
+from anabranch.agents import Agent, BranchSelf, Event, TextReceived, TurnLimits
+from anabranch.chat._terminal_session.chat_models import ChatModels
 from anabranch.messages import Usage
 from anabranch.models import open_model
 from anabranch.tree import Node
@@ -82,9 +81,9 @@ async def test_what_an_answer_has_cost_that_broke_off_before_its_first_word_is_c
 ) -> None:
     """There is nothing to keep of it, and yet it is charged."""
     provider.will(Say(LONG, cut=1, end="closed"), Say("Never asked for."))
-    agent = Agent(MemoryTrees(), open_model(ANTHROPIC), limits=TurnLimits(tokens=12))
+    agent = Agent(MemoryTrees(), open_model(ANTHROPIC), limits=TurnLimits(max_tokens=12))
     thread = await agent.begin()
-    first, second = await flows.branch(agent, thread.id, ["one", "two"])
+    first, second = await agents.branch(agent, thread.id, ["one", "two"])
     assert "broke off" in str(first.error)
     assert "12 of 12 tokens" in str(second.error)
     assert len(provider.bodies) == 1

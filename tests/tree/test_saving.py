@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.agents._ports import random_names
+from anabranch.agents import random_names
 from anabranch.tree._thread_file import from_json
 
 

@@ -1,8 +1,7 @@
 """``anabranch chat``: a session at the terminal, or led by a script.
 
-Owns the loop of lines, and what Ctrl-C does: during a turn it ends the turn, and what was received
-is kept; at the prompt, and in a script, it ends the program. What a line does is the session's
-(``agents/session``), what is seen of it ``chat_screen.py``'s.
+This module opens the store, the tools and the model that the options name. Running the session is
+done in :mod:`anabranch.chat`.
 """
 
 from __future__ import annotations
@@ -18,23 +17,21 @@ import anyio
 from platformdirs import user_data_path
 
 from anabranch._terminal.console import Console
-from anabranch._terminal.exits import FailedError, LeftError, UsageError
-from anabranch._terminal.interrupts import on_interrupt
+from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
-from anabranch.agents import BranchSelf
-from anabranch.agents._agent_tools import AgentTool
-from anabranch.chat._session import Prompts, Session, World
-from anabranch.chat._session.command_table import COMMANDS
-from anabranch.chat._terminal.lines import (
-    Lines,
+from anabranch.agents import AgentTool, BranchSelf
+from anabranch.chat import COMMANDS, SavedPrompts, Session, SessionDependencies
+from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
+from anabranch.chat._terminal_session.chat_models import ChatModels, NoModel
+from anabranch.chat._terminal_session.chat_screen import ChatScreen
+from anabranch.chat._terminal_session.input_lines import (
+    InputLines,
     ScriptedLines,
     TypedLines,
     piped_lines,
     read_script,
 )
-from anabranch.chat._terminal.models import ChatModels, NoModel
-from anabranch.chat._terminal.person import ChatPerson
-from anabranch.chat._terminal.screen import Screen
+from anabranch.chat._terminal_session.line_loop import run_lines
 from anabranch.cli._store_option import store_url
 from anabranch.cli._targets import is_url, load
 from anabranch.errors import StoreError
@@ -80,10 +77,11 @@ async def chat(wish: ChatWish, tools: Sequence[Tool[Any] | AgentTool], console: 
         store = open_tree_store(store_url(wish.store))
     except StoreError as error:
         raise UsageError(str(error)) from error
-    screen = Screen(console)
+    screen = ChatScreen(console)
     try:
-        session = await _session(wish, _world(wish, tools, console, lines, store), screen)
-        failed = await _lead(session, screen, lines, console)
+        dependencies = _dependencies(wish, tools, console, lines, store, screen)
+        session = await _session(wish, dependencies, screen)
+        failed = await run_lines(session, screen, lines, console)
     except StoreError as error:
         raise FailedError(str(error)) from error
     finally:
@@ -112,7 +110,7 @@ def tools_of(targets: Sequence[str]) -> list[Tool[Any] | AgentTool]:
     return tools
 
 
-def _lines(wish: ChatWish, console: Console, tools: Sequence[str]) -> Lines:
+def _lines(wish: ChatWish, console: Console, tools: Sequence[str]) -> InputLines:
     if wish.script is not None and str(wish.script) != "-":
         return read_script(wish.script)
     if not console.interactive or wish.script is not None:
@@ -121,31 +119,35 @@ def _lines(wish: ChatWish, console: Console, tools: Sequence[str]) -> Lines:
     return TypedLines(console.stream, words, _data() / "chat_history")
 
 
-def _world(
+def _dependencies(
     wish: ChatWish,
     tools: Sequence[Tool[Any] | AgentTool],
     console: Console,
-    lines: Lines,
+    lines: InputLines,
     store: TreeStore,
-) -> World:
+    screen: ChatScreen,
+) -> SessionDependencies:
     models = ChatModels()
     respondent = Respondent(console)
     try:
         model = models.open(wish.model) if wish.model else NoModel(respondent)
     except ModelError as error:
         raise UsageError(str(error)) from error
-    return World(
+    return SessionDependencies(
         store,
         model,
         model_name=wish.model or "none",
         tools=tools,
-        person=ChatPerson(console, respondent, lines),
+        person=ChatAnswerer(console, respondent, lines),
+        listener=screen.on_event,
         models=models,
-        prompts=Prompts(_data() / "prompts.json"),
+        prompts=SavedPrompts(_data() / "prompts.json"),
     )
 
 
-async def _session(wish: ChatWish, world: World, screen: Screen) -> Session:
+async def _session(
+    wish: ChatWish, dependencies: SessionDependencies, screen: ChatScreen
+) -> Session:
     """Begin where the wish says.
 
     Raises:
@@ -153,54 +155,19 @@ async def _session(wish: ChatWish, world: World, screen: Screen) -> Session:
     """
     thread = wish.thread
     if thread == LATEST:
-        latest = await world.store.threads(1)
+        latest = await dependencies.store.threads(1)
         if not latest:
             raise UsageError("There is no conversation yet. Leave out --thread to begin one.")
         thread = latest[0].id
-    session = screen.show_session(world, thread)
+    session = Session(dependencies, thread_id=thread)
+    screen.attach(session)
     outputs = await session.start()
     if wish.at is not None:
         outputs = await session.input(f"/fork {wish.at}")
         if any(output.type == "error" for output in outputs):
             raise UsageError(outputs[-1].content)
-    screen.tell(outputs)
+    screen.show_beginning(outputs)
     return session
-
-
-async def _lead(session: Session, screen: Screen, lines: Lines, console: Console) -> int:
-    """Take line after line; return how many have failed."""
-    failed = 0
-    while (line := await lines.next(await _prompt(session, lines))) is not None:
-        if isinstance(lines, ScriptedLines):
-            console.say(f"> {line}")
-        outputs = None
-        with anyio.CancelScope() as turn, on_interrupt(turn.cancel):
-            outputs = await session.input(line)
-        if outputs is None:
-            screen.end_line()
-            console.say("Interrupted. What was received is kept.")
-            if isinstance(lines, ScriptedLines):
-                raise LeftError
-            continue
-        screen.show(outputs)
-        failed += any(output.type == "error" for output in outputs)
-        if any(output.action == "exit" for output in outputs):
-            break
-    if await session.world.store.thread(session.thread_id) is not None:
-        console.say(f"To go on: anabranch chat --thread {session.thread_id}")
-    return failed
-
-
-async def _prompt(session: Session, lines: Lines) -> str:
-    """Return what stands before the line: the branch that one is on, if that can be told."""
-    if isinstance(lines, ScriptedLines) or session.cursor is None:
-        return "> "
-    try:
-        walk = await session.look()
-    except StoreError:  # the line that is typed will say so, if it is still so by then
-        return "> "
-    branch = walk.branch_of(session.cursor) if walk is not None else None
-    return f"{branch or ''}> "
 
 
 def _data() -> Path:

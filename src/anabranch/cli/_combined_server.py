@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any
 
 import anyio
 from mcp.server.lowlevel import Server
@@ -19,9 +19,9 @@ from anabranch._asking.sampling import Sampler
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._targets import Found
 from anabranch.errors import StoreError
-from anabranch.mcp import create_server, install
-from anabranch.mcp._continue_call import CONTINUE
-from anabranch.mcp._installation import TTL, Installation
+from anabranch.mcp import Installation, ServerOptions, create_server, install
+from anabranch.mcp._chains import CONTINUE_CALL
+from anabranch.mcp._options import TTL
 from anabranch.tool import Tool
 
 __all__ = ["Keeping", "assemble", "tool_names"]
@@ -45,14 +45,6 @@ class Keeping:
 NOTHING_KEPT = Keeping()
 
 
-class _Options(TypedDict):
-    keys: Sequence[str]
-    ttl: float
-    store: str | None
-    sampler: Sampler | None
-    continue_calls: bool
-
-
 def assemble(
     found: Found,
     *,
@@ -68,16 +60,16 @@ def assemble(
     Raises:
         UsageError: two different things have the same name, or the store's URL is none.
     """
-    options: _Options = {
-        "keys": keys,
-        "ttl": keeping.ttl,
-        "store": keeping.store,
-        "sampler": sampler,
-        "continue_calls": keeping.continue_calls,
-    }
+    options = ServerOptions(
+        keys=keys,
+        ttl=keeping.ttl,
+        store=keeping.store,
+        sampler=sampler,
+        continue_calls=keeping.continue_calls,
+    )
     try:
         if not found.servers:
-            return create_server("anabranch", found.tools, **options)
+            return create_server("anabranch", found.tools, options=options)
         server, *others = found.servers
         _merge(server, others)
         _add(server, found.tools, options)
@@ -88,15 +80,15 @@ def assemble(
     return server
 
 
-def _add(server: MCPServer[Any], tools: Sequence[Tool[Any]], options: _Options) -> None:
+def _add(server: MCPServer[Any], tools: Sequence[Tool[Any]], options: ServerOptions) -> None:
     there = set(tool_names(server))
     new = [tool for tool in tools if tool.name not in there]
     if not new:
         return
     # The server's author may have put tools into a store of their own.
-    continue_calls = options["continue_calls"] and CONTINUE.name not in there
-    given: _Options = {**options, "continue_calls": continue_calls}
-    _run_along(server, install(server, *new, **given))
+    continues = options.continue_calls and CONTINUE_CALL not in there
+    installed = install(server, *new, options=options, continue_calls=continues)
+    _run_along(server, installed)
 
 
 def _run_along(server: MCPServer[Any], installation: Installation) -> None:

@@ -32,7 +32,7 @@ from anabranch.cli._demo_command import demo
 from anabranch.cli._serve_command import Way, serve
 from anabranch.cli._store_option import Store
 from anabranch.cli._tree_commands import tree_app
-from anabranch.mcp._installation import TTL
+from anabranch.mcp._options import TTL
 
 __all__ = ["STORE", "app"]
 

@@ -1,40 +1,54 @@
-"""Where calls are kept: SQLite by default, Postgres for many machines. One implementation for both.
+"""Stores of calls and of conversations: SQLite by default, Postgres for several machines.
 
-Owns the implementations of ports that live with the rooms which need them (``call/store.py``,
-``tree/store.py``). Nothing here decides what a record means.
+The ports are ``CallStore`` and ``TreeStore``; they belong to the rooms that need them (``_durable``,
+``tree``) and are exported here, with their records, for users of :func:`open_store`. Nothing here
+decides what a record means. ``memory:`` is SQLite without a file: each store is then written once,
+and what tests see is what runs in production.
 
-    targets.py      what a URL asks for, and the engine for it
-    workers.py      the threads in which a database works, and the way there and back
-    kept.py         the connections that SQLite's threads keep
-    faults.py       what went wrong, in one sentence
-    database.py     transactions and schema: what every table module stands on
-    migrations/     how the schema came to be, step by step (Alembic)
-    columns.py      what the tables have in common
-    direct.py       statements that go to the driver past SQLAlchemy
-    call_tables.py  the tables of calls, and the statements over them
-    calls.py        calls, behind the port ``CallStore``
-    tree_tables.py  the tables of threads, and the statements that write
-    tree_queries.py the statements that read threads
-    tree_rows.py    what is a node as a row, and a row as a node
-    trees.py        threads, behind the port ``TreeStore``
+    _urls.py             what a URL asks for
+    _engines.py          the engine for it, and the settings of its connections
+    _threads.py          the threads in which a database works, and how they are waited for
+    _connections.py      one connection for each of SQLite's threads
+    _database_faults.py  what failed, in one sentence
+    _database.py         transactions and schema
+    _migrations/         the schema, step by step (Alembic)
+    _columns.py          the column type for any text
+    _statements.py       statements that are compiled once
+    _call_tables.py      the tables of calls, and their SQL
+    _call_rows.py        calls, rounds and entries as rows
+    _calls.py            the store of calls
+    _tree_tables.py      the tables of threads, and the SQL that writes
+    _tree_queries.py     the SQL that reads threads
+    _tree_rows.py        nodes and results as rows
+    _tree_lookups.py     single threads and nodes, and why an append is refused
+    _trees.py            the store of conversations
 
 Another kind of record gets a migration, tables and a module of its own beside those of calls.
-``memory:`` is SQLite without a file: each room is then written once, and what tests see is what
-runs in production.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch._durable.store import CallStore
-from anabranch.errors import StoreError
+from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
+from anabranch.errors import StoreError, UnknownCallError
 from anabranch.tree._tree_store import TreeStore
 
 if TYPE_CHECKING:
     from anabranch.stores._database import Database
 
-__all__ = ["open_store", "open_stores", "open_tree_store"]
+__all__ = [
+    "CallRecord",
+    "CallStore",
+    "OpenedRound",
+    "RoundRecord",
+    "StoreError",
+    "TreeStore",
+    "UnknownCallError",
+    "open_store",
+    "open_stores",
+    "open_tree_store",
+]
 
 
 def open_store(url: str) -> CallStore:
@@ -45,14 +59,14 @@ def open_store(url: str) -> CallStore:
                                 is absolute); made if it is missing, readable by its owner alone.
                                 Safe with several processes on one machine, not on network drives
     ``postgresql://host/name``  a Postgres database; needs the extra ``postgres``
-    ``memory:``                 gone when closed
+    ``memory:``                 lost when closed
     ==========================  ===============================================================
 
     Options follow a ``?``. ``timeout=10``: seconds to wait for a lock, or for the server, before
-    giving up. ``synchronous=normal`` (SQLite): faster, but a power cut may take the last records
-    along; a crash of the process does not. Postgres understands libpq's options as well.
+    giving up. ``synchronous=normal`` (SQLite): faster, but the last records may be lost in a power
+    cut; they are not in a crash of the process. Postgres understands libpq's options as well.
 
-    Use it from any thread and any event loop, and close it in the end.
+    It may be used from any thread and any event loop. Close it when it is no longer needed.
 
     Raises:
         StoreError: the URL cannot be understood, or names a database whose driver is missing;
@@ -73,9 +87,9 @@ def open_tree_store(url: str) -> TreeStore:
 
 
 def open_stores(url: str) -> tuple[CallStore, TreeStore]:
-    """Return both stores at ``url`` over the same connections, for who needs both.
+    """Return both stores at ``url``, over the same connections.
 
-    In ``memory:`` this is the only way to have both in one place. To close one closes both.
+    With ``memory:`` this is the only way to have both in one database. Closing one closes both.
     """
     database = _open_database(url)
     from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _open_database
@@ -85,7 +99,7 @@ def open_stores(url: str) -> tuple[CallStore, TreeStore]:
 
 
 def _open_database(url: str) -> Database:
-    # SQLAlchemy costs more to import than all of anabranch: whoever needs no store does not pay.
+    # Importing SQLAlchemy costs more than importing all of anabranch, and many need no store.
     try:
         from anabranch.stores._database import Database  # noqa: PLC0415
         from anabranch.stores._urls import read_url  # noqa: PLC0415

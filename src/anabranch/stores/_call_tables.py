@@ -1,7 +1,4 @@
-"""The tables of calls, and the statements over them.
-
-Owns names, columns, indexes and SQL. What is done when, and what it means, is in ``calls.py``.
-"""
+"""The tables of calls, and the SQL that reads and writes them."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ from sqlalchemy.dialects import postgresql, sqlite
 from anabranch.stores._columns import Opaque, metadata
 
 __all__ = [
-    "ABANDONED",
     "ADD_POSTGRES",
     "CALL",
     "CALL_AND_ROUND",
     "ENTRIES",
     "ENTRY",
+    "EXPIRED",
     "FIND",
     "LAST_ROUND",
     "LEASE",
@@ -138,7 +135,7 @@ ENTRIES = (
 ONE_ENTRY = sa.select(ENTRY.c.text).where(
     ENTRY.c.call_id == sa.bindparam("this"), ENTRY.c.step_id == sa.bindparam("step")
 )
-ABANDONED = (
+EXPIRED = (
     _CALL.where(_IS_OPEN, CALL.c.deadline <= sa.bindparam("now"))
     .order_by(CALL.c.deadline, CALL.c.call_id)
     .limit(sa.bindparam("most"))
@@ -149,15 +146,15 @@ PRUNE = sa.delete(CALL).where(
         .where(_IS_OVER, CALL.c.deadline < sa.bindparam("before"))
         .order_by(CALL.c.deadline, CALL.c.call_id)
         .limit(sa.bindparam("most"))
-        .with_for_update(skip_locked=True)  # another process prunes those (no words on SQLite)
+        .with_for_update(skip_locked=True)  # another process prunes those; SQLite ignores it
     )
 )
 
 
 def insert_first(table: sa.Table, *, is_postgresql: bool) -> sa.Insert:
-    """Insert a row unless its key is taken; the number of rows written tells which.
+    """Return the statement that inserts a row unless its key is taken.
 
-    Every column is given, but for a number that the database counts up.
+    Every column is given, except a number that the database generates.
     """
     insert = postgresql.insert if is_postgresql else sqlite.insert
     given = {
@@ -165,8 +162,7 @@ def insert_first(table: sa.Table, *, is_postgresql: bool) -> sa.Insert:
         for column in table.c
         if column.identity is None
     }
-    statement = insert(table).inline().values(given).on_conflict_do_nothing()
-    return statement.execution_options(preserve_rowcount=True)
+    return insert(table).inline().values(given).on_conflict_do_nothing()
 
 
 ADD_POSTGRES = sa.text("""

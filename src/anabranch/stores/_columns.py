@@ -1,7 +1,4 @@
-"""What the columns of all table modules have in common.
-
-Owns the registry of tables and the column types of this package.
-"""
+"""The registry of all tables, and the column type for any text."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ metadata: sa.MetaData = sa.MetaData()
 
 
 class Opaque(TypeDecorator[str]):
-    """Any text at all, kept as bytes.
+    """Any text at all, stored as bytes.
 
     Postgres has no text with NUL characters, and neither database takes a lone surrogate.
     """
@@ -35,7 +32,7 @@ class Opaque(TypeDecorator[str]):
 
 
 def to_bytes(text: str) -> bytes:
-    """Return what :class:`Opaque` keeps, for statements written by hand."""
+    """Return what :class:`Opaque` stores, for statements that bypass it."""
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -1,8 +1,7 @@
-"""Connections that the threads which work with SQLite keep.
+"""One connection for each thread that works with SQLite.
 
-Owns which thread has which connection. To take one from SQLAlchemy's pool and to give it back costs
-more than a small insert, or than to read a node; a thread of a database does nothing else, so it
-has a connection of its own.
+To take a connection from SQLAlchemy's pool and to return it costs more than a small insert, or than
+reading a node. A thread of a database does nothing else, so it has a connection of its own.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from contextlib import contextmanager
 
 import sqlalchemy as sa
 
-__all__ = ["Kept"]
+__all__ = ["ThreadConnections"]
 
 
-class Kept:
+class ThreadConnections:
     """One connection for each thread that asks.
 
     Args:
@@ -31,7 +30,7 @@ class Kept:
     def transaction(self, *, lasting: bool) -> Generator[sa.Connection]:
         """Open a transaction on this thread's connection; it ends with the context.
 
-        If ``lasting``, its end is not reached before the disk has what it wrote.
+        If ``lasting``, its commit waits for the disk.
         """
         thread = threading.get_ident()
         connection = self._own.get(thread)
@@ -43,11 +42,11 @@ class Kept:
             with connection.begin():
                 yield connection
         except BaseException:
-            # The pool undoes what the driver may have left begun, a commit that failed above all.
+            # The pool rolls back what the driver may have left open, above all a commit that failed.
             self._own.pop(thread).close()
             raise
 
     def close(self) -> None:
-        """Give all connections back; the threads have ended."""
+        """Return all connections to the pool; the threads have ended."""
         while self._own:
             self._own.popitem()[1].close()

@@ -1,7 +1,6 @@
-"""A database: transactions and schema, for the table modules that stand on it.
+"""One open database: its threads, its transactions, and its schema, brought up to date at first use.
 
-Owns the engine, its threads, and bringing the schema up to date when first used. It knows no
-table; a table module hands it work to do on a connection.
+It knows no table; ``_calls.py`` and ``_trees.py`` hand it work to do on a connection.
 
 SQLite: one thread writes, in batches that share a commit; others read meanwhile.
 Postgres: a few connections, each piece of work on one of them.
@@ -20,11 +19,12 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from anabranch.errors import StoreError
-from anabranch.stores._connections import Kept
+from anabranch.stores._connections import ThreadConnections
 from anabranch.stores._database_faults import translated
+from anabranch.stores._engines import CONNECTIONS, READERS, make_engine, make_file
 from anabranch.stores._migrations import SCHEMA, current, migrate
 from anabranch.stores._threads import Batches, Separately, Transaction, Work, Workers, outcome
-from anabranch.stores._urls import CONNECTIONS, READERS, Target, make_engine, make_file
+from anabranch.stores._urls import Target
 
 __all__ = ["Database"]
 
@@ -45,7 +45,7 @@ class Database:
         self._target = target
         self._engine = engine = make_engine(target)
         self._prepared = False
-        self._kept: list[Kept] = []
+        self._connections: list[ThreadConnections] = []
         self._preparing = threading.Lock()
         self._threads: list[ThreadPoolExecutor] = []
         self._writers: Workers
@@ -61,58 +61,60 @@ class Database:
             snapshot = engine.execution_options(isolation_level="REPEATABLE READ")
             self._snapshots = Separately(pool, partial(self._transaction, snapshot))
         else:
-            self._writers = Batches(self._new_threads(1), self._keeping(engine))
+            self._writers = Batches(self._new_threads(1), self._own_connections(engine))
             self._single_writers = self._writers
             self._readers = self._writers
             if target.kind == "sqlite":  # without a file there is one connection only
                 reading = engine.execution_options(reading=True)
-                self._readers = Separately(self._new_threads(READERS), self._keeping(reading))
+                self._readers = Separately(
+                    self._new_threads(READERS), self._own_connections(reading)
+                )
             self._snapshots = self._readers
 
     @property
     def dialect(self) -> sa.Dialect:
-        """The database's own words."""
+        """The dialect of its SQL."""
         return self._engine.dialect
 
     async def read(self, work: Work[T]) -> T:
         """Let ``work`` read. Each of its statements sees what has been committed by then."""
-        return await self._have_done(self._readers, work)
+        return await self._do(self._readers, work)
 
     async def read_at_once(self, work: Work[T]) -> T:
         """Let ``work`` read. All its statements see what had been committed before the first."""
-        return await self._have_done(self._snapshots, work)
+        return await self._do(self._snapshots, work)
 
     async def write(self, work: Work[T], *, lasting: bool = True) -> T:
-        """Do ``work`` in one transaction. It must bear being done again after a rollback.
+        """Do ``work`` in one transaction. It may be done again after a rollback.
 
         Unless it is ``lasting``, the commit does not wait for the disk. Others see the outcome all
-        the same; only if the machine, or Postgres' server, crashes before the next lasting commit,
-        it is lost. Logs are sequential: what is written after it lasts no longer than it does.
+        the same; it is lost only if the machine, or Postgres' server, crashes before the next
+        lasting commit. Logs are sequential: nothing that is written after it survives without it.
         """
-        return await self._have_done(self._writers, work, lasting=lasting)
+        return await self._do(self._writers, work, lasting=lasting)
 
     async def write_single(self, work: Work[T]) -> T:
         """Do ``work``; on Postgres, each of its statements is a transaction by itself.
 
         For work in which one statement at most changes something there: saves two round trips.
         """
-        return await self._have_done(self._single_writers, work)
+        return await self._do(self._single_writers, work)
 
     async def close(self) -> None:
-        """Finish what is being done and give up threads and connections; again does nothing."""
+        """Finish all work and close threads and connections; closing again does nothing."""
         await asyncio.to_thread(self._shut_down)
 
     def _shut_down(self) -> None:
         for threads in self._threads:
             threads.shutdown()
-        for kept in self._kept:
-            kept.close()
+        for connections in self._connections:
+            connections.close()
         self._engine.dispose()
 
-    async def _have_done(self, workers: Workers, work: Work[T], *, lasting: bool = True) -> T:
+    async def _do(self, workers: Workers, work: Work[T], *, lasting: bool = True) -> T:
         try:
             future = workers.submit(work, lasting=lasting)
-        except RuntimeError as error:  # the threads are gone
+        except RuntimeError as error:  # the threads have ended
             raise StoreError(f"The store {self._target.label} has been closed.") from error
         return await outcome(future)
 
@@ -121,10 +123,10 @@ class Database:
         self._threads.append(threads)
         return threads
 
-    def _keeping(self, engine: sa.Engine) -> Transaction:
-        kept = Kept(engine)
-        self._kept.append(kept)
-        return partial(self._kept_transaction, kept)
+    def _own_connections(self, engine: sa.Engine) -> Transaction:
+        connections = ThreadConnections(engine)
+        self._connections.append(connections)
+        return partial(self._own_transaction, connections)
 
     @contextmanager
     def _transaction(self, engine: sa.Engine, *, lasting: bool) -> Generator[sa.Connection]:
@@ -138,15 +140,17 @@ class Database:
                     yield connection
 
     @contextmanager
-    def _kept_transaction(self, kept: Kept, *, lasting: bool) -> Generator[sa.Connection]:
+    def _own_transaction(
+        self, connections: ThreadConnections, *, lasting: bool
+    ) -> Generator[sa.Connection]:
         with translated(self._target.label):
             if not self._prepared:
                 self._prepare()
-            with kept.transaction(lasting=lasting) as connection:
+            with connections.transaction(lasting=lasting) as connection:
                 yield connection
 
     def _prepare(self) -> None:
-        """Make the file and the tables, or bring them up to date; whoever comes second waits."""
+        """Make the file and the tables, or bring them up to date; a second caller waits."""
         with self._preparing:
             if self._prepared:
                 return

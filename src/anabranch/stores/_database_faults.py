@@ -1,7 +1,6 @@
-"""What went wrong with a database, in one sentence that says what to do.
+"""Drivers' errors as ``StoreError``: one sentence that says what failed and what to do.
 
-Owns the translation of drivers' errors. It never shows a statement or its parameters, which hold
-what callers said.
+It never shows a statement or its parameters, which hold what callers said.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Statements that go to the driver past SQLAlchemy, which has only put them into words.
+"""Statements that are compiled once and then sent to the driver as they are.
 
-Owns how such a statement is kept and run: for what is done most often, or returns most rows, since
-SQLAlchemy's share is then larger than the database's. Values go in, and rows come out, as the
-driver has them: texts of type ``Opaque`` as bytes. Connections and transactions stay SQLAlchemy's.
+They are what is executed most often, or returns most rows: for these, SQLAlchemy's compilation cache
+and its conversion of each value cost more than the database does. Values go in, and rows come out, as
+the driver has them: texts of type ``Opaque`` as bytes. Errors, connections and transactions are
+SQLAlchemy's.
 """
 
 from __future__ import annotations
@@ -11,79 +12,37 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
-from sqlalchemy import exc
-from sqlalchemy.engine.interfaces import DBAPIModule
 
-__all__ = ["Direct", "Row", "driver_of"]
+__all__ = ["Row", "Statement"]
 
 Row: TypeAlias = Sequence[Any]
 """What a statement returns, as the driver does."""
 
-_Values: TypeAlias = Mapping[str, Any]
 
-
-def driver_of(connection: sa.Connection) -> Any:  # noqa: ANN401  # each driver has its own class
-    """Return the driver's own connection."""
-    return connection.connection.driver_connection
-
-
-class Direct:
+class Statement:
     """One statement.
 
     Args:
         statement: with named parameters.
-        dialect: of the database that it is for.
+        dialect: of the engine that executes it; its parameters are named, too (``paramstyle``).
     """
 
     def __init__(self, statement: sa.ClauseElement, dialect: sa.Dialect) -> None:
-        compiled: Any = statement.compile(dialect=dialect)
-        self._text: str = compiled.string
-        self._order: Sequence[str] | None = compiled.positiontup
-        self._dialect = dialect
-        self._error: type[DBAPIModule.Error] = dialect.loaded_dbapi.Error
+        self._text = str(statement.compile(dialect=dialect))
 
-    def rows(self, connection: sa.Connection, values: _Values) -> list[Row]:
-        """Return all that a query finds.
+    def rows(self, connection: sa.Connection, values: Mapping[str, Any]) -> Sequence[Row]:
+        """Return all rows that a query finds.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: as SQLAlchemy would.
+            sqlalchemy.exc.DBAPIError: the driver raised an error.
         """
-        cursor = driver_of(connection).cursor()
-        try:
-            cursor.execute(self._text, self._given(values))
-            rows: list[Row] = cursor.fetchall()
-        except self._error as error:
-            raise self._told(connection, error) from error
-        finally:
-            cursor.close()
-        return rows
+        return connection.exec_driver_sql(self._text, dict(values)).all()
 
-    def count(self, connection: sa.Connection, rows: Sequence[_Values]) -> int:
-        """Write once for each of ``rows``; return how many of the table's rows that has touched.
+    def count(self, connection: sa.Connection, *rows: Mapping[str, Any]) -> int:
+        """Execute once for each of ``rows``; return how many rows of the table that has changed.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: as SQLAlchemy would.
+            sqlalchemy.exc.DBAPIError: the driver raised an error.
         """
-        cursor = driver_of(connection).cursor()
-        try:
-            if len(rows) == 1:
-                cursor.execute(self._text, self._given(rows[0]))
-            else:
-                cursor.executemany(self._text, [self._given(row) for row in rows])
-            touched: int = cursor.rowcount
-        except self._error as error:
-            raise self._told(connection, error) from error
-        finally:
-            cursor.close()
-        return touched
-
-    def _told(self, connection: sa.Connection, error: DBAPIModule.Error) -> BaseException:
-        """Return the error as SQLAlchemy's; a connection that is lost is given up."""
-        if self._dialect.is_disconnect(error, driver_of(connection), None):
-            connection.invalidate(error)
-        return exc.DBAPIError.instance(
-            self._text, None, error, self._error, hide_parameters=True, dialect=self._dialect
-        )
-
-    def _given(self, values: _Values) -> _Values | tuple[Any, ...]:
-        return values if self._order is None else tuple([values[name] for name in self._order])
+        values = dict(rows[0]) if len(rows) == 1 else [dict(row) for row in rows]
+        return connection.exec_driver_sql(self._text, values).rowcount

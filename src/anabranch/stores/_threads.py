@@ -1,8 +1,7 @@
-"""The threads in which a database works, and the way there and back.
+"""The threads in which a database works: how work gets there, is batched, and is waited for.
 
-Owns waiting for a thread from a coroutine, and batching. The threads are a database's own, not
-those that ``anyio.to_thread`` shares out: those also run the synchronous steps of tool authors,
-and forty slow steps must not keep a lease from being prolonged.
+The threads are a database's own, not those that ``anyio.to_thread`` shares: those also run the
+synchronous steps of tool authors, and forty slow steps must not delay the renewal of a lease.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-import anyio
 import sqlalchemy as sa
+
+from anabranch._engine import to_the_end
 
 __all__ = ["BATCH", "Batches", "Separately", "Transaction", "Work", "Workers", "outcome"]
 
@@ -32,40 +31,26 @@ BATCH = 100
 async def outcome(future: Future[T]) -> T:
     """Wait for work in a thread, and return or raise what came of it.
 
-    Whoever is cancelled meanwhile still waits until the work, once begun, is over: afterwards
-    nothing is being written on their behalf.
+    A caller that is cancelled takes its work back if it has not begun, and otherwise still waits
+    until it has ended: nothing is written for a caller that has gone on to something else.
     """
-    loop = asyncio.get_running_loop()
-    cancelled: asyncio.CancelledError | None = None
-    # The shield keeps anyio, the loop keeps a plain Task.cancel() from ending the wait.
-    with anyio.CancelScope(shield=True):
-        while not future.done():
-            over = loop.create_future()
-            future.add_done_callback(partial(_wake, loop, over))
-            try:
-                await over  # asyncio.wait and wrap_future take longer than a small insert
-            except asyncio.CancelledError as error:
-                cancelled = error
-                future.cancel()
-    if cancelled is not None:
-        raise cancelled
-    return future.result()
+    try:
+        return await asyncio.wrap_future(future)  # cancels `future`, if it has not begun
+    except asyncio.CancelledError:
+        if not future.done():
+            await to_the_end(_ended(future))
+        raise
 
 
-def _wake(loop: asyncio.AbstractEventLoop, over: asyncio.Future[None], _: object) -> None:
-    loop.call_soon_threadsafe(_finish, over)
-
-
-def _finish(over: asyncio.Future[None]) -> None:
-    if not over.done():  # whoever waited may have been cancelled, and wait anew
-        over.set_result(None)
+async def _ended(future: Future[Any]) -> None:
+    await asyncio.wait({asyncio.wrap_future(future)})
 
 
 class Transaction(Protocol):
     """Opens a transaction that ends with the context."""
 
     def __call__(self, *, lasting: bool) -> AbstractContextManager[sa.Connection]:
-        """If ``lasting``, its end is not reached before the disk has what it wrote."""
+        """If ``lasting``, its commit waits for the disk."""
         ...
 
 
@@ -101,15 +86,15 @@ class _Job(Generic[T]):
 
 
 class Batches:
-    """Does, in one thread, whatever has come in meanwhile in one transaction.
+    """Does, in one thread, all work that is waiting in one transaction.
 
-    For a database with a single writer, whose every commit waits for the disk. Nobody hears of
-    success before the commit. Work must bear being done again: if a piece of a batch fails, the
-    batch is undone and each piece is done by itself.
+    For a database with a single writer, whose every commit waits for the disk. Success is reported
+    after the commit. Work must be repeatable: if a piece of a batch fails, the batch is rolled back
+    and each piece is done in a transaction of its own.
 
     Args:
         thread: has one thread.
-        transaction: how to open one; it lasts if any piece of its batch is to last.
+        transaction: how to open one; it is durable if any piece of its batch must be.
     """
 
     def __init__(self, thread: Executor, transaction: Transaction) -> None:
@@ -123,7 +108,7 @@ class Batches:
         self._waiting.append(job)
         try:
             self._thread.submit(self._drain)
-        except RuntimeError:  # the thread is gone; whoever is told so must not be served after all
+        except RuntimeError:  # the thread has ended; work that was refused must not be done later
             if job in self._waiting:
                 self._waiting.remove(job)
             raise
@@ -144,7 +129,7 @@ class Batches:
             with self._transaction(lasting=any(job.lasting for job in jobs)) as connection:
                 begun = True
                 results = [job.work(connection) for job in jobs]
-        except BaseException as error:  # noqa: BLE001  # it belongs to whoever waits
+        except BaseException as error:  # noqa: BLE001  # it is raised where the work is waited for
             if begun and len(jobs) > 1:
                 for job in jobs:
                     self._do([job])

@@ -1,8 +1,7 @@
-"""The statements that read threads.
+"""The SQL that reads threads; ``_tree_tables.py`` has the tables and the SQL that writes.
 
-Owns SQL alone; ``tree_tables.py`` has the tables and what is written to them. Statements that
-return nodes are written out and return what the driver does: a path of a thousand rows passes
-through no type's conversion, and ``tree_rows.py`` takes them all at once.
+Statements that return nodes are written out as text and return what the driver does: a path of a
+thousand rows passes through no type's conversion, and ``_tree_rows.py`` converts them all at once.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ NODES = _reading("""
     FROM anabranch_thread AS thread JOIN anabranch_node AS node ON node.thread = thread.seq
     WHERE thread.id = :this ORDER BY node.seq
 """)
-# For the node that somebody has read last: how many of its thread have come until then.
+# For the last node that a reader has: how many of its thread there are up to it.
 COUNT_UNTIL = _reading("""
     SELECT last.seq, (
         SELECT count(*) FROM anabranch_node AS node
@@ -101,7 +100,7 @@ RESULTS = _reading("""
     WHERE thread.id = :this
 """)
 # A row for each result, and one for each node without any. The thread's id comes with the first
-# node alone, and whoever reads puts the rows in order: both cost the database more.
+# node alone, and the caller sorts the rows: the database would need longer for both.
 PATH = _reading("""
     WITH RECURSIVE up (seq, parent) AS (
         SELECT seq, parent FROM anabranch_node WHERE id = :this

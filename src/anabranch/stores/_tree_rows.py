@@ -1,7 +1,7 @@
-"""What nodes and results look like in their tables, and what rows look like as nodes.
+"""Nodes and results as rows of their tables, and rows as nodes and results.
 
-Owns the form of stored blocks: JSON, as pydantic writes it. Rows are read in bulk, since a node
-by itself costs several times as much. Nothing here talks to a database.
+Blocks are stored as JSON, as pydantic writes it. Rows are converted in bulk, since a node by itself
+costs several times as much.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""The tables of threads, and the statements that write to them.
-
-Owns names, columns, indexes and SQL; ``tree_queries.py`` has the statements that read. What is done
-when, and what it means, is in ``trees.py``; how a node becomes a row, in ``tree_rows.py``.
+"""The tables of threads, and the SQL that writes to them; ``_tree_queries.py`` has the SQL that reads.
 
 Rows point at each other by ``seq``, a number that grows: a parent has a smaller one than its
 children, an older sibling than a younger. So the order of numbers is the order of a tree, and a
 path is found without comparing ids. Statements that write lock the thread's row first (Postgres;
 SQLite has one writer): then the order of numbers is also the order of commits, and no two writers
-of a thread wait for each other in a circle.
+of a thread deadlock.
 """
 
 from __future__ import annotations
@@ -94,7 +91,7 @@ REF = sa.Table(
 
 
 class WritingStatements:
-    """The statements that insert, in the database's own words; ``rowcount`` tells how many."""
+    """The statements that insert, in the database's dialect; ``rowcount`` is how many were inserted."""
 
     def __init__(self, *, is_postgresql: bool) -> None:
         self._insert = postgresql.insert if is_postgresql else sqlite.insert

@@ -1,13 +1,13 @@
-"""Threads in a database, behind the port :class:`~anabranch.tree._tree_store.TreeStore`.
+"""Conversations in a database: the store behind the port :class:`~anabranch.tree._tree_store.TreeStore`.
 
-Owns which statement is done when, and what its outcome means. An append looks at nothing before
-it writes: the insert itself finds thread and parent, and only if it has found them missing is
-somebody asked why.
+It decides which statement is executed when, and what its outcome means. An append reads nothing before
+it writes: the insert itself finds thread and parent, and only if it has not found them the reason is
+looked up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,18 +16,23 @@ from sqlalchemy import exc
 from anabranch.errors import StoreError
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._database import Database
-from anabranch.stores._statements import Direct
+from anabranch.stores._statements import Statement
+from anabranch.stores._tree_lookups import (
+    check,
+    find_node,
+    find_refs,
+    find_thread,
+    refusal,
+    unknown_node,
+)
 from anabranch.stores._tree_queries import (
     BEGINNINGS,
     CHILDREN,
     COUNT_UNTIL,
-    FIND_NODE,
-    FIND_THREAD,
     LATEST_THREADS,
     NODES,
     NODES_AFTER,
     PATH,
-    REFS,
     RESULTS,
 )
 from anabranch.stores._tree_rows import node_row, result_row, to_nodes, to_path, to_results
@@ -39,17 +44,17 @@ from anabranch.stores._tree_tables import (
     SETTLE,
     WritingStatements,
 )
-from anabranch.tree._nodes import Node, Ref, Result, Thread, check_place
-from anabranch.tree._tree_store import Path, RefusedError, Tree
+from anabranch.tree._nodes import Node, Ref, Result, Thread
+from anabranch.tree._tree_store import Path, Tree
 
 __all__ = ["Trees"]
 
-_BESIDE = {"branch", "question", "answer"}
-"""What may follow on a tool's caller without being the conversation's next message."""
+_NOT_MESSAGES = {"branch", "question", "answer"}
+"""Kinds that may follow on a node that calls tools without being the next message."""
 
 
 class _NoPlaceError(Exception):
-    """Some node has found no place; which, and why, is yet to be asked."""
+    """A node could not be added; the reason is looked up after the rollback."""
 
 
 class Trees:
@@ -58,10 +63,10 @@ class Trees:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._statements = WritingStatements(is_postgresql=database.is_postgresql)
-        self._add_node = Direct(self._statements.add_node, database.dialect)
-        self._settle = Direct(SETTLE, database.dialect)
-        self._find_path = Direct(PATH, database.dialect)
-        self._find_nodes_after = Direct(NODES_AFTER, database.dialect)
+        self._add_node = Statement(self._statements.add_node, database.dialect)
+        self._settle = Statement(SETTLE, database.dialect)
+        self._find_path = Statement(PATH, database.dialect)
+        self._find_nodes_after = Statement(NODES_AFTER, database.dialect)
 
     async def create_thread(self, thread: Thread) -> None:
         """Add a thread without nodes."""
@@ -74,7 +79,7 @@ class Trees:
 
     async def thread(self, thread_id: str) -> Thread | None:
         """Return the thread, if there is one."""
-        return await self._database.read(lambda connection: _thread(connection, thread_id))
+        return await self._database.read(lambda connection: find_thread(connection, thread_id))
 
     async def threads(self, limit: int) -> list[Thread]:
         """Return the latest threads, the newest first."""
@@ -95,32 +100,30 @@ class Trees:
                     self._add(connection, nodes)
                 self._set_results(connection, results)
                 self._set_refs(connection, refs)
-            except exc.IntegrityError as error:  # what it follows on was just being deleted
+            except exc.IntegrityError as error:  # what it follows on is being deleted
                 raise _NoPlaceError from error
 
         try:
             await self._database.write(work)
         except _NoPlaceError:
-            raise await self._database.read(
-                lambda connection: _refusal(connection, nodes)
-            ) from None
+            raise await self._database.read(lambda connection: refusal(connection, nodes)) from None
 
     def _add(self, connection: sa.Connection, nodes: Sequence[Node]) -> None:
         rows = [node_row(node) for node in nodes]
         new: dict[str | None, Node] = {node.id: node for node in nodes}
-        if self._add_node.count(connection, rows) != len(nodes):
+        if self._add_node.count(connection, *rows) != len(nodes):
             raise _NoPlaceError
         # All branches of a fork open below one node, which is looked at once.
         forked = {node.parent_id for node in nodes if node.kind == "branch"} - new.keys()
-        there = {one: None if one is None else _node(connection, one) for one in forked}
+        there = {one: None if one is None else find_node(connection, one) for one in forked}
         for node in nodes:
             parent = new.get(node.parent_id) or there.get(node.parent_id)
             if parent is not None or node.parent_id is None:
-                _check(node, parent)
-        parents = {node.parent_id for node in nodes if node.kind not in _BESIDE}
+                check(node, parent)
+        parents = {node.parent_id for node in nodes if node.kind not in _NOT_MESSAGES}
         settled = [one for one in parents if one is not None and one not in new]
         if settled:
-            self._settle.count(connection, [{"this": to_bytes(one)} for one in settled])
+            self._settle.count(connection, *({"this": to_bytes(one)} for one in settled))
 
     async def set_results(self, results: Sequence[Result]) -> None:
         """Write results, in place of those that are there."""
@@ -129,12 +132,12 @@ class Trees:
     def _set_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
         rows = [result_row(result) for result in results]
         if rows and connection.execute(self._statements.set_result, rows).rowcount != len(rows):
-            raise _unknown(connection, (result.node_id for result in results))
+            raise unknown_node(connection, (result.node_id for result in results))
 
     def _set_refs(self, connection: sa.Connection, refs: Sequence[Ref]) -> None:
         rows = [{"new_name": ref.name, "node_id": ref.node_id} for ref in refs]
         if rows and connection.execute(self._statements.set_ref, rows).rowcount != len(rows):
-            raise _unknown(connection, (ref.node_id for ref in refs))
+            raise unknown_node(connection, (ref.node_id for ref in refs))
 
     async def set_ref(self, thread_id: str, ref: Ref) -> None:
         """Point a name at a node of the thread."""
@@ -146,19 +149,19 @@ class Trees:
             raise StoreError(f"The store has no node {ref.node_id!r} in a thread {thread_id!r}.")
 
     async def delete_ref(self, thread_id: str, name: str) -> bool:
-        """Take a name away."""
+        """Delete a name."""
         return await self._delete(DELETE_REF, {"this": thread_id, "old_name": name}) > 0
 
     async def refs(self, thread_id: str) -> dict[str, str]:
         """Return the thread's names and the nodes that they point at."""
-        return await self._database.read(lambda connection: _refs(connection, thread_id))
+        return await self._database.read(lambda connection: find_refs(connection, thread_id))
 
     async def node(self, node_id: str) -> Node | None:
         """Return the node, if there is one."""
-        return await self._database.read(lambda connection: _node(connection, node_id))
+        return await self._database.read(lambda connection: find_node(connection, node_id))
 
     async def path(self, node_id: str) -> Path:
-        """Return the way to a node, in one statement."""
+        """Return the path to a node, in one statement."""
         values = {"this": to_bytes(node_id)}
         rows = await self._database.read(
             lambda connection: self._find_path.rows(connection, values)
@@ -192,7 +195,7 @@ class Trees:
             after = 0
             if known:
                 last = known[-1]
-                if _node(connection, last.id) != last:
+                if find_node(connection, last.id) != last:
                     return None
                 after, held = connection.execute(COUNT_UNTIL, {"this": last.id}).one()
                 if held != len(known):
@@ -209,12 +212,12 @@ class Trees:
         values = {"this": thread_id}
 
         def work(connection: sa.Connection) -> Tree:
-            thread = _thread(connection, thread_id)
+            thread = find_thread(connection, thread_id)
             if thread is None:
                 raise StoreError(f"The store has no thread {thread_id!r}.")
             nodes = to_nodes(connection.execute(NODES, values).fetchall(), thread_id)
             results = to_results(connection.execute(RESULTS, values).fetchall())
-            return Tree(thread, tuple(nodes), results, _refs(connection, thread_id))
+            return Tree(thread, tuple(nodes), results, find_refs(connection, thread_id))
 
         return await self._database.read_at_once(work)
 
@@ -242,52 +245,3 @@ class Trees:
     async def close(self) -> None:
         """Close the database."""
         await self._database.close()
-
-
-def _thread(connection: sa.Connection, thread_id: str) -> Thread | None:
-    row = connection.execute(FIND_THREAD, {"this": thread_id}).one_or_none()
-    return None if row is None else Thread(*row)
-
-
-def _refs(connection: sa.Connection, thread_id: str) -> dict[str, str]:
-    return {row[0]: row[1] for row in connection.execute(REFS, {"this": thread_id})}
-
-
-def _node(connection: sa.Connection, node_id: str) -> Node | None:
-    row = connection.execute(FIND_NODE, {"this": node_id}).one_or_none()
-    if row is None:
-        return None
-    parents = {} if row[1] is None else {row[1]: to_text(row[9])}
-    return to_nodes([row], to_text(row[8]), parents)[0]
-
-
-def _check(node: Node, parent: Node | None) -> None:
-    try:
-        check_place(node, parent)
-    except ValueError as error:
-        raise RefusedError(f"Node {node.id!r} has no place there: {error}.") from error
-
-
-def _unknown(connection: sa.Connection, node_ids: Iterable[str]) -> RefusedError:
-    missing = next((one for one in node_ids if _node(connection, one) is None), None)
-    return RefusedError(f"The store has no node {missing!r}.")
-
-
-def _refusal(connection: sa.Connection, nodes: Sequence[Node]) -> RefusedError:
-    """Say which of the nodes could not be added, after the attempt was undone."""
-    earlier: dict[str, Node] = {}
-    for node in nodes:
-        if node.id in earlier or _node(connection, node.id) is not None:
-            return RefusedError(f"The store has a node {node.id!r} already; nodes never change.")
-        if _thread(connection, node.thread_id) is None:
-            return RefusedError(f"The store has no thread {node.thread_id!r}.")
-        if node.parent_id is not None:
-            parent = earlier.get(node.parent_id) or _node(connection, node.parent_id)
-            if parent is None:
-                return RefusedError(f"The store has no node {node.parent_id!r} to follow on.")
-            try:
-                _check(node, parent)
-            except RefusedError as refusal:
-                return refusal
-        earlier[node.id] = node
-    return RefusedError("What the nodes follow on was being changed by somebody else; try again.")

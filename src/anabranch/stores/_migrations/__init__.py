@@ -1,8 +1,8 @@
-"""How the schema came to be, step by step; run by Alembic when a store is first used.
+"""Migrations of the schema, run by Alembic when a store is first used.
 
-Owns the version of the schema and the way to it. A migration never imports a table module: it
-stands for what the tables were when it was written. To change a table, change it in its module,
-add ``versions/vNNNN_what.py`` and raise :data:`SCHEMA`; the tests compare the two.
+A migration never imports a table module: it describes the tables as they were when it was written.
+To change a table, change it in its module, add ``versions/vNNNN_what.py`` and raise :data:`SCHEMA`;
+the tests compare the two.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from anabranch.errors import StoreError
 
 __all__ = ["SCHEMA", "VERSION_TABLE", "current", "migrate"]
 
-SCHEMA = "0002"
+SCHEMA = "0003"
 """The newest migration."""
 
 VERSION_TABLE = "anabranch_version"
 
-_ALEMBIC_AT_WORK = threading.Lock()
-"""Alembic keeps the migration at work in a global, and a process may open several stores."""
+_ALEMBIC_LOCK = threading.Lock()
+"""Alembic has the current migration in a global, and a process may open several stores."""
 
 
 def current(connection: sa.Connection) -> str | None:
@@ -48,7 +48,7 @@ def migrate(connection: sa.Connection, label: str) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["connection"] = connection
     try:
-        with _ALEMBIC_AT_WORK:
+        with _ALEMBIC_LOCK:
             command.upgrade(config, "head")
     except CommandError as error:
         raise StoreError(

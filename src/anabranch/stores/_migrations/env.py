@@ -1,4 +1,4 @@
-"""What Alembic runs around the migrations: on the connection, and in the transaction, it is given.
+"""Alembic's entry point: runs the migrations on the connection, and in the transaction, it is given.
 
 Not imported by anabranch; Alembic executes it.
 """

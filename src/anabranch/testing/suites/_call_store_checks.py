@@ -1,0 +1,213 @@
+"""What every store of calls promises: one check for each promise of ``CallStore``.
+
+The list of the checks that need the store opened once, and those about what is stored. A check is
+given a function that opens an empty store, and closes what it has opened. It raises
+``AssertionError`` with the broken promise. It reads no clock: times are made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import anyio
+
+from anabranch._durable.store import CallStore, RoundRecord
+from anabranch.testing.suites._call_round_checks import CALL_ROUND_CHECKS
+from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore, a_call
+from anabranch.testing.suites._expectations import TEXTS, expect, no, opened, refused, yes
+
+__all__ = ["CALL_STORE_CHECKS"]
+
+
+async def begin_creates_the_call(open_store: OpenCallStore) -> None:
+    """A call is found as it was begun."""
+    async with opened(open_store) as store:
+        expect(await store.begin(a_call()), a_call(), "begin returns the call")
+        expect(await store.find("call_1"), a_call(), "find returns the call")
+
+
+async def begin_again_changes_nothing(open_store: OpenCallStore) -> None:
+    """Beginning a call that is there returns what is there."""
+    async with opened(open_store) as store:
+        await store.begin(a_call())
+        other = a_call(tool="other", arguments="{}", started=1.0, deadline=2.0)
+        expect(await store.begin(other), a_call(), "begin returns what is there")
+        await store.finish("call_1", "done")
+        expect((await store.begin(a_call())).status, "done", "begin does not open a call again")
+
+
+async def an_unknown_call_has_nothing(open_store: OpenCallStore) -> None:
+    """Reading about a call that is not there is no error."""
+    async with opened(open_store) as store:
+        expect(await store.find("unknown"), None, "no call")
+        expect(await store.entries("unknown", 0), {}, "no entries")
+        expect(await store.round("unknown", 0), None, "no round")
+        expect(await store.last_round("unknown"), None, "no last round")
+        no(await store.finish("unknown", "done"), "it is not open")
+        expect(await store.expired(1e12, 10), [], "no calls")
+        expect(await store.prune(1e12, 10), 0, "nothing to delete")
+        await store.release("unknown", "a")
+
+
+async def writing_to_an_unknown_call_is_refused(open_store: OpenCallStore) -> None:
+    """What is recorded for a call that was pruned must not be taken for recorded."""
+    async with opened(open_store) as store:
+        await refused(store.record("unknown", 0, {"a": "1", "b": "2"}), "record")
+        await refused(store.lease("unknown", "a", 0.0, 1.0), "lease")
+        ended = store.end_round("unknown", RoundRecord(0, "", ""), deadline=None)
+        await refused(ended, "end_round")
+        expect(await store.find("unknown"), None, "nothing was begun")
+
+
+async def the_first_text_of_a_step_stays(open_store: OpenCallStore) -> None:
+    """The first record of a step is returned to every later one, in whatever round."""
+    async with opened(open_store) as store:
+        await store.begin(a_call())
+        expect(await store.record("call_1", 0, {"a": "1"}), {"a": "1"}, "it is the first")
+        expect(await store.record("call_1", 0, {"a": "2"}), {"a": "1"}, "the first stays")
+        expect(await store.record("call_1", 1, {"a": "3"}), {"a": "1"}, "in any round")
+        expect(await store.entries("call_1", 0), {"a": "1"}, "the first is what is stored")
+        expect(await store.entries("call_1", 1), {}, "the later round has recorded nothing")
+
+
+async def a_record_may_mix_old_and_new_steps(open_store: OpenCallStore) -> None:
+    """Old steps keep their text, new ones are written."""
+    async with opened(open_store) as store:
+        await store.begin(a_call())
+        await store.record("call_1", 0, {"b": "old"})
+        found = await store.record("call_1", 0, {"a": "new", "b": "new", "c": "new"})
+        expect(found, {"a": "new", "b": "old", "c": "new"}, "each step has its text")
+        expect(await store.record("call_1", 0, {}), {}, "no entries, no texts")
+
+
+async def a_record_that_fails_leaves_nothing(open_store: OpenCallStore) -> None:
+    """All or none: here the second text is not a text."""
+    async with opened(open_store) as store:
+        await store.begin(a_call())
+        entries = cast("Mapping[str, str]", {"a": "1", "b": 2})
+        try:
+            await store.record("call_1", 0, entries)
+        except Exception:  # noqa: BLE001  # any refusal will do
+            expect(await store.entries("call_1", 0), {}, "no entry without the others")
+        else:
+            raise AssertionError("what is not a text was recorded")
+        expect(await store.record("call_1", 0, {"b": "3"}), {"b": "3"}, "the step is still free")
+
+
+async def entries_come_in_the_order_of_recording(open_store: OpenCallStore) -> None:
+    """By round, in the order of the records and within a record in the order of its entries."""
+    async with opened(open_store) as store:
+        await store.begin(a_call())
+        await store.record("call_1", 1, {"z": "1", "m": "2"})
+        await store.record("call_1", 2, {"other": "round"})
+        await store.record("call_1", 1, {"a": "3"})
+        await store.record("call_1", 1, {"z": "again", "b": "4"})
+        found = list((await store.entries("call_1", 1)).items())
+        expect(found, [("z", "1"), ("m", "2"), ("a", "3"), ("b", "4")], "the order of recording")
+
+
+async def calls_do_not_mix(open_store: OpenCallStore) -> None:
+    """The same ids in two calls are two things."""
+    async with opened(open_store) as store:
+        for name in ("one", "two"):
+            await store.begin(a_call(name))
+            await store.record(name, 0, {"step": name})
+            await store.end_round(name, RoundRecord(0, name, name), deadline=None)
+        await store.finish("one", "done")
+        expect(await store.entries("one", 0), {"step": "one"}, "entries are the call's own")
+        expect(await store.round("two", 0), RoundRecord(0, "two", "two"), "so are rounds")
+        yes(await store.lease("one", "a", 0.0, 10.0), "so are leases")
+        yes(await store.lease("two", "b", 0.0, 10.0), "so are leases")
+        expect(await store.find("two"), a_call("two"), "so is the status")
+
+
+async def any_text_is_stored(open_store: OpenCallStore) -> None:
+    """NUL characters, every script, lone surrogates, and 4 MB of text come back as they were."""
+    async with opened(open_store) as store:
+        for text in (*TEXTS, "🌊" * 1_000_000):
+            name = f"call {text[:20]}"
+            stored = a_call(name, tool=text[:20], arguments=text)
+            await store.begin(stored)
+            yes(await store.find(name) == stored, f"the call {name!r} is stored")
+            entries = {f"step {text[:20]}": text, text[:20]: ""}
+            await store.record(name, 0, entries)
+            yes(await store.entries(name, 0) == entries, f"entries of {name!r} are stored")
+            ended = RoundRecord(0, text, text, text)
+            await store.end_round(name, ended, deadline=None)
+            yes(await store.round(name, 0) == ended, f"the round of {name!r} is stored")
+            yes(await store.lease(name, text[:20], 0, 9), "any owner may hold it")
+            no(await store.lease(name, "else", 0, 9), "and holds it")
+
+
+async def of_many_at_once_one_is_first(open_store: OpenCallStore) -> None:
+    """Twenty tasks race for a step, a lease, the end of a round, and the end of the call."""
+    texts: list[str] = []
+    rounds: list[str] = []
+    leased: list[str] = []
+    finished: list[str] = []
+
+    async def work(store: CallStore, name: str) -> None:
+        await store.begin(a_call())
+        if await store.lease("call_1", name, 100.0, 110.0):
+            leased.append(name)
+        texts.append((await store.record("call_1", 0, {"s": name, name: "own"}))["s"])
+        ended = RoundRecord(0, name, name)
+        rounds.append((await store.end_round("call_1", ended, deadline=None)).reply)
+        if await store.finish("call_1", "done"):
+            finished.append(name)
+
+    async with opened(open_store) as store:
+        async with anyio.create_task_group() as group:
+            for number in range(20):
+                group.start_soon(work, store, f"task {number}")
+        expect(len(set(texts)), 1, "all read the same text")
+        expect(len(set(rounds)), 1, "all read the same end of the round")
+        expect((len(leased), len(finished)), (1, 1), "one runs it, one finishes it")
+        expect(len(await store.entries("call_1", 0)), 21, "no task's own entry is lost")
+
+
+async def a_cancelled_record_is_there_or_not(open_store: OpenCallStore) -> None:
+    """Cancelling at any moment leaves all entries or none, and the store in order."""
+    async with opened(open_store) as store:
+        await store.begin(a_call())
+        for number in range(20):
+            async with anyio.create_task_group() as group:
+                entries = {f"{number}.a": "1", f"{number}.b": "2"}
+                group.start_soon(store.record, "call_1", 0, entries)
+                for _ in range(number):
+                    await anyio.lowlevel.checkpoint()
+                group.cancel_scope.cancel()
+        steps = set(await store.entries("call_1", 0))
+        halves = [step for step in steps if step.replace("a", "b") not in steps]
+        halves += [step for step in steps if step.replace("b", "a") not in steps]
+        expect(halves, [], "no entry without its other half")
+        expect(await store.record("call_1", 1, {"c": "3"}), {"c": "3"}, "the store still works")
+
+
+async def a_closed_store_refuses(open_store: OpenCallStore) -> None:
+    """Closing twice is harmless; using it afterwards is not."""
+    async with opened(open_store) as store:
+        await store.begin(a_call())
+        await store.close()
+        await refused(store.find("call_1"), "reading from a closed store")
+        await refused(store.begin(a_call("call_2")), "writing to a closed store")
+
+
+CALL_STORE_CHECKS: tuple[CallStoreCheck, ...] = (
+    begin_creates_the_call,
+    begin_again_changes_nothing,
+    an_unknown_call_has_nothing,
+    writing_to_an_unknown_call_is_refused,
+    the_first_text_of_a_step_stays,
+    a_record_may_mix_old_and_new_steps,
+    a_record_that_fails_leaves_nothing,
+    entries_come_in_the_order_of_recording,
+    calls_do_not_mix,
+    any_text_is_stored,
+    *CALL_ROUND_CHECKS,
+    of_many_at_once_one_is_first,
+    a_cancelled_record_is_there_or_not,
+    a_closed_store_refuses,
+)
+"""Each needs the store opened once."""

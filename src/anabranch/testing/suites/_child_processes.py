@@ -1,0 +1,122 @@
+"""Threads and processes that work on one store at the same time, for the checks that need them."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any, TypeAlias, TypeVar
+
+import anyio
+import anyio.to_thread
+
+__all__ = ["Child", "Work", "in_processes", "in_threads", "killed_in_mid_work"]
+
+S = TypeVar("S")
+R = TypeVar("R")
+Work: TypeAlias = Callable[[Callable[[], S], str, Callable[[Any], None]], Awaitable[None]]
+"""Gets the function that opens a store, its own name, and a function to report with."""
+
+_SPAWN = multiprocessing.get_context("spawn")  # a forked child would share the parent's threads
+
+
+class Child:
+    """A process that opens a store, works when :meth:`go` is called, and reports what it sees."""
+
+    def __init__(self, work: Work[S], open_store: Callable[[], S], name: str) -> None:
+        self._pipe, theirs = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(target=_live, args=(theirs, work, open_store, name))
+        self._process.start()
+        theirs.close()  # the end of the process is then the end of the pipe
+
+    async def receive(self) -> Any:  # noqa: ANN401  # whatever the work reports
+        """Return what the process reports next.
+
+        Raises:
+            EOFError: it has ended.
+        """
+        return await anyio.to_thread.run_sync(self._pipe.recv, abandon_on_cancel=True)
+
+    async def ready(self) -> None:
+        """Wait until the process has imported what it needs."""
+        await self.receive()
+
+    def go(self) -> None:
+        """Let it work."""
+        self._pipe.send("go")
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL)."""
+        self._process.kill()
+
+    async def end(self) -> None:
+        """Wait for its end and close what belongs to it."""
+        await anyio.to_thread.run_sync(self._process.join)
+        self._process.close()
+        self._pipe.close()
+
+
+def _live(
+    pipe: Connection[Any, Any], work: Work[S], open_store: Callable[[], S], name: str
+) -> None:
+    pipe.send("ready")
+    pipe.recv()
+    anyio.run(work, open_store, name, pipe.send)
+
+
+async def in_threads(
+    work: Callable[[Callable[[], S], str], Awaitable[R]],
+    open_store: Callable[[], S],
+    names: Sequence[str],
+) -> list[R]:
+    """Let ``work`` be done under each name at once, in threads with an event loop each."""
+    with ThreadPoolExecutor(len(names)) as threads:
+        running = [threads.submit(anyio.run, work, open_store, name) for name in names]
+        return [await anyio.to_thread.run_sync(one.result) for one in running]
+
+
+async def in_processes(
+    work: Callable[[Callable[[], S], str], Awaitable[R]],
+    open_store: Callable[[], S],
+    names: Sequence[str],
+) -> list[R]:
+    """Let ``work`` be done under each name at once, in processes; all of it must be picklable."""
+    processes = [Child(partial(_work_and_report, work), open_store, name) for name in names]
+    for process in processes:
+        await process.ready()
+    for process in processes:
+        process.go()
+    done = [await process.receive() for process in processes]
+    for process in processes:
+        await process.end()
+    return done
+
+
+async def killed_in_mid_work(
+    work: Work[S], open_store: Callable[[], S], name: str, *, after: int
+) -> int:
+    """Kill a process that reports numbers once it has reported ``after``; return the last."""
+    process = Child(work, open_store, name)
+    await process.ready()
+    process.go()
+    reported = -1
+    while reported < after:
+        reported = await process.receive()
+    process.kill()
+    with suppress(EOFError):
+        while True:
+            reported = await process.receive()
+    await process.end()
+    return reported
+
+
+async def _work_and_report(
+    work: Callable[[Callable[[], S], str], Awaitable[R]],
+    open_store: Callable[[], S],
+    name: str,
+    report: Callable[[Any], None],
+) -> None:
+    report(await work(open_store, name))

@@ -1,0 +1,83 @@
+"""What the checks of every kind of store share: opening it, and saying which promise is broken."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol, TypeVar
+
+import anyio
+
+from anabranch.errors import StoreError
+
+__all__ = ["TEXTS", "Closable", "expect", "no", "opened", "refused", "yes"]
+
+TEXTS: Sequence[str] = (
+    "",
+    "plain",
+    "\x00 in\x00side\x00",
+    "Zoë 🃏 東京 ﷺ \u202e",
+    "'\"\\%s :x {} \n\r\t",
+    "\udc80\ud800",
+)
+"""Texts that stores tend to lose or to change."""
+
+
+def expect(found: object, wanted: object, promise: str) -> None:
+    """Compare, and say which promise is broken if the two differ.
+
+    Raises:
+        AssertionError: they differ.
+    """
+    if found != wanted:
+        raise AssertionError(f"{promise}: found {found!r}, expected {wanted!r}")
+
+
+def yes(found: object, promise: str) -> None:
+    """Expect ``True``."""
+    expect(found, wanted=True, promise=promise)
+
+
+def no(found: object, promise: str) -> None:
+    """Expect ``False``."""
+    expect(found, wanted=False, promise=promise)
+
+
+class Closable(Protocol):
+    """A store of any kind."""
+
+    async def close(self) -> None:
+        """Close connections and files."""
+        ...
+
+
+S = TypeVar("S", bound=Closable)
+
+
+@asynccontextmanager
+async def opened(open_store: Callable[[], S]) -> AsyncGenerator[S]:
+    """Open a store and close it in the end."""
+    store = open_store()
+    try:
+        yield store
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.close()
+
+
+async def refused(
+    doing: Awaitable[object], promise: str, kind: type[StoreError] = StoreError
+) -> None:
+    """Expect a ``StoreError``, of this kind.
+
+    Raises:
+        AssertionError: there was none.
+    """
+    found: object
+    try:
+        found = await doing
+    except kind:
+        return
+    except StoreError as error:
+        found = error
+    raise AssertionError(f"{promise}: found {found!r}, expected a {kind.__name__}")

@@ -1,0 +1,156 @@
+"""What a store of calls promises to several threads and processes that share it.
+
+These checks open the same store more than once, also in processes that they start and kill.
+``open_store`` must open the same data every time and be picklable, such as
+``functools.partial(anabranch.stores.open_store, url)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from anabranch._durable.store import CallStore, RoundRecord
+from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore, a_call
+from anabranch.testing.suites._child_processes import in_processes, in_threads, killed_in_mid_work
+from anabranch.testing.suites._expectations import expect, no, opened, yes
+
+__all__ = ["SHARED_CALL_STORE_CHECKS"]
+
+_STEPS = 25
+
+
+@dataclass(frozen=True, slots=True)
+class _Race:
+    """What one of several racing writers saw."""
+
+    texts: tuple[str, ...]
+    reply: str
+    leased: bool
+    finished: bool
+
+
+async def what_was_written_is_there_when_opened_again(open_store: OpenCallStore) -> None:
+    """All of a call survives its store."""
+    ended = RoundRecord(0, "yes", "reply")
+    async with opened(open_store) as store:
+        await store.begin(a_call())
+        await store.record("call_1", 0, {"b": "1", "a": "2"})
+        await store.end_round("call_1", ended, deadline=300.0)
+        await store.lease("call_1", "a", 100.0, 110.0)
+    async with opened(open_store) as store:
+        expect(await store.find("call_1"), a_call(deadline=300.0), "the call is there")
+        found = list((await store.entries("call_1", 0)).items())
+        expect(found, [("b", "1"), ("a", "2")], "its entries are there, in order")
+        expect(await store.last_round("call_1"), ended, "its rounds are there")
+        no(await store.lease("call_1", "b", 109.0, 120.0), "its lease is there")
+
+
+async def what_one_store_writes_the_other_reads(open_store: OpenCallStore) -> None:
+    """Two stores that are open at the same time are one."""
+    async with opened(open_store) as one, opened(open_store) as two:
+        await one.begin(a_call())
+        expect(await two.find("call_1"), a_call(), "the other knows the call")
+        expect(await two.record("call_1", 0, {"a": "two"}), {"a": "two"}, "the first record")
+        expect(await one.record("call_1", 0, {"a": "one"}), {"a": "two"}, "the first stays")
+        yes(await one.lease("call_1", "one", 1.0, 9.0), "the first lease")
+        no(await two.lease("call_1", "two", 1.0, 9.0), "holds for the other")
+
+
+async def writers_of_one_call_do_not_deadlock(open_store: OpenCallStore) -> None:
+    """Two that record the same steps in opposite orders both get done."""
+    found: dict[str, list[dict[str, str]]] = {}
+
+    async def work(store: CallStore, name: str, direction: int) -> None:
+        found[name] = []
+        for number in range(_STEPS):
+            steps = [f"{number}.a", f"{number}.b", f"{number}.c"][::direction]
+            found[name].append(await store.record("call_1", 0, dict.fromkeys(steps, name)))
+
+    async with opened(open_store) as one, opened(open_store) as two:
+        await one.begin(a_call())
+        async with anyio.create_task_group() as group:
+            group.start_soon(work, one, "one", 1)
+            group.start_soon(work, two, "two", -1)
+    expect(found["one"], found["two"], "both read the same texts")
+    mixed = [texts for texts in found["one"] if len(set(texts.values())) > 1]
+    expect(mixed, [], "a record is all or none, so each is one's or the other's")
+
+
+async def writers_in_several_threads_agree(open_store: OpenCallStore) -> None:
+    """Each has an event loop and a store of its own."""
+    names = [f"thread {number}" for number in range(4)]
+    await _judge(open_store, await in_threads(_race, open_store, names))
+
+
+async def writers_in_several_processes_agree(open_store: OpenCallStore) -> None:
+    """They also meet when the store is new, and each may be the one that has to set it up."""
+    names = [f"process {number}" for number in range(3)]
+    await _judge(open_store, await in_processes(_race, open_store, names))
+
+
+async def what_was_recorded_survives_a_kill(open_store: OpenCallStore) -> None:
+    """A writer is killed in mid-writing: what was acknowledged is there, and no halves."""
+    for life, enough in enumerate((3, 30)):
+        call_id = f"call_{life}"
+        acknowledged = await killed_in_mid_work(
+            _write_until_killed, open_store, call_id, after=enough
+        )
+        async with opened(open_store) as store:
+            found = list(await store.entries(call_id, 0))
+            expect(len(found) % 2, 0, "a record is there with all its entries or not at all")
+            wanted = [f"{number}.{half}" for number in range(len(found) // 2) for half in "ab"]
+            expect(found, wanted, "in the order of recording, without a gap")
+            yes(acknowledged < len(found) // 2, f"record {acknowledged} had been acknowledged")
+            expect(await store.record(call_id, 0, {"next": "life"}), {"next": "life"}, "it works")
+
+
+async def _race(open_store: OpenCallStore, name: str) -> _Race:
+    async with opened(open_store) as store:
+        await store.begin(a_call())
+        leased = await store.lease("call_1", name, 100.0, 110.0)
+        texts: list[str] = []
+        for number in range(_STEPS):
+            entries = {f"{name}.{number}": "own", f"step {number}": name}
+            texts.append((await store.record("call_1", 0, entries))[f"step {number}"])
+        ended = await store.end_round("call_1", RoundRecord(0, name, name), deadline=None)
+        finished = await store.finish("call_1", "done")
+        return _Race(tuple(texts), ended.reply, leased, finished)
+
+
+async def _judge(open_store: OpenCallStore, races: Sequence[_Race]) -> None:
+    expect(len({race.texts for race in races}), 1, "all read the same texts")
+    expect(len({race.reply for race in races}), 1, "all read the same end of the round")
+    expect(sum(race.leased for race in races), 1, "one has the lease")
+    expect(sum(race.finished for race in races), 1, "one has finished the call")
+    async with opened(open_store) as store:
+        stored = await store.entries("call_1", 0)
+        found = tuple(stored[f"step {number}"] for number in range(_STEPS))
+        expect(found, races[0].texts, "what they read is what is stored")
+        expect(len(stored), _STEPS * (len(races) + 1), "no writer's own entries are lost")
+
+
+async def _write_until_killed(
+    open_store: OpenCallStore, call_id: str, report: Callable[[Any], None]
+) -> None:
+    async with opened(open_store) as store:
+        await store.begin(a_call(call_id))
+        number = 0
+        while True:
+            await store.record(call_id, 0, {f"{number}.a": "1", f"{number}.b": "2"})
+            report(number)
+            number += 1
+
+
+SHARED_CALL_STORE_CHECKS: tuple[CallStoreCheck, ...] = (
+    what_was_written_is_there_when_opened_again,
+    what_one_store_writes_the_other_reads,
+    writers_of_one_call_do_not_deadlock,
+    writers_in_several_threads_agree,
+    writers_in_several_processes_agree,
+    what_was_recorded_survives_a_kill,
+)
+"""Each opens the store several times over the same data."""

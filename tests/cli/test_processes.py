@@ -75,7 +75,7 @@ def test_a_server_with_a_model_of_its_own_asks_nobody(served: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "status", "reason"),
     [
-        ("1 / 0", 2, "cannot be served; the reason stands above."),
+        ("1 / 0", 2, "cannot be served; the reason is above."),
         ("import os; os._exit(9)", 1, "ended before it answered."),
     ],
 )

@@ -101,7 +101,7 @@ def test_workers_that_cannot_start_end_it_all(tmp_path: Path) -> None:
         _, told = server.communicate()
     assert server.returncode == 1
     assert "once.py cannot be loaded: RuntimeError: taken (line 3 of" in told
-    assert told.endswith("anabranch: A worker could not start; the reason stands above.\n")
+    assert told.endswith("anabranch: A worker could not start; the reason is above.\n")
 
 
 async def test_replies_do_not_wait_for_the_acknowledgement_of_the_one_before() -> None:

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TextIO
 
-from anabranch._terminal.console import Console, printable
+from anabranch._terminal.console import Console
+from anabranch._terminal.plain_text import printable
 from anabranch.agents._events import (
     Event,
     NodeAdded,

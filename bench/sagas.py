@@ -34,11 +34,12 @@ from mcp import Client
 from mcp.client import ClientRequestContext
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, Elicitation, Tool, tool
+from anabranch import Accepted, BranchContext, Elicitation, tool
 from anabranch._asking.host import Capabilities, Host
-from anabranch._durable.replies import Durability, Rendering, Returned
-from anabranch._durable.service import CallService, Job
-from anabranch._engine import Answer
+from anabranch._durable.job import Job
+from anabranch._durable.policy import Durability
+from anabranch._durable.service import CallService
+from anabranch._engine import Answer, Ask, Finished
 from anabranch._opening import Runtime
 from anabranch.mcp import SagaClient, create_server
 from anabranch.messages import (
@@ -50,6 +51,7 @@ from anabranch.messages import (
     UrlRequest,
 )
 from anabranch.stores import open_store
+from anabranch.tool import Tool
 from bench.dbos_peer import dbos_on
 from bench.measure import Row, Times, time_in_turns
 from tests.mcp.harness import http
@@ -97,20 +99,21 @@ class Answers:
 
     capabilities = Capabilities()
 
-    async def sample(self, step_id: str, request: SampleRequest) -> SampleReply:  # noqa: D102
+    async def sample(self, request: SampleRequest, *, step_id: str) -> SampleReply:  # noqa: D102
         raise NotImplementedError
 
     async def elicit(  # noqa: D102
         self,
-        step_id: str,
         request: ElicitRequest | UrlRequest,  # noqa: ARG002
+        *,
+        step_id: str,
     ) -> ElicitReply:
         return ElicitReply(action="accept", content={"text": step_id})
 
     async def log(self, level: LogLevel, message: str) -> None: ...  # noqa: D102
 
     async def notify(  # noqa: D102
-        self, message: str, progress: float, total: float | None
+        self, message: str, progress: float | None, total: float | None
     ) -> None: ...
 
 
@@ -148,17 +151,17 @@ async def alone(
     store: str | None = None,
 ) -> AsyncGenerator[dict[str, Callable[[], Awaitable[object]]]]:
     """The same without a client and a wire: rounds, and states between them."""
-    kept = None if store is None else Durability(open_store(store))
-    calls = CallService(Runtime(), kept)
+    durability = None if store is None else Durability(open_store(store))
+    calls = CallService(Runtime(), durability)
 
     async def play(played: Tool[Any]) -> None:
         job, answers = Job(played, {}, Host(), nowhere), dict[str, Answer]()
         journal = calls.new()
         while True:
-            outcome = await calls.run_round(job, journal, answers, REPLIES)
-            if isinstance(outcome, Returned):
+            outcome = await calls.run_round(job, journal, answers, Questions())
+            if isinstance(outcome, Finished):
                 return
-            asked, state = outcome.reply
+            asked, state = outcome
             journal = await calls.load(state)
             answers = {
                 step_id: Answer({**ACCEPTED, "content": {"text": step_id}}) for step_id in asked
@@ -167,8 +170,8 @@ async def alone(
     try:
         yield {"saga": lambda: play(wizard), "steps": lambda: play(worker)}
     finally:
-        if kept is not None:
-            await kept.store.close()
+        if durability is not None:
+            await durability.store.close()
 
 
 async def nowhere(_: object) -> None:
@@ -176,12 +179,21 @@ async def nowhere(_: object) -> None:
 
 
 ACCEPTED: dict[str, Any] = {"action": "accept"}
-REPLIES: Rendering[tuple[list[str], str]] = Rendering(
-    "bench",
-    lambda asks, state: ([ask.step_id for ask in asks], state),
-    lambda reply: {"asked": reply[0]},
-    lambda reply, state: (reply["asked"], state),
-)
+
+
+class Questions:
+    """Replies with the ids of the open questions, and the state."""
+
+    kind = "bench"
+
+    def make(self, asks: tuple[Ask, ...], state: str) -> tuple[list[str], str]:  # noqa: D102
+        return [ask.step_id for ask in asks], state
+
+    def dump(self, reply: tuple[list[str], str]) -> dict[str, Any]:  # noqa: D102
+        return {"asked": reply[0]}
+
+    def load(self, stored: dict[str, Any], state: str) -> tuple[list[str], str]:  # noqa: D102
+        return stored["asked"], state
 
 
 async def against_dbos(ours_at: str, theirs_at: str) -> Times:

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from anabranch._asking.answerer import Answerer, AnswerError
     from anabranch._asking.host import Capabilities
     from anabranch._asking.sampling import Sampler, SampleResult
     from anabranch.context import BranchContext
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
         SuspensionError,
         ToolError,
         UnknownCallError,
+        UnsupportedRuntimeError,
     )
-    from anabranch.inprocess import AnswerError, Client, run_tool
+    from anabranch.inprocess import run_tool
     from anabranch.limits import Limits
     from anabranch.messages import Message, ToolSpec, Usage, assistant, user
     from anabranch.tool import HandoffTool, Tool, tool
@@ -49,6 +51,7 @@ __all__ = [
     "Accepted",
     "AnabranchError",
     "AnswerError",
+    "Answerer",
     "BranchContext",
     "BranchDepthError",
     "BranchLimitError",
@@ -57,7 +60,6 @@ __all__ = [
     "Cancelled",
     "Capabilities",
     "CapabilityError",
-    "Client",
     "ConcurrentElicitError",
     "Declined",
     "ElicitInBranchError",
@@ -81,6 +83,7 @@ __all__ = [
     "ToolError",
     "ToolSpec",
     "UnknownCallError",
+    "UnsupportedRuntimeError",
     "Usage",
     "assistant",
     "run_tool",
@@ -94,6 +97,7 @@ _HOMES = (
     "messages",
     "elicitation",
     "_engine.clock",
+    "_asking.answerer",
     "_asking.host",
     "_asking.sampling",
     "context",

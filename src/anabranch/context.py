@@ -36,6 +36,7 @@ from anabranch._engine import (
     scope_in,
     step_fingerprint,
 )
+from anabranch._step_names import MARKS, checked_name
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch.errors import ToolError
 from anabranch.limits import UNLIMITED, Limits
@@ -62,8 +63,6 @@ V = TypeVar("V")
 M = TypeVar("M", bound=BaseModel)
 Ts = TypeVarTuple("Ts")
 
-_MARKS = frozenset("/~#<>")
-"""What the ids of steps are built with, and what Python calls nameless functions with."""
 _STEPS = "#step"
 """The counter of a scope's steps; no step or branch can have such a name."""
 
@@ -236,7 +235,8 @@ class BranchContext:
 
         Raises:
             ValueError: neither or both of ``prompt`` and ``messages``; ``schema`` together with
-                ``tools``; ``tool_choice`` without; a ``key`` that was used before.
+                ``tools``; ``tool_choice`` without; a ``key`` that was used before, or
+                has one of ``/~#<>`` in it.
             CapabilityError, BranchTokenError, SampleValidationError, StepFailed: on ``await``.
         """
         if (prompt is None) == (messages is None):
@@ -257,7 +257,7 @@ class BranchContext:
                 raise ValueError("sample(messages=…) needs at least one message")
         job = SampleJob(
             scope=scope,
-            step_id=self._call.new_id(scope, "sample", key),
+            step_id=self._call.new_id(scope, "sample", _checked_key(key)),
             messages=sent,
             max_tokens=max_tokens,
             system_prompt=system_prompt if system_prompt is not None else self.system_prompt,
@@ -303,7 +303,8 @@ class BranchContext:
         again, with the reason, three times at the most.
 
         Raises:
-            ValueError: ``question`` is a key that the tool does not declare.
+            ValueError: ``question`` is a key that the tool does not declare; or ``key`` was used
+                before, or has one of ``/~#<>`` in it.
             TypeError: a form cannot show the model.
             CapabilityError, ElicitValidationError, StepFailed: on ``await``.
         """
@@ -311,7 +312,7 @@ class BranchContext:
         scope = self._scope()
         job = ElicitJob(
             scope=scope,
-            step_id=self._call.new_id(scope, name or "elicit", key),
+            step_id=self._call.new_id(scope, name or "elicit", _checked_key(key)),
             model=model,
             message=message,
             name=name,
@@ -352,10 +353,11 @@ class BranchContext:
         """Send the person to ``url``; ``Accepted`` means consent, not that they are done there.
 
         Raises:
+            ValueError: ``key`` was used before, or has one of ``/~#<>`` in it.
             CapabilityError, StepFailed: on ``await``.
         """
         scope = self._scope()
-        step_id = self._call.new_id(scope, "url", key)
+        step_id = self._call.new_id(scope, "url", _checked_key(key))
         return self._call.made(self._elicit_url(scope, step_id, message, url))
 
     async def _elicit_url(
@@ -448,7 +450,7 @@ class BranchContext:
             )
             return await chosen.run(ctx, values)
 
-        path = self._call.new_path(scope, _checked_name(chosen.name.replace("/", ".")))
+        path = self._call.new_path(scope, checked_name(chosen.name.replace("/", ".")))
         return self._call.made(self._enter(path, chosen, body))
 
     async def _enter(
@@ -595,17 +597,15 @@ def _spec(tool: Runnable[Any] | ToolSpec) -> ToolSpec:
     return ToolSpec(name=tool.name, description=tool.description, input_schema=tool.input_schema)
 
 
+def _checked_key(key: str | None) -> str | None:
+    return None if key is None else checked_name(key, "key")
+
+
 def _name_for(fn: Callable[..., Any], given: str | None, default: str) -> str:
     """Return the name of a branch or a step: as given, or the function's own if it has one."""
     if given is not None:
-        return _checked_name(given)
+        return checked_name(given)
     own: object = getattr(fn, "__name__", None)
     if not isinstance(own, str):
         return default
-    return own if own.isidentifier() or (own and not _MARKS & set(own)) else default
-
-
-def _checked_name(name: str) -> str:
-    if not name or _MARKS & set(name):
-        raise ValueError(f"A name must not be empty or contain any of / ~ # < >, got {name!r}")
-    return name
+    return own if own.isidentifier() or (own and not MARKS & set(own)) else default

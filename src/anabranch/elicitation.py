@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from anabranch._step_names import checked_name
 from anabranch.messages import Exchange
 
 __all__ = ["Accepted", "Cancelled", "Declined", "ElicitResult", "Elicitation", "form_schema"]
@@ -64,13 +65,11 @@ class Elicitation(Generic[M]):
     Raises:
         TypeError: ``model`` is no pydantic model, or has a field that an MCP form cannot show;
             the message names the field.
-        ValueError: ``key`` is empty or contains ``/``, ``~`` or ``#``.
+        ValueError: ``key`` is empty or contains one of ``/~#<>``.
     """
 
     def __init__(self, key: str, model: type[M]) -> None:
-        if not key or any(mark in key for mark in "/~#"):
-            raise ValueError(f"An elicitation's key must be a plain name, got {key!r}")
-        self.key = key
+        self.key = checked_name(key, "key")
         self.model = model
         self.schema: dict[str, Any] = form_schema(model)
 

@@ -16,6 +16,7 @@
     ├── SerializationError      a value cannot be written to the journal
     ├── NonDeterminismError     a replay asked for something else than was recorded
     ├── SuspensionError         the body would not let go when its round had ended
+    ├── UnsupportedRuntimeError this Python's tasks do not show what they wait for
     ├── InvalidTokenError       a token is not (or no longer) valid
     └── StoreError              a store cannot do its work
         └── UnknownCallError    the store has no such call
@@ -24,7 +25,8 @@ Constructors take facts and build the message: what happened, then what to do ab
 facts are plain JSON, so that an error can be journalled and raised again, with the same type and
 the same words, in a later round or in another process (:func:`error_to_json`).
 
-The message of any error in this module may be shown to the caller. It therefore never contains
+The message of any error in this module but ``StoreError``, which is about the server, may be shown
+to the caller. It therefore never contains
 the text of a foreign exception, which may hold secrets: that goes to ``StepFailed.detail``, for
 the author's code and the server's log alone.
 """
@@ -54,6 +56,7 @@ __all__ = [
     "SuspensionError",
     "ToolError",
     "UnknownCallError",
+    "UnsupportedRuntimeError",
     "error_from_json",
     "error_to_json",
 ]
@@ -86,6 +89,8 @@ def _blank(cls: type[AnabranchError], args: tuple[Any, ...]) -> AnabranchError:
 
 def error_to_json(error: BaseException) -> dict[str, Any] | None:
     """Return what :func:`error_from_json` needs, or ``None`` for an error that cannot be rebuilt."""
+    if isinstance(error, StoreError):  # the server's trouble, and never the outcome of a step
+        return None
     name = type(error).__name__
     if isinstance(error, AnabranchError) and _rebuilders.get(name) is type(error):
         return {"type": name, **error.facts}
@@ -320,6 +325,24 @@ class SuspensionError(AnabranchError):
             " it again.",
             step_ids=self.step_ids,
             found=found,
+        )
+
+
+class UnsupportedRuntimeError(AnabranchError, RuntimeError):
+    """Calls cannot run here: what a task waits for cannot be read, or is misread.
+
+    ``runtime`` names the versions of Python, of the event loop and of anyio; ``problems`` says
+    what was found.
+    """
+
+    def __init__(self, runtime: str, problems: Sequence[str]) -> None:
+        self.runtime = runtime
+        self.problems: list[str] = list(problems)
+        super().__init__(
+            f"A call cannot run on {runtime}: {'; '.join(self.problems)}. Run it in a task of"
+            " asyncio or uvloop, with versions that anabranch supports.",
+            runtime=runtime,
+            problems=self.problems,
         )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from anabranch.agents import Agent, BranchSelf, TurnLimits
+from anabranch import Answerer
+from anabranch.agents import Absent, Agent, BranchSelf, TurnLimits
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._events import Event
-from anabranch.agents._ports import Person, Question
+from anabranch.agents._ports import Question
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.testing import MockModel, calls
 from anabranch.testing._mock_model import Decide
@@ -62,7 +63,7 @@ async def set_up(
     *,
     tools: Iterable[Tool[Any] | AgentTool] = (),
     store: TreeStore | None = None,
-    person: Person | None = None,
+    person: Answerer | None = None,
     limits: TurnLimits | None = None,
     branch_self: BranchSelf | None = None,
 ) -> Setting:
@@ -82,14 +83,13 @@ async def set_up(
     return Setting(agent, model, (await agent.begin()).id, events)
 
 
-class Answering:
+class Answering(Absent):
     """A person who answers by a function of the question."""
 
     def __init__(self, answer: Callable[[Question], ElicitReply | Awaitable[ElicitReply]]) -> None:
         self._answer = answer
 
-    async def answer(self, node: Node, question: Question) -> ElicitReply:
-        del node
+    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
         reply = self._answer(question)
         return reply if isinstance(reply, ElicitReply) else await reply
 

@@ -9,12 +9,12 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Elicitation, tool
-from anabranch.agents import BranchSelf
+from anabranch.agents import Absent, BranchSelf
 from anabranch.agents._ports import Question
 from anabranch.chat._session import Output, Session, World
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.testing._mock_model import MockModel, calls
-from anabranch.tree import Node, Tree, TreeStore
+from anabranch.tree import Tree, TreeStore
 from tests.agents.memory import MemoryTrees
 
 
@@ -45,14 +45,14 @@ async def fail(ctx: BranchContext) -> str:
     raise RuntimeError("secret")
 
 
-class Person:
+class Person(Absent):
     """Answers what it was told to, in order; afterwards declines."""
 
     def __init__(self, *replies: ElicitReply) -> None:
         self.replies = list(replies)
         self.asked: list[str] = []
 
-    async def answer(self, node: Node, question: Question) -> ElicitReply:
+    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
         self.asked.append(question.message)
         return self.replies.pop(0) if self.replies else ElicitReply(action="decline")
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from anabranch.testing.suites._tree_suite import TREE_STORE_CHECKS, TreeCheck
+from anabranch.testing.suites import TREE_STORE_CHECKS, TreeStoreCheck
 from tests.agents.memory import MemoryTrees
 
 
-def name_of(check: TreeCheck) -> str:
+def name_of(check: TreeStoreCheck) -> str:
     return getattr(check, "__name__", repr(check))
 
 
 @pytest.mark.parametrize("check", TREE_STORE_CHECKS, ids=name_of)
-async def test_the_store_in_dictionaries_keeps_a_promise(check: TreeCheck) -> None:
+async def test_the_store_in_dictionaries_keeps_a_promise(check: TreeStoreCheck) -> None:
     await check(MemoryTrees)

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from anabranch.agents import TurnLimits
+from anabranch.agents import Absent, TurnLimits
 from anabranch.agents._events import Event, NodeAdded
+from anabranch.agents._ports import Question
 from anabranch.chat._session import Output, Session
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
@@ -285,8 +286,8 @@ async def test_who_says_something_else_at_an_open_question_goes_on_without_answe
 async def _interrupted_at_a_question() -> Session:
     asked = asyncio.Event()
 
-    class Silent:
-        async def answer(self, node: object, question: object) -> ElicitReply:
+    class Silent(Absent):
+        async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
             asked.set()
             await asyncio.Event().wait()
             raise AssertionError

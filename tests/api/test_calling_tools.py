@@ -15,12 +15,12 @@ from anabranch import (
     HandoffTool,
     InvalidArgumentsError,
     Limits,
-    Tool,
     ToolError,
     tool,
 )
 from anabranch.messages import SampleRequest
 from anabranch.testing import MockClient, run_tool
+from anabranch.tool import Tool
 
 
 class Seat(BaseModel):

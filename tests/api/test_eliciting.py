@@ -265,8 +265,10 @@ class Confused(MockClient):
         super().__init__(elicits=lambda _: {"row": 1})
         self.times = times
 
-    async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
-        reply = await super().elicit(request)
+    async def elicit(
+        self, request: ElicitRequest | UrlRequest, /, *, step_id: str = ""
+    ) -> ElicitReply:
+        reply = await super().elicit(request, step_id=step_id)
         if len(self.elicit_calls) <= self.times:
             return cast("ElicitReply", SampleReply(content=()))
         return reply

@@ -25,6 +25,7 @@ from anabranch.errors import (
     StepFailed,
     SuspensionError,
     ToolError,
+    UnsupportedRuntimeError,
     error_from_json,
     error_to_json,
 )
@@ -51,6 +52,11 @@ EXAMPLES: list[tuple[AnabranchError, str, str]] = [
     (SerializationError("a/x.1", "float", "nan"), "journal: nan", "Return plain JSON"),
     (NonDeterminismError("a/x.1", "A", "B"), "'a/x.1': recorded A, now B", "ctx.random"),
     (SuspensionError(["a/x.1"], "it went on"), "at 'a/x.1': it went on", "Do not catch"),
+    (
+        UnsupportedRuntimeError("CPython 9", ["a", "b"]),
+        "cannot run on CPython 9: a; b",
+        "Run it in",
+    ),
     (InvalidTokenError(), "Invalid or expired token", "Start the call anew"),
 ]
 

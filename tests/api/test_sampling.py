@@ -303,7 +303,7 @@ async def test_a_reply_that_is_none_fails_the_step(replay: bool) -> None:
     """Chosen: a client that answers a sample with something else has failed it."""
 
     class Odd(MockClient):
-        async def sample(self, request: SampleRequest) -> SampleReply:
+        async def sample(self, request: SampleRequest, /, *, step_id: str = "") -> SampleReply:
             return SampleReply.model_construct(content=17)
 
     with pytest.warns(UserWarning, match="serializ"), pytest.raises(StepFailed) as raised:

@@ -13,7 +13,6 @@ import anyio.to_thread
 import pytest
 
 from anabranch._engine import Answer, Branch, quiescence
-from anabranch._engine.quiescence import check_support
 from tests.call.harness import World, ask, ask_here, branch, rounds, step
 
 LONGER_THAN_SETTLING = 0.08
@@ -448,25 +447,3 @@ async def test_a_branch_in_a_task_is_waited_for_like_any_task() -> None:
         await asyncio.gather(ask("a"), branch(inner))
 
     assert await brackets(body) == [["a", "b"]]
-
-
-# -- where a call cannot run -----------------------------------------------------------------
-
-
-def test_a_call_is_refused_where_no_asyncio_loop_runs() -> None:
-    with pytest.raises(RuntimeError, match="Run it in a task of asyncio or uvloop"):
-        check_support()
-
-
-async def test_a_call_is_refused_outside_a_task() -> None:
-    outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def callback() -> None:
-        try:
-            check_support()
-        except RuntimeError as error:
-            outcome.set_exception(error)
-
-    asyncio.get_running_loop().call_soon(callback)
-    with pytest.raises(RuntimeError, match="Run it in a task of asyncio or uvloop"):
-        await outcome

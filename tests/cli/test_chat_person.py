@@ -13,9 +13,6 @@ from anabranch.agents._ports import Question
 from anabranch.chat._terminal.lines import ScriptedLines
 from anabranch.chat._terminal.person import ChatPerson
 from anabranch.messages import ElicitReply, ElicitRequest
-from anabranch.tree import Node
-
-NODE = Node("q", "t", "a", "question", (), 0.0)
 
 
 def question(place: str) -> Question:
@@ -29,7 +26,7 @@ async def all_answers(lines: ScriptedLines, shown: io.StringIO) -> list[ElicitRe
     person = ChatPerson(console, Respondent(console), lines)
     with anyio.fail_after(5):
         return await asyncio.gather(
-            *(person.answer(NODE, question(place)) for place in ("Ulm", "Linz", "Graz"))
+            *(person.elicit(question(place), step_id="q") for place in ("Ulm", "Linz", "Graz"))
         )
 
 

@@ -9,9 +9,9 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from pydantic import BaseModel, Field
 
+from anabranch import AnswerError
 from anabranch._terminal.forms import DismissedError, ask_consent, ask_form, ask_text
 from anabranch.elicitation import form_schema
-from anabranch.inprocess import AnswerError
 from anabranch.messages import ElicitReply, ElicitRequest
 
 T = TypeVar("T")

@@ -80,13 +80,13 @@ async def test_calls_are_kept_and_those_that_were_left_alone_are_undone(
         reply = await call_once(client, "lend")
         assert reply["resultType"] == "input_required"
     store = open_store(url)
-    (record,) = await store.abandoned(float("inf"), 10)
+    (record,) = await store.expired(float("inf"), 10)
     assert record.tool == "lend"
     assert await store.finish(record.call_id, "open", deadline=0.0)
     RETURNED.clear()
     async with Client(second, mode=MODERN):
         with anyio.fail_after(10):
-            while await store.abandoned(float("inf"), 10):
+            while await store.expired(float("inf"), 10):
                 await anyio.lowlevel.checkpoint()
     assert RETURNED == ["a book"]
     await store.close()

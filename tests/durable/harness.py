@@ -17,17 +17,19 @@ import mcp_types as types
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
-from anabranch import AnabranchError, Tool
+from anabranch import AnabranchError
 from anabranch._asking.host import Host
 from anabranch._asking.sampling import Sampler
-from anabranch._durable.replies import Durability, Returned
-from anabranch._durable.service import CallService, Job
+from anabranch._durable.job import Job
+from anabranch._durable.policy import Durability
+from anabranch._durable.service import CallService
 from anabranch._durable.store import CallStore
-from anabranch._engine import Journal, Notice, current_idempotency_key
+from anabranch._engine import Finished, Journal, Notice, current_idempotency_key
 from anabranch._opening import Runtime
 from anabranch.limits import Limits
 from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
 from anabranch.testing import ManualClock
+from anabranch.tool import Tool
 
 PATIENCE = 60
 """Real seconds after which something hangs."""
@@ -106,13 +108,12 @@ class Desk:
         service: CallService,
         state: str | None = None,
         responses: Mapping[str, BaseModel] | None = None,
-    ) -> Returned | InputRequiredResult:
+    ) -> Finished[Any] | InputRequiredResult:
         """One ``tools/call``: what it returns. Raises what the call raises."""
         journal = service.new() if state is None else await service.load(state)
         job = self.job(journal)
         answers = answers_to(journal, responses)
-        outcome = await service.run_round(job, journal, answers, ROUND_REPLIES)
-        return outcome if isinstance(outcome, Returned) else outcome.reply
+        return await service.run_round(job, journal, answers, ROUND_REPLIES)
 
     def job(self, journal: Journal) -> Job:
         """What a request asks for."""
@@ -155,7 +156,7 @@ class Desk:
                     raise
                 service = self.service(left.pop(0))
             else:
-                if isinstance(outcome, Returned):
+                if isinstance(outcome, Finished):
                     return "value", json.loads(json.dumps(outcome.value))
                 state, responses = outcome.request_state, self.answer(outcome)
 

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch.errors import StoreError
-from anabranch.testing.suites._call_model import CallModel
+from anabranch.testing.suites import CallModel
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
@@ -87,8 +87,8 @@ class Watched:
             "finish", lambda: self.store.finish(call_id, status, deadline=deadline)
         )
 
-    async def abandoned(self, now: float, limit: int) -> list[CallRecord]:
-        return await self._pass("abandoned", lambda: self.store.abandoned(now, limit))
+    async def expired(self, now: float, limit: int) -> list[CallRecord]:
+        return await self._pass("expired", lambda: self.store.expired(now, limit))
 
     async def prune(self, before: float, limit: int) -> int:
         return await self._pass("prune", lambda: self.store.prune(before, limit))

@@ -125,7 +125,7 @@ async def test_a_call_that_waits_since_its_first_round_can_be_continued() -> Non
     serves = serving(add_up, store=store)
     async with connected(serves, MODERN, person()) as client:
         await call_once(client, "add_up", {"questions": 2})  # and its client forgets it
-        (waiting,) = store.model.abandoned(1e12, 9)
+        (waiting,) = store.model.expired(1e12, 9)
         result = await client.call_tool("continue_call", {"call": waiting.call_id})
     assert text_of(result) == "sum 2"
 

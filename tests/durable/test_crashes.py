@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from anabranch import Limits
-from anabranch._durable.replies import Durability
+from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from tests.durable.harness import Desk, Ledger
 from tests.durable.stores import Cut, Interrupting, Modelled, Watched
@@ -47,7 +47,7 @@ class Seen:
 
 def patiently(store: CallStore) -> Durability:
     """Leases that last while a program lets time pass."""
-    return Durability(store, lease=10_000, abandon_after=100_000)
+    return Durability(store, lease=10_000, expire_after=100_000)
 
 
 class Play:

@@ -11,12 +11,12 @@ from anabranch import (
     CapabilityError,
     InvalidArgumentsError,
     SerializationError,
-    Tool,
     tool,
 )
 from anabranch._asking.host import Capabilities, Host
-from anabranch._durable.replies import Returned
 from anabranch._durable.store import CallStore
+from anabranch._engine import Finished
+from anabranch.tool import Tool
 from tests.durable.harness import Desk, accept, always
 from tests.durable.stores import Modelled
 from tests.mcp.harness import ERAS, Answers, connected, serving, text_of
@@ -110,7 +110,7 @@ async def test_a_call_that_asks_what_nobody_can_answer_is_over_and_undone(store:
 async def test_a_value_that_cannot_be_kept_is_returned_once(quick: Modelled) -> None:
     desk = Desk(returns_itself, always(n=1))
     first = await desk.request(desk.service(quick))
-    assert isinstance(first, Returned)
+    assert isinstance(first, Finished)
     assert await status(quick) == "done"
     assert await desk.play(quick) == (
         "error",
@@ -140,6 +140,6 @@ async def test_bad_arguments_begin_no_call(era: str) -> None:
         assert "n" in text_of(refused)
         told = await call_saga(client, "strict", {"n": "many"})
         assert told["isError"] is True
-    assert store.model.abandoned(1e12, 10) == []
+    assert store.model.expired(1e12, 10) == []
     with pytest.raises(InvalidArgumentsError):
         strict.validate({"n": "many"})

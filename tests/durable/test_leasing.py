@@ -1,4 +1,4 @@
-"""The right to run a call: who has it, also after a fork, and what is told when it was not kept."""
+"""The lease on a call: who holds it, also after a fork, and what is logged when it was not renewed."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ import pytest
 
 from anabranch._durable.lease import Lease
 from anabranch.testing import ManualClock
-from anabranch.testing.suites._call_suite import a_call
+from anabranch.testing.suites._call_samples import a_call
 from tests.durable.stores import Heard, Modelled
 
 FORKED = """
@@ -43,7 +43,7 @@ def test_a_forked_process_does_not_take_its_parents_leases_for_its_own() -> None
 
 
 class Forgetful(Heard):
-    """A store that fails, in a way of its own, when a lease is to be prolonged."""
+    """A store that fails, in a way of its own, when a lease is to be renewed."""
 
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
         if now > ManualClock().now():
@@ -52,13 +52,13 @@ class Forgetful(Heard):
         return await super().lease(call_id, owner, now, until)
 
 
-async def test_why_a_lease_was_not_kept_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_why_a_lease_was_not_renewed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     store, clock = Forgetful(Modelled()), ManualClock()
     await store.begin(a_call())
     with caplog.at_level(logging.ERROR):
         async with Lease(store, "call_1", clock, worker="w", seconds=9) as lease:
             assert await lease.take()
-            await asyncio.sleep(0)  # it is being kept from now on
+            await asyncio.sleep(0)  # it is renewed from now on
             clock.advance(3)
             await store.until("failed")
-    assert "call 'call_1': its lease was not kept" in caplog.text
+    assert "call 'call_1': its lease was not renewed" in caplog.text

@@ -10,8 +10,9 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, InvalidTokenError, ToolError, tool
 from anabranch._durable.lease import Lease
-from anabranch._durable.replies import Durability, Returned
+from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
+from anabranch._engine import Finished
 from anabranch.messages import SampleReply, SampleRequest
 from tests.durable.harness import UNAVAILABLE, Desk, Ledger, accept, always
 from tests.durable.stores import Cut, Gate, Modelled, Switch
@@ -79,7 +80,7 @@ async def test_a_repeated_request_gets_the_reply_of_the_first(store: CallStore) 
     assert again == second
     last = numbered(second, 4)
     done = await desk.request(desk.service(store), second.request_state, last)
-    assert done == Returned(["0:3", "1:4"])
+    assert done == Finished(["0:3", "1:4"])
     for _ in range(2):
         assert await desk.request(desk.service(store), second.request_state, last) == done
         assert await desk.request(desk.service(store), first.request_state, answers) == second
@@ -109,7 +110,7 @@ async def test_another_answer_forks_and_both_lines_run_to_their_ends(store: Call
     for n in (4, 3):
         state, last = lines[n].request_state, numbered(lines[n], n)
         done = await desk.request(desk.service(store), state, last)
-        assert done == Returned([f"0:{n}", f"1:{n}"])
+        assert done == Finished([f"0:{n}", f"1:{n}"])
         assert await desk.request(desk.service(store), state, last) == done
     for n in (3, 4):
         reply = await desk.request(desk.service(store), first.request_state, numbered(first, n))
@@ -202,7 +203,7 @@ async def test_a_large_state_stays_in_the_store(store: CallStore) -> None:
     again = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
     assert again == second
     done = await desk.request(desk.service(store), second.request_state, numbered(second, 4))
-    assert done == Returned(["0:3", "1:4"])
+    assert done == Finished(["0:3", "1:4"])
 
 
 async def test_a_small_state_travels(quick: Modelled) -> None:

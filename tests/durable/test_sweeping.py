@@ -1,4 +1,4 @@
-"""A sweep ends what it can, whatever else does not: one call never keeps another from its end."""
+"""The reaper ends every expired call that it can; a call that fails or hangs delays no other."""
 
 import asyncio
 import logging
@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch import BranchContext, Tool, tool
+from anabranch import BranchContext, tool
 from anabranch._durable import expiry
-from anabranch._durable.expiry import Sweeper
-from anabranch._durable.replies import Durability
+from anabranch._durable.expiry import Reaper
+from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch.errors import StoreError
 from anabranch.mcp._installation import Installation
 from anabranch.testing import ManualClock
-from anabranch.testing.suites._call_suite import a_call
+from anabranch.testing.suites._call_samples import a_call
+from anabranch.tool import Tool
 from tests.durable.harness import Desk, OneCall, always
 from tests.durable.stores import Heard, Modelled, Watched
 
@@ -66,8 +67,8 @@ async def slow(ctx: BranchContext) -> None:
 TOOLS: Mapping[str, Tool[Any]] = {"ready": ready, "slow": slow}
 
 
-async def abandoned(store: CallStore, *names: str) -> Desk:
-    """Leave a call of each tool alone for too long; return where the last was made."""
+async def expired(store: CallStore, *names: str) -> Desk:
+    """Begin a call of each tool and let it expire; return the desk of the last."""
     clock = ManualClock()
     desks = [
         Desk(TOOLS[name], always(n=1), clock=clock, ids=OneCall(f"call_{number}"))
@@ -79,16 +80,20 @@ async def abandoned(store: CallStore, *names: str) -> Desk:
     return desks[-1]
 
 
-async def test_an_undo_that_hangs_keeps_no_other_call_from_being_undone() -> None:
+async def test_a_compensation_that_hangs_delays_no_other_call() -> None:
     store = Heard(Modelled())
-    desk = await abandoned(store, "slow", "ready")
-    sweeper = Sweeper(desk.service(store), TOOLS, patience=0.01)
-    assert await sweeper.sweep() == 1
+    desk = await expired(store, "slow", "ready")
+    reaper = Reaper(desk.service(store), TOOLS, patience=5)
+    first_pass = asyncio.ensure_future(reaper.expire())
+    await store.until("finish")
+    await store.until("release")
+    assert not first_pass.done()
+    desk.clock.advance(5)
+    assert await first_pass == 1
     assert undone == ["done"]
-    assert await sweeper.sweep() == 0  # the other is being undone still, and not a second time
+    assert await reaper.expire() == 0  # the other is being undone still, and not a second time
     hanging.set()
-    for _ in ("call_1", "call_0"):
-        await store.until("finish")
+    await store.until("finish")
     assert undone == ["done", "late"]
 
 
@@ -104,52 +109,52 @@ class Broken(Watched):
 
 
 @pytest.mark.parametrize("error", [StoreError("no"), KeyError("no")])
-async def test_what_goes_wrong_with_one_call_is_logged_and_the_others_are_ended(
+async def test_a_failure_with_one_call_is_logged_and_the_others_are_ended(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Modelled()
-    desk = await abandoned(store, "ready", "ready")
+    desk = await expired(store, "ready", "ready")
     broken = Broken(store)
     broken.error = error
     with caplog.at_level(logging.WARNING):
-        assert await Sweeper(desk.service(broken), TOOLS).sweep() == 1
+        assert await Reaper(desk.service(broken), TOOLS).expire() == 1
     assert undone == ["done"]
-    assert "call 'call_0' was not undone this time" in caplog.text
+    assert "call 'call_0' was not ended this time" in caplog.text
 
 
 async def test_all_that_is_due_is_pruned_in_one_pass(store: CallStore) -> None:
-    for number in range(2 * expiry.AT_ONCE + 1):
+    for number in range(2 * expiry.BATCH + 1):
         await store.begin(a_call(f"call_{number}", status="done", deadline=1.0))
     desk = Desk(ready, always(n=1))
-    await Sweeper(desk.service(store), TOOLS).sweep()
+    await Reaper(desk.service(store), TOOLS).expire()
     assert await store.prune(1e12, 1) == 0
 
 
 class Failing(Heard):
-    """A store whose every look for abandoned calls fails."""
+    """A store that fails whenever it is asked for expired calls."""
 
-    async def abandoned(self, now: float, limit: int) -> Any:
-        self.done.put_nowait("looked")
+    async def expired(self, now: float, limit: int) -> Any:
+        self.done.put_nowait("failed")
         raise KeyError("no")
 
 
-async def test_sweeping_goes_on_after_whatever_went_wrong(
+async def test_the_reaper_continues_after_any_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = Failing(Modelled())
     desk = Desk(ready, always(n=1))
-    running = asyncio.ensure_future(Sweeper(desk.service(store), TOOLS).run())
+    running = asyncio.ensure_future(Reaper(desk.service(store), TOOLS).run())
     for _ in range(3):
-        await store.until("looked")
-        desk.clock.advance(expiry.EVERY)
+        await store.until("failed")
+        desk.clock.advance(expiry.INTERVAL)
     assert not running.done()
-    assert caplog.messages == ["a sweep broke off"] * 3
+    assert caplog.messages == ["a pass over expired calls failed"] * 3
     running.cancel()
     await asyncio.wait({running})
     assert running.cancelled()
 
 
-async def test_the_last_connection_that_leaves_ends_the_sweep() -> None:
+async def test_the_last_connection_that_leaves_stops_the_reaper() -> None:
     store, clock = Heard(Modelled()), ManualClock()
     installation = Installation(
         "s",
@@ -166,7 +171,7 @@ async def test_the_last_connection_that_leaves_ends_the_sweep() -> None:
     await second.__aenter__()
     await store.until("prune")
     await first.__aexit__(None, None, None)
-    clock.advance(expiry.EVERY)
+    clock.advance(expiry.INTERVAL)
     await store.until("prune")
     before = len(asyncio.all_tasks())
     await second.__aexit__(None, None, None)

@@ -7,10 +7,10 @@ import pytest
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, InvalidTokenError, Tool, ToolError, tool
-from anabranch._durable.expiry import Sweeper
+from anabranch import Accepted, BranchContext, InvalidTokenError, ToolError, tool
+from anabranch._durable.expiry import Reaper
 from anabranch._durable.lease import Lease
-from anabranch._durable.replies import Durability
+from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine import Answer, Ask
 from anabranch.errors import StoreError
@@ -82,8 +82,9 @@ def numbered(reply: InputRequiredResult, n: int) -> dict[str, Any]:
     return {step_id: accept(n=n) for step_id in reply.input_requests or {}}
 
 
-def sweeper(desk: Desk, store: CallStore, *tools: Tool[Any]) -> Sweeper:
-    return Sweeper(desk.service(store), {one.name: one for one in tools or (desk.tool,)})
+def reaper(desk: Desk, store: CallStore) -> Reaper:
+    """A reaper that waits for compensations however fast the clock runs."""
+    return Reaper(desk.service(store), {desk.tool.name: desk.tool}, patience=100_000_000)
 
 
 async def fail(desk: Desk, store: CallStore, state: str | None, answers: Any) -> str:
@@ -119,14 +120,14 @@ async def test_an_undo_that_fails_is_swept_until_it_is_paid(store: CallStore) ->
     for _ in range(2):
         desk.clock.advance(31)
         async with desk.clock.running():
-            assert await sweeper(desk, store).sweep() == 0
+            assert await reaper(desk, store).expire() == 0
         assert town.done == owed_later
     town.broken.clear()
     desk.clock.advance(31)
-    assert await sweeper(desk, store).sweep() == 1
+    assert await reaper(desk, store).expire() == 1
     assert town.done == [*owed_later, ("raze", "b")]
     desk.clock.advance(31)
-    assert await sweeper(desk, store).sweep() == 0
+    assert await reaper(desk, store).expire() == 0
     assert await fail(desk, store, first.request_state, numbered(first, 0)) == "not kept"
     assert town.done == [*owed_later, ("raze", "b")]
 
@@ -152,7 +153,7 @@ async def test_what_a_crash_left_owing_is_paid_and_the_body_does_not_go_on(
         if swept:
             desk.clock.advance(1_000)
             is_over = name == "end_round" and after
-            assert await sweeper(desk, behind).sweep() == (0 if is_over else 1), name
+            assert await reaper(desk, behind).expire() == (0 if is_over else 1), name
         else:
             assert await fail(desk, behind, state, numbered(first, 0)) == "not kept"
         happened = list(dict.fromkeys(town.done))
@@ -172,15 +173,15 @@ async def test_an_abandoned_call_is_undone_after_its_deadline(store: CallStore) 
     desk = Desk(found, always(n=1))
     first = asking(await desk.request(desk.service(store)))
     desk.clock.advance(899)
-    assert await sweeper(desk, store).sweep() == 0
+    assert await reaper(desk, store).expire() == 0
     assert town.done == BUILT
     desk.clock.advance(2)
-    assert await sweeper(desk, store).sweep() == 1
+    assert await reaper(desk, store).expire() == 1
     assert town.done == [*BUILT, *RAZED]
     assert desk.notices == ["building"]
     with pytest.raises(InvalidTokenError):
         await desk.request(desk.service(store), first.request_state, numbered(first, 1))
-    assert await sweeper(desk, store).sweep() == 0
+    assert await reaper(desk, store).expire() == 0
     assert town.done == [*BUILT, *RAZED]
 
 
@@ -190,7 +191,7 @@ async def test_a_call_that_was_answered_in_time_waits_anew(store: CallStore) -> 
     desk.clock.advance(800)
     await desk.request(desk.service(store), first.request_state, {})  # no answer: asked again
     desk.clock.advance(800)
-    assert await sweeper(desk, store).sweep() == 0
+    assert await reaper(desk, store).expire() == 0
     assert town.done == BUILT
 
 
@@ -201,10 +202,10 @@ async def test_a_call_whose_client_asks_for_its_reply_again_waits_anew(store: Ca
     desk.clock.advance(800)
     assert await desk.request(desk.service(store), first.request_state, {}) == second
     desk.clock.advance(800)
-    assert await sweeper(desk, store).sweep() == 0
+    assert await reaper(desk, store).expire() == 0
     assert town.done == BUILT
     desk.clock.advance(101)
-    assert await sweeper(desk, store).sweep() == 1
+    assert await reaper(desk, store).expire() == 1
 
 
 async def test_a_client_that_repeats_itself_does_not_put_off_undos_that_failed(
@@ -218,7 +219,7 @@ async def test_a_client_that_repeats_itself_does_not_put_off_undos_that_failed(
     town.broken.clear()
     await fail(desk, store, first.request_state, numbered(first, 0))
     desk.clock.advance(31)
-    assert await sweeper(desk, store).sweep() == 1
+    assert await reaper(desk, store).expire() == 1
     assert town.done[-1] == ("raze", "b")
 
 
@@ -227,7 +228,7 @@ async def test_a_sweep_and_a_late_answer_do_not_mix(store: CallStore) -> None:
     first = asking(await desk.request(desk.service(store)))
     desk.clock.advance(901)
     gate = Gate(store, "record")
-    sweeping = asyncio.ensure_future(sweeper(desk, gate).sweep())
+    sweeping = asyncio.ensure_future(reaper(desk, gate).expire())
     await gate.arrived.wait()
     late = asyncio.ensure_future(
         desk.request(desk.service(store), first.request_state, numbered(first, 1))
@@ -249,10 +250,10 @@ async def test_a_late_answer_that_is_first_is_taken(store: CallStore) -> None:
         desk.request(desk.service(gate), first.request_state, numbered(first, 1))
     )
     await gate.arrived.wait()
-    assert await sweeper(desk, store).sweep() == 0
+    assert await reaper(desk, store).expire() == 0
     gate.opened.set()
     assert getattr(await late, "value", None) == "kept"
-    assert await sweeper(desk, store).sweep() == 0
+    assert await reaper(desk, store).expire() == 0
     assert town.done == BUILT
 
 
@@ -270,7 +271,7 @@ async def test_a_sweep_looks_behind_calls_of_tools_that_it_does_not_have(quick: 
     desk = Desk(found, always(n=1), clock=clock)
     await desk.request(desk.service(quick))
     clock.advance(901)
-    assert await sweeper(desk, quick).sweep() == 1
+    assert await reaper(desk, quick).expire() == 1
     assert town.done == [*BUILT, *RAZED]
 
 
@@ -301,7 +302,7 @@ async def test_a_live_call_that_is_left_is_undone_at_once(store: CallStore) -> N
     assert live.cancelled()
     assert town.done == [*BUILT, *RAZED]
     desk.clock.advance(1_000)
-    assert await sweeper(desk, store).sweep() == 0
+    assert await reaper(desk, store).expire() == 0
 
 
 async def test_a_live_call_that_is_left_without_its_store_is_undone_by_a_sweep(
@@ -316,7 +317,7 @@ async def test_a_live_call_that_is_left_without_its_store_is_undone_by_a_sweep(
     assert live.cancelled()
     assert town.done == BUILT
     desk.clock.advance(1_000)
-    assert await sweeper(desk, quick).sweep() == 1
+    assert await reaper(desk, quick).expire() == 1
     assert town.done == [*BUILT, *RAZED]
 
 

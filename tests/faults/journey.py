@@ -16,7 +16,7 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
-from anabranch._durable.replies import Durability
+from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Timer
 from anabranch.mcp import create_server
@@ -178,6 +178,6 @@ def make_server(settings: Settings) -> MCPServer[Any]:
         [journey],
         keys=["a secret of at least thirty-two bytes"],
         ttl=36_000,
-        store=Durability(store, abandon_after=36_000),
+        store=Durability(store, expire_after=36_000),
         clock=FastClock(settings.epoch, settings.speed),
     )

@@ -28,7 +28,7 @@ from tests.faults.journey import ANYONE, BEFORE_QUESTION, END, STEPS, Settings, 
 from tests.faults.ledger import Ledger, Line
 from tests.faults.verdict import broken_rules
 
-Course = Literal["success", "failure", "abandoned"]
+Course = Literal["success", "failure", "expired"]
 
 OPERATIONS = ("begin", "find", "lease", "release", "record", "entries", "end_round", "round")
 LEAVE_AT = 2
@@ -74,13 +74,13 @@ def _points(course: Course) -> list[str]:
     """Return every place at which a worker can die in such a call."""
     steps = range(1, STEPS + 1)
     undone = [number for number in steps if has_undo(number)]
-    if course == "abandoned":
+    if course == "expired":
         undone = [number for number in undone if number in BEFORE_QUESTION[LEAVE_AT]]
     of_steps = [f"{when}-step-{n}" for n in steps for when in ("before", "gap", "after")]
     of_undos = [f"{when}-undo-{n}" for n in undone for when in ("before", "gap")]
     if course == "success":
         return of_steps
-    return of_undos if course == "abandoned" else of_steps + of_undos
+    return of_undos if course == "expired" else of_steps + of_undos
 
 
 def plan(seed: int, number: int | None) -> list[Run]:
@@ -90,7 +90,7 @@ def plan(seed: int, number: int | None) -> list[Run]:
     runs, and those with a single place.
     """
     order = random.Random(seed)
-    courses: tuple[Course, ...] = ("success", "failure", "abandoned")
+    courses: tuple[Course, ...] = ("success", "failure", "expired")
     each: list[tuple[Course, tuple[str, ...]]]
     each = [(course, (point,)) for course in courses for point in _points(course)]
     order.shuffle(each)
@@ -139,7 +139,7 @@ class Trial:
             for point in run.anyone:
                 self.ledger.arm(ANYONE, point)
             ending = "success" if run.course == "success" else "failure"
-            leave_at = LEAVE_AT if run.course == "abandoned" else None
+            leave_at = LEAVE_AT if run.course == "expired" else None
             arguments = {"run": run.name, "ending": ending}
             result = await client.play(run.way, arguments, leave_at=leave_at)
         self._repeated += client.repeated
@@ -162,13 +162,13 @@ class Trial:
     async def _sweep(self) -> None:
         """Have time pass for the calls that nobody continues, until the workers have ended them."""
         with anyio.move_on_after(LAST_LONG):
-            while left := await self._store.abandoned(float("inf"), 1000):
+            while left := await self._store.expired(float("inf"), 1000):
                 for call in left:
                     if call.deadline > time.time() + 3600:  # not put off by a sweep
                         await self._store.finish(call.call_id, "open", deadline=0.0)
                 await pause(SystemClock(), 0.1)  # other processes do the work, and do not call
             return
-        left = await self._store.abandoned(float("inf"), 1000)
+        left = await self._store.expired(float("inf"), 1000)
         self._wrong += [f"{call.call_id} is still open: {call.arguments}" for call in left]
 
     # -- the verdict -------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class Trial:
             statuses = Counter(
                 record.status for name in of_run if (record := ended[name]) is not None
             )
-            wanted = {"success": "done", "failure": "failed", "abandoned": "abandoned"}[run.course]
+            wanted = {"success": "done", "failure": "failed", "expired": "expired"}[run.course]
             if statuses[wanted] < 1 or statuses["done"] != (run.course == "success"):
                 self._wrong.append(f"{run.name}: its calls are {dict(statuses)}")
         killed = self._cluster.killed

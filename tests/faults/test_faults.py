@@ -62,5 +62,5 @@ def test_a_whole_plan_comes_to_every_boundary_in_every_course() -> None:
     places = {(run.course, point) for run in plan(SEED, None) for point in run.points}
     assert ("success", "gap-step-20") in places
     assert ("failure", "before-undo-1") in places
-    assert ("abandoned", "gap-undo-16") in places
+    assert ("expired", "gap-undo-16") in places
     assert len(places) == 60 + 60 + 32 + 26

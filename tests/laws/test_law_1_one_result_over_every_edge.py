@@ -18,7 +18,7 @@ from hypothesis import given
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
-from anabranch import AnabranchError, Limits, Tool, run_tool
+from anabranch import AnabranchError, Limits, run_tool
 from anabranch._durable.service import CallService
 from anabranch._opening import Runtime
 from anabranch.elicitation import Accepted, Cancelled, Declined
@@ -27,6 +27,7 @@ from anabranch.mcp._server import as_function
 from anabranch.mcp._serving import Service
 from anabranch.messages import ElicitRequest, SampleRequest
 from anabranch.testing import MockClient, SequentialIds
+from anabranch.tool import Tool
 from tests.laws import programs as language
 from tests.laws.programs import (
     BUG,

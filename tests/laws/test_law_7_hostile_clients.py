@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, Elicitation, Tool, tool
+from anabranch import Accepted, BranchContext, Elicitation, tool
+from anabranch.tool import Tool
 from tests.mcp.harness import (
     HANDSHAKE,
     MODERN,

@@ -1,16 +1,15 @@
 """A tool that uses a bit of everything, and its calls round by round, without a transport."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, tool
 from anabranch._asking.host import Capabilities, Host
-from anabranch._durable.replies import Asked, Rendering
-from anabranch._durable.service import CallService, Job
-from anabranch._engine import Answer, Ask, Notice
+from anabranch._durable.job import Job
+from anabranch._durable.service import CallService
+from anabranch._engine import Answer, Ask, Finished, Notice
 
 
 class Go(BaseModel):
@@ -53,23 +52,23 @@ Reply = tuple[dict[str, str], str]
 """The kinds of the open questions by step, and the state."""
 
 
-def _render(asks: tuple[Ask, ...], state: str) -> Reply:
-    return {ask.step_id: ask.kind for ask in asks}, state
+class Replies:
+    kind = "load"
 
+    def make(self, asks: tuple[Ask, ...], state: str) -> Reply:
+        return {ask.step_id: ask.kind for ask in asks}, state
 
-def _dump(reply: Reply) -> dict[str, Any]:
-    return dict(reply[0])
+    def dump(self, reply: Reply) -> dict[str, Any]:
+        return dict(reply[0])
 
-
-def _load(reply: Mapping[str, Any], state: str) -> Reply:
-    return dict(reply), state
+    def load(self, stored: dict[str, Any], state: str) -> Reply:
+        return dict(stored), state
 
 
 async def _nowhere(notice: Notice) -> None:
     await asyncio.sleep(0)
 
 
-REPLIES: Rendering[Reply] = Rendering("load", _render, _dump, _load)
 JOB = Job(busy, {"number": 1}, Host(Capabilities()), _nowhere)
 
 
@@ -78,10 +77,10 @@ async def play(calls: CallService) -> int:
     journal, asked = calls.new(), dict[str, str]()
     for number in range(1, 10):
         answers = {step_id: ANSWERS[kind] for step_id, kind in asked.items()}
-        outcome = await calls.run_round(JOB, journal, answers, REPLIES)
-        if not isinstance(outcome, Asked):
+        outcome = await calls.run_round(JOB, journal, answers, Replies())
+        if isinstance(outcome, Finished):
             assert outcome.value == "1 yes yes True"
             return number
-        asked, state = outcome.reply
+        asked, state = outcome
         journal = await calls.load(state)
-    raise AssertionError("it does not come to an end")
+    raise AssertionError("it does not end")

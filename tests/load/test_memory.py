@@ -13,10 +13,10 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from anabranch._durable.entry_text import StoreRecorder
 from anabranch._durable.lease import Lease
-from anabranch._durable.replies import Durability
-from anabranch._durable.round import DurableRound
+from anabranch._durable.policy import Durability
+from anabranch._durable.recorder import StoreRecorder
+from anabranch._durable.round import StoredRound
 from anabranch._durable.service import CallService
 from anabranch._engine import Branch, Call, Entry, Journal
 from anabranch._engine.strands import Strand
@@ -25,7 +25,7 @@ from anabranch.stores import open_store
 from tests.load.calls import busy, play
 from tests.mcp.harness import ERAS, Answers, accept, connected, echo, serving
 
-OF_A_CALL = (Branch, Call, DurableRound, Entry, Journal, Lease, StoreRecorder, Strand, asyncio.Task)
+OF_A_CALL = (Branch, Call, StoredRound, Entry, Journal, Lease, StoreRecorder, Strand, asyncio.Task)
 SHORT = 900
 LONG = int(os.environ.get("ANABRANCH_LOAD", SHORT))
 SLACK = 150

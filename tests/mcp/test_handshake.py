@@ -15,7 +15,8 @@ import pytest
 from mcp import Client, MCPError
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, StepFailed, Tool, tool
+from anabranch import Accepted, BranchContext, StepFailed, tool
+from anabranch.tool import Tool
 from tests.mcp.harness import (
     DECLINE,
     HANDSHAKE,

@@ -22,11 +22,11 @@ from anabranch import (
     HandoffTool,
     InvalidArgumentsError,
     StepFailed,
-    Tool,
     ToolError,
     run_tool,
     tool,
 )
+from anabranch.tool import Tool
 from tests.mcp.harness import ERAS, Answers, accept, connected, over, serving, text_of
 
 

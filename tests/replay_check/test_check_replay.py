@@ -317,9 +317,9 @@ async def test_what_a_client_can_do_is_asked_once() -> None:
     """A client may find out, with its last answer given, that it can no longer sample."""
 
     class Tiring(MockClient):
-        async def sample(self, request: SampleRequest) -> SampleReply:
+        async def sample(self, request: SampleRequest, /, *, step_id: str = "") -> SampleReply:
             self.capabilities = Capabilities(sampling=False)
-            return await super().sample(request)
+            return await super().sample(request, step_id=step_id)
 
     @tool
     async def thinking(ctx: BranchContext) -> str:

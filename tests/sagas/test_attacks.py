@@ -18,8 +18,9 @@ import pytest
 from mcp import Client, MCPError
 from pydantic import BaseModel
 
-from anabranch import BranchContext, Tool, tool
+from anabranch import BranchContext, tool
 from anabranch.mcp import create_server
+from anabranch.tool import Tool
 from tests.mcp.harness import KEY, MODERN, Answers, connected
 from tests.sagas.harness import REFUSED, accepted, failed, raw, said
 

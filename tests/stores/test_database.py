@@ -25,9 +25,10 @@ from anabranch.stores._connections import Kept
 from anabranch.stores._database import Database
 from anabranch.stores._threads import Batches
 from anabranch.stores._urls import read_url
-from anabranch.testing.suites._call_suite import OpenStore, a_call
-from anabranch.testing.suites._promises import opened
-from anabranch.testing.suites._tree_suite import a_node, a_thread, calls_tool
+from anabranch.testing.suites import OpenCallStore
+from anabranch.testing.suites._call_samples import a_call
+from anabranch.testing.suites._expectations import opened
+from anabranch.testing.suites._tree_samples import a_node, a_thread, calls_tool
 
 
 class Gate:
@@ -220,7 +221,7 @@ async def test_who_is_cancelled_waits_for_work_that_has_begun(how: str, database
     assert order == ["work is over", "caller is free"]
 
 
-async def test_one_store_serves_several_event_loops(open_any: OpenStore) -> None:
+async def test_one_store_serves_several_event_loops(open_any: OpenCallStore) -> None:
     async with opened(open_any) as store:
         await store.begin(a_call())
 
@@ -239,7 +240,7 @@ async def test_one_store_serves_several_event_loops(open_any: OpenStore) -> None
         assert len(await store.entries("call_1", 0)) == 20
 
 
-async def test_slow_steps_of_authors_do_not_keep_a_store_waiting(open_any: OpenStore) -> None:
+async def test_slow_steps_of_authors_do_not_keep_a_store_waiting(open_any: OpenCallStore) -> None:
     """Synchronous steps run in anyio's threads, of which there are forty."""
     slow = threading.Event()
     async with opened(open_any) as store, anyio.create_task_group() as group:

@@ -9,9 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
-from anabranch.testing.suites._call_model import CallModel, Operation, Seen, explains, run_clients
-from anabranch.testing.suites._call_suite import OpenStore, a_call
-from anabranch.testing.suites._promises import opened
+from anabranch.testing.suites import (
+    CallModel,
+    OpenCallStore,
+    Operation,
+    Seen,
+    explains,
+    run_clients,
+)
+from anabranch.testing.suites._call_samples import a_call
+from anabranch.testing.suites._expectations import opened
 
 NAMES = st.sampled_from(["call_1", "call_2"])
 OWNERS = st.sampled_from(["a", "b"])
@@ -57,7 +64,7 @@ OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
     operation("round", NAMES, NUMBERS),
     operation("last_round", NAMES),
     operation("finish", NAMES, STATUSES.filter(lambda status: status != "open")),
-    operation("abandoned", TIMES, st.integers(1, 2)),
+    operation("expired", TIMES, st.integers(1, 2)),
     operation("prune", TIMES, st.integers(1, 2)),
 )
 CLIENTS = st.lists(st.lists(OPERATIONS, max_size=4), min_size=2, max_size=3)
@@ -77,7 +84,7 @@ async def empty(store: CallStore) -> None:
 
 
 @pytest.fixture
-async def two_stores(open_shared: OpenStore) -> AsyncIterator[list[CallStore]]:
+async def two_stores(open_shared: OpenCallStore) -> AsyncIterator[list[CallStore]]:
     """The same store, opened twice, as two processes would."""
     async with opened(open_shared) as one, opened(open_shared) as two:
         yield [one, two]

@@ -22,9 +22,10 @@ from anabranch.stores._columns import metadata
 from anabranch.stores._database import Database
 from anabranch.stores._trees import Trees
 from anabranch.stores._urls import read_url, switch_to_wal
-from anabranch.testing.suites._call_suite import OpenStore, a_call
-from anabranch.testing.suites._promises import opened
-from anabranch.testing.suites._tree_suite import a_node, a_thread
+from anabranch.testing.suites import OpenCallStore
+from anabranch.testing.suites._call_samples import a_call
+from anabranch.testing.suites._expectations import opened
+from anabranch.testing.suites._tree_samples import a_node, a_thread
 
 SET_VERSION = "UPDATE anabranch_version SET version_num = '{}'"
 
@@ -136,7 +137,7 @@ async def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path) -> No
 
 
 async def test_a_locked_file_is_reported_and_works_once_it_is_free(tmp_path: Path) -> None:
-    open_it: OpenStore = partial(open_store, f"sqlite:///{tmp_path}/calls.db?timeout=0.05")
+    open_it: OpenCallStore = partial(open_store, f"sqlite:///{tmp_path}/calls.db?timeout=0.05")
     async with opened(open_it) as store:
         await store.begin(a_call())
         other = sqlite3.connect(tmp_path / "calls.db", isolation_level=None)

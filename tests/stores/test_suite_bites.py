@@ -8,9 +8,9 @@ import pytest
 
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch.stores import open_store
-from anabranch.testing.suites import _call_rounds as course
-from anabranch.testing.suites import _call_suite as suite
-from anabranch.testing.suites._call_suite import CALL_STORE_CHECKS, Check
+from anabranch.testing.suites import CALL_STORE_CHECKS, CallStoreCheck
+from anabranch.testing.suites import _call_round_checks as rounds
+from anabranch.testing.suites import _call_store_checks as suite
 
 
 class Saboteur:
@@ -29,7 +29,7 @@ class ForgetsWhatIsThere(Saboteur):
         return call
 
 
-class TakesEntriesOfNobody(Saboteur):
+class TakesEntriesOfUnknownCalls(Saboteur):
     async def record(
         self, call_id: str, number: int, entries: Mapping[str, str]
     ) -> Mapping[str, str]:
@@ -65,18 +65,18 @@ class CutsAtNul(Saboteur):
         return {step_id: text.partition("\x00")[0] for step_id, text in found.items()}
 
 
-class LeasesToEverybody(Saboteur):
+class LeasesToEveryOwner(Saboteur):
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
         await self.good.lease(call_id, owner, now, until)
         return True
 
 
-class NeverLetsALeaseEnd(Saboteur):
+class NeverEndsALease(Saboteur):
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
         return await self.good.lease(call_id, owner, 0.0, 1e12)
 
 
-class ReleasesForAnybody(Saboteur):
+class ReleasesForAnyOwner(Saboteur):
     async def release(self, call_id: str, owner: str) -> None:
         for name in ("a", "b"):
             await self.good.release(call_id, name)
@@ -108,19 +108,19 @@ class BeginsAgain(Saboteur):
         return opened and replace(opened, call=new.get("new") or opened.call)
 
 
-class KeepsTheLease(Saboteur):
+class DoesNotReleaseTheLease(Saboteur):
     async def end_round(self, call_id: str, record: RoundRecord, **options: Any) -> RoundRecord:
         del options["release"]
         return await self.good.end_round(call_id, record, **options)
 
 
-class MovesWithTheSecondEnd(Saboteur):
+class UpdatesWithTheSecondEnd(Saboteur):
     async def end_round(self, call_id: str, record: RoundRecord, **options: Any) -> RoundRecord:
-        kept = await self.good.end_round(call_id, record, **options)
+        first = await self.good.end_round(call_id, record, **options)
         status = str(options.get("status", "open"))
         if status != "open":
             await self.good.finish(call_id, status)
-        return kept
+        return first
 
 
 class FinishesTwice(Saboteur):
@@ -139,9 +139,9 @@ class TakesTheLatestRound(Saboteur):
         return self.latest
 
 
-class FindsTheShortestOverdueFirst(Saboteur):
-    async def abandoned(self, now: float, limit: int) -> list[CallRecord]:
-        return (await self.good.abandoned(now, 1000))[::-1][:limit]
+class FindsTheLastExpiredFirst(Saboteur):
+    async def expired(self, now: float, limit: int) -> list[CallRecord]:
+        return (await self.good.expired(now, 1000))[::-1][:limit]
 
 
 class PrunesWithoutLimit(Saboteur):
@@ -149,36 +149,38 @@ class PrunesWithoutLimit(Saboteur):
         return await self.good.prune(before, 1000)
 
 
-class KeepsWorkingWhenClosed(Saboteur):
+class WorksWhenClosed(Saboteur):
     async def close(self) -> None:
         pass
 
 
-SABOTEURS: list[tuple[type[Saboteur], Check]] = [
+SABOTEURS: list[tuple[type[Saboteur], CallStoreCheck]] = [
     (ForgetsWhatIsThere, suite.begin_again_changes_nothing),
-    (TakesEntriesOfNobody, suite.writing_to_an_unknown_call_is_refused),
+    (TakesEntriesOfUnknownCalls, suite.writing_to_an_unknown_call_is_refused),
     (ReturnsTheLastText, suite.the_first_text_of_a_step_stays),
     (RecordsOneByOne, suite.a_record_that_fails_leaves_nothing),
     (SortsEntries, suite.entries_come_in_the_order_of_recording),
-    (CutsAtNul, suite.any_text_is_kept),
-    (LeasesToEverybody, course.a_lease_has_one_owner),
-    (NeverLetsALeaseEnd, course.a_lease_ends_by_itself),
-    (ReleasesForAnybody, course.a_lease_has_one_owner),
-    (OpensWithoutALease, course.opening_a_round_takes_the_lease),
-    (OpensWithEntriesOfAllRounds, course.opening_a_round_tells_what_is_known_of_it),
-    (BeginsAgain, course.opening_a_round_may_begin_its_call),
-    (KeepsTheLease, course.the_end_of_a_round_gives_the_lease_back),
-    (MovesWithTheSecondEnd, course.the_first_end_of_a_round_stays),
-    (FinishesTwice, course.only_an_open_call_can_be_finished),
-    (TakesTheLatestRound, course.rounds_are_found_by_number),
-    (FindsTheShortestOverdueFirst, course.the_longest_overdue_call_comes_first),
-    (PrunesWithoutLimit, course.pruning_stops_at_its_limit),
-    (KeepsWorkingWhenClosed, suite.a_closed_store_refuses),
+    (CutsAtNul, suite.any_text_is_stored),
+    (LeasesToEveryOwner, rounds.a_lease_has_one_owner),
+    (NeverEndsALease, rounds.a_lease_ends_by_itself),
+    (ReleasesForAnyOwner, rounds.a_lease_has_one_owner),
+    (OpensWithoutALease, rounds.opening_a_round_takes_the_lease),
+    (OpensWithEntriesOfAllRounds, rounds.opening_a_round_returns_what_is_recorded_of_it),
+    (BeginsAgain, rounds.opening_a_round_may_begin_its_call),
+    (DoesNotReleaseTheLease, rounds.the_end_of_a_round_releases_the_lease),
+    (UpdatesWithTheSecondEnd, rounds.the_first_end_of_a_round_stays),
+    (FinishesTwice, rounds.only_an_open_call_can_be_finished),
+    (TakesTheLatestRound, rounds.rounds_are_found_by_number),
+    (FindsTheLastExpiredFirst, rounds.the_longest_overdue_call_comes_first),
+    (PrunesWithoutLimit, rounds.pruning_stops_at_its_limit),
+    (WorksWhenClosed, suite.a_closed_store_refuses),
 ]
 
 
 @pytest.mark.parametrize(("saboteur", "check"), SABOTEURS)
-async def test_the_suite_finds_a_broken_promise(saboteur: type[Saboteur], check: Check) -> None:
+async def test_the_suite_finds_a_broken_promise(
+    saboteur: type[Saboteur], check: CallStoreCheck
+) -> None:
     stores: list[Saboteur] = []
 
     def open_it() -> CallStore:

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch.testing.suites._call_model import Operation, explains, run_clients
-from anabranch.testing.suites._promises import opened
-from anabranch.testing.suites._tree_model import TreeModel
-from anabranch.testing.suites._tree_suite import OpenTreeStore, a_node, a_thread, calls_tool, says
+from anabranch.testing.suites import OpenTreeStore, Operation, TreeModel, explains, run_clients
+from anabranch.testing.suites._expectations import opened
+from anabranch.testing.suites._tree_samples import a_node, a_thread, calls_tool, says
 from anabranch.tree import Kind, Node, Ref, Result, TreeStore
 
 THREADS = st.sampled_from(["t", "u"])

@@ -7,9 +7,10 @@ from typing import Any, cast
 import pytest
 
 from anabranch.stores import open_tree_store
-from anabranch.testing.suites import _tree_changes as changes
-from anabranch.testing.suites import _tree_suite as suite
-from anabranch.testing.suites._tree_suite import TREE_STORE_CHECKS, TreeCheck
+from anabranch.testing.suites import TREE_STORE_CHECKS, TreeStoreCheck
+from anabranch.testing.suites import _tree_change_checks as changes
+from anabranch.testing.suites import _tree_reading_checks as reading
+from anabranch.testing.suites import _tree_store_checks as suite
 from anabranch.tree import Node, Path, Ref, Result, Thread, Tree, TreeStore
 
 
@@ -29,7 +30,7 @@ class CreatesAgain(Saboteur):
         await self.good.create_thread(thread)
 
 
-class FindsPathsOfNobody(Saboteur):
+class FindsPathsOfUnknownNodes(Saboteur):
     async def path(self, node_id: str) -> Path:
         return await self.good.path(node_id) if await self.good.node(node_id) else Path((), {})
 
@@ -54,7 +55,7 @@ class AppendsOneByOne(Saboteur):
         await self.good.append([], results=results, refs=refs)
 
 
-class LosesResultsOnTheWay(Saboteur):
+class LosesResultsOfThePath(Saboteur):
     async def path(self, node_id: str) -> Path:
         return Path((await self.good.path(node_id)).nodes, {})
 
@@ -82,7 +83,7 @@ class ReadsOnPastWhatIsGone(Saboteur):
         return all_nodes[len(known) :]
 
 
-class KeepsTheFirstResult(Saboteur):
+class NeverReplacesAResult(Saboteur):
     async def set_results(self, results: Sequence[Result]) -> None:
         for result in results:
             if (result.node_id, result.tool_use_id) not in (
@@ -112,14 +113,14 @@ class SettlesWhatCameAlong(Saboteur):
 
 
 class LeavesRefsBehind(Saboteur):
-    kept: dict[str, str]
+    before: dict[str, str]
 
     async def delete_subtree(self, node_id: str) -> int:
-        self.kept = await self.good.refs("t")
+        self.before = await self.good.refs("t")
         return await self.good.delete_subtree(node_id)
 
     async def tree(self, thread_id: str) -> Tree:
-        return replace(await self.good.tree(thread_id), refs=self.kept)
+        return replace(await self.good.tree(thread_id), refs=self.before)
 
 
 class DeletesTheNodeAlone(Saboteur):
@@ -127,34 +128,36 @@ class DeletesTheNodeAlone(Saboteur):
         return min(1, await self.good.delete_subtree(node_id))
 
 
-class KeepsWorkingWhenClosed(Saboteur):
+class WorksWhenClosed(Saboteur):
     async def close(self) -> None:
         pass
 
 
-SABOTEURS: list[tuple[type[Saboteur], TreeCheck]] = [
+SABOTEURS: list[tuple[type[Saboteur], TreeStoreCheck]] = [
     (CreatesAgain, suite.a_thread_is_found_as_it_was_created),
-    (FindsPathsOfNobody, suite.what_is_unknown_has_nothing),
+    (FindsPathsOfUnknownNodes, suite.what_is_unknown_has_nothing),
     (ListsTheOldestFirst, suite.the_newest_thread_comes_first),
     (ForgetsUsage, suite.a_node_is_found_as_it_was_appended),
     (AppendsOneByOne, suite.an_append_is_all_or_nothing),
-    (LosesResultsOnTheWay, suite.a_path_leads_from_the_beginning),
-    (StopsAfterAThousand, suite.a_path_may_be_long),
-    (SortsChildren, suite.children_come_in_the_order_of_appending),
-    (ShowsChildrenFirst, suite.a_tree_is_all_of_a_thread),
-    (ReadsOnPastWhatIsGone, suite.a_thread_is_read_on_from_what_is_known),
-    (KeepsTheFirstResult, changes.a_result_is_replaced_for_all),
+    (LosesResultsOfThePath, reading.a_path_leads_from_the_beginning),
+    (StopsAfterAThousand, reading.a_path_may_be_long),
+    (SortsChildren, reading.children_come_in_the_order_of_appending),
+    (ShowsChildrenFirst, reading.a_tree_is_all_of_a_thread),
+    (ReadsOnPastWhatIsGone, reading.a_thread_is_read_on_from_what_is_known),
+    (NeverReplacesAResult, changes.a_result_is_replaced_for_all),
     (NeverSettles, changes.what_is_pending_waits_for_the_next_message),
     (NeverSettles, changes.what_is_pending_waits_beyond_questions),
     (SettlesWhatCameAlong, changes.what_is_pending_is_only_settled_later),
     (LeavesRefsBehind, changes.a_deleted_subtree_is_gone),
     (DeletesTheNodeAlone, changes.a_deleted_subtree_is_gone),
-    (KeepsWorkingWhenClosed, suite.a_closed_tree_store_refuses),
+    (WorksWhenClosed, suite.a_closed_tree_store_refuses),
 ]
 
 
 @pytest.mark.parametrize(("saboteur", "check"), SABOTEURS)
-async def test_the_suite_finds_a_broken_promise(saboteur: type[Saboteur], check: TreeCheck) -> None:
+async def test_the_suite_finds_a_broken_promise(
+    saboteur: type[Saboteur], check: TreeStoreCheck
+) -> None:
     stores: list[Saboteur] = []
 
     def open_it() -> TreeStore:

@@ -17,12 +17,12 @@ from anabranch import (
     Elicitation,
     HandoffTool,
     SampleResult,
-    Tool,
     run_tool,
     tool,
 )
 from anabranch.context import Op
 from anabranch.testing import MockClient
+from anabranch.tool import Tool
 
 
 class Confirm(BaseModel):

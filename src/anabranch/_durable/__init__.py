@@ -1,0 +1,21 @@
+"""Calls that outlive a process: a round is recorded once and repeated whenever it is asked for again.
+
+The room owns the port of the store, what is written there of a call, the lease under which one worker
+at a time runs it, and the expiry of calls that are not continued. It must never know an edge: how
+questions become a reply, and which errors a protocol has of its own, is given to it (``mcp/`` does
+that). It runs no author code itself, but through a ``Call`` of the engine, and it implements no
+database: ``stores/`` does.
+
+    store.py     the port: records, and what every store promises
+    policy.py    how a store is used: times, sizes, forks
+    entries.py   entries of a round as text, and merged into a journal again
+    recorder.py  what one round writes while it is played
+    states.py    a state that is too large to travel, and the latest state of a call
+    replies.py   how a round ended, as text
+    lease.py     the right to run a call, and its renewal
+    round.py     one round: opened, repeated or played, ended
+    service.py   calls for a server: rounds, live calls, and those that wait
+    expiry.py    the reaper: calls past their deadline are compensated, and later deleted
+
+Imports point up this list: a module knows only those above it.
+"""

@@ -1,7 +1,6 @@
-"""One worker at a time runs a call: the lease on it, kept for as long as the work takes.
+"""The lease on a call: one worker at a time runs it, and the lease is renewed while it does.
 
-Owns taking, prolonging and giving back. What is done meanwhile, and what it means that a lease is
-lost, is the holder's.
+What is done under a lease, and what it means that one was lost, is decided by its holder.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ __all__ = ["Lease"]
 
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
-LOOK_AGAIN, AT_MOST = 0.05, 1.0
-"""Seconds until the second try for a call that another worker has; later tries take their time."""
+FIRST_RETRY, LONGEST_RETRY = 0.05, 1.0
+"""Seconds until a call that another worker runs is tried again; they double up to the longest."""
 
 
 class Lease:
-    """The right to run the call ``line``, for one piece of work; given back when it is left.
+    """The right to run the call ``line``, for one piece of work; released when the context is left.
 
     Args:
-        store: where it is kept.
+        store: where the call is.
         line: the call's name there.
-        clock: time, the same for all workers.
-        worker: this process; unique among all.
-        seconds: for which the lease outlives a worker that has died.
+        clock: the time, the same for all workers.
+        worker: this process; no other worker has its name.
+        seconds: until the lease of a worker that has died runs out.
     """
 
     def __init__(
@@ -45,21 +44,25 @@ class Lease:
         self._seconds = seconds
         self._until = 0.0
         self._may_be_held = False
-        self._keeping: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await to_the_end(self._give_back())
+        await to_the_end(self._release())
 
     async def open_round(self, number: int, new: CallRecord | None = None) -> OpenedRound:
-        """Wait until the lease is free, take it and keep it; return what is known of the round.
+        """Wait until the lease is free and take it; return what is recorded of the round.
 
-        A round that has ended needs no lease: it is told at once, and nothing is taken. ``new`` is
-        what the call begins as if it is unknown.
+        The lease is renewed from then on. A round that has ended needs none: it is returned at
+        once, and nothing is taken. ``new`` is what the call begins as if the store has none.
+
+        Raises:
+            UnknownCallError: the store does not have the call, and there is no ``new``.
+            StoreError: the store failed.
         """
-        wait = LOOK_AGAIN
+        wait = FIRST_RETRY
         while True:
             now = self._clock.now()
             until = now + self._seconds
@@ -68,30 +71,38 @@ class Lease:
                 self._line, number, self._owner, now, until, new=new
             )
             if opened is not None and opened.ended is None:
-                self._keep_until(until)
+                self._renew_from(until)
                 return opened
             self._may_be_held = False
             if opened is not None:
                 return opened
             await pause(self._clock, wait)
-            wait = min(2 * wait, AT_MOST)
+            wait = min(2 * wait, LONGEST_RETRY)
 
     async def take(self) -> bool:
-        """Take the lease if it is free, and keep it from now on; false if another holds it."""
+        """Take the lease if it is free, and renew it from then on; false if another holds it.
+
+        Raises:
+            StoreError: the store failed, or does not have the call.
+        """
         now = self._clock.now()
         until = now + self._seconds
         self._may_be_held = True
         if not await self._store.lease(self._line, self._owner, now, until):
             self._may_be_held = False
             return False
-        self._keep_until(until)
+        self._renew_from(until)
         return True
 
     async def end_round(
         self, record: RoundRecord, *, deadline: float, status: str = "open"
     ) -> RoundRecord:
-        """Write how the round ended, and give the lease back with it; return what is written."""
-        await self._stop_keeping()
+        """Write how the round ended and release the lease, as one; return what is written.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        await self._stop_renewing()
         ended = await self._store.end_round(
             self._line, record, deadline=deadline, status=status, release=self._owner
         )
@@ -99,20 +110,20 @@ class Lease:
         return ended
 
     def check(self) -> None:
-        """Return if the lease is held still.
+        """Return if the lease is still held.
 
         Raises:
-            StoreError: it has run out, because this process stood still or the store did not
+            StoreError: it has run out, because this process was suspended or the store did not
                 answer; another worker may run the call by now.
         """
         if self._clock.now() >= self._until:
             raise StoreError(f"The lease on call {self._line!r} has run out. Try again.")
 
-    def _keep_until(self, until: float) -> None:
+    def _renew_from(self, until: float) -> None:
         self._until = until
-        self._keeping = asyncio.ensure_future(self._keep())
+        self._renewing = asyncio.ensure_future(self._renew())
 
-    async def _keep(self) -> None:
+    async def _renew(self) -> None:
         while True:
             await pause(self._clock, self._seconds / 3)
             now = self._clock.now()
@@ -122,22 +133,22 @@ class Lease:
                     logger.error("call %r: another worker has taken it over", self._line)
                     return
             except StoreError as error:
-                logger.warning("call %r: its lease was not prolonged: %s", self._line, error)
+                logger.warning("call %r: its lease was not renewed: %s", self._line, error)
             else:
                 self._until = until
 
-    async def _stop_keeping(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.wait({self._keeping})
-            if not self._keeping.cancelled() and (problem := self._keeping.exception()):
-                logger.error("call %r: its lease was not kept", self._line, exc_info=problem)
+    async def _stop_renewing(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.wait({self._renewing})
+            if not self._renewing.cancelled() and (problem := self._renewing.exception()):
+                logger.error("call %r: its lease was not renewed", self._line, exc_info=problem)
 
-    async def _give_back(self) -> None:
-        await self._stop_keeping()
+    async def _release(self) -> None:
+        await self._stop_renewing()
         if not self._may_be_held:
             return
         try:
             await self._store.release(self._line, self._owner)
         except StoreError as error:  # then it runs out by itself
-            logger.warning("call %r: its lease could not be given back: %s", self._line, error)
+            logger.warning("call %r: its lease could not be released: %s", self._line, error)

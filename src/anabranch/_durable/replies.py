@@ -1,146 +1,153 @@
-"""How calls are kept in a store, and found again: the policy, replies, and states.
+"""How a round ended, as the text that a store keeps of it, and as an outcome again.
 
-Owns what of a round's end goes into the store, what is handed to the client instead of a large
-state, and reading both back. When a round is run is ``durable.py``'s.
+The text is JSON with one of these keys: ``value`` (the tool returned), ``asked`` (open questions,
+as the edge named by ``kind`` replied with them), ``error`` (an error of this library, ``null`` for
+one that is masked), ``foreign`` (an error of the protocol, see :class:`ForeignErrors`); or none, for
+a value that cannot be written down.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from hashlib import blake2b
-from typing import Any, Generic, Literal, TypeVar
+import logging
+from typing import Any, Protocol, TypeVar
 
-from anabranch._durable.entry_text import answers_in, merge
-from anabranch._durable.store import CallRecord, CallStore, RoundRecord
-from anabranch._engine import Ask, Journal, canonical
+from anabranch._durable.policy import Durability
+from anabranch._durable.states import handed_out
+from anabranch._durable.store import RoundRecord
+from anabranch._engine import Ask, Finished, codec_of
+from anabranch.errors import (
+    InvalidTokenError,
+    SerializationError,
+    ToolError,
+    error_from_json,
+    error_to_json,
+)
+from anabranch.tool import Tool
 
 __all__ = [
-    "Asked",
-    "Durability",
-    "Rendering",
-    "Returned",
-    "digest",
-    "handed_out",
-    "latest_journal",
-    "latest_number",
-    "referred_to",
-    "stored_reply",
+    "ForeignErrors",
+    "NoForeignErrors",
+    "Replies",
+    "asked_text",
+    "error_text",
+    "load_error",
+    "repeat_reply",
+    "repeat_value",
+    "value_text",
 ]
+
+logger: logging.Logger = logging.getLogger("anabranch.durable")
 
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Durability:
-    """How a store is used.
+class Replies(Protocol[R]):
+    """How an edge asks open questions: the reply that it makes, and that reply in a store."""
 
-    Attributes:
-        store: where calls are kept.
-        forks: what a different answer to a round that has been answered gets: a refusal
-            (``reject``), or a line of its own from there on (``fork``).
-        spill: a state of more bytes stays in the store, and the client gets a reference to it.
-        lease: seconds for which a worker that has died keeps others from its call.
-        abandon_after: seconds without a word from the client after which a call is undone.
-        retry_undo_after: seconds until undos that have failed are tried again.
-        keep: seconds for which a call that is over is kept, to repeat its replies.
-    """
+    @property
+    def kind(self) -> str:
+        """The edge's name; a reply of another kind cannot be repeated here."""
+        ...
 
-    store: CallStore
-    forks: Literal["reject", "fork"] = "reject"
-    spill: int = 256 * 1024
-    lease: float = 15.0
-    abandon_after: float = 900.0
-    retry_undo_after: float = 30.0
-    keep: float = 86_400.0
+    def make(self, asks: tuple[Ask, ...], state: str, /) -> R:
+        """Return the reply that asks ``asks`` and hands out ``state``."""
+        ...
+
+    def dump(self, reply: R, /) -> dict[str, Any]:
+        """Return the reply as JSON; what the state says need not be in it."""
+        ...
+
+    def load(self, stored: dict[str, Any], state: str, /) -> R:
+        """Return the reply again."""
+        ...
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering(Generic[R]):
-    """How an edge makes a reply of open questions, and how a store keeps it.
+class ForeignErrors(Protocol):
+    """Errors that are not this library's, and that a client is nevertheless shown as they are."""
 
-    Attributes:
-        kind: the edge's; a reply of another kind is none of its.
-        render: from the questions and the state that is handed out with them.
-        dump: to JSON; what is in the state need not be there.
-        load: from that, and the state again.
-        dump_error: an error that the edge tells in its own way, to JSON; ``None`` for others.
-        load_error: from that.
-    """
+    def dump(self, error: Exception, /) -> dict[str, Any] | None:
+        """Return the error as JSON, ``None`` if it is not one of these."""
+        ...
 
-    kind: str
-    render: Callable[[tuple[Ask, ...], str], R]
-    dump: Callable[[R], dict[str, Any]]
-    load: Callable[[dict[str, Any], str], R]
-    dump_error: Callable[[Exception], dict[str, Any] | None] = lambda _: None
-    load_error: Callable[[dict[str, Any]], Exception] = lambda _: RuntimeError("nothing is known")
+    def load(self, stored: dict[str, Any], /) -> Exception:
+        """Return the error again."""
+        ...
 
 
-@dataclass(frozen=True, slots=True)
-class Asked(Generic[R]):
-    """The round ended with open questions; ``reply`` is what the edge rendered of them."""
+class NoForeignErrors:
+    """For a server whose protocol has none."""
 
-    reply: R
+    def dump(self, _error: Exception, /) -> None:
+        """Return ``None``."""
 
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The call has ended; ``value`` is the tool's."""
-
-    value: Any
+    def load(self, _stored: dict[str, Any], /) -> Exception:
+        """Return the error that a client is shown for one that cannot be read."""
+        return ToolError(_ONLY_ONCE)
 
 
-def handed_out(policy: Durability, line: str, number: int, state: str) -> str:
-    """Return what the client is given of the ``state`` after a round: itself, or a reference."""
-    return state if len(state) <= policy.spill else "@" + canonical([line, number, digest(state)])
+_ONLY_ONCE = "This call has ended, and its result cannot be given a second time."
 
 
-def stored_reply(
-    policy: Durability, rendering: Rendering[R], line: str, record: RoundRecord
+def value_text(tool: Tool[Any], value: object) -> str:
+    """Return the text for a tool that returned ``value``."""
+    try:
+        return _dumps({"value": codec_of(tool.returned_by).encode(tool.name, value)})
+    except SerializationError:
+        return "{}"
+
+
+def asked_text(replies: Replies[R], reply: R) -> str:
+    """Return the text for a round that ended with open questions."""
+    return _dumps({"kind": replies.kind, "asked": replies.dump(reply)})
+
+
+def error_text(error: Exception, foreign: ForeignErrors) -> str:
+    """Return the text for a call that failed."""
+    dumped = foreign.dump(error)
+    return _dumps({"error": error_to_json(error)} if dumped is None else {"foreign": dumped})
+
+
+def repeat_reply(
+    policy: Durability, replies: Replies[R], line: str, record: RoundRecord
 ) -> R | None:
-    """Return the reply of a round that has ended with open questions, ``None`` for another edge's."""
-    reply = json.loads(record.reply)
-    if reply.get("kind") != rendering.kind:
+    """Return the reply of a round that ended with open questions, ``None`` for another edge's."""
+    stored = json.loads(record.reply)
+    if stored.get("kind") != replies.kind:
         return None
-    return rendering.load(reply["asked"], handed_out(policy, line, record.number, record.state))
+    return replies.load(stored["asked"], handed_out(policy, line, record.number, record.state))
 
 
-async def referred_to(store: CallStore, reference: str) -> str:
-    """Return the state that a reference stands for.
-
-    Raises:
-        ValueError: the store does not have it (any more).
-    """
-    line, number, pinned = json.loads(reference[1:])
-    record = await store.round(line, number)
-    if record is None or digest(record.state) != pinned:
-        raise ValueError(f"call {line!r} has no such state of round {number}")
-    return record.state
-
-
-async def latest_journal(store: CallStore, record: CallRecord) -> Journal:
-    """Return a call as far as it is known: its last state, and what the round after it has done.
+def repeat_value(
+    tool: Tool[Any], line: str, record: RoundRecord, foreign: ForeignErrors
+) -> Finished[Any]:
+    """Return the value of a call that has ended.
 
     Raises:
-        ValueError: another release has written it.
+        InvalidTokenError: the round has ended with questions, which are asked at another edge.
+        ToolError: the value could not be written down.
+        Exception: what the call has raised.
     """
-    line = record.call_id
-    number = await latest_number(store, line)
-    before = await store.round(line, number - 1) if number else None
-    journal = Journal(line, record.started) if before is None else Journal.loads(before.state)
-    stored = await store.entries(line, number)
-    journal.answer(answers_in(stored, number))
-    merge(journal, stored)
-    return journal
+    stored = json.loads(record.reply)
+    if "asked" in stored:
+        logger.warning("call %r was refused: it waits at another edge", line)
+        raise InvalidTokenError
+    if "foreign" in stored:
+        raise foreign.load(stored["foreign"])
+    if "error" in stored:
+        raise load_error(stored["error"])
+    if "value" not in stored:
+        raise ToolError(_ONLY_ONCE)
+    return Finished(codec_of(tool.returned_by).decode(tool.name, stored["value"]))
 
 
-async def latest_number(store: CallStore, line: str) -> int:
-    """Return the number of the round that ended the call, or of the one that is to come."""
-    last = await store.last_round(line)
-    return 0 if last is None else last.number + bool(last.state)
+def load_error(error: dict[str, Any] | None) -> Exception:
+    """Return the error that a call has failed with before; one that is masked again if it was."""
+    if error is None:
+        return RuntimeError("the tool failed when it was first run")
+    return error_from_json(error)
 
 
-def digest(text: str) -> str:
-    """Return what pins ``text``: 128 bits of BLAKE2b."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+def _dumps(reply: dict[str, Any]) -> str:
+    # Not the canonical spelling: a form's fields come again in the order in which they came.
+    return json.dumps(reply, separators=(",", ":"))

@@ -1,231 +1,255 @@
-"""One round of a call that is kept in a store.
+"""One round of a call: opened, then repeated from its record, or played and recorded, and ended.
 
-Owns the promises that need memory on the server: a repeated request gets the reply that was made,
-a round that broke off is taken up where it was, and a round that was answered is not answered
-differently. What a round does is ``service.py``'s.
+With a store, a request that is repeated gets the outcome of the first, a round that was interrupted
+is continued where it stopped, and a round that was answered is not answered differently: a different
+answer is refused, or begins another line of the call. What a round does is the caller's::
+
+    async with rounds.open(job, journal, answers) as opened:
+        if isinstance(opened, RoundRecord):
+            ...  # it has ended before
+        else:
+            ...  # run the call with opened.recorder, then opened.returned(…) or opened.asked(…)
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from anabranch._durable.entry_text import FAILED, StoreRecorder, answers_id, answers_text, merge
+from anabranch._durable.entries import FAILED, answers_id, answers_text, merge
+from anabranch._durable.job import Job
 from anabranch._durable.lease import Lease
+from anabranch._durable.policy import Durability
+from anabranch._durable.recorder import StoreRecorder
 from anabranch._durable.replies import (
-    Asked,
-    Durability,
-    Rendering,
-    Returned,
-    digest,
-    latest_number,
-    stored_reply,
+    ForeignErrors,
+    Replies,
+    asked_text,
+    error_text,
+    load_error,
+    value_text,
 )
-from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
-from anabranch._engine import Answer, Journal, codec_of
+from anabranch._durable.states import digest, handed_out, latest_number
+from anabranch._durable.store import CallRecord, RoundRecord
+from anabranch._engine import Answer, Ask, Finished, Journal
 from anabranch._engine.clock import Clock
-from anabranch.errors import (
-    InvalidTokenError,
-    SerializationError,
-    StoreError,
-    ToolError,
-    UnknownCallError,
-    error_from_json,
-    error_to_json,
-)
+from anabranch.errors import InvalidTokenError, StoreError, UnknownCallError
 from anabranch.tool import Tool
 
-__all__ = ["DurableRound", "Play"]
+__all__ = ["Rounds", "StoredRound", "UnrecordedRound"]
 
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
 R = TypeVar("R")
 
-Play = Callable[[StoreRecorder, Exception | None], Awaitable["tuple[Asked[R] | Returned, str]"]]
-"""Runs the round, recorded; or unwinds the call with an error. Returns the state in full, too."""
+
+class UnrecordedRound:
+    """A round that is played without a store: the state that it hands out is all there is."""
+
+    recorder: None = None
+    failure: None = None
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def returned(self, value: object) -> Finished[Any]:
+        """End the round: the tool has returned ``value``."""
+        return Finished(value)
+
+    async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R:
+        """End the round with open questions; return the reply."""
+        return replies.make(asks, self._journal.dumps())
 
 
-class DurableRound(Generic[R]):
-    """One round of one call, for one request.
+class StoredRound:
+    """A round that is to be played, under the lease on its call. :meth:`Rounds.open` makes it.
 
-    Args:
-        policy: how the store is used.
-        clock: time.
-        worker: this process.
-        tool: what is called.
-        journal: before the answers. If it forks, another line.
-        answers: to its open questions.
-        rendering: of the replies.
-        new: what the call begins as; for its first round.
+    Attributes:
+        recorder: what the call must be run with.
+        failure: the error with which the call had failed when it was interrupted. Then the body
+            is not continued; the compensations that are left are run.
     """
 
     def __init__(
         self,
-        policy: Durability,
-        clock: Clock,
-        worker: str,
+        rounds: Rounds,
         tool: Tool[Any],
         journal: Journal,
-        answers: Mapping[str, Answer],
-        rendering: Rendering[R],
-        new: CallRecord | None = None,
+        given: str,
+        lease: Lease,
+        stored: Mapping[str, str],
     ) -> None:
-        self.journal = journal
-        self._policy = policy
-        self._store = policy.store
-        self._clock = clock
-        self._worker = worker
-        self._tool = tool
-        self._answers = answers
-        self._rendering = rendering
-        self._new = new
-        self._given = answers_text(answers)
-        self._digest = digest(self._given)
-
-    async def run(self, play: Play[R]) -> Asked[R] | Returned:
-        """Run the round with ``play``, or give the outcome that it has had.
-
-        Raises:
-            InvalidTokenError: it has been given other answers before, or the call is over.
-            StoreError: the store failed; what has happened stays, and the round can be tried again.
-            Exception: what ``play`` raises.
-        """
-        try:
-            return await self._run(play)
-        except UnknownCallError as error:
-            logger.warning("call %r was refused: it is unknown", self.journal.line)
-            raise InvalidTokenError from error
-
-    async def _run(self, play: Play[R]) -> Asked[R] | Returned:
-        number, line = self.journal.rounds, self.journal.line
-        async with self._lease(line) as lease:
-            opened = await lease.open_round(number, self._new)
-            if opened.ended is None:
-                if opened.entries.get(answers_id(number), self._given) == self._given:
-                    return await self._play(play, opened, lease)
-            elif opened.ended.answers == self._digest:
-                await self._wait_anew(opened.ended)
-                return self._again(opened.ended)
-        await self._fork()
-        return await self._run(play)
-
-    def _lease(self, line: str) -> Lease:
-        return Lease(
-            self._store, line, self._clock, worker=self._worker, seconds=self._policy.lease
+        self.recorder = StoreRecorder(
+            rounds.policy.store, journal.line, journal.rounds, given, lease.check
         )
+        failed = stored.get(FAILED)
+        self.failure: Exception | None = None if failed is None else load_error(json.loads(failed))
+        self._rounds = rounds
+        self._tool = tool
+        self._journal = journal
+        self._number = journal.rounds
+        self._digest = digest(given)
+        self._lease = lease
 
-    async def _play(self, play: Play[R], opened: OpenedRound, lease: Lease) -> Asked[R] | Returned:
-        if opened.call.status != "open":
-            logger.warning("call %r was refused: it is %s", self.journal.line, opened.call.status)
-            raise InvalidTokenError
-        number, stored = self.journal.rounds, opened.entries
-        self.journal.answer(self._answers)
-        merge(self.journal, stored)
-        recorder = StoreRecorder(self._store, self.journal.line, number, self._given, lease.check)
-        failure = json.loads(stored[FAILED]) if FAILED in stored else None
-        try:
-            error = _raised_before(failure) if FAILED in stored else None
-            outcome, state = await play(recorder, error)
-        except StoreError:
-            raise
-        except Exception as error:
-            told = self._rendering.dump_error(error)
-            reply: dict[str, Any] = {"told": told} if told else {"error": error_to_json(error)}
-            await self._end(lease, number, reply, "", "failed")
-            raise
-        if isinstance(outcome, Asked):
-            reply = {"kind": self._rendering.kind, "asked": self._rendering.dump(outcome.reply)}
-            ended = await self._end(lease, number, reply, state, "open")
-        else:
-            ended = await self._end(lease, number, self._value(outcome.value), "", "done")
-        return outcome if ended is None else self._again(ended)
+    async def returned(self, value: object) -> Finished[Any] | RoundRecord:
+        """End the round and the call: the tool has returned ``value``.
 
-    async def _end(
-        self, lease: Lease, number: int, reply: dict[str, Any], state: str, status: str
-    ) -> RoundRecord | None:
-        """Write how the round ended. Return how it had ended before, if it had.
+        Returns:
+            How the round had ended before, if another worker was first.
 
         Raises:
-            StoreError: it had been given other answers; another worker was first.
+            StoreError: the store failed, or the other worker was given other answers.
         """
-        policy = self._policy
-        wait = policy.abandon_after if status == "open" else policy.keep
-        if status == "failed" and self.journal.owed:
-            status, wait = "open", policy.retry_undo_after  # the sweep will try them again
-        # Not the canonical spelling: a form's fields come again in the order in which they came.
-        mine = RoundRecord(number, self._digest, json.dumps(reply, separators=(",", ":")), state)
-        ended = await lease.end_round(mine, deadline=self._clock.now() + wait, status=status)
+        earlier = await self._end(value_text(self._tool, value), status="done")
+        return Finished(value) if earlier is None else earlier
+
+    async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R | RoundRecord:
+        """End the round with open questions; return the reply, otherwise as :meth:`returned`."""
+        journal, state = self._journal, self._journal.dumps()
+        out = handed_out(self._rounds.policy, journal.line, self._number, state)
+        reply = replies.make(asks, out)
+        earlier = await self._end(asked_text(replies, reply), state, status="open")
+        return reply if earlier is None else earlier
+
+    async def failed(self, error: Exception) -> None:
+        """End the round: the call has failed with ``error``; raises as :meth:`returned` does."""
+        await self._end(error_text(error, self._rounds.foreign), status="failed")
+
+    async def _end(self, reply: str, state: str = "", *, status: str) -> RoundRecord | None:
+        policy = self._rounds.policy
+        wait = policy.expire_after if status == "open" else policy.retain
+        if status == "failed" and self._journal.owed:
+            status, wait = "open", policy.retry_undo_after  # the reaper runs them again
+        mine = RoundRecord(self._number, self._digest, reply, state)
+        deadline = self._rounds.clock.now() + wait
+        ended = await self._lease.end_round(mine, deadline=deadline, status=status)
         if ended.answers != mine.answers:
-            raise StoreError(f"Call {self.journal.line!r} was taken over, with other answers.")
+            raise StoreError(f"Call {self._journal.line!r} was taken over, with other answers.")
         return None if ended == mine else ended
 
-    def _value(self, value: object) -> dict[str, Any]:
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Opens the rounds of all calls of one server.
+
+    Attributes:
+        policy: how the store is used.
+        clock: the time, the same for all workers of the store.
+        worker: the name of this process; no other worker has it.
+        foreign: errors of the protocol.
+    """
+
+    policy: Durability
+    clock: Clock
+    worker: str
+    foreign: ForeignErrors
+
+    @asynccontextmanager
+    async def open(
+        self, job: Job, journal: Journal, answers: Mapping[str, Answer]
+    ) -> AsyncGenerator[RoundRecord | StoredRound]:
+        """Open the next round of ``journal``, which gets ``answers``.
+
+        Waits while another worker runs the call. An exception that leaves the context is recorded
+        as the call's failure, unless the round has been recorded before; a ``StoreError`` and a
+        cancellation are not: the round can be tried again. If the round forks, ``journal`` is of
+        another line afterwards.
+
+        Raises:
+            InvalidTokenError: the round was given other answers before, or the call has ended.
+            StoreError: the store failed.
+        """
+        given = answers_text(answers)
+        new = None if journal.rounds else self._new(job, journal)
         try:
-            return {"value": codec_of(self._tool.returned_by).encode(self._tool.name, value)}
-        except SerializationError:
-            return {}
+            while True:
+                async with self._lease(journal.line) as lease:
+                    opened = await lease.open_round(journal.rounds, new)
+                    if (ended := opened.ended) is None:
+                        if opened.entries.get(answers_id(journal.rounds), given) == given:
+                            if opened.call.status != "open":
+                                raise _refused(journal, f"it is {opened.call.status}")
+                            journal.answer(answers)
+                            merge(journal, opened.entries)
+                            mine = StoredRound(
+                                self, job.tool, journal, given, lease, opened.entries
+                            )
+                            async with _recording_failure(mine):
+                                yield mine
+                            return
+                    elif ended.answers == digest(given):
+                        await self._postpone_expiry(journal, ended)
+                        yield ended
+                        return
+                await self._fork(journal, given)
+        except UnknownCallError as error:
+            raise _refused(journal, "it is unknown") from error
 
-    def _again(self, earlier: RoundRecord) -> Asked[R] | Returned:
-        reply = json.loads(earlier.reply)
-        if "asked" in reply:
-            asked = stored_reply(self._policy, self._rendering, self.journal.line, earlier)
-            if asked is None:
-                logger.warning("call %r was refused: it is another edge's", self.journal.line)
-                raise InvalidTokenError
-            return Asked(asked)
-        if "told" in reply:
-            raise self._rendering.load_error(reply["told"])
-        if "error" in reply:
-            raise _raised_before(reply["error"])
-        if "value" in reply:
-            codec = codec_of(self._tool.returned_by)
-            return Returned(codec.decode(self._tool.name, reply["value"]))
-        raise ToolError("This call has ended, and its result cannot be given a second time.")
-
-    async def _wait_anew(self, earlier: RoundRecord) -> None:
-        """The client is there still: if its call waits for it, it may take its time again."""
-        last = await self._store.last_round(self.journal.line)
-        if earlier.state and earlier == last:
-            deadline = self._clock.now() + self._policy.abandon_after
-            await self._store.finish(self.journal.line, "open", deadline=deadline)
-
-    async def _fork(self) -> None:
-        """Another answer to a round that has been answered: refuse it, or begin a line there."""
-        journal = self.journal
-        if self._policy.forks == "reject":
-            logger.warning(
-                "call %r: round %d was answered differently before", journal.line, journal.rounds
-            )
-            raise InvalidTokenError
-        known = await self._store.find(journal.line)
-        if known is None or await self._is_undone(known):
-            logger.warning("call %r was refused: what it has done is undone", journal.line)
-            raise InvalidTokenError
-        journal.fork += f"~{journal.rounds}.{self._digest[:12]}"
-        journal.owed.clear()  # what was done before the fork is the first line's to undo
-        deadline = self._clock.now() + self._policy.abandon_after
-        await self._store.begin(
-            replace(known, call_id=journal.line, deadline=deadline, status="open")
+    def _lease(self, line: str) -> Lease:
+        """Return the lease on a call, not yet taken."""
+        return Lease(
+            self.policy.store, line, self.clock, worker=self.worker, seconds=self.policy.lease
         )
-        before = RoundRecord(journal.rounds - 1, "", "{}", journal.dumps())
-        await self._store.end_round(journal.line, before, deadline=None)
 
-    async def _is_undone(self, known: CallRecord) -> bool:
-        """Whether what was done up to here has been taken back, or is just being."""
-        if known.status == "abandoned":
+    def _new(self, job: Job, journal: Journal) -> CallRecord:
+        return CallRecord(
+            journal.line,
+            job.tool.name,
+            job.tool.to_json(job.arguments),
+            journal.started,
+            self.clock.now() + self.policy.expire_after,
+            principal=job.principal,
+        )
+
+    async def _postpone_expiry(self, journal: Journal, ended: RoundRecord) -> None:
+        """The client is still there: if its call waits for it, it has all the time again."""
+        store = self.policy.store
+        if ended.state and ended == await store.last_round(journal.line):
+            deadline = self.clock.now() + self.policy.expire_after
+            await store.finish(journal.line, "open", deadline=deadline)
+
+    async def _fork(self, journal: Journal, given: str) -> None:
+        """Refuse another answer to a round that has been answered, or begin a line with it."""
+        store = self.policy.store
+        if self.policy.forks == "reject":
+            raise _refused(journal, f"round {journal.rounds} was answered differently before")
+        known = await store.find(journal.line)
+        if known is None or await self._is_compensated(known, journal):
+            raise _refused(journal, "what it has done is undone")
+        journal.fork += f"~{journal.rounds}.{digest(given)[:12]}"
+        journal.owed.clear()  # what was done before the fork is the first line's to undo
+        deadline = self.clock.now() + self.policy.expire_after
+        await store.begin(replace(known, call_id=journal.line, deadline=deadline, status="open"))
+        before = RoundRecord(journal.rounds - 1, "", "{}", journal.dumps())
+        await store.end_round(journal.line, before, deadline=None)
+
+    async def _is_compensated(self, known: CallRecord, journal: Journal) -> bool:
+        """Whether what was done up to here has been undone, or is being undone."""
+        if known.status == "expired":
             return True
-        if not self.journal.owed:
+        if not journal.owed:
             return False
         if known.status == "failed":
             return True
-        number = await latest_number(self._store, known.call_id)
-        return FAILED in await self._store.entries(known.call_id, number)
+        number = await latest_number(self.policy.store, known.call_id)
+        return FAILED in await self.policy.store.entries(known.call_id, number)
 
 
-def _raised_before(error: dict[str, Any] | None) -> Exception:
-    if error is None:  # masked towards the client the first time, and so again
-        return RuntimeError("the tool failed when it was first run")
-    return error_from_json(error)
+@asynccontextmanager
+async def _recording_failure(played: StoredRound) -> AsyncGenerator[None]:
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        await played.failed(error)
+        raise
+
+
+def _refused(journal: Journal, why: str) -> InvalidTokenError:
+    logger.warning("call %r was refused: %s", journal.line, why)
+    return InvalidTokenError()

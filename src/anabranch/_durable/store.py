@@ -1,20 +1,19 @@
-"""The port behind which calls are kept, so that effects happen once whatever clients retry.
+"""The port behind which calls are stored: records, and what every store of calls promises.
 
-Owns the shapes and the promises; ``stores/`` has the implementations and ``testing`` the suite
-that each must pass. The machine works without a store: then all state is in the journal that
-travels with the client.
+``stores/`` has the implementations, ``anabranch.testing.suites`` the checks that each must pass. A
+server works without a store, too: then all state is in the journal that travels with the client.
 
 Every promise is about one call (``call_id``) and holds with several processes at work: whatever
 they do at the same time, some order of one after the other explains what each of them sees. Texts
 are opaque to the store: any ``str`` comes back as it was. Times are seconds since the epoch and
 come from the caller's clock.
 
-What has been written survives a crash of the process that wrote it. It survives a crash of the
-database and of the machine, too, but for leases: these last only if something else has been written
-afterwards. Nothing is done under a lease that is lost with them, but what is unrecorded anyway.
+What has been written survives a crash of the process that wrote it. It also survives a crash of the
+database and of the machine, with one exception: a lease lasts only if something else was written
+after it. What is done under a lease that is lost with the machine has not been recorded either.
 
-A call that was never begun, or was pruned, has nothing to read; writing to it is an
-:class:`UnknownCallError`, lest what is recorded there be taken for recorded.
+Reading about a call that was never begun, or was pruned, finds nothing; writing to it raises
+:class:`UnknownCallError`, so that a caller never takes for recorded what is not.
 """
 
 from __future__ import annotations
@@ -33,15 +32,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """A call that a store knows.
+    """A call in a store.
 
     Attributes:
         call_id: its name.
         tool: the tool's name.
         arguments: the validated arguments as JSON text, to open the call again.
         started: when it began.
-        deadline: when it counts as abandoned unless something happens before.
-        status: ``open``, ``done``, ``failed`` or ``abandoned``; only ``open`` can change.
+        deadline: when it expires, unless it is continued before; once it has ended, when it may be
+            deleted.
+        status: ``open``, ``done``, ``failed`` or ``expired``; only ``open`` can change.
         principal: who has called, as the edge names them; empty if it does not know.
     """
 
@@ -73,7 +73,7 @@ class RoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class OpenedRound:
-    """What is known of a round by whoever wants to run it.
+    """What is recorded of a round, for a worker that wants to run it.
 
     Attributes:
         call: its call.
@@ -87,21 +87,21 @@ class OpenedRound:
 
 
 class CallStore(Protocol):
-    """Where calls are kept. Methods raise :class:`StoreError` and leave nothing half done."""
+    """Where calls are stored. Methods raise :class:`StoreError` and leave nothing half done."""
 
     async def begin(self, call: CallRecord) -> CallRecord:
         """Create the call; if it is there already, change nothing. Return what is there."""
         ...
 
     async def find(self, call_id: str) -> CallRecord | None:
-        """Return the call, ``None`` if the store does not know it."""
+        """Return the call, ``None`` if the store does not have it."""
         ...
 
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
-        """Take, or prolong, the right to run the call until ``until``.
+        """Take, or renew, the lease on the call until ``until``.
 
         False if another owner holds it at ``now``; at ``until`` it is free. At most one owner
-        holds it at any time. It keeps nobody from writing: whoever records first is first.
+        holds it at any time. It prevents no owner from writing: the first record counts.
         """
         ...
 
@@ -115,16 +115,16 @@ class CallStore(Protocol):
         *,
         new: CallRecord | None = None,
     ) -> OpenedRound | None:
-        """Take the right to run the call, and read what is known of round ``number``, as one.
+        """Take the lease on the call and read what is recorded of round ``number``, as one.
 
-        If that round has ended, its end is told, and the right neither asked for nor taken.
-        ``None`` if another owner holds the right, as :meth:`lease` decides. ``new`` is what the
-        call begins as if the store does not know it.
+        If that round has ended, its end is returned, and the lease is neither needed nor taken.
+        ``None`` if another owner holds the lease, as :meth:`lease` decides. ``new`` is what the
+        call begins as if the store does not have it.
         """
         ...
 
     async def release(self, call_id: str, owner: str) -> None:
-        """Give the right back; nothing happens if ``owner`` does not hold it."""
+        """Release the lease; nothing happens if ``owner`` does not hold it."""
         ...
 
     async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
@@ -153,7 +153,7 @@ class CallStore(Protocol):
         """Write how a round ended; the first record for a round stays and is returned.
 
         Only if this one is the first and the call is open, ``deadline`` (unless ``None``) and
-        ``status`` become the call's. In any case, ``release`` gives its right to run the call back.
+        ``status`` become the call's. In any case, the lease of owner ``release`` is released.
         """
         ...
 
@@ -168,11 +168,11 @@ class CallStore(Protocol):
     async def finish(self, call_id: str, status: str, *, deadline: float | None = None) -> bool:
         """Move an ``open`` call to ``status``, maybe with a new ``deadline``.
 
-        False if it is not open (any more). With ``open`` as the status it is only put off.
+        False if it is not open (any more). With ``open`` as the status only the deadline changes.
         """
         ...
 
-    async def abandoned(self, now: float, limit: int) -> list[CallRecord]:
+    async def expired(self, now: float, limit: int) -> list[CallRecord]:
         """Return open calls whose deadline is ``now`` or earlier, the longest overdue first."""
         ...
 
@@ -184,5 +184,5 @@ class CallStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give up connections and files; again does nothing. Afterwards the store refuses."""
+        """Close connections and files; closing again does nothing. Other methods then raise."""
         ...

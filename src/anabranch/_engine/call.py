@@ -99,7 +99,7 @@ class Call(Operations, Generic[T]):
     # -- driving -----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Call[T]:
-        check_support()
+        await check_support()
         install_task_factory()
         if self.root.timeout is not None:
             self.journal.deadlines.setdefault(

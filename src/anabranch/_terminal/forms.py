@@ -13,9 +13,9 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bin
 from pydantic import JsonValue, ValidationError
 from questionary import Choice, Question
 
+from anabranch._asking.answerer import AnswerError
 from anabranch._terminal.fields import LEAVE_OUT, Field, Form, LeaveOut
 from anabranch.elicitation import describe
-from anabranch.inprocess import AnswerError
 from anabranch.messages import ElicitReply, ElicitRequest
 
 __all__ = ["HINT", "DismissedError", "ask_consent", "ask_form", "ask_text"]

@@ -19,11 +19,12 @@ kept, and how a path becomes a request, is the tree's (``tree/``).
     flows.py        conversations led by program
 """
 
+from anabranch._asking.answerer import Absent
 from anabranch.agents import _flows as flows
 from anabranch.agents._agent import Agent
 from anabranch.agents._branch_self import BranchSelf
 from anabranch.agents._branches import Grown
-from anabranch.agents._ports import Absent, Model, Person
+from anabranch.agents._ports import Model
 from anabranch.agents._recombining import Recombined
 from anabranch.agents._turn_limits import TurnLimitError, TurnLimits
 
@@ -33,7 +34,6 @@ __all__ = [
     "BranchSelf",
     "Grown",
     "Model",
-    "Person",
     "Recombined",
     "TurnLimitError",
     "TurnLimits",

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from anabranch._asking.answerer import Absent, Answerer
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.agents._agent_tools import AgentTool, CalledTool
 from anabranch.agents._events import Listener, NodeAdded, nobody
-from anabranch.agents._ports import Absent, Model, Naming, Person, random_names
+from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.errors import ToolError
@@ -31,7 +32,7 @@ class Agent:
         store: where threads are kept.
         model: who answers.
         tools: what the model may call: anabranch tools, or an agent's own (``branch_self``).
-        person: who answers the questions of tools; by default every question is declined.
+        person: answers the questions of tools, each by its node's id; by default every question is declined.
         limits: of each turn.
         listener: told of what happens.
         clock: time.
@@ -44,7 +45,7 @@ class Agent:
         model: Model,
         *,
         tools: Iterable[Tool[Any] | AgentTool] = (),
-        person: Person | None = None,
+        person: Answerer | None = None,
         limits: TurnLimits | None = None,
         listener: Listener = nobody,
         clock: Clock | None = None,
@@ -52,7 +53,7 @@ class Agent:
     ) -> None:
         self.store = store
         self.model = model
-        self.person: Person = person or Absent()
+        self.person: Answerer = person or Absent()
         self.limits: TurnLimits = limits or TurnLimits()
         self.listener = listener
         self.clock: Clock = clock or SystemClock()

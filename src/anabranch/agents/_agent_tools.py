@@ -19,7 +19,7 @@ from anabranch._asking.host import Capabilities, Host
 from anabranch._engine import Answer, Ask, Call, Journal, Notice
 from anabranch._opening import Runtime, new_journal, open_call
 from anabranch.agents._events import ToolNoticed
-from anabranch.errors import AnabranchError, ToolError
+from anabranch.errors import AnabranchError, StoreError, ToolError
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
@@ -129,6 +129,8 @@ class CalledTool:
             )
             async with call:
                 value = await self._drive(here, call)
+        except StoreError:  # masked, as what is no error of the call's
+            raise
         except AnabranchError as error:
             return Outcome(str(error), is_error=True)
         return Outcome(_text(value))

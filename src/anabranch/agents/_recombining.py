@@ -16,7 +16,7 @@ from functools import partial
 from typing import Literal, TypeAlias, get_args
 
 from anabranch.agents._gather_structured import together
-from anabranch.errors import AnabranchError, ToolError
+from anabranch.errors import AnabranchError, StoreError, ToolError
 from anabranch.models import ModelError
 
 __all__ = ["Answer", "Ask", "Recombined", "Recombiner", "recombine"]
@@ -164,9 +164,9 @@ async def _asked(ask: Ask, prompt: str) -> str | _NoReply:
     """Return what the model says; what it raises only means that it said nothing."""
     try:
         text = (await ask(prompt)).strip()
-    except (AnabranchError, ModelError) as error:
-        return _NoReply(f"failed ({str(error).rstrip('.')})")
-    except Exception:
+    except Exception as error:
+        if isinstance(error, AnabranchError | ModelError) and not isinstance(error, StoreError):
+            return _NoReply(f"failed ({str(error).rstrip('.')})")
         # Whatever it is, an error here would take the branches' answers with it.
         logger.exception("a recombiner's model failed")
         return _NoReply("failed")

@@ -23,7 +23,7 @@ from anabranch.agents._events import Event, ToolEnded, ToolStarted
 from anabranch.agents._gather_structured import together
 from anabranch.agents._ports import Model, Question
 from anabranch.agents._turn_limits import Spent
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, StoreError
 from anabranch.messages import ElicitReply, TextBlock, ToolUseBlock
 from anabranch.tree import Node, Result
 from anabranch.tree._projection import NO_RESULT
@@ -100,9 +100,9 @@ class Phase:
         """Return the outcome of ``work``; what it raises is told in its own words, or masked."""
         try:
             return await work
-        except AnabranchError as error:
-            return Outcome(str(error), is_error=True)
-        except Exception:
+        except Exception as error:
+            if isinstance(error, AnabranchError) and not isinstance(error, StoreError):
+                return Outcome(str(error), is_error=True)
             # Tools are their authors' code, and each use needs a result, or the thread is none
             # that a provider takes; what they raise may hold what is nobody's business.
             logger.exception("tool %r raised an unexpected exception", use.name)
@@ -143,7 +143,7 @@ class Phase:
         about["state"] = state()
         node = agent.node(turn.thread.id, self.tip.id, "question", question.message, data=about)
         self.tip = await turn.add(node)
-        reply = await agent.person.answer(node, question)
+        reply = await agent.person.elicit(question, step_id=node.id)
         await self.add_answer(reply, state())
         return reply
 

@@ -17,8 +17,6 @@ from typing import Annotated, Any
 import anyio
 from cyclopts import Parameter
 
-from anabranch._asking.host import Capabilities
-from anabranch._engine import Answer, Ask
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
@@ -28,15 +26,6 @@ from anabranch.cli._output import print_json
 from anabranch.cli._targets import is_url, load
 from anabranch.cli._tool_arguments import read_arguments
 from anabranch.errors import InvalidArgumentsError
-from anabranch.inprocess import answer
-from anabranch.messages import (
-    ElicitReply,
-    ElicitRequest,
-    LogLevel,
-    SampleReply,
-    SampleRequest,
-    UrlRequest,
-)
 from anabranch.replay_check import Finding, check_tool
 from anabranch.replay_check._rehearsal import rehearse
 from anabranch.tool import Tool
@@ -143,13 +132,9 @@ async def run(
         options.pairs, options.json_text, tool.input_schema
     )
 
-    async def answering(ask: Ask) -> Answer:
-        return await answer(_Client(respondent, ask.step_id), ask)
-
     try:
         with redirect_stdout(sys.stderr):
-            client = _Client(respondent)
-            done = await rehearse(tool, arguments, client, answering=answering)
+            done = await rehearse(tool, arguments, respondent)
     except InvalidArgumentsError as error:
         raise UsageError(str(error)) from error
     finally:
@@ -171,30 +156,3 @@ def report(findings: Sequence[Finding], console: Console) -> None:
     if findings:
         number = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
         raise FailedError(f"{number}. A replay would not do the same again.")
-
-
-class _Client:
-    """A client that hands each question to a respondent, with the id of the step that asks it."""
-
-    def __init__(self, respondent: Respondent, step_id: str = "") -> None:
-        self._respondent = respondent
-        self._step_id = step_id
-        self._notices = 0
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._respondent.capabilities
-
-    async def sample(self, request: SampleRequest) -> SampleReply:
-        return await self._respondent.sample(self._step_id, request)
-
-    async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
-        return await self._respondent.elicit(self._step_id, request)
-
-    async def log(self, level: LogLevel, message: str) -> None:
-        await self._respondent.log(level, message)
-
-    async def notify(self, message: str, progress: float | None, total: float | None) -> None:
-        self._notices += 1
-        far = progress if progress is not None else float(self._notices)
-        await self._respondent.notify(message, far, total)

@@ -17,11 +17,12 @@ from mcp import Client, InputRequiredRoundsExceededError, MCPError, StdioServerP
 from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
 
+from anabranch._asking.answerer import Answerer
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
 from anabranch.cli._keys import KEYS, new_key
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._targets import is_url, split_target
-from anabranch.mcp._client import Answerer, Connectable, connect, offers_sagas
+from anabranch.mcp._client import Connectable, connect, offers_sagas
 from anabranch.mcp._saga_client import SagaRoundsExceededError
 
 __all__ = ["open_session", "server_of"]

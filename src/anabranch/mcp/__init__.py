@@ -14,14 +14,12 @@ one that calls them as sagas is
     result = await SagaClient(client, answerer).call_tool("book_flight", {"destination": "Oslo"})
 """
 
-from anabranch._durable.replies import Durability
-from anabranch.mcp._client_answers import Answerer
+from anabranch._durable.policy import Durability
 from anabranch.mcp._fastmcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.mcp._saga_client import SagaClient, SagaRoundsExceededError, Turn
 from anabranch.mcp._server import create_server, install
 
 __all__ = [
-    "Answerer",
     "Durability",
     "SagaClient",
     "SagaRoundsExceededError",

@@ -15,7 +15,7 @@ from typing import Any
 import mcp_types as types
 from mcp import MCPError
 
-from anabranch.errors import AnabranchError, CapabilityError, InvalidTokenError
+from anabranch.errors import AnabranchError, CapabilityError, InvalidTokenError, StoreError
 from anabranch.mcp._protocol import required_capabilities
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._serving import ToBeContinued
@@ -45,6 +45,8 @@ def told(
         # In the words that the SDK's boundary uses for every other reason.
         data = {"reason": "invalid_request_state"}
         raise MCPError(types.INVALID_PARAMS, "Invalid or expired requestState", data) from error
+    except StoreError:  # about the server's database, which is not the caller's business
+        raise
     except AnabranchError as error:
         raise tool_error(str(error)) from error
     except asyncio.CancelledError as cancelled:

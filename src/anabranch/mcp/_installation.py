@@ -13,14 +13,15 @@ from contextlib import asynccontextmanager
 from typing import Any, NoReturn, TypeAlias
 
 from anabranch._asking.sampling import Sampler
-from anabranch._durable.expiry import Sweeper
-from anabranch._durable.replies import Durability
+from anabranch._durable.expiry import Reaper
+from anabranch._durable.policy import Durability
 from anabranch._durable.service import CallService
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch._opening import Runtime
 from anabranch.limits import Limits
 from anabranch.mcp._continue_call import CONTINUE
+from anabranch.mcp._protocol import PROTOCOL_ERRORS
 from anabranch.mcp._sagas import SagaMethods
 from anabranch.mcp._sealing import Sealer
 from anabranch.mcp._serving import Service
@@ -68,7 +69,9 @@ class Installation:
         continue_calls: bool,
     ) -> None:
         runtime = Runtime(limits=limits or Limits(), clock=clock or SystemClock())
-        self.service: Service = Service(CallService(runtime, _durability(store, ttl)), sampler)
+        self.service: Service = Service(
+            CallService(runtime, _durability(store, ttl), PROTOCOL_ERRORS), sampler
+        )
         self.sagas: SagaMethods = SagaMethods(
             Sealer(keys or [secrets.token_bytes(32)], audience=name, ttl=ttl, clock=runtime.clock)
         )
@@ -98,7 +101,7 @@ class Installation:
         self._running += 1
         if self._sweeping is None and self.service.calls.durability is not None:
             # No task group: hosts end a lifespan within a cancel scope that they had not begun it in.
-            self._sweeping = asyncio.ensure_future(self.sweeper().run())
+            self._sweeping = asyncio.ensure_future(self.reaper().run())
         try:
             yield
         finally:
@@ -108,13 +111,13 @@ class Installation:
                 sweeping.cancel()
                 await asyncio.wait({sweeping}, timeout=LEAVING)
 
-    def sweeper(self) -> Sweeper:
-        """Return what undoes the calls that nobody continues.
+    def reaper(self) -> Reaper:
+        """Return what ends the calls that have expired.
 
         Raises:
             ValueError: there is no store.
         """
-        return Sweeper(self.service.calls, self._tools)
+        return Reaper(self.service.calls, self._tools)
 
 
 def named_once(tools: list[Tool[Any]]) -> list[Tool[Any]]:
@@ -134,4 +137,4 @@ def _durability(store: Store | None, ttl: float) -> Durability | None:
         return store
     opened = open_store(store) if isinstance(store, str) else store
     # A client may answer for as long as its token is good; and then some, for clocks differ.
-    return Durability(opened, abandon_after=1.5 * ttl)
+    return Durability(opened, expire_after=1.5 * ttl)

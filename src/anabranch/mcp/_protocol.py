@@ -27,10 +27,9 @@ from anabranch.messages import (
 
 __all__ = [
     "CONTEXT_BOUNDARY",
+    "PROTOCOL_ERRORS",
     "STEP_ID_META",
     "capabilities_of",
-    "dump_error",
-    "load_error",
     "required_capabilities",
     "to_answer",
     "to_params",
@@ -152,13 +151,17 @@ def required_capabilities(name: str) -> dict[str, Any]:
     return {"requiredCapabilities": _DECLARATIONS[name]}
 
 
-def dump_error(error: Exception) -> dict[str, Any] | None:
-    """Return a JSON-RPC error that a tool has raised itself, as JSON; ``None`` for any other."""
-    if not isinstance(error, MCPError):
-        return None
-    return error.error.model_dump(mode="json", exclude_none=True)
+class _ProtocolErrors:
+    """JSON-RPC errors that a tool has raised itself; the client is sent them as they are."""
+
+    def dump(self, error: Exception) -> dict[str, Any] | None:
+        if not isinstance(error, MCPError):
+            return None
+        return error.error.model_dump(mode="json", exclude_none=True)
+
+    def load(self, stored: dict[str, Any]) -> MCPError:
+        return MCPError.from_error_data(types.ErrorData.model_validate(stored))
 
 
-def load_error(told: dict[str, Any]) -> MCPError:
-    """Return the error that :func:`dump_error` has written."""
-    return MCPError.from_error_data(types.ErrorData.model_validate(told))
+PROTOCOL_ERRORS: _ProtocolErrors = _ProtocolErrors()
+"""What a store records of them."""

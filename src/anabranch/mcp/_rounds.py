@@ -15,9 +15,8 @@ import mcp_types as types
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
-from anabranch._durable.replies import Rendering
 from anabranch._engine import Answer, Ask, Journal
-from anabranch.mcp._protocol import dump_error, load_error, to_answer, to_request
+from anabranch.mcp._protocol import to_answer, to_request
 
 __all__ = ["ROUND_REPLIES", "answers_to"]
 
@@ -33,22 +32,23 @@ def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> d
     return answers
 
 
-def _render(asks: tuple[Ask, ...], state: str) -> InputRequiredResult:
-    requests: dict[str, types.InputRequest] = {ask.step_id: to_request(ask) for ask in asks}
-    return InputRequiredResult(input_requests=requests, request_state=state)
+class _RoundReplies:
+    """How the open questions of a round become its result."""
+
+    kind = "round"
+
+    def make(self, asks: tuple[Ask, ...], state: str) -> InputRequiredResult:
+        requests: dict[str, types.InputRequest] = {ask.step_id: to_request(ask) for ask in asks}
+        return InputRequiredResult(input_requests=requests, request_state=state)
+
+    def dump(self, reply: InputRequiredResult) -> dict[str, Any]:
+        return reply.model_dump(
+            mode="json", by_alias=True, exclude_none=True, exclude={"request_state"}
+        )
+
+    def load(self, stored: dict[str, Any], state: str) -> InputRequiredResult:
+        return InputRequiredResult.model_validate({**stored, "requestState": state})
 
 
-def _dump(reply: InputRequiredResult) -> dict[str, Any]:
-    return reply.model_dump(
-        mode="json", by_alias=True, exclude_none=True, exclude={"request_state"}
-    )
-
-
-def _load(reply: dict[str, Any], state: str) -> InputRequiredResult:
-    return InputRequiredResult.model_validate({**reply, "requestState": state})
-
-
-ROUND_REPLIES: Rendering[InputRequiredResult] = Rendering(
-    "round", _render, _dump, _load, dump_error, load_error
-)
-"""How the open questions of a round become its result."""
+ROUND_REPLIES: _RoundReplies = _RoundReplies()
+"""The one there is."""

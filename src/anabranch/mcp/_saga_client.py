@@ -17,8 +17,9 @@ import mcp_types as types
 from mcp import Client, MCPError
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from anabranch._asking.answerer import Answerer
 from anabranch.mcp._client import MAX_ROUNDS
-from anabranch.mcp._client_answers import Answerer, answer_elicit, answer_sample
+from anabranch.mcp._client_answers import answer_elicit, answer_sample
 from anabranch.mcp._saga_params import CALL_SAGA, RESUME_SAGA
 
 __all__ = ["SagaClient", "SagaRoundsExceededError", "Turn"]

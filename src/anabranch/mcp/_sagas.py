@@ -25,19 +25,18 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Extension, MethodBinding
 
 from anabranch._asking.host import Capabilities, Host
-from anabranch._durable.replies import Rendering, Returned, digest
-from anabranch._durable.service import Job
-from anabranch._engine import Answer, Ask, Journal, canonical
+from anabranch._durable.job import Job
+from anabranch._durable.states import digest
+from anabranch._engine import Answer, Ask, Finished, Journal, canonical
 from anabranch.errors import (
     AnabranchError,
     CapabilityError,
     InvalidTokenError,
     StepFailed,
+    StoreError,
     error_to_json,
 )
 from anabranch.mcp._protocol import (
-    dump_error,
-    load_error,
     required_capabilities,
     to_params,
     to_saga_answer,
@@ -167,20 +166,32 @@ class SagaMethods:
             request.sink(journal),
             request.principal,
         )
-        rendering = self._rendering(claims, request.principal)
-        outcome = await service.calls.run_round(job, journal, answers or {}, rendering)
-        if isinstance(outcome, Returned):
+        replies = _SagaReplies(self._sealer, claims, request.principal)
+        outcome = await service.calls.run_round(job, journal, answers or {}, replies)
+        if isinstance(outcome, Finished):
             return offered.results.to_result(outcome.value)
-        return outcome.reply
+        return outcome
 
-    def _rendering(self, claims: SagaClaims, principal: str) -> Rendering[dict[str, Any]]:
-        def render(asks: tuple[Ask, ...], state: str) -> dict[str, Any]:
-            token = self._sealer.seal(claims.model_copy(update={"state": state}), principal)
-            return {"state": "suspended", "sagaToken": token, "steps": [_step(a) for a in asks]}
 
-        return Rendering(
-            "saga", render, lambda reply: reply, lambda reply, _: reply, dump_error, load_error
-        )
+@dataclass(frozen=True, slots=True)
+class _SagaReplies:
+    """How the open steps of a saga become its result, which is stored with its token."""
+
+    sealer: Sealer
+    claims: SagaClaims
+    principal: str
+    kind: str = "saga"
+
+    def make(self, asks: tuple[Ask, ...], state: str) -> dict[str, Any]:
+        claims = self.claims.model_copy(update={"state": state})
+        token = self.sealer.seal(claims, self.principal)
+        return {"state": "suspended", "sagaToken": token, "steps": [_step(a) for a in asks]}
+
+    def dump(self, reply: dict[str, Any]) -> dict[str, Any]:
+        return reply
+
+    def load(self, stored: dict[str, Any], _state: str) -> dict[str, Any]:
+        return stored
 
 
 class Sagas(Extension):
@@ -232,6 +243,8 @@ async def _told(
             return to_failure(str(error))
         data = required_capabilities(error.capability)
         raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, str(error), data) from error
+    except StoreError:  # about the server's database, which is not the caller's business
+        logger.exception("tool %r raised an unexpected exception", tool.name)
     except AnabranchError as error:
         return to_failure(str(error))
     except asyncio.CancelledError:

@@ -16,9 +16,9 @@ from mcp.types import InputRequiredResult
 
 from anabranch._asking.host import Host
 from anabranch._asking.sampling import Sampler
-from anabranch._durable.replies import Returned
-from anabranch._durable.service import CallService, Job
-from anabranch._engine import Journal
+from anabranch._durable.job import Job
+from anabranch._durable.service import CallService
+from anabranch._engine import Finished, Journal
 from anabranch._opening import Runtime
 from anabranch.errors import InvalidTokenError, ToolError
 from anabranch.mcp._continue_call import (
@@ -119,11 +119,11 @@ async def _round(
     answers = answers_to(journal, request.responses)
     job = _job(tool, arguments, journal, request, service)
     outcome = await calls.run_round(job, journal, answers, ROUND_REPLIES)
-    if isinstance(outcome, Returned):
+    if isinstance(outcome, Finished):
         return outcome.value
     if service.continuing and number - (begins or 0) >= CHAIN:
         return ToBeContinued(to_be_continued(tool.name, journal.line))
-    return outcome.reply if begins is None else _marked(outcome.reply, begins)
+    return outcome if begins is None else _marked(outcome, begins)
 
 
 def _marked(reply: InputRequiredResult, begins: int) -> InputRequiredResult:

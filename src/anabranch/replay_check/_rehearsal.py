@@ -10,19 +10,19 @@ run alone comes to is refused.
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 
 import anyio
 
+from anabranch._asking.answerer import Absent, Answerer, answer, deliver
 from anabranch._asking.host import Host
-from anabranch._engine import Answer, Ask, Call, Effect, Entry, Finished, Journal, Notice, Scope
+from anabranch._engine import Call, Effect, Entry, Finished, Journal, Notice, Scope
 from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
 from anabranch._opening import Runtime, new_journal, open_call
 from anabranch.errors import NonDeterminismError, SerializationError, SuspensionError
-from anabranch.inprocess import Client, Nobody, answer, deliver
 from anabranch.limits import Limits
 from anabranch.replay_check._compare import Run, differences, troubles
 from anabranch.replay_check._findings import Finding
@@ -36,8 +36,8 @@ FATAL = (NonDeterminismError, SuspensionError, SerializationError)
 
 async def check_replay(
     tool: Tool[Any],
-    params: Mapping[str, Any] | None = None,
-    client: Client | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    client: Answerer | None = None,
     *,
     limits: Limits | None = None,
     clock: Clock | None = None,
@@ -50,10 +50,10 @@ async def check_replay(
     the tool; a tool that fails in the same way twice is safe to replay.
 
     Raises:
-        InvalidArgumentsError: ``params`` do not fit; nothing has run.
+        InvalidArgumentsError: ``arguments`` do not fit; nothing has run.
         Exception: what the client raises that is no ``AnswerError``, such as ``MockExhausted``.
     """
-    done = await rehearse(tool, params, client, limits=limits, clock=clock, ids=ids)
+    done = await rehearse(tool, arguments, client, limits=limits, clock=clock, ids=ids)
     return done.findings
 
 
@@ -67,26 +67,24 @@ class Rehearsal:
 
 async def rehearse(
     tool: Tool[Any],
-    params: Mapping[str, Any] | None = None,
-    client: Client | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    client: Answerer | None = None,
     *,
-    answering: Callable[[Ask], Awaitable[Answer]] | None = None,
     limits: Limits | None = None,
     clock: Clock | None = None,
     ids: Ids | None = None,
 ) -> Rehearsal:
-    """Check as :func:`check_replay` does; ``answering`` answers in the client's place.
+    """Check as :func:`check_replay` does.
 
     Raises:
-        InvalidArgumentsError: ``params`` do not fit; nothing has run.
+        InvalidArgumentsError: ``arguments`` do not fit; nothing has run.
         Exception: what the client raises.
     """
-    given = client if client is not None else Nobody()
+    answerer: Answerer = client if client is not None else Absent()
     runtime = Runtime(
         limits=limits or Limits(), clock=clock or SystemClock(), ids=ids or SystemIds()
     )
-    stage = _Stage(tool, params or {}, given, runtime)
-    answerer = answering if answering is not None else partial(answer, given)
+    stage = _Stage(tool, arguments or {}, answerer, runtime)
     journal = new_journal(runtime)
     while True:
         before = journal.dumps()
@@ -102,7 +100,7 @@ async def rehearse(
         if not first.waiting:
             return Rehearsal(found, first)
         try:
-            answers = {step_id: await answerer(ask) for step_id, ask in first.asks.items()}
+            answers = {step_id: await answer(answerer, ask) for step_id, ask in first.asks.items()}
         except BaseException as error:
             await _give_up(first.call, error)
             raise
@@ -194,7 +192,7 @@ class _Stage:
     """What both runs of every round have in common."""
 
     def __init__(
-        self, tool: Tool[Any], params: Mapping[str, Any], client: Client, runtime: Runtime
+        self, tool: Tool[Any], params: Mapping[str, Any], client: Answerer, runtime: Runtime
     ) -> None:
         self._tool = tool
         self._params = params

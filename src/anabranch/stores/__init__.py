@@ -58,16 +58,16 @@ def open_store(url: str) -> CallStore:
         StoreError: the URL cannot be understood, or names a database whose driver is missing;
             or the extra ``stores`` is not installed.
     """
-    database = _database(url)
-    from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _database
+    database = _open_database(url)
+    from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _open_database
 
     return Calls(database)
 
 
 def open_tree_store(url: str) -> TreeStore:
     """Return the store of conversations at ``url``, as :func:`open_store` does that of calls."""
-    database = _database(url)
-    from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _database
+    database = _open_database(url)
+    from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 
     return Trees(database)
 
@@ -77,14 +77,14 @@ def open_stores(url: str) -> tuple[CallStore, TreeStore]:
 
     In ``memory:`` this is the only way to have both in one place. To close one closes both.
     """
-    database = _database(url)
-    from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _database
+    database = _open_database(url)
+    from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _open_database
     from anabranch.stores._trees import Trees  # noqa: PLC0415
 
     return Calls(database), Trees(database)
 
 
-def _database(url: str) -> Database:
+def _open_database(url: str) -> Database:
     # SQLAlchemy costs more to import than all of anabranch: whoever needs no store does not pay.
     try:
         from anabranch.stores._database import Database  # noqa: PLC0415

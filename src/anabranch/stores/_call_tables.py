@@ -11,12 +11,12 @@ from sqlalchemy.dialects import postgresql, sqlite
 from anabranch.stores._columns import Opaque, metadata
 
 __all__ = [
-    "ABANDONED",
     "ADD_POSTGRES",
     "CALL",
     "CALL_AND_ROUND",
     "ENTRIES",
     "ENTRY",
+    "EXPIRED",
     "FIND",
     "LAST_ROUND",
     "LEASE",
@@ -138,7 +138,7 @@ ENTRIES = (
 ONE_ENTRY = sa.select(ENTRY.c.text).where(
     ENTRY.c.call_id == sa.bindparam("this"), ENTRY.c.step_id == sa.bindparam("step")
 )
-ABANDONED = (
+EXPIRED = (
     _CALL.where(_IS_OPEN, CALL.c.deadline <= sa.bindparam("now"))
     .order_by(CALL.c.deadline, CALL.c.call_id)
     .limit(sa.bindparam("most"))

@@ -21,12 +21,12 @@ from sqlalchemy import exc
 from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
 from anabranch.errors import UnknownCallError
 from anabranch.stores._call_tables import (
-    ABANDONED,
     ADD_POSTGRES,
     CALL,
     CALL_AND_ROUND,
     ENTRIES,
     ENTRY,
+    EXPIRED,
     FIND,
     LAST_ROUND,
     LEASE,
@@ -249,12 +249,12 @@ class Calls:
             lambda connection: connection.execute(MOVE, values).rowcount > 0
         )
 
-    async def abandoned(self, now: float, limit: int) -> list[CallRecord]:
+    async def expired(self, now: float, limit: int) -> list[CallRecord]:
         """Return open calls whose deadline has passed, the longest overdue first."""
         values = {"now": now, "most": limit}
 
         def work(connection: sa.Connection) -> list[CallRecord]:
-            return [CallRecord(*row) for row in connection.execute(ABANDONED, values)]
+            return [CallRecord(*row) for row in connection.execute(EXPIRED, values)]
 
         return await self._database.read(work)
 

@@ -8,7 +8,8 @@ its author's own test. ``check_tool`` and ``check_replay`` look for what is not,
 a run.
 """
 
-from anabranch.inprocess import AnswerError, run_tool
+from anabranch._asking.answerer import AnswerError
+from anabranch.inprocess import run_tool
 from anabranch.replay_check import Finding, check_replay, check_tool
 from anabranch.testing._manual_time import ManualClock, SequentialIds
 from anabranch.testing._mock_client import MockClient, MockExhausted

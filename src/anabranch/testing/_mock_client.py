@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel
 
+from anabranch._asking.answerer import AnswerError
 from anabranch._asking.host import Capabilities
 from anabranch.elicitation import Accepted, Cancelled, Declined
-from anabranch.inprocess import AnswerError
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
@@ -99,8 +99,9 @@ class MockClient:
         self.log_calls: list[LogCall] = []
         self.notify_calls: list[NotifyCall] = []
 
-    async def sample(self, request: SampleRequest) -> SampleReply:
+    async def sample(self, request: SampleRequest, /, *, step_id: str = "") -> SampleReply:
         """Answer as the model."""
+        del step_id
         self.sample_calls.append(request)
         said = await self._samples.next(request)
         if isinstance(said, SampleReply):
@@ -114,8 +115,11 @@ class MockClient:
             {"content": text, "model": "mock", "stop_reason": "endTurn"}
         )
 
-    async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
+    async def elicit(
+        self, request: ElicitRequest | UrlRequest, /, *, step_id: str = ""
+    ) -> ElicitReply:
         """Answer as the person."""
+        del step_id
         self.elicit_calls.append(request)
         done = await self._elicits.next(request)
         if isinstance(done, ElicitReply):

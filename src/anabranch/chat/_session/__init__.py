@@ -18,7 +18,12 @@ drawn here and no terminal is known; ``cli/chat.py`` shows a session, and any ot
 """
 
 # In the order in which /help lists their commands, which are registered when they are imported.
-from anabranch.chat._session import talking_commands, moving_commands, thread_commands, about_commands  # noqa: F401, I001  # pyright: ignore[reportUnusedImport]
+from anabranch.chat._session import (
+    talking_commands,
+    moving_commands,
+    thread_commands,
+    about_commands,
+)  # noqa: F401, I001  # pyright: ignore[reportUnusedImport]
 from anabranch.chat._session.output import Output, SessionError
 from anabranch.chat._session.session import Session
 from anabranch.chat._session.settings import Settings

@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
+from anabranch._asking.answerer import Absent, Answerer
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._events import Listener, nobody
-from anabranch.agents._ports import Absent, Model, Naming, Person, random_names
+from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.chat._session.output import SessionError
 from anabranch.tool import Tool
@@ -124,7 +125,7 @@ class World:
     model: Model
     model_name: str = "none"
     tools: Sequence[Tool[Any] | AgentTool] = ()
-    person: Person = field(default_factory=Absent)
+    person: Answerer = field(default_factory=Absent)
     limits: TurnLimits = field(default_factory=TurnLimits)
     listener: Listener = nobody
     models: Models = field(default_factory=NoModels)

@@ -60,7 +60,7 @@ async def answer(session: Session, values: str = "") -> Outputs:
     if values:
         reply = read_answer(request, values)
     else:
-        reply = await session.world.person.answer(node, request)
+        reply = await session.world.person.elicit(request, step_id=node.id)
     session.cursor = node.id
     return _answered(await session.agent.answer(node.id, reply))
 

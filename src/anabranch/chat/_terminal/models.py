@@ -41,7 +41,7 @@ class NoModel:
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Ask the person at the terminal in the model's place."""
-        return await self._respondent.sample("", request)
+        return await self._respondent.sample(request)
 
     def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
         """Refuse: nobody can be a whole conversation's model."""

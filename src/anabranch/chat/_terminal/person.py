@@ -12,21 +12,20 @@ import json
 
 import anyio
 
+from anabranch._asking.answerer import Absent, AnswerError
 from anabranch._terminal.console import Console
 from anabranch._terminal.respondent import Respondent
 from anabranch.agents._ports import Question
 from anabranch.chat._session import SessionError
 from anabranch.chat._session.talking_commands import read_answer
 from anabranch.chat._terminal.lines import Lines, ScriptedLines
-from anabranch.inprocess import AnswerError
 from anabranch.messages import ElicitReply
-from anabranch.tree import Node
 
 __all__ = ["ChatPerson"]
 
 
-class ChatPerson:
-    """Whoever answers the questions of tools in a chat.
+class ChatPerson(Absent):
+    """Answers the questions of tools in a chat.
 
     Args:
         console: where questions are shown.
@@ -40,13 +39,14 @@ class ChatPerson:
         self._lines = lines
         self._turn = anyio.Lock()
 
-    async def answer(self, node: Node, question: Question) -> ElicitReply:
+    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
         """Show a form, or take the script's next line."""
+        del step_id
         if isinstance(self._lines, ScriptedLines):
             async with self._turn:
                 return await self._from_script(self._lines, question)
         try:
-            return await self._respondent.elicit(str(node.data.get("step_id", "")), question)
+            return await self._respondent.elicit(question)
         except AnswerError as error:
             self._console.say(f"The question is cancelled: {error}.")
             return ElicitReply(action="cancel")

@@ -1,1 +1,48 @@
-"""What every store of calls and every store of conversations must pass."""
+"""What every store must pass: checks of each promise of the two store ports, and plain models.
+
+Write a store of your own, and hold it to them::
+
+    @pytest.mark.parametrize("check", CALL_STORE_CHECKS, ids=lambda check: check.__name__)
+    async def test_my_store_does_what_the_port_promises(check, tmp_path):
+        await check(partial(MyStore, tmp_path / "calls.db"))
+
+``CALL_STORE_CHECKS`` and ``TREE_STORE_CHECKS`` need a function that opens a new, empty store;
+``SHARED_CALL_STORE_CHECKS`` and ``SHARED_TREE_STORE_CHECKS`` one that opens the same store every time
+and can be pickled, since they also start processes. ``CallModel`` and ``TreeModel`` are the ports as
+plain models in memory: :func:`run_clients` lets several clients work on stores at the same time,
+and :func:`explains` searches for an order in which the model does what they saw.
+"""
+
+from anabranch.testing.suites._call_model import CallModel
+from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore
+from anabranch.testing.suites._call_store_checks import CALL_STORE_CHECKS
+from anabranch.testing.suites._linearizability import (
+    Model,
+    Operation,
+    Seen,
+    explains,
+    run_clients,
+)
+from anabranch.testing.suites._shared_call_store_checks import SHARED_CALL_STORE_CHECKS
+from anabranch.testing.suites._shared_tree_store_checks import SHARED_TREE_STORE_CHECKS
+from anabranch.testing.suites._tree_model import TreeModel
+from anabranch.testing.suites._tree_samples import OpenTreeStore, TreeStoreCheck
+from anabranch.testing.suites._tree_store_checks import TREE_STORE_CHECKS
+
+__all__ = [
+    "CALL_STORE_CHECKS",
+    "SHARED_CALL_STORE_CHECKS",
+    "SHARED_TREE_STORE_CHECKS",
+    "TREE_STORE_CHECKS",
+    "CallModel",
+    "CallStoreCheck",
+    "Model",
+    "OpenCallStore",
+    "OpenTreeStore",
+    "Operation",
+    "Seen",
+    "TreeModel",
+    "TreeStoreCheck",
+    "explains",
+    "run_clients",
+]

@@ -1,7 +1,6 @@
-"""What a store of conversations is to do, in its plainest form.
+"""A store of conversations as a plain model in memory, which real stores are compared with.
 
-Owns the reference that real stores are compared with. It is no store: it keeps nothing, knows no
-waiting, and does one thing at a time. ``store_model`` has what drives it.
+It is not a store itself: its methods are not coroutines, and it does one thing at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from anabranch.errors import StoreError
-from anabranch.testing.suites._call_model import Operation
+from anabranch.testing.suites._linearizability import Operation
 from anabranch.tree import Node, Path, Ref, Result, Thread, Tree
 from anabranch.tree._nodes import check_place
 
@@ -20,7 +19,7 @@ __all__ = ["TreeModel"]
 
 
 @dataclass(slots=True)
-class _Kept:
+class _State:
     threads: dict[str, Thread] = field(default_factory=dict[str, Thread])
     nodes: dict[str, Node] = field(default_factory=dict[str, Node])
     results: dict[tuple[str, str], Result] = field(default_factory=dict[tuple[str, str], Result])
@@ -31,29 +30,29 @@ class TreeModel:
     """The methods of :class:`TreeStore`, at once and one after the other."""
 
     def __init__(self) -> None:
-        self._kept = _Kept()
+        self._state = _State()
 
     def do(self, operation: Operation) -> object:
         """Do one operation, wholly or not at all; a ``StoreError`` is returned as its type."""
-        before = copy.deepcopy(self._kept)
+        before = copy.deepcopy(self._state)
         try:
             return getattr(self, operation.method)(*operation.arguments, **operation.options)
         except StoreError:
-            self._kept = before
+            self._state = before
             return StoreError
 
     def create_thread(self, thread: Thread) -> None:
         """See the port."""
-        _expect(thread.id not in self._kept.threads)
-        self._kept.threads[thread.id] = thread
+        _expect(thread.id not in self._state.threads)
+        self._state.threads[thread.id] = thread
 
     def thread(self, thread_id: str) -> Thread | None:
         """See the port."""
-        return self._kept.threads.get(thread_id)
+        return self._state.threads.get(thread_id)
 
     def threads(self, limit: int) -> list[Thread]:
         """See the port."""
-        newest_first = list(self._kept.threads.values())[::-1]
+        newest_first = list(self._state.threads.values())[::-1]
         return sorted(newest_first, key=lambda thread: -thread.created_at)[:limit]
 
     def append(
@@ -64,73 +63,73 @@ class TreeModel:
             self._add(node)
         self.set_results(results)
         for ref in refs:
-            _expect(ref.node_id in self._kept.nodes)
-            self.set_ref(self._kept.nodes[ref.node_id].thread_id, ref)
+            _expect(ref.node_id in self._state.nodes)
+            self.set_ref(self._state.nodes[ref.node_id].thread_id, ref)
 
     def _add(self, node: Node) -> None:
-        _expect(node.thread_id in self._kept.threads)
-        _expect(node.id not in self._kept.nodes)
-        _expect(node.parent_id is None or node.parent_id in self._kept.nodes)
+        _expect(node.thread_id in self._state.threads)
+        _expect(node.id not in self._state.nodes)
+        _expect(node.parent_id is None or node.parent_id in self._state.nodes)
         try:
             check_place(node, self.node(node.parent_id) if node.parent_id else None)
         except ValueError as error:
             raise StoreError("refused") from error
-        self._kept.nodes[node.id] = node
+        self._state.nodes[node.id] = node
         if node.kind not in {"branch", "question", "answer"}:
             self._settle(self._up(node)[1:])
 
     def _settle(self, above: Sequence[Node]) -> None:
-        """Above the new node are questions and answers, and then whom they belong to."""
+        """Above the new node are questions and answers, and then the node that they belong to."""
         beside = list(takewhile(lambda one: one.kind in {"question", "answer"}, above))
         holders = {one.id for one in above[: len(beside) + 1]}
-        for key, result in self._kept.results.items():
+        for key, result in self._state.results.items():
             if result.node_id in holders and result.pending is not None:
-                self._kept.results[key] = replace(result, content=result.pending, pending=None)
+                self._state.results[key] = replace(result, content=result.pending, pending=None)
 
     def set_results(self, results: Sequence[Result]) -> None:
         """See the port."""
         for result in results:
-            _expect(result.node_id in self._kept.nodes)
-            self._kept.results[result.node_id, result.tool_use_id] = result
+            _expect(result.node_id in self._state.nodes)
+            self._state.results[result.node_id, result.tool_use_id] = result
 
     def set_ref(self, thread_id: str, ref: Ref) -> None:
         """See the port."""
-        node = self._kept.nodes.get(ref.node_id)
+        node = self._state.nodes.get(ref.node_id)
         _expect(node is not None and node.thread_id == thread_id)
-        self._kept.refs[thread_id, ref.name] = ref.node_id
+        self._state.refs[thread_id, ref.name] = ref.node_id
 
     def delete_ref(self, thread_id: str, name: str) -> bool:
         """See the port."""
-        return self._kept.refs.pop((thread_id, name), None) is not None
+        return self._state.refs.pop((thread_id, name), None) is not None
 
     def refs(self, thread_id: str) -> dict[str, str]:
         """See the port."""
-        refs = sorted(self._kept.refs.items())
+        refs = sorted(self._state.refs.items())
         return {name: node_id for (thread, name), node_id in refs if thread == thread_id}
 
     def node(self, node_id: str) -> Node | None:
         """See the port."""
-        return self._kept.nodes.get(node_id)
+        return self._state.nodes.get(node_id)
 
     def path(self, node_id: str) -> Path:
         """See the port."""
-        _expect(node_id in self._kept.nodes)
-        nodes = tuple(self._up(self._kept.nodes[node_id])[::-1])
+        _expect(node_id in self._state.nodes)
+        nodes = tuple(self._up(self._state.nodes[node_id])[::-1])
         return Path(nodes, self._held_by(nodes))
 
     def _up(self, node: Node) -> list[Node]:
         above = [node]
         while above[-1].parent_id is not None:
-            above.append(self._kept.nodes[above[-1].parent_id])
+            above.append(self._state.nodes[above[-1].parent_id])
         return above
 
     def _held_by(self, nodes: Sequence[Node]) -> dict[tuple[str, str], Result]:
         holders = {node.id for node in nodes}
-        return {key: result for key, result in self._kept.results.items() if key[0] in holders}
+        return {key: result for key, result in self._state.results.items() if key[0] in holders}
 
     def children(self, node_id: str) -> list[Node]:
         """See the port."""
-        return [node for node in self._kept.nodes.values() if node.parent_id == node_id]
+        return [node for node in self._state.nodes.values() if node.parent_id == node_id]
 
     def beginnings(self, thread_id: str) -> list[Node]:
         """See the port."""
@@ -143,34 +142,34 @@ class TreeModel:
 
     def tree(self, thread_id: str) -> Tree:
         """See the port."""
-        _expect(thread_id in self._kept.threads)
+        _expect(thread_id in self._state.threads)
         nodes = tuple(self._of(thread_id))
-        thread = self._kept.threads[thread_id]
+        thread = self._state.threads[thread_id]
         return Tree(thread, nodes, self._held_by(nodes), self.refs(thread_id))
 
     def _of(self, thread_id: str) -> list[Node]:
-        return [node for node in self._kept.nodes.values() if node.thread_id == thread_id]
+        return [node for node in self._state.nodes.values() if node.thread_id == thread_id]
 
     def delete_thread(self, thread_id: str) -> bool:
         """See the port."""
         self._delete({node.id for node in self._of(thread_id)})
-        return self._kept.threads.pop(thread_id, None) is not None
+        return self._state.threads.pop(thread_id, None) is not None
 
     def delete_subtree(self, node_id: str) -> int:
         """See the port."""
         doomed = {
             node.id
-            for node in self._kept.nodes.values()
+            for node in self._state.nodes.values()
             if node_id in {above.id for above in self._up(node)}
         }
         self._delete(doomed)
         return len(doomed)
 
     def _delete(self, doomed: set[str]) -> None:
-        kept = self._kept
-        kept.nodes = {key: node for key, node in kept.nodes.items() if key not in doomed}
-        kept.results = {key: one for key, one in kept.results.items() if key[0] not in doomed}
-        kept.refs = {key: node_id for key, node_id in kept.refs.items() if node_id not in doomed}
+        state = self._state
+        state.nodes = {key: node for key, node in state.nodes.items() if key not in doomed}
+        state.results = {key: one for key, one in state.results.items() if key[0] not in doomed}
+        state.refs = {key: node_id for key, node_id in state.refs.items() if node_id not in doomed}
 
 
 def _expect(fact: bool) -> None:  # noqa: FBT001  # said positionally, it reads as a sentence

@@ -1,7 +1,4 @@
-"""Threads and nodes that are made up, for checks of stores of conversations.
-
-Owns their shape. It reads no clock: times are made up, too.
-"""
+"""Threads and nodes that are made up, and the types of checks of a store of conversations."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from anabranch.tree import Kind, Node, Result, Thread, TreeStore
 
 __all__ = [
     "OpenTreeStore",
-    "TreeCheck",
+    "TreeStoreCheck",
     "a_node",
     "a_result",
     "a_thread",
@@ -22,11 +19,14 @@ __all__ = [
     "calls_tool",
     "ids_of",
     "says",
-    "told_at",
+    "shown_at",
 ]
 
 OpenTreeStore: TypeAlias = Callable[[], TreeStore]
-TreeCheck: TypeAlias = Callable[[OpenTreeStore], Awaitable[None]]
+"""Opens a store of conversations."""
+
+TreeStoreCheck: TypeAlias = Callable[[OpenTreeStore], Awaitable[None]]
+"""Checks one promise; raises ``AssertionError`` if it is broken."""
 
 
 def a_thread(thread_id: str = "t", **changes: Any) -> Thread:  # noqa: ANN401  # fields
@@ -73,6 +73,6 @@ def ids_of(nodes: Iterable[Node]) -> str:
     return " ".join(node.id for node in nodes)
 
 
-async def told_at(store: TreeStore, node_id: str, holder: str = "b") -> str:
+async def shown_at(store: TreeStore, node_id: str, holder: str = "b") -> str:
     """Return what the tool's caller is shown on the way to a node."""
     return (await store.path(node_id)).results[holder, "use"].content[0].text

@@ -1,36 +1,23 @@
-"""What every store of calls must pass about the course of a call: its leases, rounds and end.
-
-Owns these checks; ``store_suite`` has them in its list, and says how they are used.
-"""
+"""What every store of calls promises about leases, rounds and the end of a call."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
 
-from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
-from anabranch.testing.suites._promises import expect, no, opened, refused, yes
+from anabranch._durable.store import OpenedRound, RoundRecord
+from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore, a_call
+from anabranch.testing.suites._expectations import expect, no, opened, refused, yes
 
-__all__ = ["COURSE_CHECKS", "Check", "OpenStore", "a_call"]
-
-OpenStore: TypeAlias = Callable[[], CallStore]
-Check: TypeAlias = Callable[[OpenStore], Awaitable[None]]
+__all__ = ["CALL_ROUND_CHECKS"]
 
 
-def a_call(call_id: str = "call_1", **changes: Any) -> CallRecord:  # noqa: ANN401  # fields
-    """Return an open call that began at 100 and is abandoned at 200, but for ``changes``."""
-    call = CallRecord(call_id, "pick_card", '{"count": 5}', 100.0, 200.0, principal="somebody")
-    return replace(call, **changes)
-
-
-async def a_lease_has_one_owner(open_store: OpenStore) -> None:
-    """Until its end nobody else gets it; its owner may prolong it, and lets go before the end."""
+async def a_lease_has_one_owner(open_store: OpenCallStore) -> None:
+    """No other owner gets it until its end; its own may renew it, and release it before the end."""
     async with opened(open_store) as store:
         await store.begin(a_call())
         yes(await store.lease("call_1", "a", 100.0, 110.0), "free")
         no(await store.lease("call_1", "b", 109.9, 120.0), "held by another")
-        yes(await store.lease("call_1", "a", 109.9, 120.0), "prolonged by its owner")
+        yes(await store.lease("call_1", "a", 109.9, 120.0), "renewed by its owner")
         no(await store.lease("call_1", "b", 119.9, 130.0), "held for longer now")
         await store.release("call_1", "b")
         no(await store.lease("call_1", "b", 119.9, 130.0), "not b's to release")
@@ -40,8 +27,8 @@ async def a_lease_has_one_owner(open_store: OpenStore) -> None:
         no(await store.lease("call_1", "a", 111.0, 130.0), "not a's any more")
 
 
-async def a_lease_ends_by_itself(open_store: OpenStore) -> None:
-    """An owner that died is followed by another, and is shut out then."""
+async def a_lease_ends_by_itself(open_store: OpenCallStore) -> None:
+    """When the owner has died another gets it, and then the first does not."""
     async with opened(open_store) as store:
         await store.begin(a_call())
         await store.lease("call_1", "dead", 100.0, 110.0)
@@ -50,8 +37,8 @@ async def a_lease_ends_by_itself(open_store: OpenStore) -> None:
         no(await store.lease("call_1", "dead", 120.0, 140.0), "held by the heir")
 
 
-async def the_first_end_of_a_round_stays(open_store: OpenStore) -> None:
-    """Whoever comes second is told how the round ended, and moves nothing."""
+async def the_first_end_of_a_round_stays(open_store: OpenCallStore) -> None:
+    """The second is returned how the round ended, and changes nothing."""
     async with opened(open_store) as store:
         await store.begin(a_call())
         first, second = RoundRecord(0, "yes", "one"), RoundRecord(0, "no", "two")
@@ -59,10 +46,10 @@ async def the_first_end_of_a_round_stays(open_store: OpenStore) -> None:
         found = await store.end_round("call_1", second, deadline=999.0, status="failed")
         expect(found, first, "the first is returned")
         expect(await store.round("call_1", 0), first, "the first stays")
-        expect(await store.find("call_1"), a_call(deadline=300.0), "the second moves nothing")
+        expect(await store.find("call_1"), a_call(deadline=300.0), "the second changes nothing")
 
 
-async def the_end_of_a_round_moves_the_call(open_store: OpenStore) -> None:
+async def the_end_of_a_round_updates_the_call(open_store: OpenCallStore) -> None:
     """Deadline and status become the call's; without a deadline the old one stays."""
     async with opened(open_store) as store:
         await store.begin(a_call())
@@ -74,11 +61,13 @@ async def the_end_of_a_round_moves_the_call(open_store: OpenStore) -> None:
         done = a_call(deadline=250.0, status="done")
         expect(await store.find("call_1"), done, "a new status")
         late = RoundRecord(3, "", "late")
-        expect(await store.end_round("call_1", late, deadline=999.0), late, "a late round is kept")
+        expect(
+            await store.end_round("call_1", late, deadline=999.0), late, "a late round is stored"
+        )
         expect(await store.find("call_1"), done, "but moves no call that is not open")
 
 
-async def rounds_are_found_by_number(open_store: OpenStore) -> None:
+async def rounds_are_found_by_number(open_store: OpenCallStore) -> None:
     """The latest is the one with the highest number, in whatever order they ended."""
     async with opened(open_store) as store:
         await store.begin(a_call())
@@ -93,18 +82,18 @@ async def rounds_are_found_by_number(open_store: OpenStore) -> None:
         expect(found, RoundRecord(11, "answers 11", "reply 11", "11"), "the highest number")
 
 
-async def only_an_open_call_can_be_finished(open_store: OpenStore) -> None:
+async def only_an_open_call_can_be_finished(open_store: OpenCallStore) -> None:
     """The first to finish it does, in whatever way."""
     async with opened(open_store) as store:
-        for status in ("done", "failed", "abandoned"):
+        for status in ("done", "failed", "expired"):
             await store.begin(a_call(status))
             yes(await store.finish(status, status), "it was open")
             no(await store.finish(status, "done"), "it is not open any more")
             expect(await store.find(status), a_call(status, status=status), "its end stays")
 
 
-async def a_call_can_be_put_off(open_store: OpenStore) -> None:
-    """An open call stays open, with another deadline; one that is over keeps its own."""
+async def the_deadline_of_an_open_call_can_be_moved(open_store: OpenCallStore) -> None:
+    """An open call stays open, with another deadline; one that has ended does not."""
     async with opened(open_store) as store:
         await store.begin(a_call())
         yes(await store.finish("call_1", "open", deadline=500.0), "it is open")
@@ -114,22 +103,22 @@ async def a_call_can_be_put_off(open_store: OpenStore) -> None:
         expect(await store.find("call_1"), a_call(deadline=500.0, status="done"), "nothing moves")
 
 
-async def the_longest_overdue_call_comes_first(open_store: OpenStore) -> None:
-    """Abandoned are open calls past their deadline, and a limit cuts off the others."""
+async def the_longest_overdue_call_comes_first(open_store: OpenCallStore) -> None:
+    """Open calls past their deadline have expired; a limit leaves out those that expired last."""
     async with opened(open_store) as store:
         for name, deadline in (("c", 30.0), ("a", 10.0), ("later", 41.0), ("b", 20.0)):
             await store.begin(a_call(name, deadline=deadline))
         await store.begin(a_call("done", deadline=5.0))
         await store.finish("done", "done")
-        found = [call.call_id for call in await store.abandoned(30.0, 10)]
+        found = [call.call_id for call in await store.expired(30.0, 10)]
         expect(found, ["a", "b", "c"], "the longest overdue first, the deadline included")
-        found = [call.call_id for call in await store.abandoned(30.0, 2)]
+        found = [call.call_id for call in await store.expired(30.0, 2)]
         expect(found, ["a", "b"], "no more than the limit")
-        expect(await store.abandoned(9.9, 10), [], "none is overdue yet")
-        expect((await store.abandoned(10.0, 1))[0], a_call("a", deadline=10.0), "all of a call")
+        expect(await store.expired(9.9, 10), [], "none is overdue yet")
+        expect((await store.expired(10.0, 1))[0], a_call("a", deadline=10.0), "all of a call")
 
 
-async def pruning_deletes_all_of_a_call(open_store: OpenStore) -> None:
+async def pruning_deletes_all_of_a_call(open_store: OpenCallStore) -> None:
     """Calls that are over and old go, with their entries, rounds and leases; open ones never."""
     async with opened(open_store) as store:
         for name, deadline, status in (
@@ -153,8 +142,8 @@ async def pruning_deletes_all_of_a_call(open_store: OpenStore) -> None:
         expect(await store.entries("new", 0), {"step": "new"}, "others stay")
 
 
-async def pruning_stops_at_its_limit(open_store: OpenStore) -> None:
-    """So that a sweep of a large store is many short ones."""
+async def pruning_stops_at_its_limit(open_store: OpenCallStore) -> None:
+    """So that a large store is pruned in many short transactions."""
     async with opened(open_store) as store:
         for number in range(5):
             await store.begin(a_call(f"call_{number}", deadline=float(number)))
@@ -165,7 +154,7 @@ async def pruning_stops_at_its_limit(open_store: OpenStore) -> None:
         expect(await store.prune(100.0, 3), 2, "the rest")
 
 
-async def opening_a_round_takes_the_lease(open_store: OpenStore) -> None:
+async def opening_a_round_takes_the_lease(open_store: OpenCallStore) -> None:
     """As lease does, for the owner that is named, until the end that is named."""
     async with opened(open_store) as store:
         await store.begin(a_call())
@@ -173,12 +162,12 @@ async def opening_a_round_takes_the_lease(open_store: OpenStore) -> None:
         expect(found, OpenedRound(a_call(), None, {}), "nothing is known of the round")
         expect(await store.open_round("call_1", 0, "b", 109.0, 120.0), None, "held by another")
         no(await store.lease("call_1", "b", 109.0, 120.0), "for lease, too")
-        yes(await store.open_round("call_1", 0, "a", 109.0, 120.0) is not None, "prolonged")
+        yes(await store.open_round("call_1", 0, "a", 109.0, 120.0) is not None, "renewed")
         yes(await store.open_round("call_1", 0, "b", 120.0, 130.0) is not None, "over at its end")
         no(await store.lease("call_1", "a", 120.0, 130.0), "held by b now")
 
 
-async def opening_a_round_tells_what_is_known_of_it(open_store: OpenStore) -> None:
+async def opening_a_round_returns_what_is_recorded_of_it(open_store: OpenCallStore) -> None:
     """Its call, its end and its entries, and nothing of other rounds."""
     async with opened(open_store) as store:
         await store.begin(a_call())
@@ -194,21 +183,25 @@ async def opening_a_round_tells_what_is_known_of_it(open_store: OpenStore) -> No
         expect(second, OpenedRound(known, None, {"b": "4"}), "what is known of the next one")
 
 
-async def the_end_of_a_round_is_told_to_anybody(open_store: OpenStore) -> None:
+async def the_end_of_a_round_is_returned_without_a_lease(open_store: OpenCallStore) -> None:
     """A round that has ended needs no lease: none is asked for, and none is taken."""
     async with opened(open_store) as store:
         await store.begin(a_call())
         ended = RoundRecord(0, "yes", "reply")
         await store.end_round("call_1", ended, deadline=None)
         known = OpenedRound(a_call(), ended, {})
-        expect(await store.open_round("call_1", 0, "a", 100.0, 110.0), known, "it is told")
-        yes(await store.lease("call_1", "b", 100.0, 110.0), "nobody has taken the lease")
-        expect(await store.open_round("call_1", 0, "a", 109.0, 120.0), known, "told while b has it")
+        expect(await store.open_round("call_1", 0, "a", 100.0, 110.0), known, "its end is returned")
+        yes(await store.lease("call_1", "b", 100.0, 110.0), "the lease was not taken")
+        expect(
+            await store.open_round("call_1", 0, "a", 109.0, 120.0),
+            known,
+            "also while b has the lease",
+        )
         expect(await store.open_round("call_1", 0, "b", 105.0, 999.0), known, "and to b")
         yes(await store.lease("call_1", "a", 110.0, 120.0), "b's lease was not prolonged")
 
 
-async def opening_a_round_may_begin_its_call(open_store: OpenStore) -> None:
+async def opening_a_round_may_begin_its_call(open_store: OpenCallStore) -> None:
     """Only if it is not there; an unknown call with nothing to begin it as is refused."""
     async with opened(open_store) as store:
         await refused(store.open_round("call_1", 0, "a", 100.0, 110.0), "nothing to begin it as")
@@ -225,7 +218,7 @@ async def opening_a_round_may_begin_its_call(open_store: OpenStore) -> None:
         expect(found, OpenedRound(a_call(), None, {}), "what is there stays as it is")
 
 
-async def the_end_of_a_round_gives_the_lease_back(open_store: OpenStore) -> None:
+async def the_end_of_a_round_releases_the_lease(open_store: OpenCallStore) -> None:
     """If it is its owner's, and also if the round had ended before."""
     async with opened(open_store) as store:
         await store.begin(a_call())
@@ -241,22 +234,22 @@ async def the_end_of_a_round_gives_the_lease_back(open_store: OpenStore) -> None
         last = RoundRecord(2, "", "")
         await store.lease("call_1", "a", 100.0, 110.0)
         await store.end_round("call_1", last, deadline=None, status="done")
-        no(await store.lease("call_1", "b", 100.0, 110.0), "nobody has given it back")
+        no(await store.lease("call_1", "b", 100.0, 110.0), "it was not released")
 
 
-COURSE_CHECKS: tuple[Check, ...] = (
+CALL_ROUND_CHECKS: tuple[CallStoreCheck, ...] = (
     a_lease_has_one_owner,
     a_lease_ends_by_itself,
     opening_a_round_takes_the_lease,
-    opening_a_round_tells_what_is_known_of_it,
-    the_end_of_a_round_is_told_to_anybody,
+    opening_a_round_returns_what_is_recorded_of_it,
+    the_end_of_a_round_is_returned_without_a_lease,
     opening_a_round_may_begin_its_call,
     the_first_end_of_a_round_stays,
-    the_end_of_a_round_moves_the_call,
-    the_end_of_a_round_gives_the_lease_back,
+    the_end_of_a_round_updates_the_call,
+    the_end_of_a_round_releases_the_lease,
     rounds_are_found_by_number,
     only_an_open_call_can_be_finished,
-    a_call_can_be_put_off,
+    the_deadline_of_an_open_call_can_be_moved,
     the_longest_overdue_call_comes_first,
     pruning_deletes_all_of_a_call,
     pruning_stops_at_its_limit,

@@ -1,7 +1,4 @@
-"""What the checks of every kind of store have in common.
-
-Owns opening a store, and saying which promise is broken. What a store promises is in the suites.
-"""
+"""What the checks of every kind of store share: opening it, and saying which promise is broken."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ class Closable(Protocol):
     """A store of any kind."""
 
     async def close(self) -> None:
-        """Give up connections and files."""
+        """Close connections and files."""
         ...
 
 

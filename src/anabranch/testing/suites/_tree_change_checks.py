@@ -1,14 +1,11 @@
-"""What every store of conversations must pass about what changes: results, refs, and deleting.
-
-Owns these checks; ``tree_suite`` has them in its list, and says how they are used.
-"""
+"""What every store of conversations promises about changes: results, refs, and deletion."""
 
 from __future__ import annotations
 
-from anabranch.testing.suites._promises import expect, no, opened, refused, yes
+from anabranch.testing.suites._expectations import expect, no, opened, refused, yes
 from anabranch.testing.suites._tree_samples import (
     OpenTreeStore,
-    TreeCheck,
+    TreeStoreCheck,
     a_node,
     a_result,
     a_thread,
@@ -16,30 +13,30 @@ from anabranch.testing.suites._tree_samples import (
     calls_tool,
     ids_of,
     says,
-    told_at,
+    shown_at,
 )
 from anabranch.tree import Kind, Ref, Result
 
-__all__ = ["CHANGE_CHECKS"]
+__all__ = ["TREE_CHANGE_CHECKS"]
 
 
 async def a_result_is_replaced_for_all(open_store: OpenTreeStore) -> None:
-    """Whoever follows on its caller sees the latest; another caller has its own."""
+    """All nodes that follow on its caller see the latest; another caller has its own."""
     async with opened(open_store) as store:
         await begin_caller(store)
         await store.append([a_node(name, "b", "branch") for name in "xyz"])
         await store.append([a_node("c", "x", "assistant", calls_tool("use"))])
         first = [a_result("b", "1", pending="9"), a_result("c", "inner")]
         await store.set_results(first)
-        expect(await told_at(store, "y"), "1", "a result is told")
+        expect(await shown_at(store, "y"), "1", "a result is shown")
         changed = Result("b", "use", says("2"), is_error=True)
         await store.set_results([changed])
         for name in "xyz":
             found = (await store.path(name)).results["b", "use"]
-            expect(found, changed, "all siblings are told of the change")
-        expect(await told_at(store, "c", "c"), "inner", "the same id of another caller is another")
+            expect(found, changed, "all siblings see the change")
+        expect(await shown_at(store, "c", "c"), "inner", "the same id of another caller is another")
         await store.set_results([a_result("b", "3"), a_result("b", "4")])
-        expect(await told_at(store, "x"), "4", "of two at once, the last stays")
+        expect(await shown_at(store, "x"), "4", "of two at once, the last stays")
 
 
 async def what_is_pending_waits_for_the_next_message(open_store: OpenTreeStore) -> None:
@@ -58,7 +55,7 @@ async def what_is_pending_waits_for_the_next_message(open_store: OpenTreeStore) 
             done = a_result("b", "done", tool_use_id=kind)
             for name in ("early", "late", "deep", "next"):
                 found = (await store.path(f"{name} {kind}")).results["b", kind]
-                expect(found, done, f"all are told of what was pending ({kind})")
+                expect(found, done, f"all see what was pending ({kind})")
             yes(await store.delete_thread("t"), "make room for the next kind")
 
 
@@ -68,11 +65,11 @@ async def what_is_pending_waits_beyond_questions(open_store: OpenTreeStore) -> N
         await begin_caller(store)
         held = a_result("b", "wait", pending="done")
         asked = [a_node("q", "b", "question"), a_node("r", "q", "answer")]
-        await store.append(asked, results=[held, a_result("r", "again", pending="anew")])
-        expect(await told_at(store, "r"), "wait", "questions and answers change nothing")
+        await store.append(asked, results=[held, a_result("r", "again", pending="later")])
+        expect(await shown_at(store, "r"), "wait", "questions and answers change nothing")
         await store.append([a_node("c", "r", "results")])
-        expect(await told_at(store, "c"), "done", "the next message does")
-        expect(await told_at(store, "c", "r"), "anew", "also for what the answer holds")
+        expect(await shown_at(store, "c"), "done", "the next message does")
+        expect(await shown_at(store, "c", "r"), "later", "also for what the answer holds")
 
 
 async def what_is_pending_is_only_settled_later(open_store: OpenTreeStore) -> None:
@@ -85,7 +82,7 @@ async def what_is_pending_is_only_settled_later(open_store: OpenTreeStore) -> No
         await store.append([a_node("d", "c")])
         expect((await store.path("d")).results["b", "use"], held, "d does not follow on the caller")
         await store.append([a_node("e", "b"), a_node("f", "e")])
-        expect(await told_at(store, "f"), "done", "e does")
+        expect(await shown_at(store, "f"), "done", "e does")
 
 
 async def a_ref_is_moved(open_store: OpenTreeStore) -> None:
@@ -100,8 +97,8 @@ async def a_ref_is_moved(open_store: OpenTreeStore) -> None:
         expect(await store.refs("t"), {"good": "a", "head": "b"}, "one is moved")
         expect(await store.refs("other"), {"head": "theirs"}, "the other's stays")
         await refused(store.set_ref("t", Ref("head", "theirs")), "a node of another thread")
-        await refused(store.set_ref("t", Ref("head", "nobody")), "no node")
-        await refused(store.set_ref("nobody", Ref("head", "a")), "no thread")
+        await refused(store.set_ref("t", Ref("head", "unknown")), "no node")
+        await refused(store.set_ref("unknown", Ref("head", "a")), "no thread")
         expect(await store.refs("t"), {"good": "a", "head": "b"}, "nothing was moved")
         yes(await store.delete_ref("t", "good"), "it was there")
         no(await store.delete_ref("t", "good"), "it is not any more")
@@ -144,7 +141,7 @@ async def a_deleted_subtree_is_gone(open_store: OpenTreeStore) -> None:
         expect(ids_of(await store.children("b")), "e c", "there is room again")
 
 
-CHANGE_CHECKS: tuple[TreeCheck, ...] = (
+TREE_CHANGE_CHECKS: tuple[TreeStoreCheck, ...] = (
     a_result_is_replaced_for_all,
     what_is_pending_waits_for_the_next_message,
     what_is_pending_waits_beyond_questions,

@@ -1,7 +1,4 @@
-"""Threads and processes for checks of what several of them do to one store.
-
-Owns how they are started, told to go, listened to, and ended.
-"""
+"""Threads and processes that work on one store at the same time, for the checks that need them."""
 
 from __future__ import annotations
 
@@ -21,13 +18,13 @@ __all__ = ["Child", "Work", "in_processes", "in_threads", "killed_in_mid_work"]
 S = TypeVar("S")
 R = TypeVar("R")
 Work: TypeAlias = Callable[[Callable[[], S], str, Callable[[Any], None]], Awaitable[None]]
-"""Is given the way to open a store, its own name, and whom to tell."""
+"""Gets the function that opens a store, its own name, and a function to report with."""
 
 _SPAWN = multiprocessing.get_context("spawn")  # a forked child would share the parent's threads
 
 
 class Child:
-    """A process that opens a store, works once told to go, and tells what it sees."""
+    """A process that opens a store, works when :meth:`go` is called, and reports what it sees."""
 
     def __init__(self, work: Work[S], open_store: Callable[[], S], name: str) -> None:
         self._pipe, theirs = _SPAWN.Pipe()
@@ -35,8 +32,8 @@ class Child:
         self._process.start()
         theirs.close()  # the end of the process is then the end of the pipe
 
-    async def receive(self) -> Any:  # noqa: ANN401  # as the work tells it
-        """Return what the process tells next.
+    async def receive(self) -> Any:  # noqa: ANN401  # whatever the work reports
+        """Return what the process reports next.
 
         Raises:
             EOFError: it has ended.
@@ -56,7 +53,7 @@ class Child:
         self._process.kill()
 
     async def end(self) -> None:
-        """Wait for its end and give up what belongs to it."""
+        """Wait for its end and close what belongs to it."""
         await anyio.to_thread.run_sync(self._process.join)
         self._process.close()
         self._pipe.close()
@@ -87,7 +84,7 @@ async def in_processes(
     names: Sequence[str],
 ) -> list[R]:
     """Let ``work`` be done under each name at once, in processes; all of it must be picklable."""
-    processes = [Child(partial(_work_and_tell, work), open_store, name) for name in names]
+    processes = [Child(partial(_work_and_report, work), open_store, name) for name in names]
     for process in processes:
         await process.ready()
     for process in processes:
@@ -101,25 +98,25 @@ async def in_processes(
 async def killed_in_mid_work(
     work: Work[S], open_store: Callable[[], S], name: str, *, after: int
 ) -> int:
-    """Kill a process that tells of numbers as soon as it has told ``after``; return its last."""
+    """Kill a process that reports numbers once it has reported ``after``; return the last."""
     process = Child(work, open_store, name)
     await process.ready()
     process.go()
-    told = -1
-    while told < after:
-        told = await process.receive()
+    reported = -1
+    while reported < after:
+        reported = await process.receive()
     process.kill()
     with suppress(EOFError):
         while True:
-            told = await process.receive()
+            reported = await process.receive()
     await process.end()
-    return told
+    return reported
 
 
-async def _work_and_tell(
+async def _work_and_report(
     work: Callable[[Callable[[], S], str], Awaitable[R]],
     open_store: Callable[[], S],
     name: str,
-    tell: Callable[[Any], None],
+    report: Callable[[Any], None],
 ) -> None:
-    tell(await work(open_store, name))
+    report(await work(open_store, name))

@@ -1,14 +1,7 @@
-"""What every store of conversations must pass: one check for each promise of ``TreeStore``.
+"""What every store of conversations promises: one check for each promise of ``TreeStore``.
 
-Owns the list of the checks that need the store opened once, and those about what is read;
-``tree_changes`` has those about what changes, ``tree_sharing`` those in which several threads and
-processes share the store. Write a store of your own, and hold it to them:
-
-    @pytest.mark.parametrize("check", TREE_STORE_CHECKS, ids=lambda check: check.__name__)
-    async def test_my_store_keeps_its_promises(check, tmp_path):
-        await check(partial(MyStore, tmp_path / "threads.db"))
-
-A check is given the means to open an empty store and closes what it opened. It raises
+The list of the checks that need the store opened once, and those about what is stored. A check is
+given a function that opens an empty store, and closes what it has opened. It raises
 ``AssertionError`` with the broken promise. It reads no clock: times are made up.
 """
 
@@ -19,34 +12,22 @@ from dataclasses import replace
 import anyio
 
 from anabranch.messages import ToolUseBlock, Usage
-from anabranch.testing.suites._promises import TEXTS, expect, no, opened, refused, yes
-from anabranch.testing.suites._tree_changes import CHANGE_CHECKS
+from anabranch.testing.suites._expectations import TEXTS, expect, no, opened, refused, yes
+from anabranch.testing.suites._tree_change_checks import TREE_CHANGE_CHECKS
+from anabranch.testing.suites._tree_reading_checks import TREE_READING_CHECKS
 from anabranch.testing.suites._tree_samples import (
     OpenTreeStore,
-    TreeCheck,
+    TreeStoreCheck,
     a_node,
     a_result,
     a_thread,
     begin_caller,
-    calls_tool,
     ids_of,
     says,
 )
 from anabranch.tree import Path, Ref, RefusedError, Result, Thread
 
-__all__ = [
-    "TREE_STORE_CHECKS",
-    "OpenTreeStore",
-    "TreeCheck",
-    "a_node",
-    "a_result",
-    "a_thread",
-    "calls_tool",
-    "says",
-]
-
-_LONG = 3000
-"""So long that what recurses for each generation would fail."""
+__all__ = ["TREE_STORE_CHECKS"]
 
 
 async def a_thread_is_found_as_it_was_created(open_store: OpenTreeStore) -> None:
@@ -63,17 +44,17 @@ async def a_thread_is_found_as_it_was_created(open_store: OpenTreeStore) -> None
 async def what_is_unknown_has_nothing(open_store: OpenTreeStore) -> None:
     """Looking for what is not there is no error, but where all of it is asked for."""
     async with opened(open_store) as store:
-        expect(await store.thread("nobody"), None, "no thread")
+        expect(await store.thread("unknown"), None, "no thread")
         expect(await store.threads(10), [], "no threads")
-        expect(await store.node("nobody"), None, "no node")
-        expect(await store.children("nobody"), [], "no children")
-        expect(await store.beginnings("nobody"), [], "no beginnings")
-        expect(await store.refs("nobody"), {}, "no refs")
-        no(await store.delete_ref("nobody", "head"), "no ref to delete")
-        no(await store.delete_thread("nobody"), "no thread to delete")
-        expect(await store.delete_subtree("nobody"), 0, "no nodes to delete")
-        await refused(store.path("nobody"), "the path of no node")
-        await refused(store.tree("nobody"), "the tree of no thread")
+        expect(await store.node("unknown"), None, "no node")
+        expect(await store.children("unknown"), [], "no children")
+        expect(await store.beginnings("unknown"), [], "no beginnings")
+        expect(await store.refs("unknown"), {}, "no refs")
+        no(await store.delete_ref("unknown", "head"), "no ref to delete")
+        no(await store.delete_thread("unknown"), "no thread to delete")
+        expect(await store.delete_subtree("unknown"), 0, "no nodes to delete")
+        await refused(store.path("unknown"), "the path of no node")
+        await refused(store.tree("unknown"), "the tree of no thread")
         await store.append([])
         await store.set_results([])
 
@@ -111,10 +92,10 @@ async def an_append_is_all_or_nothing(open_store: OpenTreeStore) -> None:
     async with opened(open_store) as store:
         await begin_caller(store)
         good, held, head = a_node("c", "b"), a_result("b", "1"), Ref("head", "b")
-        lost_result, lost_ref = a_result("nobody", "1"), Ref("head", "nobody")
+        lost_result, lost_ref = a_result("unknown", "1"), Ref("head", "unknown")
         before = await store.tree("t")
         for nodes, results, refs in (
-            ([good, a_node("d", "nobody")], [held], [head]),
+            ([good, a_node("d", "unknown")], [held], [head]),
             ([good], [held, lost_result], [head]),
             ([good], [held], [head, lost_ref]),
         ):
@@ -128,14 +109,14 @@ async def an_append_is_all_or_nothing(open_store: OpenTreeStore) -> None:
 
 
 async def a_node_has_its_place(open_store: OpenTreeStore) -> None:
-    """No node without a thread, without its parent, in another's place, or where it cannot hang."""
+    """A node without its thread or parent, in another's place, or where its kind cannot be, is refused."""
     async with opened(open_store) as store:
         await begin_caller(store)
         await store.create_thread(a_thread("other"))
         await store.append([a_node("theirs", thread_id="other")])
         for why, nodes in {
-            "there is no such thread": [a_node("c", thread_id="nobody")],
-            "there is no such parent": [a_node("c", "nobody")],
+            "there is no such thread": [a_node("c", thread_id="unknown")],
+            "there is no such parent": [a_node("c", "unknown")],
             "the parent comes later": [a_node("c", "d"), a_node("d", "b")],
             "the parent is another thread's": [a_node("c", "theirs")],
             "the new parent is another thread's": [
@@ -156,118 +137,26 @@ async def a_node_has_its_place(open_store: OpenTreeStore) -> None:
         expect((await store.node("b") or a_node("")).kind, "assistant", "nothing was overwritten")
 
 
-async def a_path_leads_from_the_beginning(open_store: OpenTreeStore) -> None:
-    """It holds what is on the way, and nothing of what is beside it."""
-    async with opened(open_store) as store:
-        await begin_caller(store, "use", "more")
-        on, off = a_result("b", "1"), a_result("c", "2")
-        both = [on, a_result("b", "3", tool_use_id="more")]
-        others = calls_tool("use")
-        nodes = [a_node("c", "b", "assistant", others), a_node("d", "b"), a_node("e", "d")]
-        await store.append([*nodes, a_node("z")], results=[*both, off])
-        expect(ids_of((await store.path("e")).nodes), "a b d e", "from the beginning to the node")
-        whole = Path(
-            (a_node("a"), a_node("b", "a", "assistant", calls_tool("use", "more")), nodes[1]),
-            {(one.node_id, one.tool_use_id): one for one in both},
-        )
-        expect(await store.path("d"), whole, "with the results on the way")
-        expect((await store.path("z")), Path((a_node("z"),), {}), "another beginning is alone")
-        yes(("c", "use") in (await store.path("c")).results, "its own results are on the way")
-
-
-async def a_path_may_be_long(open_store: OpenTreeStore) -> None:
-    """Thousands of generations, each the other's parent."""
-    async with opened(open_store) as store:
-        await store.create_thread(a_thread())
-        names = [f"node {number}" for number in range(_LONG)]
-        parents = [None, *names]
-        await store.append([a_node(*pair) for pair in zip(names, parents, strict=False)])
-        found = [node.id for node in (await store.path(names[-1])).nodes]
-        yes(found == names, "all are there, in order")
-        yes([node.id for node in (await store.tree("t")).nodes] == names, "so is the tree")
-        expect(await store.delete_subtree(names[1]), _LONG - 1, "all can be deleted")
-        expect(ids_of((await store.tree("t")).nodes), names[0], "one is left")
-
-
-async def children_come_in_the_order_of_appending(open_store: OpenTreeStore) -> None:
-    """The oldest first, whatever their times say; beginnings likewise."""
-    async with opened(open_store) as store:
-        await begin_caller(store)
-        for number, name in enumerate("zmx"):
-            await store.append([a_node(name, "b", created_at=50.0 - number)])
-        await store.append([a_node("y", "z"), a_node("c", "b"), a_node("other")])
-        expect(ids_of(await store.children("b")), "z m x c", "children, the oldest first")
-        expect(await store.children("z"), [a_node("y", "z")], "all of a child")
-        expect(await store.children("m"), [], "nobody follows")
-        expect(await store.beginnings("t"), [a_node("a"), a_node("other")], "beginnings")
-
-
-async def a_tree_is_all_of_a_thread(open_store: OpenTreeStore) -> None:
-    """Parents before children, older siblings first; nothing of another thread."""
-    async with opened(open_store) as store:
-        await begin_caller(store)
-        await store.create_thread(a_thread("other"))
-        theirs = a_node("theirs", thread_id="other")
-        await store.append([theirs], refs=[Ref("head", "theirs")])
-        held = a_result("b", "1", pending="2")
-        await store.append([a_node("y", "b", "branch"), a_node("x", "b", "branch")], results=[held])
-        await store.append([a_node("w", "x")], refs=[Ref("head", "w"), Ref("good", "y")])
-        tree = await store.tree("t")
-        expect(tree.thread, a_thread(), "the thread")
-        expect(ids_of(tree.nodes), "a b y x w", "its nodes")
-        expect(tree.nodes[4], a_node("w", "x"), "all of a node")
-        expect(dict(tree.results), {("b", "use"): held}, "its results")
-        expect(dict(tree.refs), {"good": "y", "head": "w"}, "its refs")
-        expect((await store.tree("other")).nodes, (theirs,), "the other has its own")
-
-
-async def a_thread_is_read_on_from_what_is_known(open_store: OpenTreeStore) -> None:
-    """Only what was added, as long as all that is known is there."""
-    async with opened(open_store) as store:
-        expect(await store.nodes_after("nobody", []), [], "no nodes of no thread")
-        await begin_caller(store)
-        await store.create_thread(a_thread("other"))
-        known = await store.nodes_after("t", []) or []
-        expect(known, list((await store.tree("t")).nodes), "all of a thread")
-        expect(await store.nodes_after("t", known), [], "nothing was added")
-        await store.append([a_node("theirs", thread_id="other")])
-        nodes = [a_node("y", "b", "branch"), a_node("x", "a"), a_node("z")]
-        await store.append(nodes)
-        await store.append([], results=[a_result("b", "1")], refs=[Ref("head", "y")])
-        expect(await store.nodes_after("t", known), nodes, "what was added, in its order")
-        expect(await store.nodes_after("t", known[:1]), [*known[1:], *nodes], "and from further up")
-        known += nodes
-        expect(await store.delete_subtree("x"), 1, "a node is deleted from their midst")
-        expect(await store.nodes_after("t", known), None, "one of them is gone")
-        known = await store.nodes_after("t", []) or []
-        expect(ids_of(known), "a b y z", "all that is there")
-        expect(await store.delete_subtree("z"), 1, "the last is deleted")
-        await store.append([a_node("w", "b")])
-        expect(await store.nodes_after("t", known), None, "another has taken its place")
-        yes(await store.delete_thread("t"), "all is deleted")
-        expect(await store.nodes_after("t", known), None, "none of them is there")
-
-
-async def any_text_of_a_thread_is_kept(open_store: OpenTreeStore) -> None:
+async def any_text_of_a_thread_is_stored(open_store: OpenTreeStore) -> None:
     """NUL characters, every script, lone surrogates, and 4 MB of text come back as they were."""
     async with opened(open_store) as store:
         for text in (*TEXTS, "🌊" * 1_000_000):
             name = f"{text[:20]}!"
             thread = a_thread(name, title=text, system_prompt=text)
             await store.create_thread(thread)
-            yes(await store.thread(name) == thread, f"thread {name!r} is kept")
+            yes(await store.thread(name) == thread, f"thread {name!r} is stored")
             use = ToolUseBlock(id=text[:20], name=text[:20], input={text[:20]: [text]})
             node = replace(a_node(f"node {name}"), thread_id=name, content=(*says(text), use))
             node = replace(node, data={text[:20]: text})
             result = Result(node.id, use.id, says(text), pending=says(text))
             await store.append([node], results=[result], refs=[Ref(text[:20], node.id)])
-            yes(await store.node(node.id) == node, f"node {name!r} is kept")
+            yes(await store.node(node.id) == node, f"node {name!r} is stored")
             path = await store.path(node.id)
-            yes(path == Path((node,), {(node.id, use.id): result}), f"path {name!r} is kept")
-            yes(await store.refs(name) == {text[:20]: node.id}, f"ref {name!r} is kept")
+            yes(path == Path((node,), {(node.id, use.id): result}), f"path {name!r} is stored")
+            yes(await store.refs(name) == {text[:20]: node.id}, f"ref {name!r} is stored")
 
 
-async def of_many_at_once_none_is_lost(open_store: OpenTreeStore) -> None:
+async def of_many_appends_at_once_none_is_lost(open_store: OpenTreeStore) -> None:
     """Twenty tasks continue one node: all become its children."""
     async with opened(open_store) as store:
         await begin_caller(store)
@@ -313,21 +202,17 @@ async def a_closed_tree_store_refuses(open_store: OpenTreeStore) -> None:
         await refused(store.create_thread(a_thread("u")), "writing to a closed store")
 
 
-TREE_STORE_CHECKS: tuple[TreeCheck, ...] = (
+TREE_STORE_CHECKS: tuple[TreeStoreCheck, ...] = (
     a_thread_is_found_as_it_was_created,
     what_is_unknown_has_nothing,
     the_newest_thread_comes_first,
     a_node_is_found_as_it_was_appended,
     an_append_is_all_or_nothing,
     a_node_has_its_place,
-    a_path_leads_from_the_beginning,
-    a_path_may_be_long,
-    children_come_in_the_order_of_appending,
-    a_tree_is_all_of_a_thread,
-    a_thread_is_read_on_from_what_is_known,
-    *CHANGE_CHECKS,
-    any_text_of_a_thread_is_kept,
-    of_many_at_once_none_is_lost,
+    *TREE_READING_CHECKS,
+    *TREE_CHANGE_CHECKS,
+    any_text_of_a_thread_is_stored,
+    of_many_appends_at_once_none_is_lost,
     a_cancelled_append_is_there_or_not,
     a_closed_tree_store_refuses,
 )

@@ -1,8 +1,8 @@
-"""What a store of conversations must pass if several threads, processes and lives share it.
+"""What a store of conversations promises to several threads and processes that share it.
 
-Owns the checks that open the same store more than once, also in processes that they start and
-kill. For them ``open_store`` must open the same data every time and be picklable, such as
-``functools.partial(anabranch.stores.open_tree_store, url)``. Used as ``tree_suite`` shows.
+These checks open the same store more than once, also in processes that they start and kill.
+``open_store`` must open the same data every time and be picklable, such as
+``functools.partial(anabranch.stores.open_tree_store, url)``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 import anyio
 
 from anabranch.errors import StoreError
-from anabranch.testing.suites._processes import in_processes, in_threads, killed_in_mid_work
-from anabranch.testing.suites._promises import expect, opened, yes
-from anabranch.testing.suites._tree_suite import (
+from anabranch.testing.suites._child_processes import in_processes, in_threads, killed_in_mid_work
+from anabranch.testing.suites._expectations import expect, opened, yes
+from anabranch.testing.suites._tree_samples import (
     OpenTreeStore,
-    TreeCheck,
+    TreeStoreCheck,
     a_node,
     a_result,
     a_thread,
@@ -55,7 +55,7 @@ async def what_one_appends_the_other_continues(open_store: OpenTreeStore) -> Non
         expect([node.id for node in (await two.path("d")).nodes], list("abcd"), "of both")
 
 
-async def appenders_do_not_wait_for_each_other_in_a_circle(open_store: OpenTreeStore) -> None:
+async def appenders_to_one_thread_do_not_deadlock(open_store: OpenTreeStore) -> None:
     """Two that write the same results and refs in opposite orders both get done."""
 
     async def work(store: TreeStore, name: str, direction: int) -> None:
@@ -92,7 +92,7 @@ async def nothing_is_left_below_what_is_deleted(open_store: OpenTreeStore) -> No
                 await two.delete_subtree(f"{number}")
         left = {node.id for node in (await one.tree("t")).nodes}
         expect([name for name in left if name.endswith("x")], [], "nothing is below")
-        expect([name for name in left if name.isdecimal()], [], "all that were to go are gone")
+        expect([name for name in left if name.isdecimal()], [], "all deleted nodes are gone")
 
 
 async def appenders_in_several_threads_lose_nothing(open_store: OpenTreeStore) -> None:
@@ -110,16 +110,18 @@ async def appenders_in_several_processes_lose_nothing(open_store: OpenTreeStore)
 
 
 async def what_was_appended_survives_a_kill(open_store: OpenTreeStore) -> None:
-    """A writer is killed in mid-writing: what it was told is stored is there, and no halves."""
+    """A writer is killed in mid-writing: what was acknowledged is there, and no halves."""
     async with opened(open_store) as store:
         await _begin(store)
-    told = await killed_in_mid_work(_append_for_ever, open_store, "killed", after=_ENOUGH)
+    acknowledged = await killed_in_mid_work(
+        _append_until_killed, open_store, "killed", after=_ENOUGH
+    )
     async with opened(open_store) as store:
         tree = await store.tree("t")
         halves = [node.id for node in tree.nodes[2:]]
         wanted = [f"{number}.{half}" for number in range(len(halves) // 2) for half in "ab"]
         expect(halves, wanted, "in the order of appending, whole and without a gap")
-        yes(told < len(halves) // 2, f"append {told} had been acknowledged")
+        yes(acknowledged < len(halves) // 2, f"append {acknowledged} had been acknowledged")
         expect(tree.refs[HEAD], halves[-1], "the head is where the last append left it")
         await store.append([a_node("next life", halves[-1])])
 
@@ -130,7 +132,7 @@ async def _begin(store: TreeStore) -> None:
 
 
 async def _talk(open_store: OpenTreeStore, name: str) -> None:
-    """Continue the thread, which somebody else may be creating, in a line of one's own."""
+    """Continue the thread, which another may be creating, in a line of its own."""
     async with opened(open_store) as store:
         with suppress(StoreError):  # another was first
             await store.create_thread(a_thread())
@@ -150,25 +152,27 @@ async def _judge(open_store: OpenTreeStore, names: list[str]) -> None:
         for name in names:
             path = await store.path(f"{name} {_TURNS - 1}")
             wanted = [f"{name} {number}" for number in range(_TURNS)]
-            expect([node.id for node in path.nodes], wanted, "everybody's line is their own")
+            expect([node.id for node in path.nodes], wanted, "each line is its writer's own")
         last = {f"{name} {_TURNS - 1}" for name in names}
         yes(tree.refs[HEAD] in last, "the head is where the last of them left it")
 
 
-async def _append_for_ever(open_store: OpenTreeStore, _: str, tell: Callable[[Any], None]) -> None:
+async def _append_until_killed(
+    open_store: OpenTreeStore, _: str, report: Callable[[Any], None]
+) -> None:
     async with opened(open_store) as store:
         tip, number = "b", 0
         while True:
             nodes = [a_node(f"{number}.a", tip), a_node(f"{number}.b", f"{number}.a")]
             await store.append(nodes, refs=[Ref(HEAD, nodes[-1].id)])
-            tell(number)
+            report(number)
             tip, number = nodes[-1].id, number + 1
 
 
-SHARED_TREE_STORE_CHECKS: tuple[TreeCheck, ...] = (
+SHARED_TREE_STORE_CHECKS: tuple[TreeStoreCheck, ...] = (
     a_thread_outlives_its_store,
     what_one_appends_the_other_continues,
-    appenders_do_not_wait_for_each_other_in_a_circle,
+    appenders_to_one_thread_do_not_deadlock,
     nothing_is_left_below_what_is_deleted,
     appenders_in_several_threads_lose_nothing,
     appenders_in_several_processes_lose_nothing,

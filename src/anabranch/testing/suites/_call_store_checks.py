@@ -1,14 +1,7 @@
-"""What every store of calls must pass: one check for each promise of ``CallStore``.
+"""What every store of calls promises: one check for each promise of ``CallStore``.
 
-Owns the list of the checks that need the store opened once, and those about what is kept;
-``store_rounds`` has those about a call's course, ``store_sharing`` those in which several threads
-and processes share the store. Write a store of your own, and hold it to them:
-
-    @pytest.mark.parametrize("check", CALL_STORE_CHECKS, ids=lambda check: check.__name__)
-    async def test_my_store_keeps_its_promises(check, tmp_path):
-        await check(partial(MyStore, tmp_path / "calls.db"))
-
-A check is given the means to open an empty store and closes what it opened. It raises
+The list of the checks that need the store opened once, and those about what is stored. A check is
+given a function that opens an empty store, and closes what it has opened. It raises
 ``AssertionError`` with the broken promise. It reads no clock: times are made up.
 """
 
@@ -20,21 +13,22 @@ from typing import cast
 import anyio
 
 from anabranch._durable.store import CallStore, RoundRecord
-from anabranch.testing.suites._call_rounds import COURSE_CHECKS, Check, OpenStore, a_call
-from anabranch.testing.suites._promises import TEXTS, expect, no, opened, refused, yes
+from anabranch.testing.suites._call_round_checks import CALL_ROUND_CHECKS
+from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore, a_call
+from anabranch.testing.suites._expectations import TEXTS, expect, no, opened, refused, yes
 
-__all__ = ["CALL_STORE_CHECKS", "Check", "OpenStore", "a_call"]
+__all__ = ["CALL_STORE_CHECKS"]
 
 
-async def begin_creates_the_call(open_store: OpenStore) -> None:
+async def begin_creates_the_call(open_store: OpenCallStore) -> None:
     """A call is found as it was begun."""
     async with opened(open_store) as store:
         expect(await store.begin(a_call()), a_call(), "begin returns the call")
         expect(await store.find("call_1"), a_call(), "find returns the call")
 
 
-async def begin_again_changes_nothing(open_store: OpenStore) -> None:
-    """Whoever begins a call that is there is told what is there."""
+async def begin_again_changes_nothing(open_store: OpenCallStore) -> None:
+    """Beginning a call that is there returns what is there."""
     async with opened(open_store) as store:
         await store.begin(a_call())
         other = a_call(tool="other", arguments="{}", started=1.0, deadline=2.0)
@@ -43,31 +37,31 @@ async def begin_again_changes_nothing(open_store: OpenStore) -> None:
         expect((await store.begin(a_call())).status, "done", "begin does not open a call again")
 
 
-async def an_unknown_call_has_nothing(open_store: OpenStore) -> None:
+async def an_unknown_call_has_nothing(open_store: OpenCallStore) -> None:
     """Reading about a call that is not there is no error."""
     async with opened(open_store) as store:
-        expect(await store.find("nobody"), None, "no call")
-        expect(await store.entries("nobody", 0), {}, "no entries")
-        expect(await store.round("nobody", 0), None, "no round")
-        expect(await store.last_round("nobody"), None, "no last round")
-        no(await store.finish("nobody", "done"), "it is not open")
-        expect(await store.abandoned(1e12, 10), [], "no calls")
+        expect(await store.find("unknown"), None, "no call")
+        expect(await store.entries("unknown", 0), {}, "no entries")
+        expect(await store.round("unknown", 0), None, "no round")
+        expect(await store.last_round("unknown"), None, "no last round")
+        no(await store.finish("unknown", "done"), "it is not open")
+        expect(await store.expired(1e12, 10), [], "no calls")
         expect(await store.prune(1e12, 10), 0, "nothing to delete")
-        await store.release("nobody", "a")
+        await store.release("unknown", "a")
 
 
-async def writing_to_an_unknown_call_is_refused(open_store: OpenStore) -> None:
+async def writing_to_an_unknown_call_is_refused(open_store: OpenCallStore) -> None:
     """What is recorded for a call that was pruned must not be taken for recorded."""
     async with opened(open_store) as store:
-        await refused(store.record("nobody", 0, {"a": "1", "b": "2"}), "record")
-        await refused(store.lease("nobody", "a", 0.0, 1.0), "lease")
-        ended = store.end_round("nobody", RoundRecord(0, "", ""), deadline=None)
+        await refused(store.record("unknown", 0, {"a": "1", "b": "2"}), "record")
+        await refused(store.lease("unknown", "a", 0.0, 1.0), "lease")
+        ended = store.end_round("unknown", RoundRecord(0, "", ""), deadline=None)
         await refused(ended, "end_round")
-        expect(await store.find("nobody"), None, "nothing was begun")
+        expect(await store.find("unknown"), None, "nothing was begun")
 
 
-async def the_first_text_of_a_step_stays(open_store: OpenStore) -> None:
-    """Everybody reads the first record, whoever comes second, and in whatever round."""
+async def the_first_text_of_a_step_stays(open_store: OpenCallStore) -> None:
+    """The first record of a step is returned to every later one, in whatever round."""
     async with opened(open_store) as store:
         await store.begin(a_call())
         expect(await store.record("call_1", 0, {"a": "1"}), {"a": "1"}, "it is the first")
@@ -77,7 +71,7 @@ async def the_first_text_of_a_step_stays(open_store: OpenStore) -> None:
         expect(await store.entries("call_1", 1), {}, "the later round has recorded nothing")
 
 
-async def a_record_may_mix_old_and_new_steps(open_store: OpenStore) -> None:
+async def a_record_may_mix_old_and_new_steps(open_store: OpenCallStore) -> None:
     """Old steps keep their text, new ones are written."""
     async with opened(open_store) as store:
         await store.begin(a_call())
@@ -87,8 +81,8 @@ async def a_record_may_mix_old_and_new_steps(open_store: OpenStore) -> None:
         expect(await store.record("call_1", 0, {}), {}, "no entries, no texts")
 
 
-async def a_record_that_fails_leaves_nothing(open_store: OpenStore) -> None:
-    """All or none: here the second text is none at all."""
+async def a_record_that_fails_leaves_nothing(open_store: OpenCallStore) -> None:
+    """All or none: here the second text is not a text."""
     async with opened(open_store) as store:
         await store.begin(a_call())
         entries = cast("Mapping[str, str]", {"a": "1", "b": 2})
@@ -97,11 +91,11 @@ async def a_record_that_fails_leaves_nothing(open_store: OpenStore) -> None:
         except Exception:  # noqa: BLE001  # any refusal will do
             expect(await store.entries("call_1", 0), {}, "no entry without the others")
         else:
-            raise AssertionError("a text that is none was recorded")
+            raise AssertionError("what is not a text was recorded")
         expect(await store.record("call_1", 0, {"b": "3"}), {"b": "3"}, "the step is still free")
 
 
-async def entries_come_in_the_order_of_recording(open_store: OpenStore) -> None:
+async def entries_come_in_the_order_of_recording(open_store: OpenCallStore) -> None:
     """By round, in the order of the records and within a record in the order of its entries."""
     async with opened(open_store) as store:
         await store.begin(a_call())
@@ -113,7 +107,7 @@ async def entries_come_in_the_order_of_recording(open_store: OpenStore) -> None:
         expect(found, [("z", "1"), ("m", "2"), ("a", "3"), ("b", "4")], "the order of recording")
 
 
-async def calls_do_not_mix(open_store: OpenStore) -> None:
+async def calls_do_not_mix(open_store: OpenCallStore) -> None:
     """The same ids in two calls are two things."""
     async with opened(open_store) as store:
         for name in ("one", "two"):
@@ -128,25 +122,25 @@ async def calls_do_not_mix(open_store: OpenStore) -> None:
         expect(await store.find("two"), a_call("two"), "so is the status")
 
 
-async def any_text_is_kept(open_store: OpenStore) -> None:
+async def any_text_is_stored(open_store: OpenCallStore) -> None:
     """NUL characters, every script, lone surrogates, and 4 MB of text come back as they were."""
     async with opened(open_store) as store:
         for text in (*TEXTS, "🌊" * 1_000_000):
             name = f"call {text[:20]}"
-            kept = a_call(name, tool=text[:20], arguments=text)
-            await store.begin(kept)
-            yes(await store.find(name) == kept, f"the call {name!r} is kept")
+            stored = a_call(name, tool=text[:20], arguments=text)
+            await store.begin(stored)
+            yes(await store.find(name) == stored, f"the call {name!r} is stored")
             entries = {f"step {text[:20]}": text, text[:20]: ""}
             await store.record(name, 0, entries)
-            yes(await store.entries(name, 0) == entries, f"entries of {name!r} are kept")
+            yes(await store.entries(name, 0) == entries, f"entries of {name!r} are stored")
             ended = RoundRecord(0, text, text, text)
             await store.end_round(name, ended, deadline=None)
-            yes(await store.round(name, 0) == ended, f"the round of {name!r} is kept")
+            yes(await store.round(name, 0) == ended, f"the round of {name!r} is stored")
             yes(await store.lease(name, text[:20], 0, 9), "any owner may hold it")
             no(await store.lease(name, "else", 0, 9), "and holds it")
 
 
-async def of_many_at_once_one_is_first(open_store: OpenStore) -> None:
+async def of_many_at_once_one_is_first(open_store: OpenCallStore) -> None:
     """Twenty tasks race for a step, a lease, the end of a round, and the end of the call."""
     texts: list[str] = []
     rounds: list[str] = []
@@ -170,10 +164,10 @@ async def of_many_at_once_one_is_first(open_store: OpenStore) -> None:
         expect(len(set(texts)), 1, "all read the same text")
         expect(len(set(rounds)), 1, "all read the same end of the round")
         expect((len(leased), len(finished)), (1, 1), "one runs it, one finishes it")
-        expect(len(await store.entries("call_1", 0)), 21, "nobody's own entry is lost")
+        expect(len(await store.entries("call_1", 0)), 21, "no task's own entry is lost")
 
 
-async def a_cancelled_record_is_there_or_not(open_store: OpenStore) -> None:
+async def a_cancelled_record_is_there_or_not(open_store: OpenCallStore) -> None:
     """Cancelling at any moment leaves all entries or none, and the store in order."""
     async with opened(open_store) as store:
         await store.begin(a_call())
@@ -191,7 +185,7 @@ async def a_cancelled_record_is_there_or_not(open_store: OpenStore) -> None:
         expect(await store.record("call_1", 1, {"c": "3"}), {"c": "3"}, "the store still works")
 
 
-async def a_closed_store_refuses(open_store: OpenStore) -> None:
+async def a_closed_store_refuses(open_store: OpenCallStore) -> None:
     """Closing twice is harmless; using it afterwards is not."""
     async with opened(open_store) as store:
         await store.begin(a_call())
@@ -200,7 +194,7 @@ async def a_closed_store_refuses(open_store: OpenStore) -> None:
         await refused(store.begin(a_call("call_2")), "writing to a closed store")
 
 
-CALL_STORE_CHECKS: tuple[Check, ...] = (
+CALL_STORE_CHECKS: tuple[CallStoreCheck, ...] = (
     begin_creates_the_call,
     begin_again_changes_nothing,
     an_unknown_call_has_nothing,
@@ -210,8 +204,8 @@ CALL_STORE_CHECKS: tuple[Check, ...] = (
     a_record_that_fails_leaves_nothing,
     entries_come_in_the_order_of_recording,
     calls_do_not_mix,
-    any_text_is_kept,
-    *COURSE_CHECKS,
+    any_text_is_stored,
+    *CALL_ROUND_CHECKS,
     of_many_at_once_one_is_first,
     a_cancelled_record_is_there_or_not,
     a_closed_store_refuses,

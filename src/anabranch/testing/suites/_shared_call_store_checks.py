@@ -1,8 +1,8 @@
-"""What a store of calls must pass if several threads, processes and lives share it.
+"""What a store of calls promises to several threads and processes that share it.
 
-Owns the checks that open the same store more than once, also in processes that they start and
-kill. For them ``open_store`` must open the same data every time and be picklable, such as
-``functools.partial(anabranch.stores.open_store, url)``. Used as ``store_suite`` shows.
+These checks open the same store more than once, also in processes that they start and kill.
+``open_store`` must open the same data every time and be picklable, such as
+``functools.partial(anabranch.stores.open_store, url)``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import anyio
 
 from anabranch._durable.store import CallStore, RoundRecord
-from anabranch.testing.suites._call_rounds import Check, OpenStore, a_call
-from anabranch.testing.suites._processes import in_processes, in_threads, killed_in_mid_work
-from anabranch.testing.suites._promises import expect, no, opened, yes
+from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore, a_call
+from anabranch.testing.suites._child_processes import in_processes, in_threads, killed_in_mid_work
+from anabranch.testing.suites._expectations import expect, no, opened, yes
 
 __all__ = ["SHARED_CALL_STORE_CHECKS"]
 
@@ -33,7 +33,7 @@ class _Race:
     finished: bool
 
 
-async def what_was_written_is_there_when_opened_again(open_store: OpenStore) -> None:
+async def what_was_written_is_there_when_opened_again(open_store: OpenCallStore) -> None:
     """All of a call survives its store."""
     ended = RoundRecord(0, "yes", "reply")
     async with opened(open_store) as store:
@@ -49,7 +49,7 @@ async def what_was_written_is_there_when_opened_again(open_store: OpenStore) -> 
         no(await store.lease("call_1", "b", 109.0, 120.0), "its lease is there")
 
 
-async def what_one_store_writes_the_other_reads(open_store: OpenStore) -> None:
+async def what_one_store_writes_the_other_reads(open_store: OpenCallStore) -> None:
     """Two stores that are open at the same time are one."""
     async with opened(open_store) as one, opened(open_store) as two:
         await one.begin(a_call())
@@ -60,7 +60,7 @@ async def what_one_store_writes_the_other_reads(open_store: OpenStore) -> None:
         no(await two.lease("call_1", "two", 1.0, 9.0), "holds for the other")
 
 
-async def writers_do_not_wait_for_each_other_in_a_circle(open_store: OpenStore) -> None:
+async def writers_of_one_call_do_not_deadlock(open_store: OpenCallStore) -> None:
     """Two that record the same steps in opposite orders both get done."""
     found: dict[str, list[dict[str, str]]] = {}
 
@@ -80,33 +80,35 @@ async def writers_do_not_wait_for_each_other_in_a_circle(open_store: OpenStore) 
     expect(mixed, [], "a record is all or none, so each is one's or the other's")
 
 
-async def writers_in_several_threads_agree(open_store: OpenStore) -> None:
+async def writers_in_several_threads_agree(open_store: OpenCallStore) -> None:
     """Each has an event loop and a store of its own."""
     names = [f"thread {number}" for number in range(4)]
     await _judge(open_store, await in_threads(_race, open_store, names))
 
 
-async def writers_in_several_processes_agree(open_store: OpenStore) -> None:
+async def writers_in_several_processes_agree(open_store: OpenCallStore) -> None:
     """They also meet when the store is new, and each may be the one that has to set it up."""
     names = [f"process {number}" for number in range(3)]
     await _judge(open_store, await in_processes(_race, open_store, names))
 
 
-async def what_was_recorded_survives_a_kill(open_store: OpenStore) -> None:
-    """A writer is killed in mid-writing: what it was told is stored is there, and no halves."""
+async def what_was_recorded_survives_a_kill(open_store: OpenCallStore) -> None:
+    """A writer is killed in mid-writing: what was acknowledged is there, and no halves."""
     for life, enough in enumerate((3, 30)):
         call_id = f"call_{life}"
-        told = await killed_in_mid_work(_write_for_ever, open_store, call_id, after=enough)
+        acknowledged = await killed_in_mid_work(
+            _write_until_killed, open_store, call_id, after=enough
+        )
         async with opened(open_store) as store:
             found = list(await store.entries(call_id, 0))
             expect(len(found) % 2, 0, "a record is there with all its entries or not at all")
             wanted = [f"{number}.{half}" for number in range(len(found) // 2) for half in "ab"]
             expect(found, wanted, "in the order of recording, without a gap")
-            yes(told < len(found) // 2, f"record {told} had been acknowledged")
+            yes(acknowledged < len(found) // 2, f"record {acknowledged} had been acknowledged")
             expect(await store.record(call_id, 0, {"next": "life"}), {"next": "life"}, "it works")
 
 
-async def _race(open_store: OpenStore, name: str) -> _Race:
+async def _race(open_store: OpenCallStore, name: str) -> _Race:
     async with opened(open_store) as store:
         await store.begin(a_call())
         leased = await store.lease("call_1", name, 100.0, 110.0)
@@ -119,7 +121,7 @@ async def _race(open_store: OpenStore, name: str) -> _Race:
         return _Race(tuple(texts), ended.reply, leased, finished)
 
 
-async def _judge(open_store: OpenStore, races: Sequence[_Race]) -> None:
+async def _judge(open_store: OpenCallStore, races: Sequence[_Race]) -> None:
     expect(len({race.texts for race in races}), 1, "all read the same texts")
     expect(len({race.reply for race in races}), 1, "all read the same end of the round")
     expect(sum(race.leased for race in races), 1, "one has the lease")
@@ -128,23 +130,25 @@ async def _judge(open_store: OpenStore, races: Sequence[_Race]) -> None:
         stored = await store.entries("call_1", 0)
         found = tuple(stored[f"step {number}"] for number in range(_STEPS))
         expect(found, races[0].texts, "what they read is what is stored")
-        expect(len(stored), _STEPS * (len(races) + 1), "nobody's own entries are lost")
+        expect(len(stored), _STEPS * (len(races) + 1), "no writer's own entries are lost")
 
 
-async def _write_for_ever(open_store: OpenStore, call_id: str, tell: Callable[[Any], None]) -> None:
+async def _write_until_killed(
+    open_store: OpenCallStore, call_id: str, report: Callable[[Any], None]
+) -> None:
     async with opened(open_store) as store:
         await store.begin(a_call(call_id))
         number = 0
         while True:
             await store.record(call_id, 0, {f"{number}.a": "1", f"{number}.b": "2"})
-            tell(number)
+            report(number)
             number += 1
 
 
-SHARED_CALL_STORE_CHECKS: tuple[Check, ...] = (
+SHARED_CALL_STORE_CHECKS: tuple[CallStoreCheck, ...] = (
     what_was_written_is_there_when_opened_again,
     what_one_store_writes_the_other_reads,
-    writers_do_not_wait_for_each_other_in_a_circle,
+    writers_of_one_call_do_not_deadlock,
     writers_in_several_threads_agree,
     writers_in_several_processes_agree,
     what_was_recorded_survives_a_kill,

@@ -1,0 +1,32 @@
+"""What one request asks for: a tool, its arguments, and who is on the other side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch._asking.host import Host
+from anabranch._engine import Sink
+from anabranch.tool import Tool
+
+__all__ = ["Job"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one request asks for.
+
+    Attributes:
+        tool: what is called.
+        arguments: as its ``validate`` has returned them.
+        host: what the client, or this server, can answer.
+        sink: where notices go.
+        principal: who calls, if that is known.
+    """
+
+    tool: Tool[Any]
+    arguments: Mapping[str, Any]
+    host: Host
+    sink: Sink
+    principal: str = ""

@@ -1,0 +1,78 @@
+"""What a round writes to the store while it is played: each effect before its value is seen.
+
+It implements the engine's port ``Recorder``. The texts that it writes are those of ``entries.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from anabranch._durable.entries import (
+    FAILED,
+    answers_id,
+    dump_entry,
+    load_entry,
+    undone_id,
+)
+from anabranch._durable.store import CallStore
+from anabranch._engine import Entry, Owed, canonical
+from anabranch.errors import StoreError
+
+__all__ = ["StoreRecorder"]
+
+
+class StoreRecorder:
+    """Writes what one round does to a store.
+
+    Args:
+        store: where.
+        line: the call's name there.
+        number: the round's.
+        answers: those that the round was given, as ``answers_text`` writes them. They are written
+            with the first entries, since what the round does depends on them.
+        check: raises when another worker may run the call.
+    """
+
+    def __init__(
+        self, store: CallStore, line: str, number: int, answers: str, check: Callable[[], None]
+    ) -> None:
+        self.check = check
+        self._store = store
+        self._line = line
+        self._number = number
+        self._answers = answers
+        self._is_pinned = number == 0  # nothing was asked before: there are no other answers
+
+    async def record(
+        self, entries: Mapping[str, Entry], owed: Mapping[str, Owed]
+    ) -> dict[str, Entry]:
+        """Write ``entries``; return those that are stored now, the first for each id.
+
+        Raises:
+            StoreError: the store failed, or the round runs with other answers somewhere else.
+        """
+        texts = {
+            step_id: dump_entry(entry, owed.get(step_id)) for step_id, entry in entries.items()
+        }
+        stored = await self._write(texts)
+        return {step_id: load_entry(stored[step_id])[0] for step_id in entries}
+
+    async def failing(self, error: dict[str, Any] | None) -> None:
+        """Write that the call has failed."""
+        await self._write({FAILED: canonical(error)})
+
+    async def paid(self, step_id: str) -> None:
+        """Write that the compensation of ``step_id`` has been run."""
+        await self._write({undone_id(step_id): ""})
+
+    async def _write(self, texts: Mapping[str, str]) -> dict[str, str]:
+        mark = answers_id(self._number)
+        pinning = {} if self._is_pinned else {mark: self._answers}
+        if not texts and not pinning:
+            return {}
+        stored = await self._store.record(self._line, self._number, {**pinning, **texts})
+        if stored.get(mark, self._answers) != self._answers:
+            raise StoreError(f"Call {self._line!r} was taken over, with other answers. Try again.")
+        self._is_pinned = True
+        return stored

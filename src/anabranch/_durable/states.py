@@ -1,0 +1,80 @@
+"""The state of a call between rounds: what of it travels with the client, and what stays in the store.
+
+A state is the text of a journal. A large one is handed out as a reference (``@`` and JSON), which
+names the line, the round and a digest of the state.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+
+from anabranch._durable.entries import answers_in, merge
+from anabranch._durable.policy import Durability
+from anabranch._durable.store import CallRecord, CallStore
+from anabranch._engine import Journal, canonical
+
+__all__ = [
+    "digest",
+    "handed_out",
+    "is_reference",
+    "latest_journal",
+    "latest_number",
+    "load_reference",
+]
+
+_REFERENCE = "@"
+
+
+def handed_out(policy: Durability, line: str, number: int, state: str) -> str:
+    """Return what the client is given of the ``state`` after a round: itself, or a reference."""
+    if len(state) <= policy.spill:
+        return state
+    return _REFERENCE + canonical([line, number, digest(state)])
+
+
+def is_reference(state: str) -> bool:
+    """Whether ``state`` is a reference to one in the store."""
+    return state.startswith(_REFERENCE)
+
+
+async def load_reference(store: CallStore, reference: str) -> str:
+    """Return the state that a reference names.
+
+    Raises:
+        ValueError: the store does not have it (any more).
+        StoreError: the store failed.
+    """
+    line, number, expected = json.loads(reference.removeprefix(_REFERENCE))
+    record = await store.round(line, number)
+    if record is None or digest(record.state) != expected:
+        raise ValueError(f"call {line!r} has no such state of round {number}")
+    return record.state
+
+
+async def latest_journal(store: CallStore, record: CallRecord) -> Journal:
+    """Return a call as far as it is recorded: its last state, and what the round after it has done.
+
+    Raises:
+        ValueError: another release has written it.
+        StoreError: the store failed.
+    """
+    line = record.call_id
+    number = await latest_number(store, line)
+    before = await store.round(line, number - 1) if number else None
+    journal = Journal(line, record.started) if before is None else Journal.loads(before.state)
+    stored = await store.entries(line, number)
+    journal.answer(answers_in(stored, number))
+    merge(journal, stored)
+    return journal
+
+
+async def latest_number(store: CallStore, line: str) -> int:
+    """Return the number of the round that ended the call, or of the one that is to come."""
+    last = await store.last_round(line)
+    return 0 if last is None else last.number + bool(last.state)
+
+
+def digest(text: str) -> str:
+    """Return 128 bits of BLAKE2b, in hexadecimal: two texts with one digest are the same text."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -27,7 +27,9 @@ PACKAGE = $(VENV)/.stamp-package-$(PYTHON_TAG)
 CLIENTS = tests/interop/node_modules/.stamp
 
 # Hashes are checked on either way in. pip is the way for an index that only pip is configured for.
-INSTALL = $(BIN)/uv pip install --quiet --require-hashes --requirements
+# Compiled as pip does it: where PYTHONDONTWRITEBYTECODE is set, nothing else ever would, and each
+# process that a test starts would compile all that it imports.
+INSTALL = $(BIN)/uv pip install --quiet --compile-bytecode --require-hashes --requirements
 INSTALL_BY_PIP = $(BIN)/python -m pip install --quiet --require-hashes --requirement
 
 .DEFAULT_GOAL := help

@@ -115,7 +115,7 @@ class Terminal:
     capabilities = Capabilities(sampling=False)
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.shown: list[str] = []
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         raise AnswerError("no model here")
@@ -124,10 +124,10 @@ class Terminal:
         return ElicitReply(action="accept", content={"ok": True})
 
     async def log(self, level: LogLevel, message: str) -> None:
-        self.told.append(message)
+        self.shown.append(message)
 
     async def notify(self, message: str, progress: float | None, total: float | None) -> None:
-        self.told.append(message)
+        self.shown.append(message)
 
 
 @tool(elicits=[CONFIRM])
@@ -143,11 +143,11 @@ async def test_any_object_that_answers_is_a_client(replay: bool) -> None:
     terminal = Terminal()
     client: Client = terminal
     assert await run_tool(confirm, {}, client, replay=replay) is True
-    assert terminal.told == ["asking", "asked"]
+    assert terminal.shown == ["asking", "asked"]
 
 
 async def test_without_a_client_nothing_can_be_asked(replay: bool) -> None:
-    """Chosen: nobody has no capabilities."""
+    """Chosen: without a client there are no capabilities."""
 
     @tool
     async def curious(ctx: BranchContext, what: str) -> None:
@@ -166,7 +166,7 @@ async def test_without_a_client_nothing_can_be_asked(replay: bool) -> None:
 async def test_a_client_that_breaks_ends_the_call_and_what_was_done_is_undone(
     replay: bool,
 ) -> None:
-    """Contract: what the client raises is raised; undos are paid over every edge alike."""
+    """Contract: what the client raises is raised; undos run alike over every edge."""
     undone: list[str] = []
 
     class Broken(Terminal):
@@ -206,7 +206,7 @@ async def test_an_undo_that_fails_when_the_client_breaks_is_noted(
 
 
 @pytest.mark.requirement("SP10")
-async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
+async def test_an_answer_that_is_no_longer_awaited_is_dropped() -> None:
     """Required: a response is rejected when nothing is pending."""
     late = asyncio.Event()
     answered: list[str] = []
@@ -258,7 +258,7 @@ async def test_answers_find_their_questions_in_whatever_order_they_come(replay: 
     assert result == ["yes 0", "no 1", "yes 2", "no 3", "yes 4", "no 5"]
 
 
-async def test_whoever_asks_nobody_all_the_same_gets_an_error() -> None:
+async def test_an_ask_without_a_client_is_an_error() -> None:
     """Chosen: an edge of its own may skip the look at the capabilities."""
     request = SampleRequest(messages=(user("x"),), max_tokens=1)
     with pytest.raises(AnswerError, match="nobody is there to answer a SampleRequest"):

@@ -30,8 +30,8 @@ from anabranch.messages import (
     SampleRequest,
     UrlRequest,
 )
+from anabranch.replay_check import Finding, NoSourceError, check_tool
 from anabranch.replay_check._rehearsal import rehearse
-from anabranch.testing import Finding, check_tool
 from anabranch.tool import Tool
 
 __all__ = ["Subject", "check", "report"]
@@ -58,7 +58,7 @@ async def check(subject: Subject, console: Console, respondent: Respondent | Non
     for tool in tools:
         try:
             found.update(dict.fromkeys(check_tool(tool)))
-        except OSError as error:
+        except NoSourceError as error:
             raise UsageError(str(error)) from error
     if respondent is not None:
         found.update(dict.fromkeys(await run(subject, tools, console, respondent)))

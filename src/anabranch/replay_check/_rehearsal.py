@@ -110,7 +110,7 @@ async def rehearse(
 
 
 def _base(before: Journal, after: Journal) -> Journal:
-    """Return what a replay of the round starts from: what was, and what steps have recorded."""
+    """Return the journal of a replay: that before the round, with the records of its steps."""
     base = Journal.loads(after.dumps())
     base.pending = before.pending  # what is asked now is compared, not looked up
     base.rounds = before.rounds
@@ -121,7 +121,7 @@ def _base(before: Journal, after: Journal) -> Journal:
 
 
 async def _give_up(call: Call[Any], error: BaseException | None) -> None:
-    """Pay the undos of a call that is not continued."""
+    """Run the undos of a call that is not continued."""
     with anyio.CancelScope(shield=True):
         for problem in await call.undos.pay(call.clock, call.records):
             if error is not None:
@@ -130,12 +130,12 @@ async def _give_up(call: Call[Any], error: BaseException | None) -> None:
 
 @dataclass(slots=True)
 class _Trial:
-    """What the two runs of a round know of each other.
+    """State that the two runs of a round share.
 
     Attributes:
         begun: the effects that the first run has begun.
-        interrupted: one of them that has left no record, and that the replay has come to.
-        over: ends the replay; what it waits for may never come once it has gone astray.
+        interrupted: one of them that has no record and that the replay has reached.
+        over: cancels the replay, which may wait forever once it has diverged.
     """
 
     begun: set[str] = field(default_factory=set[str])
@@ -144,28 +144,28 @@ class _Trial:
 
 
 class _Performance(Call[Any]):
-    """The first run: it notes which effects it begins."""
+    """The first run, which records the effects that it begins."""
 
     def __init__(self, *args: Any, trial: _Trial, **options: Any) -> None:  # noqa: ANN401 - as Call
         super().__init__(*args, **options)
         self._trial = trial
 
     async def step(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Any:  # noqa: ANN401 - the type is the effect's
-        """Run an effect, or pass it by its record."""
+        """Run an effect, or return its record."""
         if step_id not in self.journal.entries:
             self._trial.begun.add(step_id)
         return await super().step(scope, step_id, asked, effect)
 
 
 class _Replay(Call[Any]):
-    """The second run: it performs no effect."""
+    """The second run, which performs no effect."""
 
     def __init__(self, *args: Any, trial: _Trial, **options: Any) -> None:  # noqa: ANN401 - as Call
         super().__init__(*args, **options)
         self._trial = trial
 
     def recall(self, step_id: str, kind: str, asked: str) -> Entry | None:
-        """Return what is recorded; if it is something else, the replay is over."""
+        """Return what is recorded; if it is something else, end the replay."""
         try:
             return super().recall(step_id, kind, asked)
         except NonDeterminismError:
@@ -173,7 +173,7 @@ class _Replay(Call[Any]):
             raise
 
     async def step(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Any:  # noqa: ANN401 - the type is the effect's
-        """Pass an effect by its record, or refuse it."""
+        """Return the record of an effect, or refuse it."""
         if step_id not in self.journal.entries:
             await self.go_live(scope, step_id)
             self._refuse_effect(step_id, effect)
@@ -190,7 +190,7 @@ class _Replay(Call[Any]):
 
 
 class _Stage:
-    """What both runs of every round have in common."""
+    """Runs the rounds of one tool, for real and as replays."""
 
     def __init__(
         self, tool: Tool[Any], params: Mapping[str, Any], client: Client, runtime: Runtime
@@ -199,7 +199,7 @@ class _Stage:
         self._params = params
         self._client = client
         self._runtime = runtime
-        # Once, as a client declares them: answers that have run out do not take a capability away.
+        # Read once, as a client declares them: they do not change when a list of answers is used up.
         self._host = Host(client.capabilities)
         self._arguments()
 
@@ -209,7 +209,7 @@ class _Stage:
         return await self._run(journal, make, anyio.CancelScope(), real=True)
 
     async def replay(self, journal: Journal, trial: _Trial) -> Run:
-        """Run a round again: what it tells and asks reaches nobody."""
+        """Run a round again; its notices and questions are not delivered."""
         return await self._run(journal, partial(_Replay, trial=trial), trial.over, real=False)
 
     async def _run(
@@ -224,7 +224,7 @@ class _Stage:
         notices: dict[tuple[str, int], Notice] = {}
 
         async def sink(notice: Notice) -> None:
-            # The journal has just counted it: that tells where it comes from.
+            # The journal has just counted the notice, which shows where it comes from.
             changed = {path: n for path, n in journal.delivered.items() if n != seen.get(path)}
             notices.update(dict.fromkeys(changed.items(), notice))
             seen.update(changed)
@@ -250,12 +250,12 @@ class _Stage:
                 else:
                     run.waiting = True
                     run.asks = {ask.step_id: ask for ask in outcome.asks}
-        except Exception as error:  # noqa: BLE001 - whatever the tool raises is how it has ended
+        except Exception as error:  # noqa: BLE001 - any exception of the tool is its outcome
             run.error = error
         if until.cancelled_caught:
             run.error = call.fault
         return run
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the arguments anew, as every round of a server does: a body may change them."""
+        """Return fresh arguments, as every round of a server does, since a body may change them."""
         return self._tool.validate(copy.deepcopy(dict(self._params)))

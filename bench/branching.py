@@ -31,7 +31,7 @@ BRANCHES = 100
 REPLY = 0.05
 TURNS = 7
 LONG = "The quick brown fox jumps over the lazy dog, again and again. " * 80
-LIMITS = TurnLimits(branches=BRANCHES, at_once=BRANCHES)
+LIMITS = TurnLimits(max_branches_per_call=BRANCHES, max_concurrent_requests=BRANCHES)
 PROMPTS = [f"task {number}" for number in range(BRANCHES)]
 
 

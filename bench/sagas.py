@@ -34,7 +34,7 @@ from mcp import Client
 from mcp.client import ClientRequestContext
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, Elicitation, Tool, tool
+from anabranch import Accepted, BranchContext, Elicitation, tool
 from anabranch._asking.host import Capabilities, Host
 from anabranch._durable.job import Job
 from anabranch._durable.policy import Durability
@@ -51,10 +51,11 @@ from anabranch.messages import (
     UrlRequest,
 )
 from anabranch.stores import open_store
+from anabranch.tool import Tool
 from bench.dbos_peer import dbos_on
 from bench.measure import Row, Times, time_in_turns
 from tests.mcp.harness import http
-from tests.stores.conftest import Server
+from tests.postgres import Server
 
 NAME = "sagas"
 TURNS = 30
@@ -98,20 +99,21 @@ class Answers:
 
     capabilities = Capabilities()
 
-    async def sample(self, step_id: str, request: SampleRequest) -> SampleReply:  # noqa: D102
+    async def sample(self, request: SampleRequest, *, step_id: str) -> SampleReply:  # noqa: D102
         raise NotImplementedError
 
     async def elicit(  # noqa: D102
         self,
-        step_id: str,
         request: ElicitRequest | UrlRequest,  # noqa: ARG002
+        *,
+        step_id: str,
     ) -> ElicitReply:
         return ElicitReply(action="accept", content={"text": step_id})
 
     async def log(self, level: LogLevel, message: str) -> None: ...  # noqa: D102
 
     async def notify(  # noqa: D102
-        self, message: str, progress: float, total: float | None
+        self, message: str, progress: float | None, total: float | None
     ) -> None: ...
 
 

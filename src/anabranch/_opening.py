@@ -1,7 +1,4 @@
-"""A tool, its arguments and a journal become a call: the one way in, for every edge.
-
-Owns nothing that lasts. Answering is left to the edge.
-"""
+"""The way from a tool, its arguments and a journal to a call, for every edge."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ class Runtime:
 
 def new_journal(runtime: Runtime) -> Journal:
     """Return the journal of a call that begins now."""
-    # To the millisecond: the rest would travel in every state, and tells nobody anything.
+    # To the millisecond: the rest would travel in every state, and is of no use.
     return Journal(runtime.ids.call_id(), round(runtime.clock.now(), 3))
 
 
@@ -58,12 +55,13 @@ def open_call(
     """Return the call of ``tool`` with ``arguments`` that its ``validate`` has returned.
 
     What the tool requires is checked before its body starts; the error is then the call's.
-    ``make`` builds it: a ``Call``, or one that watches what happens in it.
+    ``make`` builds it: ``Call``, maybe with options of its own.
     """
 
     async def body(branch: Branch) -> T:
         host.require(*sorted(tool.requires))
         ctx = BranchContext(
+            call,
             branch,
             host,
             elicits=tool.elicits,
@@ -72,7 +70,7 @@ def open_call(
         )
         return await tool.run(ctx, arguments)
 
-    return make(
+    call = make(
         body,
         journal,
         name=tool.name,
@@ -81,10 +79,11 @@ def open_call(
         sink=sink,
         recorder=recorder,
     )
+    return call
 
 
 def warn_of_rounds(tool: str, journal: Journal) -> bool:
-    """Tell the author, once per call, that it comes near the number of rounds clients allow.
+    """Warn, once per call, that it comes near the number of rounds that clients allow.
 
     Returns whether there was reason to.
     """

@@ -1,12 +1,10 @@
 """The author's view of a branch: everything a tool's body may do.
 
-Owns the conversation of a branch and the translation of an author's wishes into steps of the
-call. Identity is taken when a method is *called*, in the order of the program; the work is done
-when its result is awaited. So operations may be made first and awaited together, in any order.
+Identity is taken when a method is *called*, in the order of the program; the work is done when its
+result is awaited. So operations may be made first and awaited together, in any order.
 
 Each task that the author starts, and each sub-branch, has its own view of a conversation: what its
-parent had when it started, and what it said itself. Two tasks that talk at once cannot share one
-line of messages; sub-branches are the means to bring results together.
+parent had when it started, and what it said itself.
 """
 
 from __future__ import annotations
@@ -21,9 +19,17 @@ from typing import Any, NamedTuple, TypeVar, TypeVarTuple, get_args, overload
 
 from pydantic import BaseModel, JsonValue
 
-from anabranch._asking.eliciting import ElicitJob, Policy, run_elicit, run_elicit_url
+from anabranch._asking.conversation import Conversation
+from anabranch._asking.eliciting import ElicitJob, find_question, run_elicit, run_elicit_url
 from anabranch._asking.host import Host, Runnable
-from anabranch._asking.sampling import SampleJob, SampleResult, as_history, run_sample
+from anabranch._asking.sampling import (
+    SampleJob,
+    SampleResult,
+    as_history,
+    as_spec,
+    check_options,
+    run_sample,
+)
 from anabranch._engine import (
     Branch,
     Call,
@@ -33,9 +39,9 @@ from anabranch._engine import (
     all_of,
     codec_of,
     current_idempotency_key,
-    scope_in,
     step_fingerprint,
 )
+from anabranch._step_names import MARKS, checked_name
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch.errors import ToolError
 from anabranch.limits import UNLIMITED, Limits
@@ -43,13 +49,13 @@ from anabranch.messages import (
     LogLevel,
     Message,
     MessageLike,
-    ToolChoice,
+    ToolChoiceMode,
     ToolSpec,
     to_messages,
     user,
 )
 
-__all__ = ["BranchContext", "Op"]
+__all__ = ["BranchContext", "Op", "Runnable"]
 
 T = TypeVar("T")
 T1 = TypeVar("T1")
@@ -62,8 +68,6 @@ V = TypeVar("V")
 M = TypeVar("M", bound=BaseModel)
 Ts = TypeVarTuple("Ts")
 
-_MARKS = frozenset("/~#<>")
-"""What the ids of steps are built with, and what Python calls nameless functions with."""
 _STEPS = "#step"
 """The counter of a scope's steps; no step or branch can have such a name."""
 
@@ -85,16 +89,6 @@ class _Start(NamedTuple):
     tools: tuple[Runnable[Any], ...]
 
 
-class _Said(NamedTuple):
-    """What a branch has said, as one task sees it: how many prompts, and those with an answer."""
-
-    places: int = 0
-    groups: tuple[tuple[int, tuple[Message, ...]], ...] = ()
-
-
-_NOTHING_SAID = _Said()
-
-
 class BranchContext:
     """One branch of a call, as its author sees it.
 
@@ -107,8 +101,9 @@ class BranchContext:
         tools: the tools bound to this branch, by name; see :meth:`call_tool`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that a branch begins with, by keyword
         self,
+        call: Call[Any],
         branch: Branch,
         host: Host,
         *,
@@ -119,10 +114,11 @@ class BranchContext:
         system_prompt: str | None = None,
         tools: Iterable[Runnable[Any]] = (),
     ) -> None:
+        self._call = call
         self._branch = branch
         self._host = host
         self._elicits = {elicitation.key: elicitation for elicitation in elicits}
-        self._inherited = messages
+        self._conversation = Conversation(messages)
         self.parent_messages = parent_messages
         self.parent_system_prompt = parent_system_prompt
         self.system_prompt = system_prompt
@@ -156,45 +152,23 @@ class BranchContext:
         if running is not None:
             return running
         scope = self._scope()
-        return self._call.key_of_effect(scope, scope.counted(_STEPS) + 1)
+        return self._call.effects.key_of(scope, scope.counted(_STEPS) + 1)
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """The conversation so far, as the next prompt will continue it."""
-        return self._conversation(self._scope())
+        return self._conversation.messages(self._scope())
 
     @property
     def random(self) -> random.Random:
         """Randomness that is the same in every replay."""
-        return self._scope().random
-
-    @property
-    def _call(self) -> Call[Any]:
-        return self._branch.call
+        return self._call.operations.random(self._scope())
 
     def _scope(self) -> Scope:
-        return scope_in(self._branch.call)
+        return self._call.scheduler.scope()
 
-    def _conversation(self, scope: Scope) -> tuple[Message, ...]:
-        said: _Said = scope.memory.get(self, _NOTHING_SAID)
-        if not said.groups:
-            return self._inherited
-        return self._inherited + tuple(message for _, group in said.groups for message in group)
-
-    def _take_place(self, scope: Scope) -> int:
-        """Return where in the conversation the prompt goes that is made now."""
-        said: _Said = scope.memory.get(self, _NOTHING_SAID)
-        scope.memory = {**scope.memory, self: said._replace(places=said.places + 1)}
-        return said.places + 1
-
-    def _append(self, scope: Scope, place: int, messages: tuple[Message, ...]) -> None:
-        """Add what was said at ``place``.
-
-        The order is that of the program, whoever was answered first.
-        """
-        said: _Said = scope.memory.get(self, _NOTHING_SAID)
-        groups = sorted((*said.groups, (place, messages)), key=lambda group: group[0])
-        scope.memory = {**scope.memory, self: said._replace(groups=tuple(groups))}
+    def _made(self, operation: Op[T]) -> Op[T]:
+        return self._call.scheduler.made(operation)
 
     # -- asking the model ----------------------------------------------------------------------
 
@@ -210,7 +184,7 @@ class BranchContext:
         self, prompt: str | None = None, *,
         messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
         max_tokens: int | None = None, tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
-        tool_choice: ToolChoice | None = None, model_preferences: Mapping[str, Any] | None = None,
+        tool_choice: ToolChoiceMode | None = None, model_preferences: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Op[SampleResult[None]]: ...  # fmt: skip
 
@@ -223,7 +197,7 @@ class BranchContext:
         max_tokens: int | None = None,
         schema: type[BaseModel] | None = None,
         tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
-        tool_choice: ToolChoice | None = None,
+        tool_choice: ToolChoiceMode | None = None,
         model_preferences: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Op[SampleResult[Any]]:
@@ -236,45 +210,39 @@ class BranchContext:
 
         Raises:
             ValueError: neither or both of ``prompt`` and ``messages``; ``schema`` together with
-                ``tools``; ``tool_choice`` without; a ``key`` that was used before.
+                ``tools``; ``tool_choice`` without; a ``key`` that was used before, or
+                has one of ``/~#<>`` in it.
             CapabilityError, BranchTokenError, SampleValidationError, StepFailed: on ``await``.
         """
-        if (prompt is None) == (messages is None):
-            raise ValueError("sample() takes either a prompt or messages=")
-        if schema is not None and (tools is not None or tool_choice is not None):
-            raise ValueError("sample() takes either schema= or tools=, not both")
-        bound = tuple(map(_spec, tools or ()))
-        if tool_choice is not None and not bound:
-            raise ValueError("sample(tool_choice=…) needs tools= to choose from")
-        if max_tokens is not None and max_tokens <= 0:
-            raise ValueError(f"max_tokens must be positive, got {max_tokens}")
+        bound = None if tools is None else tuple(map(as_spec, tools))
+        check_options(messages, prompt, max_tokens, schema, bound, tool_choice)
         scope = self._scope()
         if prompt is not None:
-            place, sent = self._take_place(scope), (*self._conversation(scope), user(prompt))
+            place = self._conversation.take_place(scope)
+            sent = (*self._conversation.messages(scope), user(prompt))
         else:
             place, sent = 0, to_messages(messages or ())
             if not sent:
                 raise ValueError("sample(messages=…) needs at least one message")
         job = SampleJob(
+            call=self._call,
+            host=self._host,
             scope=scope,
-            step_id=self._call.new_id(scope, "sample", key),
+            step_id=self._call.cursor.new_id(scope, "sample", _checked_key(key)),
             messages=sent,
             max_tokens=max_tokens,
             system_prompt=system_prompt if system_prompt is not None else self.system_prompt,
             schema=schema,
-            tools=bound,
+            tools=bound or (),
             tool_choice=tool_choice,
             model_preferences=dict(model_preferences) if model_preferences else None,
-            schema_as_tool=self._host.offers("sampling.tools"),
-            responder=self._host.respond if self._host.sampler is not None else None,
         )
-        return self._call.made(self._sample(job, place))
+        return self._made(self._sample(job, place))
 
     async def _sample(self, job: SampleJob, place: int) -> SampleResult[Any]:
-        self._host.require("sampling", *(["sampling.tools"] if job.tools else []))
         result = await run_sample(job)
         if place:
-            self._append(job.scope, place, as_history(result, job.messages[-1]))
+            self._conversation.append(job.scope, place, as_history(result, job.messages[-1]))
         return result
 
     # -- asking the person ---------------------------------------------------------------------
@@ -303,48 +271,16 @@ class BranchContext:
         again, with the reason, three times at the most.
 
         Raises:
-            ValueError: ``question`` is a key that the tool does not declare.
+            ValueError: ``question`` is a key that the tool does not declare; or ``key`` was used
+                before, or has one of ``/~#<>`` in it.
             TypeError: a form cannot show the model.
             CapabilityError, ElicitValidationError, StepFailed: on ``await``.
         """
-        name, model = self._asked(question)
-        scope = self._scope()
-        job = ElicitJob(
-            scope=scope,
-            step_id=self._call.new_id(scope, name or "elicit", key),
-            model=model,
-            message=message,
-            name=name,
-            context=context,
-            policy=self._form_policy,
-        )
-        return scope.strand.call.made(run_elicit(job))
-
-    def _asked(
-        self, question: Elicitation[Any] | type[BaseModel] | str
-    ) -> tuple[str | None, type[BaseModel]]:
-        """Return the key, if the question has one, and the model of its answer."""
-        if isinstance(question, str):
-            if question not in self._elicits:
-                known = ", ".join(sorted(self._elicits)) or "none"
-                raise ValueError(
-                    f"The tool declares no elicitation {question!r} (declared: {known})"
-                )
-            question = self._elicits[question]
-        if isinstance(question, Elicitation):
-            return question.key, question.model
-        return None, question
-
-    def _policy(self) -> Policy:
-        capabilities = self._host.capabilities
-        return Policy(
-            one_at_a_time=not capabilities.concurrent_elicits,
-            root_only=not capabilities.elicits_in_branches,
-        )
-
-    def _form_policy(self) -> Policy:
-        self._host.require("elicitation")
-        return self._policy()
+        name, model = find_question(question, self._elicits)
+        call, scope = self._call, self._scope()
+        step_id = call.cursor.new_id(scope, name or "elicit", _checked_key(key))
+        job = ElicitJob(call, self._host, scope, step_id, model, message, name, context)
+        return self._made(run_elicit(job))
 
     def elicit_url(
         self, message: str, url: str, *, key: str | None = None
@@ -355,14 +291,8 @@ class BranchContext:
             CapabilityError, StepFailed: on ``await``.
         """
         scope = self._scope()
-        step_id = self._call.new_id(scope, "url", key)
-        return self._call.made(self._elicit_url(scope, step_id, message, url))
-
-    async def _elicit_url(
-        self, scope: Scope, step_id: str, message: str, url: str
-    ) -> Accepted[None] | Declined | Cancelled:
-        self._host.require("elicitation.url")
-        return await run_elicit_url(scope, step_id, message, url, self._policy())
+        step_id = self._call.cursor.new_id(scope, "url", _checked_key(key))
+        return self._made(run_elicit_url(self._call, self._host, scope, step_id, message, url))
 
     # -- sub-branches --------------------------------------------------------------------------
 
@@ -391,21 +321,22 @@ class BranchContext:
             Exception: whatever ``fn`` raises, on ``await``.
         """
         scope = self._scope()
-        inherited = self._conversation(scope)
+        inherited = self._conversation.messages(scope)
         seeds = (inherited if inherit_messages else ()) + to_messages(messages)
         outer = self.system_prompt if inherit_system_prompt else None
         system = outer if system_prompt is None else system_prompt
         start = _Start(fn, args, seeds, inherited, self.system_prompt, system, tuple(tools))
-        path = self._call.new_path(scope, _name_for(fn, name, "branch"))
+        path = self._call.cursor.new_path(scope, _name_for(fn, name, "branch"))
         if max_depth is max_tokens is timeout is None:
             limits = UNLIMITED
         else:
             limits = Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
         body = partial(self._in_branch, start)
-        return self._call.made(self._branch.run_child(path, limits, body, codec_of(fn)))
+        return self._made(self._call.branches.run(path, limits, body, codec_of(fn)))
 
     def _in_branch(self, start: _Start, branch: Branch) -> Awaitable[Any]:
         ctx = BranchContext(
+            self._call,
             branch,
             self._host,
             elicits=self._elicits.values(),
@@ -440,16 +371,17 @@ class BranchContext:
         async def body(branch: Branch) -> object:
             self._host.require(*sorted(chosen.requires))
             ctx = BranchContext(
+                self._call,
                 branch,
                 self._host,
                 elicits=chosen.elicits,
-                parent_messages=self._conversation(scope),
+                parent_messages=self._conversation.messages(scope),
                 parent_system_prompt=self.system_prompt,
             )
             return await chosen.run(ctx, values)
 
-        path = self._call.new_path(scope, _checked_name(chosen.name.replace("/", ".")))
-        return self._call.made(self._enter(path, chosen, body))
+        path = self._call.cursor.new_path(scope, checked_name(chosen.name.replace("/", ".")))
+        return self._made(self._enter(path, chosen, body))
 
     async def _enter(
         self, path: str, tool: Runnable[T], body: Callable[[Branch], Awaitable[T]]
@@ -457,7 +389,7 @@ class BranchContext:
         limits = tool.limits
         if limits.max_depth is not None:
             limits = replace(limits, max_depth=self._scope().branch.depth + 1 + limits.max_depth)
-        return await self._branch.run_child(path, limits, body, codec_of(tool.returned_by))
+        return await self._call.branches.run(path, limits, body, codec_of(tool.returned_by))
 
     def _bound(self, name: str) -> Runnable[Any]:
         if name not in self.tools:
@@ -497,7 +429,7 @@ class BranchContext:
 
         All of them end, also when one fails; then the first error in order is raised.
         """
-        return self._call.made(all_of(operations))
+        return self._made(all_of(operations))
 
     @overload
     def race(self, op1: Awaitable[T1], op2: Awaitable[T2], /) -> Op[T1 | T2]: ...
@@ -518,9 +450,9 @@ class BranchContext:
         """
         if not operations:
             raise ValueError("race() needs at least one operation")
-        scope = self._scope()
-        call = self._call
-        return call.made(call.race(scope, call.new_id(scope, "race"), operations))
+        call, scope = self._call, self._scope()
+        step_id = call.cursor.new_id(scope, "race")
+        return self._made(call.operations.race(scope, step_id, operations))
 
     # -- effects -------------------------------------------------------------------------------
 
@@ -551,13 +483,14 @@ class BranchContext:
             StepFailed: ``fn`` raised; an ``AnabranchError`` that it raised comes as it is.
             SerializationError: the value cannot be recorded; the call fails.
         """
-        call = self._branch.call
-        scope = scope_in(call)
-        step_id = call.new_id(scope, _name_for(fn, name, "step"))
+        call = self._call
+        scope = call.scheduler.scope()
+        step_id = call.cursor.new_id(scope, _name_for(fn, name, "step"))
         effect = Effect(fn, args, scope.count(_STEPS), undo)
-        return call.made(call.step(scope, step_id, step_fingerprint(fn, args), effect))
+        asked = step_fingerprint(fn, args)
+        return call.scheduler.made(call.effects.step(scope, step_id, asked, effect))
 
-    # -- telling -------------------------------------------------------------------------------
+    # -- notices -------------------------------------------------------------------------------
 
     def log(self, level: LogLevel, message: str) -> Op[None]:
         """Send a log line to the client, once.
@@ -572,40 +505,32 @@ class BranchContext:
     def notify(
         self, message: str, progress: float | None = None, total: float | None = None
     ) -> Op[None]:
-        """Tell the client how far the call is, once. Without ``progress``, messages are counted."""
+        """Report to the client how far the call is, once; without ``progress``, as a count."""
         return self._notice(Notice(message, progress=progress, total=total))
 
     def _notice(self, notice: Notice) -> Op[None]:
-        return self._call.made(self._call.notify(self._scope(), notice))
+        return self._made(self._call.operations.notify(self._scope(), notice))
 
     # -- time and chance -----------------------------------------------------------------------
 
     def now(self) -> datetime:
         """Return the time of the first run at this place (UTC), also in every replay."""
-        return datetime.fromtimestamp(self._call.now(self._scope()), UTC)
+        return datetime.fromtimestamp(self._call.operations.now(self._scope()), UTC)
 
     def uuid(self) -> uuid.UUID:
         """Return a UUID of this place of this call, the same in every replay."""
-        return self._call.unique(self._scope(), "uuid")
+        return self._call.operations.unique(self._scope(), "uuid")
 
 
-def _spec(tool: Runnable[Any] | ToolSpec) -> ToolSpec:
-    if isinstance(tool, ToolSpec):
-        return tool
-    return ToolSpec(name=tool.name, description=tool.description, input_schema=tool.input_schema)
+def _checked_key(key: str | None) -> str | None:
+    return None if key is None else checked_name(key, "key")
 
 
 def _name_for(fn: Callable[..., Any], given: str | None, default: str) -> str:
     """Return the name of a branch or a step: as given, or the function's own if it has one."""
     if given is not None:
-        return _checked_name(given)
+        return checked_name(given)
     own: object = getattr(fn, "__name__", None)
     if not isinstance(own, str):
         return default
-    return own if own.isidentifier() or (own and not _MARKS & set(own)) else default
-
-
-def _checked_name(name: str) -> str:
-    if not name or _MARKS & set(name):
-        raise ValueError(f"A name must not be empty or contain any of / ~ # < >, got {name!r}")
-    return name
+    return own if own.isidentifier() or (own and not MARKS & set(own)) else default

@@ -1,85 +1,36 @@
-"""The in-process edge: any object that answers.
+"""The in-process edge: ``run_tool`` calls a tool in this process, and an ``Answerer`` answers it.
 
-``run_tool`` runs a tool to its end against a :class:`Client`. By default it throws the body away
-at every round and replays it from the journal's text form, exactly as a stateless server would,
-so that a tool which is not safe to replay fails here and not in production.
+By default the body is discarded after every round and replayed from the journal's text, exactly as
+a stateless server does it, so that a tool which is not safe to replay fails here and not in
+production.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
-from anabranch._asking.host import Capabilities, Host
+from anabranch._asking.answerer import Absent, Answerer, answer, deliver
+from anabranch._asking.host import Host
 from anabranch._asking.sampling import Sampler
-from anabranch._engine import Answer, Ask, Call, Finished, Journal, Notice
+from anabranch._engine import Call, Finished, Journal, Notice
 from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
-from anabranch.errors import StepFailed, error_to_json
 from anabranch.limits import Limits
-from anabranch.messages import (
-    ElicitReply,
-    ElicitRequest,
-    LogLevel,
-    MessageLike,
-    SampleReply,
-    SampleRequest,
-    UrlRequest,
-    to_messages,
-)
+from anabranch.messages import MessageLike, to_messages
 from anabranch.tool import Tool
 
-__all__ = ["AnswerError", "Client", "run_tool"]
+__all__ = ["run_tool"]
 
 T = TypeVar("T")
 
 
-class AnswerError(Exception):
-    """Raised by a :class:`Client`: it answers with an error, ``code`` and ``message``.
-
-    The tool meets it as ``StepFailed``.
-    """
-
-    def __init__(self, message: str, code: str | int = "error") -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class Client(Protocol):
-    """Whoever answers a tool in this process: a test, a chat, a terminal.
-
-    A method may raise :class:`AnswerError`; any other exception ends the call and is raised by
-    :func:`run_tool`.
-    """
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What can be asked."""
-        ...
-
-    async def sample(self, request: SampleRequest) -> SampleReply:
-        """Answer as a model."""
-        ...
-
-    async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
-        """Answer as the person."""
-        ...
-
-    async def log(self, level: LogLevel, message: str) -> None:
-        """Take a log line."""
-        ...
-
-    async def notify(self, message: str, progress: float | None, total: float | None) -> None:
-        """Take a progress message."""
-        ...
-
-
 async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
     tool: Tool[T],
-    params: Mapping[str, Any] | None = None,
-    client: Client | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    client: Answerer | None = None,
     *,
     limits: Limits | None = None,
     replay: bool = True,
@@ -89,26 +40,26 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
     clock: Clock | None = None,
     ids: Ids | None = None,
 ) -> T:
-    """Call ``tool`` with ``params`` and return its value.
+    """Call ``tool`` with ``arguments`` and return its value.
 
     Args:
         tool: what to run.
-        params: its arguments, as a caller would give them.
-        client: who answers; ``None`` for nobody, who has no capabilities.
+        arguments: its arguments, as a caller would give them.
+        client: who answers; without one, nothing can be asked.
         limits: enclose the call, in addition to the tool's own.
-        replay: run cold, every round anew from the journal; ``False`` keeps the body alive.
+        replay: replay every round from the journal; ``False`` runs the body once, live.
         sampler: answers the tool's samples instead of the client.
         parent_messages: the conversation that the call comes from.
         parent_system_prompt: the system prompt there.
         clock: time; the system's by default.
-        ids: call names; random by default.
+        ids: call ids; random by default.
 
     Raises:
-        InvalidArgumentsError: ``params`` do not fit; nothing has run.
-        Exception: what the tool raises, after its undos have been paid; or what the client
-            raises that is no :class:`AnswerError`.
+        InvalidArgumentsError: ``arguments`` do not fit; nothing has run.
+        Exception: what the tool raises, after its compensations have run; or what the client
+            raises other than ``AnswerError``.
     """
-    answers: Client = client if client is not None else Nobody()
+    answerer: Answerer = client if client is not None else Absent()
     runtime = Runtime(
         limits=limits or Limits(),
         clock=clock or SystemClock(),
@@ -116,24 +67,24 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
         parent_messages=to_messages(parent_messages),
         parent_system_prompt=parent_system_prompt,
     )
-    arguments = tool.validate(params or {})
-    host = Host(answers.capabilities, sampler)
+    validated = tool.validate(arguments or {})
+    host = Host(answerer.capabilities, sampler)
 
     async def sink(notice: Notice) -> None:
-        await deliver(answers, notice)
+        await deliver(answerer, notice)
 
     def opened(journal: Journal) -> Call[T]:
-        return open_call(tool, arguments, journal, host=host, runtime=runtime, sink=sink)
+        return open_call(tool, validated, journal, host=host, runtime=runtime, sink=sink)
 
     journal = new_journal(runtime)
     if replay:
-        return await _run_cold(tool.name, opened, journal, answers)
+        return await _run_cold(tool.name, opened, journal, answerer)
     async with opened(journal) as call:
-        return await call.drive(lambda ask: answer(answers, ask))
+        return await call.drive(lambda ask: answer(answerer, ask))
 
 
 async def _run_cold(
-    name: str, opened: Callable[[Journal], Call[T]], journal: Journal, client: Client
+    name: str, opened: Callable[[Journal], Call[T]], journal: Journal, answerer: Answerer
 ) -> T:
     while True:
         async with opened(journal) as call:
@@ -143,52 +94,10 @@ async def _run_cold(
         warn_of_rounds(name, journal)
         journal = Journal.loads(journal.dumps())
         try:
-            given = {ask.step_id: await answer(client, ask) for ask in outcome.asks}
-        except BaseException as error:  # nobody will answer any more
+            given = {ask.step_id: await answer(answerer, ask) for ask in outcome.asks}
+        except BaseException as error:  # the open questions will have no answers
             with anyio.CancelScope(shield=True):
                 async with opened(journal) as call:
                     await call.unwind(error)
             raise
         journal.answer(given)
-
-
-async def answer(client: Client, ask: Ask) -> Answer:
-    """Let ``client`` answer ``ask``; its :class:`AnswerError` becomes the answer."""
-    try:
-        if ask.kind == "sample":
-            reply: SampleReply | ElicitReply = await client.sample(ask.request)
-        else:
-            reply = await client.elicit(ask.request)
-    except AnswerError as error:
-        return Answer(error=error_to_json(StepFailed(ask.step_id, str(error.code), str(error))))
-    return Answer(reply.model_dump(mode="json", exclude_none=True))
-
-
-async def deliver(client: Client, notice: Notice) -> None:
-    """Hand a notice to the client's method for its kind."""
-    if notice.level is not None:
-        await client.log(notice.level, notice.message)
-    else:
-        await client.notify(notice.message, notice.progress, notice.total)
-
-
-class Nobody:
-    """A client without capabilities; notices are dropped."""
-
-    capabilities: Capabilities = Capabilities(
-        sampling=False, sampling_tools=False, elicitation=False, elicitation_url=False
-    )
-
-    async def sample(self, request: SampleRequest) -> SampleReply:
-        """Never called: the capability is not there."""
-        raise AnswerError(f"nobody is there to answer a {type(request).__name__}")
-
-    async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
-        """Never called: the capability is not there."""
-        raise AnswerError(f"nobody is there to answer a {type(request).__name__}")
-
-    async def log(self, level: LogLevel, message: str) -> None:
-        """Drop it."""
-
-    async def notify(self, message: str, progress: float | None, total: float | None) -> None:
-        """Drop it."""

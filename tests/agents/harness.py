@@ -1,17 +1,25 @@
-"""Agents on a tree in memory, and what every thread must be when they are done with it."""
+"""Agents on a tree in memory, and the rules that every thread must meet afterwards."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from anabranch.agents import Agent, BranchSelf, TurnLimits
-from anabranch.agents._agent_tools import AgentTool
-from anabranch.agents._events import Event
-from anabranch.agents._ports import Person, Question
+from anabranch.agents import (
+    Absent,
+    Agent,
+    AgentTool,
+    Answerer,
+    BranchSelf,
+    Clock,
+    Event,
+    Listener,
+    Question,
+    TurnLimits,
+    ignore_event,
+)
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
-from anabranch.testing import MockModel, calls
-from anabranch.testing._mock_model import Decide
+from anabranch.testing import MockModel, ModelFunction, calls
 from anabranch.tool import Tool
 from anabranch.tree import Node, Tree, TreeStore, project
 from tests.agents.memory import MemoryTrees
@@ -19,7 +27,7 @@ from tests.models.provider_rules import messages_faults
 
 
 class Setting:
-    """An agent with one thread, and what it was asked and has told."""
+    """An agent with one thread, the requests of its model, and its events."""
 
     def __init__(self, agent: Agent, model: MockModel, thread_id: str, events: list[Event]) -> None:
         self.agent = agent
@@ -42,7 +50,7 @@ class Setting:
         return node
 
     async def results(self, node: Node) -> dict[str, str]:
-        """What the tools that were used before ``node`` have returned, as it is told there."""
+        """The results of the tools before ``node``, as the model sees them there."""
         path = await self.agent.store.path(node.id)
         return results_in(project(path.nodes, path.results)[-1].content)
 
@@ -58,18 +66,21 @@ class Setting:
 
 
 async def set_up(
-    decide: Decide,
+    decide: ModelFunction,
     *,
     tools: Iterable[Tool[Any] | AgentTool] = (),
     store: TreeStore | None = None,
-    person: Person | None = None,
+    person: Answerer | None = None,
     limits: TurnLimits | None = None,
     branch_self: BranchSelf | None = None,
+    listener: Listener = ignore_event,
+    clock: Clock | None = None,
 ) -> Setting:
     model, events = MockModel(decide), list[Event]()
 
     async def listen(event: Event) -> None:
         events.append(event)
+        await listener(event)
 
     agent = Agent(
         store or MemoryTrees(),
@@ -78,18 +89,18 @@ async def set_up(
         person=person,
         limits=limits,
         listener=listen,
+        clock=clock,
     )
     return Setting(agent, model, (await agent.begin()).id, events)
 
 
-class Answering:
+class Answering(Absent):
     """A person who answers by a function of the question."""
 
     def __init__(self, answer: Callable[[Question], ElicitReply | Awaitable[ElicitReply]]) -> None:
         self._answer = answer
 
-    async def answer(self, node: Node, question: Question) -> ElicitReply:
-        del node
+    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
         reply = self._answer(question)
         return reply if isinstance(reply, ElicitReply) else await reply
 

@@ -1,4 +1,4 @@
-"""Conversations led by program: where the turns hang, and what they return."""
+"""Conversations led by a program: where the turns are added, and what they return."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from anabranch import BranchContext, ToolError, tool
-from anabranch.agents import _flows as flows
+from anabranch import BranchContext, ToolError, agents, tool
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.models import ModelError
 from anabranch.testing import calls
@@ -28,22 +27,22 @@ async def lines(here: Setting, ends: Sequence[Node]) -> list[list[str]]:
 
 async def test_a_chain_says_one_thing_after_the_other() -> None:
     here = await set_up(echo)
-    ends = await flows.chain(here.agent, here.thread_id, ["a", "b"])
+    ends = await agents.chain(here.agent, here.thread_id, ["a", "b"])
     assert (await lines(here, ends))[-1] == ["a", "re a", "b", "re b"]
     assert [end.text for end in ends] == ["re a", "re b"]
     assert await here.agent.head(here.thread_id) == ends[-1].id
     await here.check()
 
 
-@pytest.mark.parametrize("flow", [flows.branch, flows.parallel])
+@pytest.mark.parametrize("flow", [agents.branch, agents.parallel])
 async def test_branches_begin_at_one_node_and_leave_the_head_there(flow: object) -> None:
     here = await set_up(echo)
     start = await here.say("hello")
-    run = flows.parallel if flow is flows.parallel else flows.branch
-    grown = await run(here.agent, here.thread_id, ["a", "fail", "c"])
-    assert [each.text for each in grown] == ["re a", "", "re c"]
-    assert [each.error for each in grown] == [None, "Out of ink. Buy some.", None]
-    said = await lines(here, [each.end for each in grown])
+    run = agents.parallel if flow is agents.parallel else agents.branch
+    branches = await run(here.agent, here.thread_id, ["a", "fail", "c"])
+    assert [each.text for each in branches] == ["re a", "", "re c"]
+    assert [each.error for each in branches] == [None, "Out of ink. Buy some.", None]
+    said = await lines(here, [each.end for each in branches])
     assert said[0] == ["hello", "re hello", "a", "re a"]
     assert said[1][-1] == "(this branch has failed): Out of ink. Buy some."
     children = await here.agent.store.children(start.id)
@@ -64,7 +63,7 @@ async def test_parallel_branches_run_at_once_and_others_do_not() -> None:
         running -= 1
         return "done"
 
-    for flow, at_once in [(flows.branch, 1), (flows.parallel, 4)]:
+    for flow, at_once in [(agents.branch, 1), (agents.parallel, 4)]:
         most = 0
         here = await set_up(decide)
         with anyio.fail_after(5):
@@ -74,19 +73,19 @@ async def test_parallel_branches_run_at_once_and_others_do_not() -> None:
 
 async def test_no_prompts_are_no_branches_and_a_blank_one_adds_nothing() -> None:
     here = await set_up(echo)
-    assert await flows.parallel(here.agent, here.thread_id, []) == []
+    assert await agents.parallel(here.agent, here.thread_id, []) == []
     with pytest.raises(ToolError, match="blank"):
-        await flows.parallel(here.agent, here.thread_id, ["a", " "])
+        await agents.parallel(here.agent, here.thread_id, ["a", " "])
     assert (await here.tree()).nodes == ()
 
 
-async def test_a_tree_of_thought_goes_on_from_what_came_of_all_ways() -> None:
+async def test_a_tree_of_thought_continues_with_the_recombined_answers() -> None:
     def decide(request: SampleRequest) -> str | Exception:
         return "merged" if "Merge these" in heard(request) else echo(request)
 
     here = await set_up(decide)
     start = await here.say("hello")
-    end = await flows.tree_of_thought(here.agent, here.thread_id, ["a", "fail", "c"])
+    end = await agents.tree_of_thought(here.agent, here.thread_id, ["a", "fail", "c"])
     assert (await lines(here, [end])) == [["hello", "re hello", "merged", "re merged"]]
     assert len(await here.agent.store.children(start.id)) == 4
     assert await here.agent.head(here.thread_id) == end.id
@@ -95,22 +94,22 @@ async def test_a_tree_of_thought_goes_on_from_what_came_of_all_ways() -> None:
 
 async def test_a_tree_of_thought_without_any_answer_says_why() -> None:
     here = await set_up(echo)
-    with pytest.raises(ToolError, match="No way of thinking has led anywhere"):
-        await flows.tree_of_thought(here.agent, here.thread_id, ["fail", "fail"])
+    with pytest.raises(ToolError, match="No branch has answered"):
+        await agents.tree_of_thought(here.agent, here.thread_id, ["fail", "fail"])
 
 
 @pytest.mark.parametrize("how", ["lmm_merge", "none"])
-async def test_a_tree_of_thought_that_could_not_go_on_asks_no_model(how: str) -> None:
+async def test_a_tree_of_thought_without_a_text_recombiner_asks_no_model(how: str) -> None:
     here = await set_up(echo)
-    with pytest.raises(ToolError, match="makes no text to go on from"):
-        await flows.tree_of_thought(here.agent, here.thread_id, ["a", "b"], how=how)
+    with pytest.raises(ToolError, match="makes no text to continue with"):
+        await agents.tree_of_thought(here.agent, here.thread_id, ["a", "b"], recombiner=how)
     assert here.model.requests == []
     assert (await here.tree()).nodes == ()
 
 
-async def test_the_way_to_recombine_may_be_in_upper_case() -> None:
+async def test_the_name_of_a_recombiner_may_be_in_upper_case() -> None:
     here = await set_up(echo)
-    end = await flows.tree_of_thought(here.agent, here.thread_id, ["a"], how="CONCATENATE")
+    end = await agents.tree_of_thought(here.agent, here.thread_id, ["a"], recombiner="CONCATENATE")
     assert end.text == "re 1. main: re a"
 
 
@@ -119,23 +118,23 @@ async def test_nodes_are_combined_without_touching_the_thread() -> None:
         return "Option 2: because" if "Judge" in heard(request) else echo(request)
 
     here = await set_up(decide)
-    ends = [each.end for each in await flows.parallel(here.agent, here.thread_id, ["a", "b"])]
+    ends = [each.end for each in await agents.parallel(here.agent, here.thread_id, ["a", "b"])]
     before = await here.tree()
-    made = await flows.combine(here.agent, ends, "llm_judge")
+    made = await agents.combine(here.agent, ends, "llm_judge")
     assert (made.text, made.chosen) == ("re b", "b1")
     assert "in reply to 'a'" in heard(here.model.requests[-1])
     assert await here.tree() == before
     with pytest.raises(ToolError, match="nothing to combine"):
-        await flows.combine(here.agent, [])
+        await agents.combine(here.agent, [])
     elsewhere = await here.agent.say((await here.agent.begin()).id, "c")
     with pytest.raises(ToolError, match="no node"):
-        await flows.combine(here.agent, [ends[0], elsewhere])
+        await agents.combine(here.agent, [ends[0], elsewhere])
 
 
-async def test_what_is_combined_is_called_what_its_branch_is_called() -> None:
+async def test_combined_texts_go_by_the_names_of_their_branches() -> None:
     here = await set_up(echo)
-    ends = [each.end for each in await flows.parallel(here.agent, here.thread_id, ["a", "b", "c"])]
-    made = await flows.combine(here.agent, ends)
+    ends = [each.end for each in await agents.parallel(here.agent, here.thread_id, ["a", "b", "c"])]
+    made = await agents.combine(here.agent, ends)
     assert made.text == "1. main: re a\n\n2. b1: re b\n\n3. b2: re c"
 
 
@@ -156,35 +155,35 @@ async def test_prompting_goes_on_until_a_turn_uses_no_tools() -> None:
         return calls(("u", "look", {})) if left >= 0 else "enough"
 
     here = await set_up(decide, tools=[look])
-    ends = await flows.prompt_while(here.agent, here.thread_id, "go")
+    ends = await agents.prompt_while(here.agent, here.thread_id, "go")
     assert [end.text for end in ends] == ["looked", "looked", "enough"]
     assert [node.text for node in await here.of_kind("user")] == ["go", "ok", "ok"]
     await here.check()
 
 
-async def test_prompting_ends_in_any_case() -> None:
+async def test_prompting_ends_after_the_maximum_of_turns() -> None:
     here = await set_up(echo)
-    until = flows.said("DONE")
-    ends = await flows.prompt_while(here.agent, here.thread_id, "go", until=until, most=4)
+    until = agents.said("DONE")
+    ends = await agents.prompt_while(here.agent, here.thread_id, "go", until=until, max_turns=4)
     assert len(ends) == 4
-    stop = await flows.prompt_while(here.agent, here.thread_id, "DONE", until=until)
+    stop = await agents.prompt_while(here.agent, here.thread_id, "DONE", until=until)
     assert [end.text for end in stop] == ["re DONE"]
-    once = await flows.prompt_while(
-        here.agent, here.thread_id, "go", until=lambda turn: not flows.tool_used(turn)
+    once = await agents.prompt_while(
+        here.agent, here.thread_id, "go", until=lambda turn: not agents.tool_used(turn)
     )
     assert len(once) == 1
 
 
 async def test_a_broadcast_reaches_every_leaf_and_each_answer_hangs_there() -> None:
     here = await set_up(echo)
-    grown = await flows.parallel(here.agent, here.thread_id, ["a", "b", "c"])
-    await here.agent.store.set_ref(here.thread_id, Ref("not this", grown[1].end.id))
-    said = await flows.broadcast_to_leaves(
+    branches = await agents.parallel(here.agent, here.thread_id, ["a", "b", "c"])
+    await here.agent.store.set_ref(here.thread_id, Ref("not this", branches[1].end.id))
+    said = await agents.broadcast_to_leaves(
         here.agent, here.thread_id, "so?", skip=["not this", "head"]
     )
     assert await lines(here, [each.end for each in said]) == [
         ["a", "re a", "so?", "re so?"],
         ["c", "re c", "so?", "re so?"],
     ]
-    assert await here.agent.store.children(grown[1].end.id) == []
+    assert await here.agent.store.children(branches[1].end.id) == []
     await here.check()

@@ -1,4 +1,4 @@
-"""Whatever happens to a thread, in whatever order: every path of it stays a valid request."""
+"""Random histories of a thread, after each step of which every path is a valid request."""
 
 import asyncio
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from anabranch.models import ModelError
 from tests.agents.harness import Setting, set_up
 from tests.randomised import examples
 
-LIMITS = TurnLimits(iterations=3, depth=2, branches=4, branches_in_all=12)
+LIMITS = TurnLimits(max_requests=3, max_depth=2, max_branches_per_call=4, max_branches=12)
 
 
 @dataclass
 class Whim:
-    """A model that does what it was told to do next, whatever it is asked."""
+    """A model with a list of replies, which do not depend on the request."""
 
     replies: list[SampleReply | Exception | None]
 

@@ -159,13 +159,6 @@ def test_only_a_pydantic_model_can_be_asked_for(thing: Any) -> None:
         Elicitation("key", thing)
 
 
-@pytest.mark.parametrize("key", ["", "a/b", "a~2", "a#1"])
-def test_a_key_is_a_plain_name(key: str) -> None:
-    """Chosen: a step's id is built of keys and these marks."""
-    with pytest.raises(ValueError, match="must be a plain name"):
-        Elicitation(key, Inner)
-
-
 def test_an_elicitation_shows_its_key_and_its_model() -> None:
     """Chosen: it appears in messages and logs."""
     assert repr(Elicitation("inner", Inner)) == "Elicitation('inner', Inner)"

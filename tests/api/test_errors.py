@@ -23,8 +23,11 @@ from anabranch.errors import (
     SampleValidationError,
     SerializationError,
     StepFailed,
+    StoreError,
     SuspensionError,
     ToolError,
+    UnknownCallError,
+    UnsupportedRuntimeError,
     error_from_json,
     error_to_json,
 )
@@ -51,7 +54,13 @@ EXAMPLES: list[tuple[AnabranchError, str, str]] = [
     (SerializationError("a/x.1", "float", "nan"), "journal: nan", "Return plain JSON"),
     (NonDeterminismError("a/x.1", "A", "B"), "'a/x.1': recorded A, now B", "ctx.random"),
     (SuspensionError(["a/x.1"], "it went on"), "at 'a/x.1': it went on", "Do not catch"),
-    (InvalidTokenError(), "Invalid or expired token", "Start the call anew"),
+    (
+        UnsupportedRuntimeError("CPython 9", ["a", "b"]),
+        "cannot run on CPython 9: a; b",
+        "Run it in",
+    ),
+    (InvalidTokenError(), "Invalid or expired token", "Call the tool again"),
+    (UnknownCallError("call_1"), "no call 'call_1'", "was pruned"),
 ]
 
 
@@ -62,7 +71,8 @@ def test_every_error_that_can_be_raised_is_among_the_examples() -> None:
         for value in vars(errors).values()
         if inspect.isclass(value) and issubclass(value, AnabranchError)
     }
-    assert defined - {AnabranchError, BranchLimitError} == {type(error) for error, *_ in EXAMPLES}
+    bases = {AnabranchError, BranchLimitError, StoreError}
+    assert defined - bases == {type(error) for error, *_ in EXAMPLES}
     assert {cls.__name__ for cls in defined} <= set(errors.__all__)
 
 

@@ -1,14 +1,15 @@
-"""A client that answers some of a round's questions: the others are asked again, not judged anew."""
+"""A client that answers some of a round's questions: the others are asked again, under the same rules."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
 
 from pydantic import BaseModel, JsonValue
 
-from anabranch import BranchContext, Capabilities, ConcurrentElicitError, Limits, Tool, tool
+from anabranch import BranchContext, Capabilities, ConcurrentElicitError, Limits, tool
 from anabranch._asking.host import Host
 from anabranch._engine import Answer, Finished, Journal, Notice
 from anabranch._opening import Runtime, open_call
+from anabranch.tool import Tool
 
 Answers: TypeAlias = Mapping[str, JsonValue]
 

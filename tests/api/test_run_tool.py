@@ -9,11 +9,12 @@ from pydantic import BaseModel
 
 from anabranch import (
     Accepted,
+    AnabranchError,
+    Answerer,
     AnswerError,
     BranchContext,
     Capabilities,
     CapabilityError,
-    Client,
     Declined,
     Elicitation,
     Limits,
@@ -23,7 +24,7 @@ from anabranch import (
     tool,
     user,
 )
-from anabranch.inprocess import Nobody
+from anabranch._asking.answerer import Absent
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
@@ -115,19 +116,19 @@ class Terminal:
     capabilities = Capabilities(sampling=False)
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.shown: list[str] = []
 
-    async def sample(self, request: SampleRequest) -> SampleReply:
+    async def sample(self, request: SampleRequest, *, step_id: str) -> SampleReply:
         raise AnswerError("no model here")
 
-    async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
+    async def elicit(self, request: ElicitRequest | UrlRequest, *, step_id: str) -> ElicitReply:
         return ElicitReply(action="accept", content={"ok": True})
 
     async def log(self, level: LogLevel, message: str) -> None:
-        self.told.append(message)
+        self.shown.append(message)
 
     async def notify(self, message: str, progress: float | None, total: float | None) -> None:
-        self.told.append(message)
+        self.shown.append(message)
 
 
 @tool(elicits=[CONFIRM])
@@ -138,16 +139,16 @@ async def confirm(ctx: BranchContext) -> bool:
     return isinstance(answer, Accepted)
 
 
-async def test_any_object_that_answers_is_a_client(replay: bool) -> None:
+async def test_any_object_with_the_methods_is_an_answerer(replay: bool) -> None:
     """Required: run_tool with any object that answers."""
     terminal = Terminal()
-    client: Client = terminal
+    client: Answerer = terminal
     assert await run_tool(confirm, {}, client, replay=replay) is True
-    assert terminal.told == ["asking", "asked"]
+    assert terminal.shown == ["asking", "asked"]
 
 
 async def test_without_a_client_nothing_can_be_asked(replay: bool) -> None:
-    """Chosen: nobody has no capabilities."""
+    """Chosen: without a client there are no capabilities."""
 
     @tool
     async def curious(ctx: BranchContext, what: str) -> None:
@@ -166,11 +167,11 @@ async def test_without_a_client_nothing_can_be_asked(replay: bool) -> None:
 async def test_a_client_that_breaks_ends_the_call_and_what_was_done_is_undone(
     replay: bool,
 ) -> None:
-    """Contract: what the client raises is raised; undos are paid over every edge alike."""
+    """Contract: what the client raises is raised; undos run alike over every edge."""
     undone: list[str] = []
 
     class Broken(Terminal):
-        async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
+        async def elicit(self, request: ElicitRequest | UrlRequest, *, step_id: str) -> ElicitReply:
             raise ZeroDivisionError("the client broke")
 
     @tool
@@ -189,7 +190,7 @@ async def test_an_undo_that_fails_when_the_client_breaks_is_noted(
     """Chosen: the error that the caller gets is the client's own."""
 
     class Broken(Terminal):
-        async def elicit(self, request: ElicitRequest | UrlRequest) -> ElicitReply:
+        async def elicit(self, request: ElicitRequest | UrlRequest, *, step_id: str) -> ElicitReply:
             raise ZeroDivisionError("the client broke")
 
     def stuck(_: str) -> None:
@@ -205,8 +206,8 @@ async def test_an_undo_that_fails_when_the_client_breaks_is_noted(
     assert "the undo of step 'outer/str.1' failed" in caplog.text
 
 
-@pytest.mark.requirement("SP10")
-async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
+@pytest.mark.requirement("pitfall.late-answer")
+async def test_an_answer_that_is_no_longer_awaited_is_dropped() -> None:
     """Required: a response is rejected when nothing is pending."""
     late = asyncio.Event()
     answered: list[str] = []
@@ -233,7 +234,7 @@ async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
     assert answered == ["given up"]
 
 
-@pytest.mark.requirement("SP15")
+@pytest.mark.requirement("pitfall.client-error")
 async def test_answers_find_their_questions_in_whatever_order_they_come(replay: bool) -> None:
     """Required: answers and errors are matched to their requests."""
 
@@ -258,13 +259,33 @@ async def test_answers_find_their_questions_in_whatever_order_they_come(replay: 
     assert result == ["yes 0", "no 1", "yes 2", "no 3", "yes 4", "no 5"]
 
 
-async def test_whoever_asks_nobody_all_the_same_gets_an_error() -> None:
-    """Chosen: an edge of its own may skip the look at the capabilities."""
+async def test_an_absent_answerer_declines_and_has_no_model() -> None:
+    """Chosen: an edge may ask without a look at the capabilities."""
     request = SampleRequest(messages=(user("x"),), max_tokens=1)
-    with pytest.raises(AnswerError, match="nobody is there to answer a SampleRequest"):
-        await Nobody().sample(request)
-    with pytest.raises(AnswerError, match="nobody is there to answer a UrlRequest"):
-        await Nobody().elicit(UrlRequest(message="m", url="u", elicitation_id="e"))
+    with pytest.raises(AnswerError, match="there is no model to answer"):
+        await Absent().sample(request, step_id="s")
+    asked = UrlRequest(message="m", url="u", elicitation_id="e")
+    assert (await Absent().elicit(asked, step_id="s")).action == "decline"
+
+
+async def test_an_answerer_is_given_the_id_of_the_step_that_asks(replay: bool) -> None:
+    """Required: answers can be keyed by the question's step."""
+    asked: list[str] = []
+
+    class Keyed(Terminal):
+        async def elicit(self, request: ElicitRequest | UrlRequest, *, step_id: str) -> ElicitReply:
+            asked.append(step_id)
+            return await super().elicit(request, step_id=step_id)
+
+    await run_tool(confirm, {}, Keyed(), replay=replay)
+    assert asked == ["confirm/confirm.1"]
+
+
+def test_an_answer_error_is_one_of_the_package_s_errors() -> None:
+    """Chosen: every error that a caller can catch has one root."""
+    error = AnswerError("overloaded", 529)
+    assert isinstance(error, AnabranchError)
+    assert (str(error), error.code) == ("overloaded", 529)
 
 
 async def test_ids_and_parents_are_what_the_caller_says(replay: bool) -> None:

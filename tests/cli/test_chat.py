@@ -241,7 +241,7 @@ def test_whatever_ends_a_chat_in_the_middle_of_a_turn_the_thread_is_valid(
     if number == signal.SIGINT:
         assert process.returncode == 130
         assert told.splitlines()[-2:] == [
-            "Interrupted. What was received is kept.",
+            "Interrupted. What was received is stored.",
             "anabranch: cancelled",
         ]
     assert [node["kind"] for node in desk.exported()["nodes"]] == ["user", "assistant"]

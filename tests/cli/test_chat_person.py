@@ -9,13 +9,10 @@ import pytest
 
 from anabranch._terminal.console import Console
 from anabranch._terminal.respondent import Respondent
-from anabranch.agents._ports import Question
-from anabranch.chat._terminal.lines import ScriptedLines
-from anabranch.chat._terminal.person import ChatPerson
+from anabranch.agents import Question
+from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
+from anabranch.chat._terminal_session.input_lines import ScriptedLines
 from anabranch.messages import ElicitReply, ElicitRequest
-from anabranch.tree import Node
-
-NODE = Node("q", "t", "a", "question", (), 0.0)
 
 
 def question(place: str) -> Question:
@@ -26,10 +23,10 @@ def question(place: str) -> Question:
 async def all_answers(lines: ScriptedLines, shown: io.StringIO) -> list[ElicitReply]:
     """What three branches are answered that ask at the same time."""
     console = Console(shown, interactive=False)
-    person = ChatPerson(console, Respondent(console), lines)
+    person = ChatAnswerer(console, Respondent(console), lines)
     with anyio.fail_after(5):
         return await asyncio.gather(
-            *(person.answer(NODE, question(place)) for place in ("Ulm", "Linz", "Graz"))
+            *(person.elicit(question(place), step_id="q") for place in ("Ulm", "Linz", "Graz"))
         )
 
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from anabranch._terminal.console import Console
 from anabranch.agents import BranchSelf
-from anabranch.chat._session import World
-from anabranch.chat._terminal.screen import Screen
+from anabranch.chat import Session, SessionDependencies
+from anabranch.chat._terminal_session.chat_screen import ChatScreen
 from anabranch.errors import StoreError
-from anabranch.testing._mock_model import MockModel
+from anabranch.testing import MockModel
 from anabranch.tree import Node
 from tests.agents.memory import MemoryTrees
-from tests.agents.sessions import echo
+from tests.chat.sessions import echo
 
 
 class Unreadable(MemoryTrees):
@@ -22,13 +22,16 @@ class Unreadable(MemoryTrees):
 
 
 async def test_a_branch_that_has_no_name_is_shown_beside_and_has_answered_all_the_same() -> None:
-    told, store = io.StringIO(), Unreadable()
-    screen = Screen(Console(told), io.StringIO())
-    world = World(store, MockModel(echo), tools=[BranchSelf()])
-    chat = screen.show_session(world, "t")
+    shown, store = io.StringIO(), Unreadable()
+    screen = ChatScreen(Console(shown), io.StringIO())
+    chat = Session(
+        SessionDependencies(store, MockModel(echo), tools=[BranchSelf()], listener=screen.on_event),
+        thread_id="t",
+    )
+    screen.attach(chat)
     [output] = await chat.input("fork one two")
     assert (output.type, output.content) == ("message", "Done.")
-    assert "[beside] You said: (self-prompt): one" in told.getvalue()
+    assert "[beside] You said: (self-prompt): one" in shown.getvalue()
     answers = [node.data for node in (await store.tree("t")).nodes if node.kind == "assistant"]
     assert len(answers) == 4
     assert not any("error" in data for data in answers)

@@ -39,7 +39,7 @@ def test_a_chat_is_led_by_keyboard(tmp_path: Path) -> None:
         person.wait_for("I wait.")
         person.wait_for("[hang] waiting")
         person.type("\x03")
-        person.wait_for("Interrupted. What was received is kept.")
+        person.wait_for("Interrupted. What was received is stored.")
         person.wait_for(PROMPT)
         person.type("/tree\r")
         person.wait_for("I wait. [hang]  (head)")

@@ -46,7 +46,7 @@ def present() -> tuple[Console, io.StringIO]:
 
 async def test_nobody_declines_and_says_why() -> None:
     console, shown = away()
-    reply = await Respondent(console).elicit("t/name.1", NAME)
+    reply = await Respondent(console).elicit(NAME, step_id="t/name.1")
     assert reply.action == "decline"
     assert shown.getvalue() == (
         "Declined the question 't/name.1' (Who are you?): there is no terminal to ask at."
@@ -56,21 +56,21 @@ async def test_nobody_declines_and_says_why() -> None:
 
 async def test_a_question_without_a_step_is_called_by_its_words() -> None:
     console, shown = away()
-    await Respondent(console).elicit("", NAME)
+    await Respondent(console).elicit(NAME)
     assert shown.getvalue().startswith("Declined 'Who are you?': there is no terminal")
 
 
 async def test_a_file_answers_and_the_answer_is_told() -> None:
     console, shown = present()
     respondent = Respondent(console, answers=Answers([{"accept": {"name": "Ann"}}]))
-    reply = await respondent.elicit("t/name.1", NAME)
+    reply = await respondent.elicit(NAME, step_id="t/name.1")
     assert reply.content == {"name": "Ann"}
     assert shown.getvalue() == 'Who are you?\n> accept {"name": "Ann"}\n'
 
 
 async def test_with_a_file_the_person_is_never_asked() -> None:
     console, shown = present()
-    reply = await Respondent(console, answers=Answers([])).elicit("t/name.1", NAME)
+    reply = await Respondent(console, answers=Answers([])).elicit(NAME, step_id="t/name.1")
     assert reply.action == "decline"
     assert shown.getvalue() == (
         "No answer is left for the question 't/name.1' (Who are you?): declined.\n"
@@ -89,14 +89,14 @@ async def test_the_file_goes_before_the_model() -> None:
     respondent = Respondent(
         console, sampler=ScriptedModel([{"text": "model"}]), answers=Answers([{"sample": "file"}])
     )
-    said = [(await respondent.sample("t/sample.1", ASKED)).text for _ in range(2)]
+    said = [(await respondent.sample(ASKED, step_id="t/sample.1")).text for _ in range(2)]
     assert said == ["file", "model"]
 
 
 async def test_without_a_model_and_an_answer_a_sample_is_an_error() -> None:
     console, shown = away()
     with pytest.raises(AnswerError, match="the client has no model"):
-        await Respondent(console, answers=Answers([])).sample("t/sample.1", ASKED)
+        await Respondent(console, answers=Answers([])).sample(ASKED, step_id="t/sample.1")
     assert "t/sample.1: give --model NAME or set ANABRANCH_MODEL" in shown.getvalue()
 
 
@@ -107,7 +107,7 @@ async def test_a_model_that_fails_is_told_here_and_not_to_the_server() -> None:
 
     console, shown = away()
     with pytest.raises(AnswerError) as raised:
-        await Respondent(console, sampler=Broken()).sample("t/sample.1", ASKED)
+        await Respondent(console, sampler=Broken()).sample(ASKED, step_id="t/sample.1")
     assert str(raised.value) == "the client's model failed"
     assert shown.getvalue() == "The model failed: key sk-123 is not valid\n"
 
@@ -139,8 +139,8 @@ async def test_the_person_fills_forms_and_consents_to_addresses() -> None:
     console, shown = present()
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         pipe.send_text("Ann\r" + "y")
-        named = await Respondent(console).elicit("t/name.1", NAME)
-        paid = await Respondent(console).elicit("t/url.1", PAY)
+        named = await Respondent(console).elicit(NAME, step_id="t/name.1")
+        paid = await Respondent(console).elicit(PAY, step_id="t/url.1")
     assert (named.content, paid.action) == ({"name": "Ann"}, "accept")
     assert "\nWho are you?\n(Esc cancels, Ctrl-D declines)\n" in shown.getvalue()
     assert "Please pay.\n  https://pay.example/1\n" in shown.getvalue()
@@ -156,7 +156,7 @@ async def test_the_person_answers_in_the_place_of_a_model() -> None:
     )
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         pipe.send_text("A picture.\r")
-        reply = await Respondent(console).sample("t/sample.1", request)
+        reply = await Respondent(console).sample(request, step_id="t/sample.1")
     assert (reply.text, reply.model, reply.usage) == ("A picture.", "person", None)
     shown_lines = shown.getvalue().splitlines()
     assert "  system: Be brief." in shown_lines
@@ -169,7 +169,7 @@ async def test_a_person_who_does_not_answer_for_the_model_is_an_error() -> None:
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         pipe.send_text("\x04")
         with pytest.raises(AnswerError, match="the person did not answer"):
-            await Respondent(console).sample("t/sample.1", ASKED)
+            await Respondent(console).sample(ASKED, step_id="t/sample.1")
 
 
 async def test_questions_that_come_at_once_are_shown_one_at_a_time() -> None:
@@ -179,7 +179,7 @@ async def test_questions_that_come_at_once_are_shown_one_at_a_time() -> None:
 
     async def ask(message: str) -> None:
         request = NAME.model_copy(update={"message": message})
-        replies.append((message, (await respondent.elicit("", request)).content))
+        replies.append((message, (await respondent.elicit(request)).content))
 
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         async with anyio.create_task_group() as tasks:
@@ -196,7 +196,7 @@ async def test_lines_wait_until_the_question_on_the_screen_is_answered() -> None
     respondent = Respondent(console)
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(respondent.elicit, "", NAME)
+            tasks.start_soon(respondent.elicit, NAME)
             await anyio.wait_all_tasks_blocked()
             await respondent.log("info", "still here")
             assert "still here" not in shown.getvalue()
@@ -229,5 +229,5 @@ async def test_what_a_server_says_cannot_take_over_the_terminal() -> None:
 async def test_a_model_tells_its_usage_on() -> None:
     console, _ = away()
     respondent = Respondent(console, sampler=ScriptedModel([{"text": "ok"}]))
-    reply = await respondent.sample("t/sample.1", ASKED)
+    reply = await respondent.sample(ASKED, step_id="t/sample.1")
     assert isinstance(reply.usage, Usage)

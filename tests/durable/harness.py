@@ -16,7 +16,7 @@ import mcp_types as types
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
-from anabranch import AnabranchError, Tool
+from anabranch import AnabranchError
 from anabranch._asking.host import Host
 from anabranch._asking.sampling import Sampler
 from anabranch._durable.job import Job
@@ -28,6 +28,7 @@ from anabranch._opening import Runtime
 from anabranch.limits import Limits
 from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
 from anabranch.testing import ManualClock
+from anabranch.tool import Tool
 
 PATIENCE = 60
 """Real seconds after which something hangs."""

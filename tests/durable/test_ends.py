@@ -11,12 +11,12 @@ from anabranch import (
     CapabilityError,
     InvalidArgumentsError,
     SerializationError,
-    Tool,
     tool,
 )
 from anabranch._asking.host import Capabilities, Host
 from anabranch._durable.store import CallStore
 from anabranch._engine import Finished
+from anabranch.tool import Tool
 from tests.durable.harness import Desk, accept, always
 from tests.durable.stores import Modelled
 from tests.mcp.harness import ERAS, Answers, connected, serving, text_of

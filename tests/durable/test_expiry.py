@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch import BranchContext, Tool, tool
+from anabranch import BranchContext, tool
 from anabranch._durable import expiry
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch.errors import StoreError
-from anabranch.mcp._installation import Installation
+from anabranch.mcp import Installation, ServerOptions
 from anabranch.testing import ManualClock
 from anabranch.testing.suites._call_samples import a_call
+from anabranch.tool import Tool
 from tests.durable.harness import Desk, OneCall, always
 from tests.durable.stores import Modelled, Observed, Watched
 
@@ -155,16 +156,7 @@ async def test_the_reaper_continues_after_any_failure(
 
 async def test_the_last_connection_that_leaves_stops_the_reaper() -> None:
     store, clock = Observed(Modelled()), ManualClock()
-    installation = Installation(
-        "s",
-        keys=None,
-        ttl=600,
-        store=Durability(store),
-        sampler=None,
-        limits=None,
-        clock=clock,
-        continue_calls=False,
-    )
+    installation = Installation([], ServerOptions(store=Durability(store), clock=clock))
     first, second = installation.running(), installation.running()
     await first.__aenter__()
     await second.__aenter__()

@@ -7,7 +7,7 @@ import pytest
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
-from anabranch import BranchContext, StepFailed, StoreError, Tool, ToolError, tool
+from anabranch import BranchContext, StepFailed, StoreError, ToolError, tool
 from anabranch._durable import expiry
 from anabranch._durable.store import CallRecord, CallStore
 from anabranch.errors import UnknownCallError, error_to_json
@@ -133,7 +133,7 @@ async def test_the_reaper_tries_again_when_the_store_fails_while_it_reads_a_call
     desk = Desk(asks, always(n=1))
     await desk.request(desk.service(store))
     desk.clock.advance(1_000)
-    tools: dict[str, Tool[Any]] = {"asks": asks}
+    tools = {"asks": asks}
     before: CallRecord | None = store.model.find("call_1")
     with caplog.at_level(logging.WARNING):
         assert await expiry.Reaper(desk.service(Unreadable(store)), tools).expire() == 0

@@ -12,8 +12,8 @@ import mcp_types as types
 from mcp import Client
 from mcp.client import ClientRequestContext
 
-from anabranch import Tool
 from anabranch.mcp import create_server
+from anabranch.tool import Tool
 
 ERAS = ["legacy", "2026-07-28"]
 

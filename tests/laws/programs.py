@@ -21,12 +21,12 @@ from anabranch import (
     AnabranchError,
     BranchContext,
     Limits,
-    Tool,
     ToolError,
     ToolSpec,
     tool,
 )
 from anabranch.testing import ManualClock
+from anabranch.tool import Tool
 
 __all__ = [
     "BUG",

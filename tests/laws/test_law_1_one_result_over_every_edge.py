@@ -18,15 +18,16 @@ from hypothesis import given
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
-from anabranch import AnabranchError, Limits, Tool, run_tool
+from anabranch import AnabranchError, Limits, run_tool
 from anabranch._durable.service import CallService
 from anabranch._opening import Runtime
 from anabranch.elicitation import Accepted, Cancelled, Declined
-from anabranch.mcp._fastmcp_host import FastMcpTool
-from anabranch.mcp._server import as_function
+from anabranch.mcp._fastmcp_tool import FastMcpTool
+from anabranch.mcp._sdk_tool import SdkTool
 from anabranch.mcp._serving import Service
 from anabranch.messages import ElicitRequest, SampleRequest
 from anabranch.testing import MockClient, SequentialIds
+from anabranch.tool import Tool
 from tests.laws import programs as language
 from tests.laws.programs import (
     BUG,
@@ -96,14 +97,12 @@ Host = Callable[[Tool[Any], Service], Any]
 
 
 def sdk(tool: Tool[Any], service: Service) -> Any:
-    server: MCPServer[Any] = MCPServer("laws", log_level="ERROR")
-    server.add_tool(as_function(tool, service), name=tool.name)
-    return server
+    return MCPServer("laws", tools=[SdkTool.of_tool(tool, service)], log_level="ERROR")
 
 
 def fastmcp(tool: Tool[Any], service: Service) -> Any:
     server: FastMCP[Any] = FastMCP("laws")
-    server.add_tool(FastMcpTool.of(tool, service))
+    server.add_tool(FastMcpTool.of_tool(tool, service))
     return server._mcp_server  # pyright: ignore[reportPrivateUsage]
 
 

@@ -10,14 +10,21 @@ import pytest
 
 from anabranch import BranchContext, StepFailed, tool
 from anabranch._asking.host import Host
-from anabranch._engine import Answer, Finished, Journal, Notice, Waiting, current_scope
+from anabranch._engine import (
+    Answer,
+    Finished,
+    Journal,
+    Notice,
+    Waiting,
+    current_call,
+)
 from anabranch._opening import Runtime, open_call
 from anabranch.testing import run_tool
 
 
 def recorded(step_id: str) -> bool:
     """Say whether the running call's journal holds ``step_id``."""
-    return step_id in current_scope().strand.call.journal.entries
+    return step_id in current_call().journal.entries
 
 
 @pytest.mark.requirement("law.2")

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Message, ToolError, tool
-from anabranch._engine import Journal, current_scope
+from anabranch._engine import Journal, current_call
 from anabranch.messages import SampleRequest
 from anabranch.testing import MockClient, run_tool
 
@@ -128,7 +128,7 @@ async def test_a_folded_branch_leaves_one_entry_in_the_journal() -> None:
     @tool
     async def outer(ctx: BranchContext) -> None:
         await ctx.branch(inside, Verdict(good=True))
-        journals.append(current_scope().strand.call.journal)
+        journals.append(current_call().journal)
 
     await run_tool(outer, {}, MockClient(samples=echo, elicits=lambda _: {}))
     assert list(journals[-1].entries) == ["outer/inside#1"]

@@ -23,9 +23,9 @@ from mcp.server.mcpserver import AESGCMRequestStateCodec, MCPServer
 from mcp.shared.message import SessionMessage
 from pydantic import ConfigDict
 
-from anabranch import Tool
 from anabranch.cli._processes import listen
 from anabranch.mcp import create_server
+from anabranch.tool import Tool
 
 ROOT: Final = Path(__file__).parents[2]
 KEY: Final = "a secret of thirty-two bytes, or more"

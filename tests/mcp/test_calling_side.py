@@ -45,14 +45,14 @@ class Recorder:
     asked: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     told: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
-    async def sample(self, step_id: str, request: SampleRequest) -> SampleReply:
+    async def sample(self, request: SampleRequest, *, step_id: str) -> SampleReply:
         self.asked.append((step_id, request))
         if isinstance(self.reply, AnswerError):
             raise self.reply
         assert isinstance(self.reply, SampleReply)
         return self.reply
 
-    async def elicit(self, step_id: str, request: ElicitRequest | UrlRequest) -> ElicitReply:
+    async def elicit(self, request: ElicitRequest | UrlRequest, *, step_id: str) -> ElicitReply:
         self.asked.append((step_id, request))
         if isinstance(self.reply, AnswerError):
             raise self.reply
@@ -62,7 +62,7 @@ class Recorder:
     async def log(self, level: str, message: str) -> None:
         self.told.append((level, message))
 
-    async def notify(self, message: str, progress: float, total: float | None) -> None:
+    async def notify(self, message: str, progress: float | None, total: float | None) -> None:
         self.told.append((message, progress, total))
 
 

@@ -1,6 +1,6 @@
 """What a client has not declared is not asked of it.
 
-Source: MCP 2026-07-28, error -32021; issue 2, "Edges".
+Source: MCP 2026-07-28, error -32021.
 """
 
 from typing import Any
@@ -10,9 +10,10 @@ import pytest
 from mcp import MCPError
 from pydantic import BaseModel
 
-from anabranch import BranchContext, CapabilityError, Tool, ToolSpec, tool
+from anabranch import BranchContext, CapabilityError, ToolSpec, tool
 from anabranch.mcp._protocol import capabilities_of
 from anabranch.messages import SampleReply, SampleRequest
+from anabranch.tool import Tool
 from tests.mcp.harness import (
     ERAS,
     HANDSHAKE,

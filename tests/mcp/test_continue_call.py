@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch import BranchContext, Tool, tool
+from anabranch import BranchContext, tool
+from anabranch.tool import Tool
 from tests.mcp.harness import MODERN, Answers, accept, connected, serving, text_of
 
 

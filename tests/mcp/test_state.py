@@ -14,9 +14,10 @@ from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, Tool, tool
+from anabranch import Accepted, BranchContext, tool
 from anabranch._engine import Journal
 from anabranch.mcp import create_server, install
+from anabranch.tool import Tool
 from tests.mcp.harness import MODERN, Answers, call_once, connected, plaintext, sealed, serving
 
 OLD, NEW = "the old secret, long enough for a key", "the new secret, long enough for a key"

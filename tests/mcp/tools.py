@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from anabranch import Accepted, BranchContext, Elicitation, Tool, ToolError, tool
+from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
+from anabranch.tool import Tool
 from tests.mcp.harness import Answers, accept, echo
 
 __all__ = ["ANSWERED", "Report", "journey", "traveller"]

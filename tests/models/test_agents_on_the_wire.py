@@ -1,4 +1,4 @@
-"""An agent with a provider's model, over a real socket: interruption, and what it does not pay twice."""
+"""An agent with a provider's model, over a real socket: interruption, and what is not charged twice."""
 
 import asyncio
 import json
@@ -8,10 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from anabranch.agents import Agent, BranchSelf, TurnLimits
-from anabranch.agents import _flows as flows
-from anabranch.agents._events import Event, TextReceived
-from anabranch.chat._terminal.models import ChatModels
+from anabranch import agents
+from anabranch.agents import Agent, BranchSelf, Event, TextReceived, TurnLimits
+from anabranch.chat._terminal_session.chat_models import ChatModels
 from anabranch.messages import Usage
 from anabranch.models import open_model
 from anabranch.tree import Node
@@ -26,7 +25,7 @@ async def nodes_of(agent: Agent, thread_id: str) -> list[Node]:
 
 
 @everywhere
-async def test_an_interrupted_turn_closes_the_stream_and_keeps_what_came(
+async def test_an_interrupted_turn_closes_the_stream_and_stores_what_was_received(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say(LONG, cut=FIRST_WORDS[model], end="silent"))
@@ -66,7 +65,7 @@ async def test_a_listener_that_fails_closes_the_stream(provider: Provider) -> No
     assert (answer.text, answer.data["stop_reason"]) == (LONG[:4], "error")
 
 
-async def test_what_half_an_answer_has_cost_is_kept_with_it(provider: Provider) -> None:
+async def test_the_usage_of_a_partial_answer_is_stored_with_it(provider: Provider) -> None:
     provider.will(Say(LONG, cut=4, end="closed"))
     agent = Agent(MemoryTrees(), open_model(ANTHROPIC))
     thread = await agent.begin()
@@ -80,11 +79,11 @@ async def test_what_half_an_answer_has_cost_is_kept_with_it(provider: Provider) 
 async def test_what_an_answer_has_cost_that_broke_off_before_its_first_word_is_counted(
     provider: Provider,
 ) -> None:
-    """There is nothing to keep of it, and yet it is charged."""
+    """There is nothing to store of it, and yet it is charged."""
     provider.will(Say(LONG, cut=1, end="closed"), Say("Never asked for."))
-    agent = Agent(MemoryTrees(), open_model(ANTHROPIC), limits=TurnLimits(tokens=12))
+    agent = Agent(MemoryTrees(), open_model(ANTHROPIC), limits=TurnLimits(max_tokens=12))
     thread = await agent.begin()
-    first, second = await flows.branch(agent, thread.id, ["one", "two"])
+    first, second = await agents.branch(agent, thread.id, ["one", "two"])
     assert "broke off" in str(first.error)
     assert "12 of 12 tokens" in str(second.error)
     assert len(provider.bodies) == 1

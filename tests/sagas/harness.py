@@ -150,18 +150,18 @@ class Person:
     asked: list[str] = field(default_factory=list[str])
     told: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
-    async def sample(self, step_id: str, request: SampleRequest) -> SampleReply:
+    async def sample(self, request: SampleRequest, *, step_id: str) -> SampleReply:
         text = await self._answered(step_id, request.messages[-1].text)
         return SampleReply(content=(TextBlock(text=text),), model="m")
 
-    async def elicit(self, step_id: str, request: ElicitRequest | UrlRequest) -> ElicitReply:
+    async def elicit(self, request: ElicitRequest | UrlRequest, *, step_id: str) -> ElicitReply:
         content = await self._answered(step_id, request.message)
         return ElicitReply(action="accept", content=content)
 
     async def log(self, level: str, message: str) -> None:
         self.told.append((level, message))
 
-    async def notify(self, message: str, progress: float, total: float | None) -> None:
+    async def notify(self, message: str, progress: float | None, total: float | None) -> None:
         self.told.append((message, progress, total))
 
     async def _answered(self, step_id: str, message: str) -> Any:

@@ -13,11 +13,12 @@ from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, Tool, ToolError, tool
+from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch.mcp import create_server
 from anabranch.stores import open_store
+from anabranch.tool import Tool
 from tests.mcp.harness import ERAS, KEY, MODERN, Answers, connected, text_of
 from tests.sagas.harness import REFUSED, accepted, call_saga, refusal, resume_saga, text_in
 

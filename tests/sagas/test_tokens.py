@@ -16,10 +16,11 @@ from mcp import Client
 from mcp.server.mcpserver import AESGCMRequestStateCodec
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, Tool, tool
+from anabranch import Accepted, BranchContext, tool
 from anabranch.mcp import create_server
 from anabranch.mcp._sealing import SagaClaims, Sealer
 from anabranch.testing import ManualClock
+from anabranch.tool import Tool
 from tests.mcp.harness import KEY, MODERN, Answers, call_once, connected
 from tests.sagas.harness import (
     REFUSED,

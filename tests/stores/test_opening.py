@@ -192,7 +192,7 @@ async def test_a_server_that_is_not_there_is_named() -> None:
 
 
 async def test_a_server_without_the_database_says_so(postgres: Any) -> None:
-    url = postgres.new_url().replace("/postgres?", "/nothing?")
+    url = postgres.new_url().replace("@/", "@/no_")
 
     async with opened(partial(open_store, url)) as store:
         with pytest.raises(StoreError, match=r"cannot be reached: .*does not exist"):

@@ -1,26 +1,28 @@
-"""Asking the person: one question, repeated while its answer does not fit.
+"""Asking the person: one ``ctx.elicit(...)`` as requests, repeated while the answer does not fit.
 
-Owns what turns an author's ``ctx.elicit(...)`` into requests and an answer into ``Accepted``,
-``Declined`` or ``Cancelled``. Who shows the question is an edge's business.
+An answer becomes ``Accepted``, ``Declined`` or ``Cancelled``. An edge shows the question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from anabranch._engine import AskKind, Entry, Scope, fingerprint
-from anabranch.elicitation import Accepted, Cancelled, Declined, ElicitResult, describe, form_schema
-from anabranch.errors import (
-    ConcurrentElicitError,
-    ElicitInBranchError,
-    ElicitValidationError,
-    error_to_json,
+from anabranch._asking.host import Host
+from anabranch._engine import Call, Entry, Scope, fingerprint
+from anabranch.elicitation import (
+    Accepted,
+    Cancelled,
+    Declined,
+    Elicitation,
+    ElicitResult,
+    describe,
+    form_schema,
 )
+from anabranch.errors import ConcurrentElicitError, ElicitInBranchError, ElicitValidationError
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
@@ -33,51 +35,56 @@ from anabranch.messages import (
     user,
 )
 
-__all__ = ["ElicitJob", "Policy", "run_elicit", "run_elicit_url"]
+__all__ = ["ElicitJob", "find_question", "run_elicit", "run_elicit_url"]
 
-ASKED_AGAIN = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How this host shows questions: one at a time, only those of the tool itself."""
-
-    one_at_a_time: bool = False
-    root_only: bool = False
-
-    def check(self, scope: Scope, step_id: str, kind: AskKind, asked: str) -> None:
-        """Pass if the question may be asked now.
-
-        Raises:
-            ElicitInBranchError, ConcurrentElicitError: it may not.
-        """
-        branch, call = scope.branch, scope.strand.call
-        if step_id in call.journal.pending:  # it was allowed in an earlier round
-            return
-        if self.root_only and branch.depth > 0:
-            raise ElicitInBranchError(step_id, branch.depth)
-        if self.one_at_a_time and (others := call.open.ids("elicit", "url")):
-            refusal = ConcurrentElicitError(step_id, others[0])
-            # Recorded: by the next round the other question is answered, and this one, which was
-            # refused in the tool's eyes, would be asked after all.
-            call.record(step_id, Entry(kind, asked, error=error_to_json(refusal)), branch)
-            raise refusal
+RETRIES = 3
 
 
 class ElicitJob(NamedTuple):
-    """All that one ``ctx.elicit`` asks for.
+    """All that one ``ctx.elicit`` asks for. ``name`` is the declared elicitation's key."""
 
-    ``name`` is the declared elicitation's key. ``policy`` is called if the question must really
-    be asked, and may refuse.
-    """
-
+    call: Call[Any]
+    host: Host
     scope: Scope
     step_id: str
     model: type[BaseModel]
     message: str
     name: str | None = None
     context: JsonValue = None
-    policy: Callable[[], Policy] = Policy
+
+
+def find_question(
+    question: Elicitation[Any] | type[BaseModel] | str, declared: Mapping[str, Elicitation[Any]]
+) -> tuple[str | None, type[BaseModel]]:
+    """Return the key, if the question has one, and the model of its answer.
+
+    Raises:
+        ValueError: ``question`` is a key that is not declared.
+    """
+    if isinstance(question, str):
+        if question not in declared:
+            known = ", ".join(sorted(declared)) or "none"
+            raise ValueError(f"The tool declares no elicitation {question!r} (declared: {known})")
+        question = declared[question]
+    if isinstance(question, Elicitation):
+        return question.key, question.model
+    return None, question
+
+
+def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> None:
+    """Return if the host shows this question now.
+
+    Raises:
+        ElicitInBranchError, ConcurrentElicitError: it does not.
+    """
+    if call.cursor.is_pending(step_id):  # it was allowed in an earlier round
+        return
+    capabilities, branch = host.capabilities, scope.branch
+    if not capabilities.elicits_in_branches and branch.depth > 0:
+        raise ElicitInBranchError(step_id, branch.depth)
+    if not capabilities.concurrent_elicits:
+        for other in call.operations.open_ids("elicit", "url"):
+            raise ConcurrentElicitError(step_id, other)
 
 
 async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
@@ -85,14 +92,13 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
 
     Raises:
         ElicitValidationError: the last answer did not fit either.
-        CapabilityError: nobody can be asked.
+        CapabilityError: the client shows no questions.
         ElicitInBranchError, ConcurrentElicitError: this host does not allow the question now.
         StepFailed: the client answered with an error.
     """
-    call = job.scope.strand.call
     message, reason = job.message, ""
-    for attempt in range(1, ASKED_AGAIN + 2):
-        entry = await _ask(job, call.new_attempt(job.step_id, attempt), message)
+    for attempt in range(1, RETRIES + 2):
+        entry = await _ask(job, job.call.cursor.new_attempt(job.step_id, attempt), message)
         try:
             action, given = _read(entry.value)
             if action != "accept":
@@ -103,7 +109,7 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
             message = f"{job.message}\n\n(The last answer did not fit: {reason}.)"
         else:
             return Accepted(content, partial(_exchange, job, content))
-    raise ElicitValidationError(job.step_id, ASKED_AGAIN + 1, reason)
+    raise ElicitValidationError(job.step_id, RETRIES + 1, reason)
 
 
 def _read(value: JsonValue) -> tuple[str, object]:
@@ -129,7 +135,8 @@ async def _ask(job: ElicitJob, step_id: str, message: str) -> Entry:
     asked = fingerprint(message, _form_fingerprint(job.model), job.context)
 
     def admitted() -> ElicitRequest:
-        job.policy().check(job.scope, step_id, "elicit", asked)
+        job.host.require("elicitation")
+        _check_allowed(job.call, job.host, job.scope, step_id)
         return ElicitRequest(
             message=message,
             requested_schema=form_schema(job.model),
@@ -137,30 +144,31 @@ async def _ask(job: ElicitJob, step_id: str, message: str) -> Entry:
             key=job.name,
         )
 
-    return await job.scope.strand.call.ask(job.scope, step_id, "elicit", asked, admitted)
+    return await job.call.operations.ask(job.scope, step_id, "elicit", asked, admitted)
 
 
 async def run_elicit_url(
-    scope: Scope, step_id: str, message: str, url: str, policy: Policy
+    call: Call[Any], host: Host, scope: Scope, step_id: str, message: str, url: str
 ) -> Accepted[None] | Declined | Cancelled:
     """Send the person to ``url``; ask again, as above, if what comes back is no reply.
 
     Raises:
+        CapabilityError: the client opens no pages.
         ElicitValidationError: the last answer was no reply either.
         ElicitInBranchError, ConcurrentElicitError: this host does not allow the question now.
         StepFailed: the client answered with an error.
     """
-    call, reason = scope.strand.call, ""
-    asked = fingerprint(message, url)
+    host.require("elicitation.url")
+    asked, reason = fingerprint(message, url), ""
 
     def admitted(again: str) -> UrlRequest:
-        policy.check(scope, again, "url", asked)
+        _check_allowed(call, host, scope, again)
         elicitation_id = f"{call.journal.call_id}:{step_id}"
         return UrlRequest(message=message, url=url, elicitation_id=elicitation_id)
 
-    for attempt in range(1, ASKED_AGAIN + 2):
-        again = call.new_attempt(step_id, attempt)
-        entry = await call.ask(scope, again, "url", asked, partial(admitted, again))
+    for attempt in range(1, RETRIES + 2):
+        again = call.cursor.new_attempt(step_id, attempt)
+        entry = await call.operations.ask(scope, again, "url", asked, partial(admitted, again))
         try:
             action, _ = _read(entry.value)
         except ValidationError as problem:
@@ -169,7 +177,7 @@ async def run_elicit_url(
             if action == "accept":
                 return Accepted(None)
             return Declined() if action == "decline" else Cancelled()
-    raise ElicitValidationError(step_id, ASKED_AGAIN + 1, reason)
+    raise ElicitValidationError(step_id, RETRIES + 1, reason)
 
 
 def _exchange(job: ElicitJob, content: BaseModel) -> Exchange:

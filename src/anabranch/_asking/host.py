@@ -1,7 +1,4 @@
-"""What an edge offers to a tool besides answers.
-
-Owns the names of capabilities and the choice between the client's model and the server's own.
-"""
+"""What an edge offers to a tool besides answers: capabilities, and a model of the server's own."""
 
 from __future__ import annotations
 
@@ -10,17 +7,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from anabranch._asking.sampling import Sampler
 from anabranch._engine import Answer
 from anabranch.elicitation import Elicitation
 from anabranch.errors import CapabilityError, StepFailed, error_to_json
 from anabranch.limits import Limits
-from anabranch.messages import SampleRequest
+from anabranch.messages import SampleReply, SampleRequest
 
-__all__ = ["Capabilities", "Host", "Runnable"]
+__all__ = ["Capabilities", "Host", "Runnable", "Sampler"]
 
 T_co = TypeVar("T_co", covariant=True)
 logger: logging.Logger = logging.getLogger("anabranch.asking")
+
+
+class Sampler(Protocol):
+    """Answers model requests on the server: a provider's model, or a scripted one."""
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        """Answer ``request``. Whatever this raises reaches the author as ``StepFailed``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class Capabilities:
     """What the other side can answer, and how this host shows questions.
 
     ``requires=`` of a tool and :class:`CapabilityError` use the names in :meth:`names`.
+    ``concurrent_elicits`` and ``elicits_in_branches`` say whether several questions may be open at
+    a time, and whether others than the tool itself may ask.
     """
 
     sampling: bool = True
@@ -92,7 +98,7 @@ class Host:
 class Runnable(Protocol[T_co]):
     """What ``call_tool`` needs of a tool; every ``Tool`` is one.
 
-    ``returned_by`` is the function whose return annotation says how the value is written down.
+    ``returned_by`` is the function whose return annotation says how the value is recorded.
     """
 
     name: str

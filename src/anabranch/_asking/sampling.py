@@ -1,23 +1,23 @@
-"""Asking a model: one sample, with its retries, its price and its place in the conversation.
+"""Asking a model: one ``ctx.sample(...)`` as requests, with its retries and its price.
 
-Owns what turns an author's ``ctx.sample(...)`` into requests and a reply into a ``SampleResult``.
-It does not own the conversation (``context.py``) nor who answers (an edge, or a ``Sampler``).
+A reply becomes a ``SampleResult``. The conversation that a prompt continues is in
+``conversation.py``; answers come from an edge, or from the server's own ``Sampler``.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from anabranch._asking.host import Host, Runnable, Sampler
 from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens
-from anabranch._engine import Answer, Entry, Scope, fingerprint
+from anabranch._engine import Call, Entry, Scope, fingerprint
 from anabranch.elicitation import describe
-from anabranch.errors import SampleValidationError, StepFailed, error_to_json
+from anabranch.errors import SampleValidationError, StepFailed
 from anabranch.messages import (
     Exchange,
     Message,
@@ -25,7 +25,7 @@ from anabranch.messages import (
     SampleRequest,
     TextBlock,
     ToolCall,
-    ToolChoice,
+    ToolChoiceMode,
     ToolResultBlock,
     ToolSpec,
     ToolUseBlock,
@@ -34,21 +34,21 @@ from anabranch.messages import (
     user,
 )
 
-__all__ = ["SampleResult", "Sampler"]
+__all__ = [
+    "SampleJob",
+    "SampleResult",
+    "Sampler",
+    "as_history",
+    "as_spec",
+    "check_options",
+    "run_sample",
+]
 
 P = TypeVar("P")
 
 DEFAULT_MAX_TOKENS = 1024
 ATTEMPTS = 3
 SCHEMA_TOOL = "__schema__"
-
-
-class Sampler(Protocol):
-    """Answers model requests on the server: a provider's model, or a scripted one."""
-
-    async def sample(self, request: SampleRequest) -> SampleReply:
-        """Answer ``request``. Whatever this raises reaches the author as ``StepFailed``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class SampleResult(Generic[P]):
         tool_calls: the tools that the model wants called.
         stop_reason: ``endTurn``, ``maxTokens``, ``toolUse``, ``stopSequence`` or the provider's.
         model: the name of the model that answered.
-        usage: tokens as the provider reported them, ``None`` if nobody did.
+        usage: tokens as the provider reported them, ``None`` if it did not.
         exchange: prompt and reply as messages (with a schema: prompt, ``__schema__`` tool use
             with empty input, and its result).
     """
@@ -79,6 +79,8 @@ class SampleResult(Generic[P]):
 class SampleJob:
     """All that one ``ctx.sample`` asks for. ``messages`` ends with the prompt."""
 
+    call: Call[Any]
+    host: Host
     scope: Scope
     step_id: str
     messages: tuple[Message, ...]
@@ -86,10 +88,38 @@ class SampleJob:
     system_prompt: str | None = None
     schema: type[BaseModel] | None = None
     tools: tuple[ToolSpec, ...] = ()
-    tool_choice: ToolChoice | None = None
+    tool_choice: ToolChoiceMode | None = None
     model_preferences: dict[str, Any] | None = None
-    schema_as_tool: bool = False
-    responder: Callable[[SampleRequest], Awaitable[Answer]] | None = None
+
+
+def check_options(
+    messages: object,
+    prompt: object,
+    max_tokens: int | None,
+    schema: object,
+    tools: object,
+    tool_choice: object,
+) -> None:
+    """Refuse options of ``ctx.sample`` that do not go together.
+
+    Raises:
+        ValueError: naming them.
+    """
+    if (prompt is None) == (messages is None):
+        raise ValueError("sample() takes either a prompt or messages=")
+    if schema is not None and (tools is not None or tool_choice is not None):
+        raise ValueError("sample() takes either schema= or tools=, not both")
+    if tool_choice is not None and not tools:
+        raise ValueError("sample(tool_choice=…) needs tools= to choose from")
+    if max_tokens is not None and max_tokens <= 0:
+        raise ValueError(f"max_tokens must be positive, got {max_tokens}")
+
+
+def as_spec(tool: Runnable[Any] | ToolSpec) -> ToolSpec:
+    """Return what a model is shown of ``tool``."""
+    if isinstance(tool, ToolSpec):
+        return tool
+    return ToolSpec(name=tool.name, description=tool.description, input_schema=tool.input_schema)
 
 
 async def run_sample(job: SampleJob) -> SampleResult[Any]:
@@ -98,14 +128,15 @@ async def run_sample(job: SampleJob) -> SampleResult[Any]:
     Raises:
         SampleValidationError: the last reply did not fit either.
         BranchTokenError: a budget does not hold the prompt, or did not hold the reply.
+        CapabilityError: no model can be asked.
         StepFailed: the model could not answer.
     """
-    call = job.scope.strand.call
+    job.host.require("sampling", *(["sampling.tools"] if job.tools else []))
     messages, attempt = job.messages, 0
     while True:
         attempt += 1
         request = _request(job, messages)
-        reply = await _ask(job, call.new_attempt(job.step_id, attempt), request)
+        reply = await _ask(job, job.call.cursor.new_attempt(job.step_id, attempt), request)
         parsed, problem = _check(job, reply)
         if problem is None:
             return _result(job, reply, parsed)
@@ -118,7 +149,7 @@ def _request(job: SampleJob, messages: tuple[Message, ...]) -> SampleRequest:
     tools, choice, system = job.tools, job.tool_choice, job.system_prompt
     if job.schema is not None:
         schema = job.schema.model_json_schema()
-        if job.schema_as_tool:
+        if job.host.offers("sampling.tools"):
             spec = ToolSpec(
                 name=SCHEMA_TOOL, description="Give the answer in this form.", input_schema=schema
             )
@@ -137,12 +168,12 @@ def _request(job: SampleJob, messages: tuple[Message, ...]) -> SampleRequest:
 
 
 async def _ask(job: SampleJob, step_id: str, request: SampleRequest) -> SampleReply:
-    branch = job.scope.branch
+    call, branch = job.call, job.scope.branch
 
     def admitted() -> SampleRequest:
-        """The request as it is sent: refused if it cannot be paid for, cut to what is left."""
+        """The request as it is sent: refused if no budget holds it, cut to what is left."""
         prompt = math.ceil(_prompt_tokens(request) * ADMISSION_MARGIN)
-        if step_id not in call.journal.pending:  # else it was admitted in an earlier round
+        if not call.cursor.is_pending(step_id):  # else it was admitted in an earlier round
             branch.check_tokens(prompt + 1)
         left = branch.remaining_tokens()
         if left is None or left - prompt >= request.max_tokens:
@@ -151,16 +182,17 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest) -> SampleRe
 
     # What may be left differs from round to round, so max_tokens is not part of the question.
     asked = fingerprint(request.model_dump(mode="json", exclude={"max_tokens"}))
-    call = job.scope.strand.call
-    entry = await call.ask(job.scope, step_id, "sample", asked, admitted, job.responder)
-    reply = _read(step_id, entry)
+    responder = job.host.respond if job.host.sampler is not None else None
+    entry = await call.operations.ask(job.scope, step_id, "sample", asked, admitted, responder)
+    reply = _read(call, step_id, entry)
     if entry.tokens is None:
         used = reply.usage.total_tokens if reply.usage else 0
-        branch.settle(entry, used or _prompt_tokens(request) + estimate_tokens(_said(reply)))
+        used = used or _prompt_tokens(request) + estimate_tokens(_said(reply))
+        call.cursor.settle(entry, branch, used)
     return reply
 
 
-def _read(step_id: str, entry: Entry) -> SampleReply:
+def _read(call: Call[Any], step_id: str, entry: Entry) -> SampleReply:
     """Read the recorded reply.
 
     Raises:
@@ -170,7 +202,7 @@ def _read(step_id: str, entry: Entry) -> SampleReply:
         return SampleReply.model_validate(entry.value)
     except ValidationError as problem:
         failure = StepFailed(step_id, "InvalidReply", describe(problem))
-        entry.error = error_to_json(failure)
+        call.cursor.reject(entry, failure)
         raise failure from problem
 
 
@@ -246,8 +278,8 @@ def _result(
 def as_history(result: SampleResult[Any], prompt: Message) -> tuple[Message, Message]:
     """Return the two messages that a prompt-mode sample adds to the conversation.
 
-    Tool uses are told, not kept: their results never enter this conversation, and a provider
-    refuses a tool use without a result.
+    Tool uses are mentioned in the text, not added as blocks: their results never enter this
+    conversation, and a provider refuses a tool use without a result.
     """
     called = ", ".join(call.name for call in result.tool_calls)
     return prompt, assistant(result.text or f"(called {called})" if called else result.text or " ")

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from anabranch._engine import Answer, Entry, Journal, Owed, canonical
+from anabranch._engine import Answer, Compensation, Entry, Journal, canonical
 
 __all__ = [
     "FAILED",
@@ -50,17 +50,17 @@ def answers_in(stored: Mapping[str, str], number: int) -> dict[str, Answer]:
     return {step_id: Answer(*answer) for step_id, answer in given.items()}
 
 
-def dump_entry(entry: Entry, owed: Owed | None) -> str:
+def dump_entry(entry: Entry, compensation: Compensation | None) -> str:
     """Return an entry as text, with the compensation that its step has registered."""
-    undo = None if owed is None else [owed.undo, owed.step]
+    undo = None if compensation is None else [compensation.undo, compensation.step]
     return canonical([entry.kind, entry.fingerprint, entry.value, entry.error, entry.tokens, undo])
 
 
-def load_entry(text: str) -> tuple[Entry, Owed | None]:
+def load_entry(text: str) -> tuple[Entry, Compensation | None]:
     """Return what :func:`dump_entry` was given; the compensation has no step id."""
     kind, asked, value, error, tokens, undo = json.loads(text)
-    owed = None if undo is None else Owed("", *undo)
-    return Entry(kind, asked, value, error, tokens), owed
+    compensation = None if undo is None else Compensation("", *undo)
+    return Entry(kind, asked, value, error, tokens), compensation
 
 
 def merge(journal: Journal, stored: Mapping[str, str]) -> None:
@@ -68,14 +68,16 @@ def merge(journal: Journal, stored: Mapping[str, str]) -> None:
     for step_id, text in stored.items():
         if step_id.startswith("!"):
             continue
-        entry, owed = load_entry(text)
+        entry, compensation = load_entry(text)
         if entry.kind == "branch":  # it stands for all that was recorded inside
             _fold(journal, step_id)
         journal.entries.setdefault(step_id, entry)
         journal.pending.pop(step_id, None)
-        if owed is not None:
-            journal.owed.append(replace(owed, step_id=step_id))
-    journal.owed = [owed for owed in journal.owed if undone_id(owed.step_id) not in stored]
+        if compensation is not None:
+            journal.compensations.append(replace(compensation, step_id=step_id))
+    journal.compensations = [
+        due for due in journal.compensations if undone_id(due.step_id) not in stored
+    ]
 
 
 def _fold(journal: Journal, path: str) -> None:

@@ -166,7 +166,7 @@ class Reaper:
         except (ValueError, AnabranchError) as problem:
             logger.error("call %r cannot be undone: %s", line, problem)  # noqa: TRY400 - that is all
             return False
-        if not journal.owed:
+        if not journal.compensations:
             return True
         given = (await store.entries(line, journal.rounds)).get(answers_id(journal.rounds), "{}")
         call = open_call(
@@ -184,7 +184,7 @@ class Reaper:
         except ToolError as expired:
             problems = getattr(expired, "__notes__", [])
             logger.info("call %r has expired, and is undone: %s", line, problems or "all of it")
-        return not journal.owed
+        return not journal.compensations
 
 
 async def _discard(notice: Notice) -> None:

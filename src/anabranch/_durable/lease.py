@@ -11,7 +11,7 @@ import secrets
 from typing import Self
 
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 from anabranch._engine.clock import Clock, pause
 from anabranch.errors import StoreError
 
@@ -50,7 +50,7 @@ class Lease:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await to_the_end(self._release())
+        await run_shielded(self._release())
 
     async def open_round(self, number: int, new: CallRecord | None = None) -> OpenedRound:
         """Wait until the lease is free and take it; return what is recorded of the round.

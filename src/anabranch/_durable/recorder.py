@@ -16,7 +16,7 @@ from anabranch._durable.entries import (
     undone_id,
 )
 from anabranch._durable.store import CallStore
-from anabranch._engine import Entry, Owed, canonical
+from anabranch._engine import Compensation, Entry, canonical
 from anabranch.errors import StoreError
 
 __all__ = ["StoreRecorder"]
@@ -45,7 +45,7 @@ class StoreRecorder:
         self._is_pinned = number == 0  # nothing was asked before: there are no other answers
 
     async def record(
-        self, entries: Mapping[str, Entry], owed: Mapping[str, Owed]
+        self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
     ) -> dict[str, Entry]:
         """Write ``entries``; return those that are stored now, the first for each id.
 
@@ -53,7 +53,8 @@ class StoreRecorder:
             StoreError: the store failed, or the round runs with other answers somewhere else.
         """
         texts = {
-            step_id: dump_entry(entry, owed.get(step_id)) for step_id, entry in entries.items()
+            step_id: dump_entry(entry, compensations.get(step_id))
+            for step_id, entry in entries.items()
         }
         stored = await self._write(texts)
         return {step_id: load_entry(stored[step_id])[0] for step_id in entries}
@@ -62,7 +63,7 @@ class StoreRecorder:
         """Write that the call has failed."""
         await self._write({FAILED: canonical(error)})
 
-    async def paid(self, step_id: str) -> None:
+    async def undone(self, step_id: str) -> None:
         """Write that the compensation of ``step_id`` has been run."""
         await self._write({undone_id(step_id): ""})
 

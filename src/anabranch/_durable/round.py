@@ -122,7 +122,7 @@ class StoredRound:
     async def _end(self, reply: str, state: str = "", *, status: str) -> RoundRecord | None:
         policy = self._rounds.policy
         wait = policy.expire_after if status == "open" else policy.retain
-        if status == "failed" and self._journal.owed:
+        if status == "failed" and self._journal.compensations:
             status, wait = "open", policy.retry_undo_after  # the reaper runs them again
         mine = RoundRecord(self._number, self._digest, reply, state)
         deadline = self._rounds.clock.now() + wait
@@ -228,7 +228,7 @@ class Rounds:
         if known is None or await self._is_compensated(known, journal):
             raise _refused(journal, "what it has done is undone")
         journal.fork += f"~{journal.rounds}.{digest(given)[:12]}"
-        journal.owed.clear()  # what was done before the fork is the first line's to undo
+        journal.compensations.clear()  # what was done before the fork is the first line's to undo
         deadline = self.clock.now() + self.policy.expire_after
         await store.begin(replace(known, call_id=journal.line, deadline=deadline, status="open"))
         before = RoundRecord(journal.rounds - 1, "", "{}", journal.dumps())
@@ -238,7 +238,7 @@ class Rounds:
         """Whether what was done up to here has been undone, or is being undone."""
         if known.status == "expired":
             return True
-        if not journal.owed:
+        if not journal.compensations:
             return False
         if known.status == "failed":
             return True

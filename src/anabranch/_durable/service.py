@@ -29,7 +29,7 @@ from anabranch._durable.replies import (
 from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
 from anabranch._durable.states import is_reference, load_reference
 from anabranch._durable.store import CallRecord, RoundRecord
-from anabranch._engine import Answer, Ask, Call, Finished, Journal, to_the_end
+from anabranch._engine import Answer, Ask, Call, Finished, Journal, run_shielded
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
 
@@ -101,7 +101,7 @@ class CallService:
             ToolError: the store does not answer; nothing is lost.
             Exception: what the call raises.
         """
-        taken = {key: answer for key, answer in answers.items() if key in journal.pending}
+        taken = journal.to_open(answers)
         ended: Finished[Any] | R | RoundRecord
         async with self._open_round(job, journal, taken) as opened:
             if isinstance(opened, RoundRecord):
@@ -131,8 +131,8 @@ class CallService:
                     value = await self._run(job, journal, opened, lambda call: call.drive(answerer))
                     ended = await opened.returned(value)
         except asyncio.CancelledError:
-            if not journal.owed:  # its client is gone, and every compensation has been run
-                await to_the_end(self._give_up(journal.line))
+            if not journal.compensations:  # its client is gone, and every compensation has been run
+                await run_shielded(self._give_up(journal.line))
             raise
         if isinstance(ended, RoundRecord):
             ended = repeat_value(job.tool, journal.line, ended, self._foreign)

@@ -1,44 +1,49 @@
-"""One call as a machine: asks out, answers in.
+"""The engine: one call as a machine without transport. Asks go out, answers come in.
 
-Owns the journal, step identity, suspension, run-once effects, limits and their accounting. It
-runs a body and knows neither tools nor contexts nor who answers; it opens no socket, reads no
-clock and draws no randomness but through what it is given.
+It runs a body and knows neither tools nor contexts nor where answers come from. It opens no
+socket, reads no clock and draws no randomness but through what it is given. A :class:`Call` holds
+its parts; each can be read and tested without the others:
 
-    journal.py      what has happened: entries, and their compact form between rounds
-    strands.py      which task is where in the call, hence what its next step is called
-    codec.py        how values become entries: pydantic, by annotation, or plain JSON
-    waits.py        what a task waits for, as far as asyncio shows it
-    quiescence.py   when every strand is blocked on an ask, and so the round is over
-    course.py       where a run stands in its journal: names of steps, and drift
-    branch.py       a timeline with limits; sub-branches, deadlines, folding
-    effects.py      steps, and the undos that are still owed
-    combine.py      gather and race, and work that must not be broken off
-    open_asks.py    the asks that wait for an answer
-    store.py        the port behind which calls are kept
-    recording.py    with a store: what has happened is written before it is seen
-    operations.py   what a running body does: ask, step, notify, race, look at the clock
-    machine.py      the call: rounds for cold edges, a stream of asks for hot ones
+    journal         what has happened, as data; ``journal_text`` its form between rounds
+    cursor          ids, what is recorded, drift; the one that reads and writes entries
+    scheduler       which strands run, and when a round is over (``strands``, ``quiescence``,
+                    ``waits``)
+    effects         steps run once (``functions``), recorded before they are seen (``recorder``)
+    compensations   the undos of a call that fails
+    branch          limits; ``deadline``, and ``folding`` of what is finished
+    operations      what else a body does: ask (``open_asks``), race (``combine``), notify, time
+    call            holds them all, and is driven by an edge
+
+``scope`` is a place in the program, which names what is made there; ``codec`` turns values into
+entries and back.
 """
 
 from anabranch._engine.branch import Branch
-from anabranch._engine.call import Call, Finished, Waiting
+from anabranch._engine.call import Call, Finished, Waiting, current_call
 from anabranch._engine.codec import Codec, codec_of
-from anabranch._engine.combine import all_of, to_the_end
-from anabranch._engine.effects import Effect, current_idempotency_key, step_fingerprint
+from anabranch._engine.combine import all_of
+from anabranch._engine.fingerprint import canonical, fingerprint
+from anabranch._engine.functions import (
+    Effect,
+    Perform,
+    current_idempotency_key,
+    perform,
+    step_fingerprint,
+)
 from anabranch._engine.journal import (
     Answer,
     Ask,
     AskKind,
+    Compensation,
     Entry,
     Journal,
     Notice,
-    Owed,
-    canonical,
-    fingerprint,
 )
 from anabranch._engine.operations import Sink
 from anabranch._engine.recorder import Recorder
-from anabranch._engine.strands import Scope, current_scope, scope_in
+from anabranch._engine.scope import Scope
+from anabranch._engine.shielded import run_shielded
+from anabranch._engine.strands import current_scope
 
 __all__ = [
     "Answer",
@@ -47,12 +52,13 @@ __all__ = [
     "Branch",
     "Call",
     "Codec",
+    "Compensation",
     "Effect",
     "Entry",
     "Finished",
     "Journal",
     "Notice",
-    "Owed",
+    "Perform",
     "Recorder",
     "Scope",
     "Sink",
@@ -60,10 +66,11 @@ __all__ = [
     "all_of",
     "canonical",
     "codec_of",
+    "current_call",
     "current_idempotency_key",
     "current_scope",
     "fingerprint",
-    "scope_in",
+    "perform",
+    "run_shielded",
     "step_fingerprint",
-    "to_the_end",
 ]

@@ -1,43 +1,44 @@
-"""The call: it runs a body over a journal until the body has ended or waits for answers.
+"""A call: it runs a body over a journal until the body has ended or waits for answers.
 
-Owns the life of one run: starting it, ending rounds, and paying undos when the call fails. What the
-body may do meanwhile is in ``operations.py``. Any edge drives it, in one of two ways:
+It holds the parts of the engine, starts the body, ends rounds, and runs compensations when the
+body fails. An edge drives it, in one of two ways:
 
     outcome = await call.round()        a cold edge: one round, to be continued from the journal
     async for ask in call.asks(): ...   a hot edge: the body stays alive while answers come in
-
-To suspend, nothing is raised in the author's code: an ask waits for a future, and when every
-strand waits (``quiescence.py``) the body is cancelled and thrown away.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextvars import Context
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 from anabranch._engine.branch import Branch
 from anabranch._engine.clock import Clock, SystemClock
-from anabranch._engine.combine import let_go, to_the_end
+from anabranch._engine.combine import cancel_and_wait
+from anabranch._engine.compensations import Compensations
+from anabranch._engine.cursor import ReplayCursor
+from anabranch._engine.effects import Effects
+from anabranch._engine.folding import Branches
+from anabranch._engine.functions import Perform, perform
 from anabranch._engine.journal import Answer, Ask, Journal, Notice
-from anabranch._engine.operations import REFUSALS, Operations, Quiet, Sink, unstarted
-from anabranch._engine.quiescence import Quiescence, check_support
-from anabranch._engine.recorder import Recorder
-from anabranch._engine.strands import Strand, adopt, forget, install_task_factory
-from anabranch.errors import error_to_json
+from anabranch._engine.open_asks import OpenAsks
+from anabranch._engine.operations import Operations, Sink
+from anabranch._engine.quiescence import check_support
+from anabranch._engine.recorder import Recorder, Records
+from anabranch._engine.scheduler import Scheduler
+from anabranch._engine.scope import Scope
+from anabranch._engine.shielded import run_shielded
+from anabranch._engine.strands import Strand, current_strand, install_task_factory
+from anabranch.errors import AnabranchError, SuspensionError, error_to_json
 from anabranch.limits import Limits
 
-__all__ = ["Call", "Finished", "Waiting"]
+__all__ = ["Call", "Finished", "Waiting", "current_call"]
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("anabranch.engine")
-
-LETTING_GO = 5.0
-"""Seconds that a body's ``finally`` blocks have to end when its round is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +55,25 @@ class Waiting:
     asks: tuple[Ask, ...]
 
 
-async def _deliver_nowhere(notice: Notice) -> None:
+class _Quiet(NamedTuple):
+    """How a round has ended: the open asks, who asked what, and whether no strand could go on."""
+
+    asks: tuple[Ask, ...]
+    asked_by: dict[asyncio.Task[Any], list[str]]
+    certain: bool
+
+
+async def _discard(notice: Notice) -> None:
     logger.debug("notice without a reader: %s", notice)
 
 
-class Call(Operations, Generic[T]):
+class Call(Generic[T]):
     """One run of ``body`` over ``journal``. Use as an async context manager, on one loop.
 
-    Leaving the context cancels a body that still runs and pays the undos it owes: all of them
-    for a hot run, those of this round for a cold one (whose earlier rounds may be continued),
-    none for a cold one that is recorded (for that round itself may be taken up again): there,
-    effects that have begun are awaited and recorded first.
+    Leaving the context cancels a body that still runs and undoes what it did: everything for a
+    hot run; what this round did for a cold one (whose earlier rounds may be continued); nothing
+    for a cold one that is recorded (for that round itself may be taken up again): there, effects
+    that have begun are awaited and recorded first.
 
     Args:
         body: called once with the root branch.
@@ -74,9 +83,19 @@ class Call(Operations, Generic[T]):
         clock: time; the system's by default.
         sink: receives log lines and progress, each once over all rounds.
         recorder: has what happens written down before the body sees it.
+        perform: runs an effect.
+        on_fault: called with what ends the call whatever its body does, at once.
+
+    Attributes:
+        cursor: ids, and what is recorded.
+        scheduler: the strands.
+        effects: run a step.
+        operations: ask, race, notify, read the clock.
+        branches: run a sub-branch.
+        compensations: what is undone if the call fails.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what surrounds a run, all by keyword
         self,
         body: Callable[[Branch], Coroutine[Any, Any, T]],
         journal: Journal,
@@ -84,80 +103,66 @@ class Call(Operations, Generic[T]):
         name: str,
         limits: Limits | None = None,
         clock: Clock | None = None,
-        sink: Sink = _deliver_nowhere,
+        sink: Sink = _discard,
         recorder: Recorder | None = None,
+        perform: Perform = perform,
+        on_fault: Callable[[AnabranchError], None] | None = None,
     ) -> None:
-        super().__init__(journal, name, clock=clock or SystemClock(), sink=sink, recorder=recorder)
-        self.ledger: dict[str, int] = journal.spent()
-        self.ledger[name] = sum(entry.tokens or 0 for entry in journal.entries.values())
-        self.root: Branch = Branch(self, None, name, limits or Limits())
+        self.journal: Journal = journal
+        clock = clock or SystemClock()
+        cursor = ReplayCursor(journal, name, recording=recorder is not None, on_fault=on_fault)
+        scheduler = Scheduler(self, journal.call_id)
+        records = Records(cursor, recorder)
+        compensations = Compensations(journal, clock, records)
+        effects = Effects(cursor, scheduler, records, compensations, perform)
+        self._open: OpenAsks = OpenAsks()
+        self.cursor: ReplayCursor = cursor
+        self.scheduler: Scheduler = scheduler
+        self.compensations: Compensations = compensations
+        self.effects: Effects = effects
+        self.operations: Operations = Operations(
+            cursor, scheduler, effects, self._open, clock, sink
+        )
+        self.branches: Branches = Branches(cursor, scheduler, compensations, clock)
+        self._root = Branch(None, name, limits or Limits(), cursor.spent(name))
+        self._records = records
         self._body = body
         self._task: asyncio.Task[T] | None = None
+        self._cold = False
         self._settled = False
-        self.context: Context = Context()
+        self._quiet: _Quiet | None = None
+        self._answering_failed: Exception | None = None
 
     # -- driving -----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Call[T]:
-        check_support()
+        await check_support()
         install_task_factory()
-        if self.root.timeout is not None:
+        if self._root.timeout is not None:
             self.journal.deadlines.setdefault(
-                self.root.path, self.journal.started + self.root.timeout
+                self._root.path, self.journal.started + self._root.timeout
             )
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         if self._task is not None and not self._settled:
             if self._task.done() and not self._task.cancelled():
-                self._task.exception()  # looked at: whoever leaves does not ask for it any more
-            await to_the_end(self._abandon())
-
-    async def _abandon(self) -> None:
-        recorded = self.records.recorder is not None
-        if recorded and self._cold:  # somebody will take this round up again
-            await self._finish_effects()
-            await self._let_go()
-            return
-        await self._let_go()
-        if self.broken_off:
-            return
-        try:
-            await self.records.failing(None)
-            self._repay = partial(self._pay, this_round_only=self._cold)
-            await self._repay()
-        except Exception:  # the recorder's; whoever leaves has a reason of their own to tell
-            logger.exception("call %r was left, and could not be undone yet", self.journal.line)
-
-    async def _finish_effects(self) -> None:
-        """Let effects come to their end and be recorded, lest they be half done and done again."""
-        self.closing = True
-        self.stop_watching()
-        while self.strands:
-            for task in self.strands.keys() - self.in_effect:
-                task.cancel()
-            if not self.in_effect:
-                return
-            self._changed.clear()
-            await self._changed.wait()
-
-    async def _pay(self, *, this_round_only: bool = False) -> list[BaseException]:
-        return await self.undos.pay(self.clock, self.records, this_round_only=this_round_only)
+                self._task.exception()  # looked at: the caller does not ask for it any more
+            await run_shielded(self._abandon())
 
     def _start(self, *, cold: bool) -> asyncio.Task[T]:
         if self._task is not None:
             raise RuntimeError("A Call runs once: build another one for the next round.")
         self._cold = cold
-        if cold:
-            self._watch = Quiescence(self.strands, self.parked, self._on_quiet)
-        self._task = adopt(self, self._run(), self.root)
+        scope = Scope(self._root, self._root.path)
+        self._task = self.scheduler.start(self._run(), scope, watch=cold)
         return self._task
 
     async def _run(self) -> T:
         try:
-            return await self.root.run(self._body)
+            return await self.branches.start(self._root, self._body)
         finally:
-            self._changed.set()  # one pass of the loop sooner than the task can tell of its end
+            self.scheduler.changed.set()  # one pass of the loop sooner than the task reports it
 
     async def round(self) -> Finished[T] | Waiting:
         """Run until the body has ended or every strand waits for an answer.
@@ -167,22 +172,23 @@ class Call(Operations, Generic[T]):
             next round needs, and this object is spent.
 
         Raises:
-            Exception: what the body raised, after its undos have been paid.
+            Exception: what the body raised, after its undos have been run.
             NonDeterminismError: the replay took another way than the recorded run.
             SuspensionError: the body went on after it had been cancelled at the round's end.
-            Exception: what the recorder raised; then no undo has been paid.
+            Exception: what the recorder raised; then nothing has been undone.
         """
+        scheduler = self.scheduler
         task = self._start(cold=True)
-        await self._changed.wait()
-        if self._broken is not None:
-            await self._let_go()
-            raise self._broken
+        await scheduler.changed.wait()
+        if scheduler.failure is not None:
+            await scheduler.cancel_and_wait()
+            raise scheduler.failure
         if self._quiet is None:
             return Finished(await self._conclude(task))
-        await self._let_go()
-        self._check_suspended(self._quiet)
+        await scheduler.cancel_and_wait()
+        scheduler.check_suspended()
         if self._quiet.certain:
-            self.check_all_reached(None)
+            self.cursor.check_all_reached(None)
         if self.fault is not None:
             await self._fail(self.fault)
         self._settled = True
@@ -190,18 +196,18 @@ class Call(Operations, Generic[T]):
         return Waiting(self._quiet.asks)
 
     async def unwind(self, error: BaseException) -> NoReturn:
-        """End the call with ``error``: do nothing new, pay every undo that the journal knows.
+        """End the call with ``error``: do nothing new, run every undo that the journal knows.
 
         The body is run over what is recorded, so that its undos are bound to their steps; what it
-        would do beyond that waits for ever, and is then let go.
+        would do beyond that waits until it is cancelled.
 
         Raises:
             BaseException: ``error``, with a note for each undo that has failed.
         """
-        self.unwinding = True
+        self.scheduler.unwinding = True
         self._start(cold=True)
-        await self._changed.wait()
-        await self._let_go()
+        await self.scheduler.changed.wait()
+        await self.scheduler.cancel_and_wait()
         await self._fail(error)
 
     async def asks(self) -> AsyncIterator[Ask]:
@@ -211,26 +217,22 @@ class Call(Operations, Generic[T]):
         the outcome.
         """
         task = self._start(cold=False)
+        changed = self.scheduler.changed
         while True:
-            while self.open.unseen:
-                ask = self.open.unseen.popleft()
-                if self.is_open(ask.step_id):
-                    yield ask
-            if task.done() or self._broken is not None:
+            while (ask := self._open.next_unseen()) is not None:
+                yield ask
+            if task.done() or self._failure is not None:
                 return
-            self._changed.clear()
-            await self._changed.wait()
+            changed.clear()
+            await changed.wait()
 
     def answer(self, step_id: str, answer: Answer) -> bool:
         """Answer an open ask of a hot run; false if it is not open (any more)."""
-        if not self.open.answer(step_id, answer):
-            return False
-        self.records.add(step_id, self.journal.entries[step_id])
-        return True
+        return self.operations.answer(step_id, answer)
 
     def is_open(self, step_id: str) -> bool:
-        """Whether somebody still waits for the answer to ``step_id``."""
-        return self.open.is_open(step_id)
+        """Whether the answer to ``step_id`` is still awaited."""
+        return self._open.is_open(step_id)
 
     async def result(self) -> T:
         """Return what the body of a hot run returned, once :meth:`asks` has ended.
@@ -239,14 +241,14 @@ class Call(Operations, Generic[T]):
             Exception: as :meth:`round`.
             RuntimeError: it has not ended.
         """
-        if self._broken is not None:
-            raise self._broken
+        if self._failure is not None:
+            raise self._failure
         if self._task is None or not self._task.done():
-            raise RuntimeError("A call has no result before asks() has come to its end.")
+            raise RuntimeError("A call has no result before asks() has ended.")
         return await self._conclude(self._task)
 
     async def drive(self, answerer: Callable[[Ask], Awaitable[Answer]]) -> T:
-        """Run hot to the end: ``answerer`` is called for each ask, concurrently.
+        """Run hot until the body has ended: ``answerer`` is called for each ask, concurrently.
 
         Its task is cancelled when the ask is withdrawn (a lost race, a timeout).
 
@@ -257,31 +259,41 @@ class Call(Operations, Generic[T]):
         async def answer_one(ask: Ask) -> None:
             try:
                 self.answer(ask.step_id, await answerer(ask))
-            except Exception as error:  # noqa: BLE001 - raised again by drive(), when all is let go
-                self._broken = self._broken or error
-                self._changed.set()
+            except Exception as error:  # noqa: BLE001 - raised again by drive(), when all has ended
+                self._answering_failed = self._failure or error
+                self.scheduler.changed.set()
 
         try:
             async for ask in self.asks():
-                self._answering[ask.step_id] = asyncio.ensure_future(answer_one(ask))
+                self._open.answer_with(ask.step_id, asyncio.ensure_future(answer_one(ask)))
         finally:
-            await let_go(list(self._answering.values()))
+            await cancel_and_wait(self._open.answering())
         return await self.result()
+
+    def abort(self, error: Exception) -> None:
+        """End the run here, as a crash would: nothing is undone. :meth:`result` raises ``error``."""
+        self.scheduler.abort(error)
+
+    @property
+    def _failure(self) -> Exception | None:
+        """What has ended the run from outside of the body: the first such error."""
+        return self._answering_failed or self.scheduler.failure
 
     # -- ending ------------------------------------------------------------------------------
 
     async def _conclude(self, task: asyncio.Task[T]) -> T:
         """Turn the ended root task into its value or its error."""
-        self._forget_ended()
-        # What the body has left running, it has left: nobody will ask what became of it.
-        self.cancelled.update(strand.path for strand in self.strands.values())
-        await self._let_go()
+        scheduler, cursor = self.scheduler, self.cursor
+        scheduler.forget_ended()
+        # Tasks that the body has left running are cancelled like those that it cancels itself.
+        cursor.cancelled.update(strand.path for strand in scheduler.strands.values())
+        await scheduler.cancel_and_wait()
         error: BaseException | None
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        self.check_all_reached(error)
-        if self.fault is not None and error is not self.fault:
-            self.fault.__cause__ = self.fault.__cause__ or error
-            error = self.fault
+        cursor.check_all_reached(error)
+        if cursor.fault is not None and error is not cursor.fault:
+            cursor.fault.__cause__ = cursor.fault.__cause__ or error
+            error = cursor.fault
         if error is not None:
             await self._fail(error)
         self._settled = True
@@ -289,73 +301,68 @@ class Call(Operations, Generic[T]):
 
     async def _fail(self, error: BaseException) -> NoReturn:
         self._settled = True
-        for problem in await to_the_end(self._undo_all(error)):
+        for problem in await run_shielded(self._undo_all(error)):
             error.add_note(f"An undo failed as well: {problem!r}")
         raise error
 
     async def _undo_all(self, error: BaseException) -> list[BaseException]:
-        await self.records.failing(error_to_json(error))
-        self._repay = self._pay
-        return await self._repay()
+        await self._records.failing(error_to_json(error))
+        return await self.compensations.run()
 
-    def _on_quiet(self, certain: bool) -> None:  # noqa: FBT001 - the signature of a callback
-        """End the round, here and now: no strand may do anything more in between."""
-        asked_by: dict[asyncio.Task[Any], list[str]] = {task: [] for task in self.strands}
-        self._quiet = Quiet(self.open.asks(), asked_by | self.open.by_task(), certain)
-        self._close_unstarted()
-        self.suspending = True
-        self.stop_strands()
-        self._changed.set()
-
-    async def _let_go(self) -> None:
-        """Cancel what still runs, wait for its ``finally`` blocks, let nothing new happen."""
-        if not self.suspending:
-            self.stop_strands()
-        self._forget_ended()
-        if not self.strands:  # nearly always: a strand that waited for an answer ends at once
+    async def _abandon(self) -> None:
+        if self._records.recorder is not None and self._cold:  # this round will be taken up again
+            await self.scheduler.finish_effects()
+            await self.scheduler.cancel_and_wait()
             return
-        deadline = asyncio.get_running_loop().time() + LETTING_GO
-        while self.strands:
-            left = deadline - asyncio.get_running_loop().time()
-            if left <= 0:
-                self._refused = REFUSALS  # from now on whatever they ask waits for ever
-                self.stop_strands()
-                break
-            await asyncio.wait(list(self.strands), timeout=left)
+        await self.scheduler.cancel_and_wait()
+        if self.scheduler.failure is not None:
+            return
+        try:
+            await self._records.failing(None)
+            await self.compensations.run(this_round_only=self._cold)
+        except Exception:  # the recorder's; the caller leaves for a reason of its own
+            logger.exception("call %r was left, and could not be undone yet", self.journal.line)
 
-    def _forget_ended(self) -> None:
-        """Take note of the strands that have ended, of which the loop has not told yet."""
-        for task in [task for task in self.strands if task.done()]:
-            forget(task)
+    # -- what the scheduler reports ----------------------------------------------------------
 
-    def _check_suspended(self, quiet: Quiet) -> None:
-        for task, own in quiet.asked_by.items():
-            if not task.done():
-                found = f"task {task.get_name()!r} still runs {LETTING_GO:g} s later"
-            elif task.cancelled():
-                continue
-            elif (error := task.exception()) is not None:
-                found = f"it raised {type(error).__name__} instead"
-            else:
-                found = "it went on and returned a value"
-            self._not_suspended(own, found)
+    @property
+    def fault(self) -> AnabranchError | None:
+        """What ends the call whatever its body does: a replay that differs, a bad value."""
+        return self.cursor.fault
 
-    def _close_unstarted(self) -> None:
-        """The body would have come to these operations later; they were not forgotten."""
-        for operation in unstarted(self._made):
-            operation.close()
-        self._made.clear()
+    def parked(self) -> Iterator[asyncio.Future[None]]:
+        """Return the futures of open asks."""
+        return self._open.futures()
 
-    # -- what strands report -----------------------------------------------------------------
+    def on_quiet(self, certain: bool) -> None:  # noqa: FBT001 - the signature of a callback
+        """End the round: every strand is blocked."""
+        self._quiet = _Quiet(self._open.asks(), self._open.by_task(), certain)
+        self.scheduler.suspend()
 
-    def strand_ended(self, strand: Strand) -> None:
-        """Called by ``strands.py`` when a task of this call is done."""
+    def on_strand_ended(self, strand: Strand) -> None:
+        """Take note of how a strand has ended."""
+        scheduler = self.scheduler
         if strand.task is self._task:
-            self.stop_watching()
-            self._changed.set()
+            scheduler.stop_watching()
+            scheduler.changed.set()
         elif strand.task.cancelled():
-            if not self.suspending:
-                self.cancelled.add(strand.path)
-        elif self.closing:
+            if not scheduler.suspending:
+                self.cursor.cancelled.add(strand.path)
+        elif scheduler.closing:
             strand.task.exception()  # looked at: the call's own outcome says what happened
-        self.stir()
+
+    def on_not_suspended(self, task: asyncio.Task[Any], found: str) -> None:
+        """Fail the call: its body went on after the round had ended."""
+        if self.fault is None and self._quiet is not None:
+            asked = self._quiet.asked_by.get(task) or [ask.step_id for ask in self._quiet.asks]
+            self.cursor.fail(SuspensionError(asked, found))
+
+
+def current_call() -> Call[Any]:
+    """Return the call whose strand is running.
+
+    Raises:
+        NonDeterminismError: no strand is running.
+    """
+    # Only schedulers own strands, and only calls own schedulers.
+    return cast("Call[Any]", cast("Scheduler", current_strand().owner).owner)

@@ -1,19 +1,17 @@
 """Several operations at once: all of them, or the first.
 
-Owns the two combinators and nothing of what they run. They are ordinary code on strands; only
-the winner of a race is recorded, because time decides it and a replay has other times.
+The two combinators are ordinary code on strands. Only the winner of a race is recorded, because
+time decides it and a replay has other times.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from inspect import iscoroutine
 from typing import Any, TypeVar
 
-import anyio
-
-__all__ = ["all_of", "first_of", "let_go", "only", "to_the_end"]
+__all__ = ["all_of", "cancel_and_wait", "first_of", "replay_race"]
 
 T = TypeVar("T")
 
@@ -34,7 +32,7 @@ async def all_of(operations: Iterable[Awaitable[Any]]) -> tuple[Any, ...]:
         try:
             await asyncio.wait(tasks)
         except asyncio.CancelledError:
-            await let_go(tasks)
+            await cancel_and_wait(tasks)
             raise
     for task in tasks:
         if task.cancelled() or task.exception() is not None:
@@ -55,14 +53,14 @@ async def first_of(operations: Sequence[Awaitable[T]]) -> tuple[int, asyncio.Fut
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
-        await let_go(tasks)
+        await cancel_and_wait(tasks)
         raise
     winner = next(index for index, task in enumerate(tasks) if task in done)
-    await let_go([task for task in tasks if task is not tasks[winner]])
+    await cancel_and_wait([task for task in tasks if task is not tasks[winner]])
     return winner, tasks[winner]
 
 
-async def let_go(tasks: Sequence[asyncio.Future[Any]]) -> None:
+async def cancel_and_wait(tasks: Sequence[asyncio.Future[Any]]) -> None:
     """Cancel ``tasks`` and return when all have ended, cancelled again or not meanwhile."""
     for task in tasks:
         task.cancel()
@@ -74,8 +72,8 @@ async def let_go(tasks: Sequence[asyncio.Future[Any]]) -> None:
             task.exception()
 
 
-async def only(operations: Sequence[Awaitable[T]], winner: int) -> T:
-    """Run the operation that has won before.
+async def replay_race(operations: Sequence[Awaitable[T]], winner: int) -> T:
+    """Run the operation that won the recorded race, and return its value.
 
     The others are started, and cancelled before they run: so each task has the name that it had
     when all of them ran.
@@ -87,25 +85,6 @@ async def only(operations: Sequence[Awaitable[T]], winner: int) -> T:
     try:
         await asyncio.wait(tasks)
     except asyncio.CancelledError:
-        await let_go(tasks)
+        await cancel_and_wait(tasks)
         raise
     return tasks[winner].result()
-
-
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Return what ``work`` returns; it goes on to its end if the caller is cancelled meanwhile.
-
-    Raises:
-        asyncio.CancelledError: the caller was; only now, with ``work`` done.
-    """
-    interrupted: asyncio.CancelledError | None = None
-    task = asyncio.ensure_future(work)
-    with anyio.CancelScope(shield=True):  # else it would cancel the wait again and again
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError as error:
-                interrupted = error
-    if interrupted is not None:
-        raise interrupted
-    return task.result()

@@ -1,52 +1,69 @@
-"""Where a run stands in its journal: which recorded steps it has passed, and what it calls them.
+"""The replay cursor: where one run of a call stands in its journal.
 
-Owns the names of steps, looking them up, and finding that a replay has taken another way than the
-recorded run. It never runs or cancels anything; ``machine.py`` acts on ``fault``.
+It gives steps their ids, looks up and writes what is recorded, and finds out when a replay takes
+another way than the recorded run. While a call runs, nothing else reads or writes the journal's
+entries and open questions. It runs and cancels nothing: the call acts on ``fault``.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from anabranch._engine.journal import Entry, Journal
-from anabranch.errors import AnabranchError, NonDeterminismError
+from anabranch._engine.branch import Branch
+from anabranch._engine.journal import Answer, Ask, Entry, Journal
+from anabranch._engine.scope import Scope
+from anabranch.errors import AnabranchError, BranchTokenError, NonDeterminismError, error_to_json
 
-if TYPE_CHECKING:
-    from anabranch._engine.branch import Branch
-    from anabranch._engine.strands import Scope
-
-__all__ = ["Course"]
+__all__ = ["ReplayCursor"]
 
 _ORDINAL = re.compile(r"[.#]\d+(~\d+)?$")
 
 
-class Course:
-    """The way of one run through ``journal``.
+class ReplayCursor:
+    """The position of one run in ``journal``.
 
-    Attributes:
+    Args:
         journal: what has happened before; it is extended in place.
         name: path of the root branch.
+        recording: collect what is added, for :meth:`take_added`.
+        on_fault: called with each fault.
+
+    Attributes:
         reached: ids and paths that the run has come to.
         cancelled: paths of tasks and branches that the program itself has cancelled.
         unentered: paths of branches that were made and not (yet) entered.
-        fault: what ends the call whatever its body does; set once.
+        fault: what ends the call whatever its body does.
     """
 
-    def __init__(self, journal: Journal, name: str) -> None:
-        self.journal = journal
-        self.name = name
+    def __init__(
+        self,
+        journal: Journal,
+        name: str,
+        *,
+        recording: bool = False,
+        on_fault: Callable[[AnabranchError], None] | None = None,
+    ) -> None:
+        self.journal: Journal = journal
+        self.name: str = name
         self.reached: set[str] = set()
-        self._ahead = list(journal.entries)
         self.cancelled: set[str] = set()
         self.unentered: set[str] = set()
         self.fault: AnabranchError | None = None
+        self._entries = journal.entries
+        self._ahead = list(journal.entries)
+        self._spent = journal.spent()
+        self._on_fault = on_fault
+        self._added: dict[str, Entry] | None = {} if recording else None
 
-    def fail_with(self, fault: AnabranchError) -> None:
-        """End the call with ``fault``, whatever its body does."""
+    def fail(self, fault: AnabranchError) -> AnabranchError:
+        """End the call with ``fault``, whatever its body does; return it, to be raised."""
         self.fault = fault
+        if self._on_fault is not None:
+            self._on_fault(fault)
+        return fault
 
-    # -- names -------------------------------------------------------------------------------
+    # -- ids ---------------------------------------------------------------------------------
 
     def new_id(self, scope: Scope, name: str, key: str | None = None) -> str:
         """Name the next step here: ``key`` in the enclosing branch, or the next ``name``.
@@ -91,8 +108,8 @@ class Course:
 
     # -- what is recorded --------------------------------------------------------------------
 
-    def recall(self, step_id: str, kind: str, asked: str) -> Entry | None:
-        """Return what is recorded at ``step_id``, ``None`` if nothing is.
+    def recall(self, step_id: str, kind: str, asked: str, branch: Branch) -> Entry | None:
+        """Return what is recorded at ``step_id`` in ``branch``, ``None`` if nothing is.
 
         Raises:
             NonDeterminismError: something else is recorded there. The call ends with this error
@@ -100,9 +117,10 @@ class Course:
         """
         if self.fault is not None:
             raise self.fault
-        entry = self.journal.entries.get(step_id)
+        entry = self._entries.get(step_id)
         if entry is not None:
             if entry.fingerprint == asked and entry.kind == kind:
+                branch.ids.append(step_id)
                 return entry
             recorded = (entry.kind, entry.fingerprint)
         elif step_id in self.journal.pending:
@@ -110,20 +128,125 @@ class Course:
         else:
             return None
         if recorded != (kind, asked):
-            self.fault = NonDeterminismError(step_id, " ".join(recorded), f"{kind} {asked}")
-            raise self.fault
-        return entry
+            raise self.fail(NonDeterminismError(step_id, " ".join(recorded), f"{kind} {asked}"))
+        return None
 
-    def record(self, step_id: str, entry: Entry, branch: Branch) -> Entry:
-        """Write ``entry`` down; from here on it is part of every replay."""
-        self.journal.entries[step_id] = entry
+    def record(self, step_id: str, entry: Entry, branch: Branch) -> None:
+        """Write ``entry``; from here on it is part of every replay."""
+        self._entries[step_id] = entry
         branch.ids.append(step_id)
-        return entry
+        self._note(step_id, entry)
+
+    def recorded(self, step_id: str) -> Entry | None:
+        """Return the entry at ``step_id``, which may be another run's that was first."""
+        return self._entries.get(step_id)
+
+    def replace(self, step_id: str, entry: Entry) -> None:
+        """Put ``entry``, which another run has recorded first, in the place of ours."""
+        if step_id in self._entries:
+            self._entries[step_id] = entry
+
+    def settle(self, entry: Entry, branch: Branch, tokens: int) -> None:
+        """Charge what ``entry`` has cost to ``branch`` and every ancestor, once.
+
+        Raises:
+            BranchTokenError: a budget is exceeded. The tokens stay charged and the error is the
+                entry's outcome from now on, so that every replay ends the same way.
+        """
+        if entry.tokens is not None:
+            return
+        entry.tokens = tokens
+        try:
+            branch.charge(tokens)
+        except BranchTokenError as error:
+            self.reject(entry, error)
+            raise
+
+    def reject(self, entry: Entry, error: AnabranchError) -> None:
+        """Make ``error`` the outcome of ``entry``, now and in every replay."""
+        entry.error = error_to_json(error)
+
+    def spent(self, path: str) -> int:
+        """Return the tokens that were spent below ``path`` when the run began."""
+        # The root's keys do not name it, so what it has spent is the sum of all.
+        return self._spent.get("" if path == self.name else path, 0)
+
+    def _note(self, step_id: str, entry: Entry) -> None:
+        if self._added is not None:
+            self._added[step_id] = entry
+
+    @property
+    def has_added(self) -> bool:
+        """Whether something was added and not taken."""
+        return bool(self._added)
+
+    def take_added(self) -> dict[str, Entry]:
+        """Return what was added since this was last called."""
+        if not self._added:
+            return {}
+        added, self._added = self._added, {}
+        return added
+
+    # -- open questions ----------------------------------------------------------------------
+
+    def is_pending(self, step_id: str) -> bool:
+        """Whether it was asked, in this round or an earlier one, and not answered."""
+        return step_id in self.journal.pending
+
+    def ask(self, ask: Ask) -> None:
+        """Take note that ``ask`` is open."""
+        self.journal.pending[ask.step_id] = (ask.kind, ask.fingerprint)
+
+    def answer(self, step_id: str, answer: Answer) -> None:
+        """Record the answer to an open question."""
+        self.journal.answer({step_id: answer})
+        self._note(step_id, self._entries[step_id])
+
+    def answer_here(self, ask: Ask, answer: Answer) -> None:
+        """Record the server's own answer to a question that was never open."""
+        entry = Entry(ask.kind, ask.fingerprint, answer.value, answer.error, tokens=None)
+        self._entries[ask.step_id] = entry
+        self._note(ask.step_id, entry)
+
+    def answered(self, step_id: str, branch: Branch) -> Entry:
+        """Return the answer to what was asked in ``branch``."""
+        branch.ids.append(step_id)
+        return self._entries[step_id]
+
+    def withdraw(self, step_id: str) -> None:
+        """Take note that the question is no longer open: nothing awaits its answer."""
+        self.journal.pending.pop(step_id, None)
+
+    # -- folding -----------------------------------------------------------------------------
+
+    def inside(self, branch: Branch, *, failed: bool) -> set[str]:
+        """Return the ids of what is recorded inside ``branch``, which has ended."""
+        inner = set(branch.ids)
+        if self.cancelled or failed:
+            inner.update(self.unreached(branch.path))
+        return inner
+
+    def fold(self, branch: Branch, inner: set[str], entry: Entry, into: Branch) -> None:
+        """Replace ``inner`` by ``entry``, which becomes part of the branch around it."""
+        journal = self.journal
+        if inner:
+            journal.fold(inner)
+        for path in (branch.path, *branch.noticed):
+            journal.delivered.pop(path, None)
+            journal.deadlines.pop(path, None)
+        entry.tokens = branch.spent
+        self.record(branch.path, entry, into)
+
+    def merge(self, branch: Branch, into: Branch) -> None:
+        """Leave the entries of ``branch``, which has ended, to the branch around it."""
+        into.absorb(branch)
+        if branch.path in self.journal.deadlines and not branch.is_expired:
+            self.journal.deadlines[branch.path] = None
 
     # -- drift -------------------------------------------------------------------------------
 
     def check_all_reached(self, error: BaseException | None) -> None:
-        """Find fault unless every recorded step has been passed, or lies in what was left aside.
+        """Find fault unless every recorded step has been passed, or lies in what was cancelled.
 
         ``error`` is how the body has ended, if it has failed.
         """
@@ -133,18 +256,20 @@ class Course:
             *(known for known in pending if known not in self.reached),
         ]:
             if self.fault is None and not self._is_excused(step_id):
-                entry = self.journal.entries.get(step_id)
+                entry = self._entries.get(step_id)
                 kind = pending[step_id][0] if entry is None else entry.kind
                 found = "not reached" if error is None else f"{type(error).__name__} before it"
-                self.fault = NonDeterminismError(step_id, kind, found)
-            pending.pop(step_id, None)  # nobody waits for it now
+                self.fail(NonDeterminismError(step_id, kind, found))
+            pending.pop(step_id, None)  # nothing awaits it now
 
     def unreached(self, path: str) -> list[str]:
         """Return what is recorded below ``path`` (everywhere, if it is empty) and not yet passed."""
         # Among those that the run began with, less at each call: every branch that fails asks.
         self._ahead = [known for known in self._ahead if known not in self.reached]
-        below, entries = f"{path}/" if path else "", self.journal.entries
-        return [known for known in self._ahead if known.startswith(below) and known in entries]
+        below = f"{path}/" if path else ""
+        return [
+            known for known in self._ahead if known.startswith(below) and known in self._entries
+        ]
 
     def is_replaying(self, path: str) -> bool:
         """Whether something recorded below ``path`` is still to be passed."""
@@ -160,7 +285,7 @@ class Course:
             path = path.rpartition("/")[0]
         if _ORDINAL.search(step_id):
             return False
-        # An author's key tells the branch it is in, but not the task.
+        # An author's key names the branch that it is in, but not the task.
         inside = f"{self.name}/"
         branch = f"{step_id.rpartition('/')[0]}/" if step_id.startswith(inside) else inside
         return any(path.startswith(branch) for path in (*self.cancelled, *self.unentered))

@@ -1,45 +1,23 @@
-"""What has happened in a call: enough to replay it elsewhere.
+"""The journal of a call: all that has happened in it, enough to replay it elsewhere.
 
-Owns entries, the questions that are open, and their text form between rounds. It never runs
-anything and never decides whether an entry fits a replay: ``machine.py`` does.
-
-The text form keeps two parts apart. What the client itself sent or was shown (the names of its
-questions and its answers) is deflated; what only the server knows (values of steps and of folded
-branches) is not. Compressing both together would let a client learn the server's secrets from the
-length of the sealed state, by answering with guesses (the CRIME attack).
+It is data: entries, open questions, compensations, deadlines. It runs nothing, and does not decide
+whether an entry fits a replay; ``cursor.py`` does. Its text form is in ``journal_text.py``.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
-import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import JsonValue
-from pydantic_core import from_json, to_json
 
+from anabranch._engine import journal_text
 from anabranch.messages import LogLevel
 
-__all__ = [
-    "Answer",
-    "Ask",
-    "AskKind",
-    "Entry",
-    "Journal",
-    "Notice",
-    "Owed",
-    "canonical",
-    "fingerprint",
-]
+__all__ = ["Answer", "Ask", "AskKind", "Compensation", "Entry", "Journal", "Notice"]
 
 FORMAT = 1
-PRINT = 6
-"""Length of a fingerprint."""
 
 AskKind = Literal["sample", "elicit", "url"]
 
@@ -49,7 +27,7 @@ class Entry:
     """One recorded outcome.
 
     ``error`` is the JSON of an error (``errors.error_to_json``), or ``None`` for a ``value``.
-    ``tokens`` is what the entry cost; ``None`` says that nobody has settled that yet.
+    ``tokens`` is what the entry cost; ``None`` says that it has not been charged yet.
     ``public`` says that the client has seen the value.
     """
 
@@ -72,7 +50,7 @@ class Answer:
 class Ask(NamedTuple):
     """A request that must be answered from outside the call.
 
-    ``request`` is one of the request shapes of ``messages.py``; the machine only carries it.
+    ``request`` is one of the request shapes of ``messages.py``; the engine only carries it.
     """
 
     step_id: str
@@ -92,12 +70,12 @@ class Notice:
 
 
 @dataclass(slots=True)
-class Owed:
+class Compensation:
     """An undo that must run if the call fails: by name, since a folded step is not run again.
 
     ``undo`` and ``step`` are the functions' ``module:qualname`` where they can be found that way
-    (the step's tells how to read its value); ``value`` is kept here once the step's own entry has
-    been folded away.
+    (the step's says how to read its value). Once the step's own entry has been folded away,
+    ``folded`` is set and its ``value`` is stored here.
     """
 
     step_id: str
@@ -109,7 +87,7 @@ class Owed:
 
 _DICT = cast("Callable[[], Any]", dict)
 _LIST = cast("Callable[[], Any]", list)
-"""Not ``list[Owed]``, which type checkers like better: calling that takes far longer."""
+"""Not ``list[Compensation]``, which type checkers like better: calling that takes far longer."""
 
 
 @dataclass(slots=True)
@@ -126,7 +104,7 @@ class Journal:
         progressed: how many progress messages have been delivered in all.
         deadlines: branch path to when the branch must be done; ``None`` once it was done in time
             but could not be folded.
-        owed: undos, in the order in which their steps were done.
+        compensations: undos, in the order in which their steps were done.
         fork: which line of this call it is; empty for the first. Another begins where a round
             that had been answered was answered differently.
     """
@@ -138,39 +116,44 @@ class Journal:
     pending: dict[str, tuple[str, str]] = field(default_factory=_DICT)
     delivered: dict[str, int] = field(default_factory=_DICT)
     deadlines: dict[str, float | None] = field(default_factory=_DICT)
-    owed: list[Owed] = field(default_factory=_LIST)
+    compensations: list[Compensation] = field(default_factory=_LIST)
     progressed: int = 0
     fork: str = ""
 
     @property
     def line(self) -> str:
-        """The name of this line of the call: under it effects are done, and kept."""
+        """The name of this line of the call: effects are done, and stored, under it."""
         return self.call_id + self.fork
+
+    def to_open(self, answers: Mapping[str, Answer]) -> dict[str, Answer]:
+        """Return those of ``answers`` that answer an open question."""
+        return {step_id: answers[step_id] for step_id in answers if step_id in self.pending}
 
     def answer(self, answers: Mapping[str, Answer]) -> None:
         """Record answers to open questions; anything else in ``answers`` is ignored.
 
         Whether an answer fits its question is found out when the body takes it.
         """
-        for step_id, answer in answers.items():
-            asked = self.pending.pop(step_id, None)
-            if asked is not None:
-                kind, asked_print = asked
-                self.entries[step_id] = Entry(
-                    kind, asked_print, answer.value, answer.error, tokens=None, public=True
-                )
+        for step_id, answer in self.to_open(answers).items():
+            kind, asked = self.pending.pop(step_id)
+            self.entries[step_id] = Entry(
+                kind, asked, answer.value, answer.error, tokens=None, public=True
+            )
 
     def fold(self, step_ids: Collection[str]) -> None:
-        """Drop these entries; undos that they owe take their values over."""
-        for owed in self.owed:
-            if owed.step_id in step_ids and not owed.folded:
-                owed.value = self.entries[owed.step_id].value
-                owed.folded = True
+        """Drop these entries; their compensations take over the values that they need."""
+        for due in self.compensations:
+            if due.step_id in step_ids and not due.folded:
+                due.value = self.entries[due.step_id].value
+                due.folded = True
         for step_id in step_ids:
             self.entries.pop(step_id, None)
 
     def spent(self) -> dict[str, int]:
-        """Return tokens by path: each recorded entry counts for every path that encloses it."""
+        """Return tokens by path: each entry counts for every path that encloses it.
+
+        The empty path encloses all.
+        """
         ledger: dict[str, int] = {}
         for step_id, entry in self.entries.items():
             if entry.tokens:
@@ -196,13 +179,11 @@ class Journal:
                 prints.append(entry.fingerprint)
             else:
                 private.append([entry.fingerprint, *row])
-        owed = [[o.step_id, o.undo, o.step, o.value, o.folded] for o in self.owed]
-        head = [FORMAT, self.call_id, self.started, self.rounds, _joined(prints), private, owed]
-        state = [*head, self.delivered, self.deadlines, self.progressed, self.fork]
-        while not state[-1]:
-            state.pop()
+        due = [[c.step_id, c.undo, c.step, c.value, c.folded] for c in self.compensations]
+        head = [FORMAT, self.call_id, self.started, self.rounds, journal_text.joined(prints)]
+        tail = [private, due, self.delivered, self.deadlines, self.progressed, self.fork]
         asked = [[step_id, kind] for step_id, (kind, _) in self.pending.items()]
-        return f"{_deflated(_written([asked, public]))} {_written(state).decode('ascii')}"
+        return journal_text.render([*head, *tail], [asked, public])
 
     @classmethod
     def loads(cls, text: str) -> Journal:
@@ -211,25 +192,22 @@ class Journal:
         Raises:
             ValueError: it is not, or was written by another version of the format.
         """
-        packed, _, state = text.partition(" ")
+        fields, visible = journal_text.parse(text, FORMAT)
         try:
-            version, *fields = _loaded(state)
-            if version != FORMAT:
-                raise ValueError(f"journal format {version}, this release reads {FORMAT}")
-            return cls._read(fields, *_loaded(_inflated(packed)))
-        except (TypeError, zlib.error) as problem:
+            return cls._read(fields, *visible)
+        except TypeError as problem:
             raise ValueError(f"not the text of a journal: {problem}") from problem
 
     @classmethod
     def _read(cls, fields: list[Any], pending: list[Any], public: list[Any]) -> Journal:
         padded = [*fields, *_EMPTY[len(fields) :]]
-        call_id, started, rounds, joined, private, owed, delivered, deadlines, *rest = padded
+        call_id, started, rounds, joined, private, due, delivered, deadlines, *rest = padded
         journal = cls(
             call_id, started, rounds, delivered=dict(delivered), deadlines=dict(deadlines)
         )
         journal.progressed, journal.fork = rest
-        journal.owed = [Owed(*row) for row in owed]
-        prints = _apart(joined)
+        journal.compensations = [Compensation(*row) for row in due]
+        prints = journal_text.split(joined)
         for asked, (step_id, kind) in zip(prints, pending, strict=False):
             journal.pending[step_id] = (kind, asked)
         for asked, *row in private:
@@ -247,74 +225,3 @@ class Journal:
 
 _EMPTY: list[Any] = ["", 0, 0, "", (), (), (), (), 0, ""]
 """What a journal's fields are when they are left out at the end."""
-
-
-def _joined(prints: list[str]) -> str | list[str]:
-    """Return the fingerprints as one text: beside the compressed part, for they are noise."""
-    return "".join(prints) if all(len(one) == PRINT for one in prints) else prints
-
-
-def _apart(joined: str | list[str]) -> list[str]:
-    if isinstance(joined, list):
-        return joined
-    return [joined[start : start + PRINT] for start in range(0, len(joined), PRINT)]
-
-
-_USUAL = (
-    b'"cancel""decline""sample"{"role":"assistant","content":[{"type":"text","text":""}],"model":""'
-    b',"stop_reason":"endTurn"}]]["/elicit.1","elicit",{"action":"accept","content":{"'
-)
-"""What deflate may take as said already; part of the format."""
-
-
-_SMALL = 4096
-
-
-def _deflated(text: bytes) -> str:
-    # A small state is not worth the memory that would have to be cleared for a big one.
-    memory = 4 if len(text) < _SMALL else 9
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -15, memory, zdict=_USUAL)
-    return base64.b64encode(deflate.compress(text) + deflate.flush()).decode()
-
-
-def _inflated(packed: str) -> bytes:
-    return zlib.decompressobj(-15, zdict=_USUAL).decompress(base64.b64decode(packed))
-
-
-def _written(value: object) -> bytes:
-    """Return ``value`` as JSON in ASCII, so that any transport takes it."""
-    try:
-        text = to_json(value)
-    except ValueError:  # nested deeply, or half of a surrogate pair: rare, and no reason to fail
-        text = b""
-    return text if text and text.isascii() else _dumps(value).encode()
-
-
-def _loaded(text: str | bytes) -> Any:  # noqa: ANN401 - whatever was written
-    try:
-        return from_json(text)
-    except ValueError:  # as above
-        return json.loads(text)
-
-
-_dumps: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
-canonical: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
-"""JSON with one spelling for equal values. ASCII, so that lone surrogates do not raise."""
-
-
-_PLAIN = frozenset({str, int, bool, type(None)})
-
-
-def fingerprint(*parts: JsonValue) -> str:
-    """Return ``PRINT`` characters that pin what was asked: 36 bits of BLAKE2b.
-
-    Against accident, not against attack: a journal is sealed.
-    """
-    # Most parts are texts and numbers, for which ascii() is as canonical as JSON, and quicker.
-    for part in parts:
-        if type(part) not in _PLAIN:
-            spelled = canonical(parts)
-            break
-    else:
-        spelled = ascii(parts)
-    return binascii.b2a_base64(blake2b(spelled.encode()).digest()[:5])[:PRINT].decode()

@@ -1,7 +1,6 @@
-"""The asks of one run that wait for an answer.
+"""The asks of one run that wait for an answer: which they are, in what order, and which task waits.
 
-Owns which they are, who waits for each, and in what order they were asked. Whether waiting ends a
-round, and where answers come from, is decided elsewhere.
+Whether waiting ends a round, and where answers come from, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from anabranch._engine.journal import Answer, Ask, AskKind, Journal
+from anabranch._engine.journal import Ask, AskKind
 
 __all__ = ["OpenAsks"]
 
@@ -25,43 +24,50 @@ class _Open(NamedTuple):
 
 
 class OpenAsks:
-    """What is asked and not answered; the journal's ``pending`` follows it.
+    """What is asked and not answered."""
 
-    Attributes:
-        unseen: asks that no driver has taken yet.
-    """
-
-    def __init__(self, journal: Journal) -> None:
-        self.unseen: deque[Ask] = deque()
-        self._journal = journal
+    def __init__(self) -> None:
+        self._unseen: deque[Ask] = deque()
         self._open: dict[str, _Open] = {}
+        self._answering: dict[str, asyncio.Task[None]] = {}
 
     def open(self, ask: Ask, task: asyncio.Task[Any]) -> asyncio.Future[None]:
         """Add ``ask``; the returned future is done once it is answered."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open[ask.step_id] = _Open(ask, future, task)
-        self._journal.pending[ask.step_id] = (ask.kind, ask.fingerprint)
-        self.unseen.append(ask)
+        self._unseen.append(ask)
         return future
 
-    def close(self, step_id: str, *, withdrawn: bool) -> None:
-        """Nobody waits any more; ``withdrawn`` unless the question stays open for a next round."""
+    def close(self, step_id: str) -> None:
+        """Remove an ask whose answer is no longer awaited; cancel what is still answering it."""
         del self._open[step_id]
-        if withdrawn:
-            self._journal.pending.pop(step_id, None)
-
-    def answer(self, step_id: str, answer: Answer) -> bool:
-        """Write ``answer`` into the journal and wake who waits; false if nobody does."""
-        if not self.is_open(step_id):
-            return False
-        self._journal.answer({step_id: answer})
-        self._open[step_id].future.set_result(None)
-        return True
+        if (answering := self._answering.pop(step_id, None)) is not None:
+            answering.cancel()
 
     def is_open(self, step_id: str) -> bool:
-        """Whether somebody still waits for the answer to ``step_id``."""
+        """Whether the answer to ``step_id`` is still awaited."""
         opened = self._open.get(step_id)
         return opened is not None and not opened.future.done()
+
+    def wake(self, step_id: str) -> None:
+        """Wake the task that waits for the answer, which is recorded now."""
+        self._open[step_id].future.set_result(None)
+
+    def next_unseen(self) -> Ask | None:
+        """Return the next open ask that was not returned before, ``None`` if there is none."""
+        while self._unseen:
+            ask = self._unseen.popleft()
+            if self.is_open(ask.step_id):
+                return ask
+        return None
+
+    def answer_with(self, step_id: str, task: asyncio.Task[None]) -> None:
+        """Have ``task``, which is answering an open ask, cancelled when the ask is closed."""
+        self._answering[step_id] = task
+
+    def answering(self) -> list[asyncio.Task[None]]:
+        """Return the tasks that are answering open asks."""
+        return list(self._answering.values())
 
     def ids(self, *kinds: AskKind) -> list[str]:
         """Return the ids of the open asks of these kinds."""

@@ -1,7 +1,6 @@
-"""What has happened is written down before anybody sees it: law 2, with a store.
+"""What has happened is written by a recorder, such as a store, before the body sees it.
 
-Owns the port through which a call writes, and what is still to be written. Without a recorder the
-journal is all there is, and it travels with the client.
+Without a recorder the journal is all there is, and it travels with the client.
 """
 
 from __future__ import annotations
@@ -10,51 +9,52 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from anabranch._engine.combine import to_the_end
-from anabranch._engine.journal import Entry, Journal, Owed
+from anabranch._engine.cursor import ReplayCursor
+from anabranch._engine.journal import Compensation, Entry
+from anabranch._engine.shielded import wait_shielded
 
 __all__ = ["Recorder", "Records"]
 
 
 class Recorder(Protocol):
-    """Where a call writes what it has done. Whatever a method raises breaks the run off.
+    """Where a call writes what it has done. Whatever a method raises aborts the run.
 
     Then nothing is undone: what is written is taken up when the round is tried again.
     """
 
     def check(self) -> None:
-        """Return if this run may still do something new; raise if it is another's turn."""
+        """Return if this run may still do something new; raise if another one has taken over."""
         ...
 
     async def record(
-        self, entries: Mapping[str, Entry], owed: Mapping[str, Owed]
+        self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
     ) -> Mapping[str, Entry]:
-        """Write ``entries``, and the undos that some of them owe; all or none.
+        """Write ``entries``, and the compensations of some of them; all or none.
 
         It is called before an effect with what that may depend on, which can be nothing (but what
-        the recorder itself knows of the round), and after it with what came of it. Return what is written now for their ids: the first entry for an id stays.
+        the recorder itself knows of the round), and after it with what came of it. Return what is
+        written now for their ids: the first entry for an id stays.
         """
         ...
 
     async def failing(self, error: dict[str, Any] | None) -> None:
         """Write that the call has failed, with an error of its own or one to be masked.
 
-        From now on undos are paid, so that the body must not be continued.
+        From now on compensations are run, so that the body must not be continued.
         """
         ...
 
-    async def paid(self, step_id: str) -> None:
+    async def undone(self, step_id: str) -> None:
         """Write that the undo of ``step_id`` has been run."""
         ...
 
 
 class Records:
-    """What one run has added to ``journal`` and not yet given to its recorder, if it has one."""
+    """What one run has added to its journal, on its way to the recorder, if there is one."""
 
-    def __init__(self, journal: Journal, recorder: Recorder | None) -> None:
-        self.recorder = recorder
-        self._journal = journal
-        self._unwritten: dict[str, Entry] = {}
+    def __init__(self, cursor: ReplayCursor, recorder: Recorder | None) -> None:
+        self.recorder: Recorder | None = recorder
+        self._cursor = cursor
         self._writing: asyncio.Lock = asyncio.Lock()
         self._begun = False
 
@@ -63,23 +63,18 @@ class Records:
         if self.recorder is not None:
             self.recorder.check()
 
-    def add(self, step_id: str, entry: Entry) -> None:
-        """Have ``entry`` written together with the next effect, which may depend on it."""
-        if self.recorder is not None:
-            self._unwritten[step_id] = entry
-
     async def failing(self, error: dict[str, Any] | None) -> None:
-        """Write that the call has failed, unless nothing is owed."""
-        if self.recorder is not None and self._journal.owed:
+        """Write that the call has failed, unless there is nothing to undo."""
+        if self.recorder is not None and self._cursor.journal.compensations:
             await self.recorder.failing(error)
 
-    async def paid(self, step_id: str) -> None:
+    async def undone(self, step_id: str) -> None:
         """Write that an undo has been run."""
         if self.recorder is not None:
-            await self.recorder.paid(step_id)
+            await self.recorder.undone(step_id)
 
     async def write(self) -> None:
-        """Write all that was added; goes on to its end if the caller is cancelled meanwhile.
+        """Write all that was added; runs to completion if the caller is cancelled meanwhile.
 
         Where another run was first, its entry takes the place of ours.
 
@@ -87,12 +82,12 @@ class Records:
             Exception: what the recorder raises, also to a caller that is being cancelled: nothing
                 may happen that depends on what could not be written.
         """
-        if self.recorder is None or not (self._unwritten or self._writing.locked()):
+        if self.recorder is None or not (self._cursor.has_added or self._writing.locked()):
             return
         await self._write_now(self.recorder)
 
     async def write_ahead(self) -> None:
-        """Write what an effect that comes now may depend on, and see that it may come.
+        """Write what the next effect may depend on, and check that it may still happen.
 
         Raises:
             Exception: as :meth:`write`.
@@ -108,25 +103,18 @@ class Records:
 
     async def _write_now(self, recorder: Recorder) -> None:
         writing = asyncio.ensure_future(self._write(recorder))
-        try:
-            await to_the_end(_ended(writing))
-        except asyncio.CancelledError:
-            if (problem := writing.exception()) is not None:
-                raise problem from None
-            raise
-        writing.result()
+        interrupted = await wait_shielded(writing)
+        writing.result()  # raises what the recorder raised
+        if interrupted is not None:
+            raise interrupted
 
     async def _write(self, recorder: Recorder) -> None:
         # One at a time: an entry must not be there without those that came before it.
         async with self._writing:
-            batch, self._unwritten = self._unwritten, {}
+            batch = self._cursor.take_added()
             if self._begun and not batch:  # written along with another's
                 return
-            owed = {owed.step_id: owed for owed in self._journal.owed if owed.step_id in batch}
-            for step_id, entry in (await recorder.record(batch, owed)).items():
-                if step_id in self._journal.entries:
-                    self._journal.entries[step_id] = entry
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    await asyncio.wait({task})
+            due = self._cursor.journal.compensations
+            mine = {one.step_id: one for one in due if one.step_id in batch}
+            for step_id, entry in (await recorder.record(batch, mine)).items():
+                self._cursor.replace(step_id, entry)

@@ -1,20 +1,19 @@
-"""Who answers a server: a file, a model, the person at the terminal, or nobody.
+"""The command line's ``Answerer``: a file, a model or the person at the terminal answers.
 
-Owns the choice among them. With ``--answers`` the person is never asked, so that a script behaves
-the same everywhere; without a terminal nobody waits for a person who is not there. Whatever is
-answered without a person is told on stderr.
+With ``--answers`` the person is never asked, so that a script behaves the same everywhere. Without
+a terminal, questions are declined. Every answer that no person has typed is printed to stderr.
 """
 
 from __future__ import annotations
 
 import json
 
+from anabranch._asking.answerer import AnswerError
 from anabranch._asking.host import Capabilities
 from anabranch._asking.sampling import Sampler
 from anabranch._terminal.answer_file import Answers
 from anabranch._terminal.console import Console
-from anabranch._terminal.forms import HINT, LeftError, ask_consent, ask_form, ask_text
-from anabranch.inprocess import AnswerError
+from anabranch._terminal.forms import HINT, DismissedError, ask_consent, ask_form, ask_text
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
@@ -32,12 +31,12 @@ NO_MODEL = "give --model NAME or set ANABRANCH_MODEL"
 
 
 class Respondent:
-    """An ``Answerer`` for the command line.
+    """Answers a tool from the command line.
 
     Args:
-        console: where things are shown and asked.
+        console: shows what is asked, and prints messages.
         sampler: the model, if one is configured.
-        answers: what a file answers, if one is given.
+        answers: the answers from a file, if one is given.
     """
 
     def __init__(
@@ -47,21 +46,22 @@ class Respondent:
         self._sampler = sampler
         self._answers = answers
         self._asks_person = console.interactive and answers is None
+        self._notices = 0
 
     @property
     def capabilities(self) -> Capabilities:
-        """Sampling is declared if anybody can do it: a tool may know how to go without."""
+        """Sampling is declared if the file, the model or the person can answer."""
         scripted = self._answers is not None and self._answers.samples
         return Capabilities(
             sampling=self._sampler is not None or scripted or self._asks_person,
             sampling_tools=self._sampler is not None,
         )
 
-    async def sample(self, step_id: str, request: SampleRequest) -> SampleReply:
-        """Answer as a model: the file's answer, the model's, or the person's."""
-        told = self._answers.sample(step_id) if self._answers is not None else None
-        if told is not None:
-            return told
+    async def sample(self, request: SampleRequest, /, *, step_id: str = "") -> SampleReply:
+        """Answer as a model: with the file's answer, the model's or the person's."""
+        reply = self._answers.sample(step_id) if self._answers is not None else None
+        if reply is not None:
+            return reply
         if self._sampler is not None:
             return await self._from_model(self._sampler, request)
         if self._asks_person:
@@ -69,8 +69,10 @@ class Respondent:
         self._console.say(f"No answer is left for the model's step {step_id or '?'}: {NO_MODEL}.")
         raise AnswerError("the client has no model")
 
-    async def elicit(self, step_id: str, request: ElicitRequest | UrlRequest) -> ElicitReply:
-        """Answer as the person: the file's answer, or what is typed. Otherwise decline."""
+    async def elicit(
+        self, request: ElicitRequest | UrlRequest, /, *, step_id: str = ""
+    ) -> ElicitReply:
+        """Answer as the person: with the file's answer or what is typed; otherwise decline."""
         if self._answers is not None:
             return self._from_file(self._answers, step_id, request)
         if not self._asks_person:
@@ -91,14 +93,16 @@ class Respondent:
         """Show a log line."""
         self._console.say(f"[{level}] {message}")
 
-    async def notify(self, message: str, progress: float, total: float | None) -> None:
-        """Show a progress message."""
+    async def notify(self, message: str, progress: float | None, total: float | None) -> None:
+        """Show a progress message; one without a number is numbered."""
+        self._notices += 1
+        progress = self._notices if progress is None else progress
         far = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
         self._console.say(f"[{far}] {message}" if message else f"[{far}]")
 
     def report_left(self) -> None:
-        """Tell which answers of the file nothing has asked for."""
-        for entry in self._answers.left() if self._answers is not None else ():
+        """Print the answers of the file that no question has used."""
+        for entry in self._answers.unused() if self._answers is not None else ():
             self._console.say(f"Nothing asked for the answer {entry}.")
 
     def _from_file(
@@ -116,7 +120,7 @@ class Respondent:
         try:
             return await sampler.sample(request)
         except Exception as error:
-            # The provider's words are for the person who chose it, not for the server.
+            # The provider's message is for the person who chose it, not for the server.
             self._console.say(f"The model failed: {error}")
             raise AnswerError("the client's model failed") from error
 
@@ -132,8 +136,8 @@ class Respondent:
                 self._console.show(f"  {message.role}: {_shown(message)}")
             try:
                 text = await ask_text("assistant:")
-            except LeftError as left:
-                raise AnswerError("the person did not answer in the model's place") from left
+            except DismissedError as dismissed:
+                raise AnswerError("the person did not answer in the model's place") from dismissed
         return SampleReply(content=(TextBlock(text=text),), model="person", stop_reason="endTurn")
 
 

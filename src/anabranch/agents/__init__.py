@@ -1,41 +1,99 @@
-"""The agent on the conversation tree: its turns, its tools, its branches.
+"""Agents: a model with tools whose conversations are trees, and that can fork itself.
 
-Owns what happens between a message and the end of the turn that it sets going. Where nodes are
-kept, and how a path becomes a request, is the tree's (``tree/``).
+An :class:`Agent` runs turns in threads of a :class:`~anabranch.tree.TreeStore`. How a path of the
+tree becomes a request to a model is decided in :mod:`anabranch.tree`.
 
-    ports.py        a model that streams, a person, names
-    events.py       what happens, as it happens
-    limits.py       what one turn may use
-    tools.py        tools as an agent uses them
-    together.py     several things at once
-    appending.py    what comes to be written at the same time is written together
-    phase.py        the tools of one answer, while they run
-    turn.py         one turn
-    agent.py        what all turns share, and the ways to set one going
-    branches.py     branches growing from their prompts
-    recombining.py  what they have said becomes one text
-    branch_input.py what a model may hand to branch_self
-    branching.py    branch_self: the model forks itself
-    flows.py        conversations led by program
+Inside, imports point in one direction: an agent begins turns; a turn alternates between replies on
+a timeline and batches of tools; ``branch_self`` and the flows run further turns in branches.
 """
 
-from anabranch.agents import _flows as flows
+from anabranch._asking.answerer import Absent, Answerer
+from anabranch._engine import Notice
+from anabranch._engine.clock import Clock, Timer
 from anabranch.agents._agent import Agent
-from anabranch.agents._branch_self import BranchSelf
-from anabranch.agents._branches import Grown
-from anabranch.agents._ports import Absent, Model, Person
-from anabranch.agents._recombining import Recombined
-from anabranch.agents._turn_limits import TurnLimitError, TurnLimits
+from anabranch.agents._agent_dependencies import AgentDependencies
+from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse
+from anabranch.agents._branch_runs import BranchOutcome
+from anabranch.agents._branch_self_tool import BranchSelf
+from anabranch.agents._called_tool import CalledTool
+from anabranch.agents._events import (
+    Event,
+    Listener,
+    NodeAdded,
+    TextReceived,
+    ToolEnded,
+    ToolNoticed,
+    ToolStarted,
+    ignore_event,
+)
+from anabranch.agents._flows import (
+    TEXT_RECOMBINERS,
+    StopCondition,
+    branch,
+    broadcast_to_leaves,
+    chain,
+    combine,
+    parallel,
+    prompt_while,
+    said,
+    tool_not_used,
+    tool_used,
+    tree_of_thought,
+)
+from anabranch.agents._ports import Model, Naming, Question, random_names
+from anabranch.agents._recombination import Recombined
+from anabranch.agents._timeline import RequestMessages, Timeline
+from anabranch.agents._tool_questions import ToolQuestions, question_of
+from anabranch.agents._turn import Turn
+from anabranch.agents._turn_limits import Meter, Price, TurnLimitError, TurnLimits, UsageTotal
 
 __all__ = [
+    "TEXT_RECOMBINERS",
     "Absent",
     "Agent",
+    "AgentDependencies",
+    "AgentTool",
+    "Answerer",
+    "BranchOutcome",
     "BranchSelf",
-    "Grown",
+    "CalledTool",
+    "Clock",
+    "Event",
+    "Listener",
+    "Meter",
     "Model",
-    "Person",
+    "Naming",
+    "NodeAdded",
+    "Notice",
+    "Outcome",
+    "Price",
+    "Question",
     "Recombined",
+    "RequestMessages",
+    "StopCondition",
+    "TextReceived",
+    "Timeline",
+    "Timer",
+    "ToolEnded",
+    "ToolNoticed",
+    "ToolQuestions",
+    "ToolStarted",
+    "ToolUse",
+    "Turn",
     "TurnLimitError",
     "TurnLimits",
-    "flows",
+    "UsageTotal",
+    "branch",
+    "broadcast_to_leaves",
+    "chain",
+    "combine",
+    "ignore_event",
+    "parallel",
+    "prompt_while",
+    "question_of",
+    "random_names",
+    "said",
+    "tool_not_used",
+    "tool_used",
+    "tree_of_thought",
 ]

@@ -1,7 +1,6 @@
-"""An agent: a model with tools, living on a conversation tree.
+"""An agent: a model with tools that replies in threads of the conversation tree.
 
-Owns what all its turns share, and the ways to set one going: say something, go on from a node,
-answer a question. What happens in a turn is ``turn.py``'s; the agent keeps nothing between turns.
+An agent has no state of its own between turns; all of it is in the store.
 """
 
 from __future__ import annotations
@@ -9,33 +8,42 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from anabranch._asking.answerer import Absent, Answerer
 from anabranch._engine.clock import Clock, SystemClock
-from anabranch.agents._agent_tools import AgentTool, CalledTool
-from anabranch.agents._events import Listener, NodeAdded, nobody
-from anabranch.agents._ports import Absent, Model, Naming, Person, random_names
+from anabranch.agents._agent_dependencies import AgentDependencies
+from anabranch.agents._agent_tools import AgentTool
+from anabranch.agents._called_tool import CalledTool
+from anabranch.agents._events import Listener, NodeAdded, ignore_event
+from anabranch.agents._ports import Model, Naming, random_names
+from anabranch.agents._timeline import Timeline
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.errors import ToolError
-from anabranch.messages import Block, ElicitReply, TextBlock
+from anabranch.messages import ElicitReply
 from anabranch.tool import Tool
-from anabranch.tree import Node, Ref, Result, Thread, TreeStore
-from anabranch.tree._nodes import HEAD, Kind
+from anabranch.tree import HEAD, Node, Ref, Result, Thread, TreeStore
 
 __all__ = ["Agent"]
 
 
 class Agent:
-    """Answers in threads.
+    """Replies in threads.
 
     Args:
-        store: where threads are kept.
-        model: who answers.
-        tools: what the model may call: anabranch tools, or an agent's own (``branch_self``).
-        person: who answers the questions of tools; by default every question is declined.
+        store: stores the threads.
+        model: replies.
+        tools: what the model may call: anabranch tools, or tools written for agents, such as
+            :class:`~anabranch.agents.BranchSelf`.
+        person: answers the questions of tools, with the node of the question as ``step_id``; by
+            default, every question is declined.
         limits: of each turn.
-        listener: told of what happens.
-        clock: time.
-        naming: names for threads and nodes.
+        listener: receives the events of a turn.
+        clock: gives the time; by default, the system's.
+        naming: names threads and nodes; by default, at random.
+
+    Attributes:
+        tools: all tools, by name.
+        dependencies: everything else that was given.
     """
 
     def __init__(
@@ -44,130 +52,148 @@ class Agent:
         model: Model,
         *,
         tools: Iterable[Tool[Any] | AgentTool] = (),
-        person: Person | None = None,
+        person: Answerer | None = None,
         limits: TurnLimits | None = None,
-        listener: Listener = nobody,
+        listener: Listener = ignore_event,
         clock: Clock | None = None,
         naming: Naming = random_names,
     ) -> None:
-        self.store = store
-        self.model = model
-        self.person: Person = person or Absent()
-        self.limits: TurnLimits = limits or TurnLimits()
-        self.listener = listener
-        self.clock: Clock = clock or SystemClock()
-        self.naming = naming
         self.tools: Mapping[str, AgentTool] = {
             tool.name: CalledTool(tool) if isinstance(tool, Tool) else tool for tool in tools
         }
+        self.dependencies: AgentDependencies = AgentDependencies(
+            store,
+            model,
+            tuple(tool.spec for tool in self.tools.values()),
+            person or Absent(),
+            limits or TurnLimits(),
+            listener,
+            clock or SystemClock(),
+            naming,
+        )
+
+    @property
+    def store(self) -> TreeStore:
+        """Where the threads are stored."""
+        return self.dependencies.store
 
     # -- the tree ----------------------------------------------------------------------------
 
     async def begin(self, *, system_prompt: str | None = None, title: str = "") -> Thread:
-        """Return a new thread, without nodes."""
-        thread = Thread(self.naming("thread"), self.clock.now(), system_prompt, title)
+        """Create a thread without nodes, and return it."""
+        name, now = self.dependencies.naming("thread"), self.dependencies.clock.now()
+        thread = Thread(name, now, system_prompt, title)
         await self.store.create_thread(thread)
         return thread
-
-    def node(
-        self,
-        thread_id: str,
-        parent_id: str | None,
-        kind: Kind,
-        content: Iterable[Block] | str = (),
-        **more: Any,  # noqa: ANN401 - the fields of a node
-    ) -> Node:
-        """Return a node of now, not yet in the store."""
-        blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
-        name, now = self.naming("node"), self.clock.now()
-        return Node(name, thread_id, parent_id, kind, blocks, now, **more)
 
     async def add(
         self, nodes: Sequence[Node], results: Sequence[Result] = (), *, head: bool = True
     ) -> list[Node]:
-        """Put ``nodes`` into the store, with results, and the head on the last; return them."""
+        """Store ``nodes`` with results of tools, and return them; the head moves to the last."""
         refs = [Ref(HEAD, nodes[-1].id)] if head else []
         await self.store.append(nodes, results=results, refs=refs)
         for node in nodes:
-            await self.listener(NodeAdded(node))
+            await self.dependencies.listener(NodeAdded(node))
         return list(nodes)
 
     async def head(self, thread_id: str) -> str | None:
-        """Return the node on which the thread's head is, ``None`` before the first."""
+        """Return the id of the node at the thread's head, ``None`` if it has no head."""
         return (await self.store.refs(thread_id)).get(HEAD)
 
     # -- turns -------------------------------------------------------------------------------
 
     async def say(self, thread_id: str, text: str, *, at: str | None = None) -> Node:
-        """Say ``text`` at the thread's head, or at any node; return where the turn has ended.
+        """Add a user message and run a turn; return the turn's last node.
+
+        Args:
+            thread_id: the thread.
+            text: the message.
+            at: the node that the message follows; by default, the thread's head.
 
         Raises:
-            ToolError: there is no such thread, or the text is blank.
-            Exception: what the model raises. What was said, and all before the error, is kept.
+            ToolError: the thread does not exist, or the text is blank.
+            TurnLimitError: a limit of the turn is reached.
+            Exception: what the model raises. The message, and all nodes before the error, stay.
         """
         if await self.store.thread(thread_id) is None:
             raise ToolError(f"There is no thread {thread_id!r}.")
         parent = at if at is not None else await self.head(thread_id)
-        [said] = await self.put(thread_id, [(parent, text)])
-        return await self.go_on(said)
+        [message] = await self.put(thread_id, [(parent, text)])
+        return await self.go_on(message)
 
     async def put(
-        self, thread_id: str, places: Sequence[tuple[str | None, str]], *, head: bool = True
+        self, thread_id: str, messages: Sequence[tuple[str | None, str]], *, head: bool = True
     ) -> list[Node]:
-        """Add what a person says, each text after the node of this id, and set no turn going.
+        """Add user messages, each after the node with the given id, without running a turn.
 
         Raises:
-            ToolError: a text is blank; then none is added.
+            ToolError: a text is blank; then no message is added.
         """
-        if not all(text.strip() for _, text in places):
-            raise ToolError("There is nothing to say in a blank message.")
-        nodes = [self.node(thread_id, parent, "user", text) for parent, text in places]
+        if not all(text.strip() for _, text in messages):
+            raise ToolError("A message must not be blank.")
+        node = self.dependencies.node
+        nodes = [node(thread_id, parent, "user", text) for parent, text in messages]
         return await self.add(nodes, head=head)
 
     async def go_on(self, node: Node) -> Node:
-        """Let the model answer at ``node``, and use its tools until it is done.
+        """Run a turn from ``node`` on, and return its last node.
 
-        Where ``node`` calls tools itself, those that have not returned are run first. Returns the
-        last node. Cancelled, it keeps what was received, and the thread is valid.
+        If ``node`` calls tools, those that have no result yet are run first. If the turn is
+        cancelled, what was received until then is stored, and the thread is valid.
 
         Raises:
-            ToolError: one of these tools has asked something. Run again it would do again what it
-                did before; :meth:`answer` goes on with it.
+            ToolError: one of these tools has asked a question. Running it again would repeat what
+                it did before the question; :meth:`answer` resumes it.
+            TurnLimitError: a limit of the turn is reached.
+            Exception: what the model raises.
         """
-        turn = await Turn.at(self, node)
+        turn = await self.turn(node)
         if node.tool_uses:
-            held = (await self.store.path(node.id)).results
-            returned = [use.id for use in node.tool_uses if (node.id, use.id) in held]
+            results = (await self.store.path(node.id)).results
+            returned = [use.id for use in node.tool_uses if (node.id, use.id) in results]
             await self._check_unasked(node, returned)
             node = await turn.use_tools(node, returned=returned)
         return await turn.run(node)
 
-    async def _check_unasked(self, caller: Node, returned: Collection[str]) -> None:
-        """Refuse to run tools again that are to be gone on with at a question."""
-        names = {use.id: use.name for use in caller.tool_uses if use.id not in returned}
-        asked: list[Node] = []
-        below = [caller] if names else []
-        for node in below:  # which grows meanwhile: the last question is the deepest
-            asked += [node] if str(node.data.get("tool_use_id")) in names else []
-            followers = await self.store.children(node.id)
-            below += [one for one in followers if one.kind in {"question", "answer"}]
-        if asked:
-            question = asked[-1]
-            raise ToolError(
-                f"The tool {names[str(question.data['tool_use_id'])]!r} has asked {question.text!r}"
-                f" and goes on from there: answer that question ({question.id}), below this node."
-            )
-
     async def answer(self, question_id: str, reply: ElicitReply) -> Node:
-        """Answer a question of a tool, whether or not it was answered before.
+        """Answer a question of a tool, whether or not it has been answered before.
 
-        The tool's call is replayed up to this question and goes on with this answer, on a branch
-        of its own; then the model does.
+        On a new branch below the question, the tool's call is replayed up to the question and
+        continues with this answer; then the model continues. Returns the turn's last node.
 
         Raises:
-            ToolError: there is no such question, or its tool is not here.
+            ToolError: the question does not exist, or the agent does not have its tool.
+            TurnLimitError: a limit of the turn is reached.
+            Exception: what the model raises.
         """
         node = await self.store.node(question_id)
         if node is None or node.kind != "question":
             raise ToolError(f"There is no question {question_id!r}.")
-        return await (await Turn.at(self, node)).answer(node, reply)
+        return await (await self.turn(node)).answer(node, reply)
+
+    async def turn(self, node: Node) -> Turn:
+        """Return a turn in the thread of ``node``; nothing has happened in it yet.
+
+        Raises:
+            ToolError: the thread does not exist.
+        """
+        thread = await self.store.thread(node.thread_id)
+        if thread is None:
+            raise ToolError(f"There is no thread {node.thread_id!r}.")
+        return Turn(Timeline(self.dependencies, thread), self.tools)
+
+    async def _check_unasked(self, caller: Node, returned: Collection[str]) -> None:
+        """Refuse to run a tool again that has asked a question."""
+        names = {use.id: use.name for use in caller.tool_uses if use.id not in returned}
+        asked: list[Node] = []
+        below = [caller] if names else []
+        for node in below:  # the list grows meanwhile; the last question found is the deepest
+            asked += [node] if str(node.data.get("tool_use_id")) in names else []
+            followers = await self.store.children(node.id)
+            below += [each for each in followers if each.kind in {"question", "answer"}]
+        if asked:
+            question = asked[-1]
+            raise ToolError(
+                f"The tool {names[str(question.data['tool_use_id'])]!r} has asked {question.text!r}"
+                f" and continues from there: answer that question ({question.id}), below this node."
+            )

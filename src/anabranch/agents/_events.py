@@ -1,6 +1,7 @@
-"""What happens in a turn, as it happens: for a terminal, a page, a log.
+"""Events that an agent sends to its listener during a turn: for a terminal, a web page, a log.
 
-Owns the shapes. The tree is the truth; an event tells of it once and is not kept.
+Each event is sent once and not stored. The tree is the record: whatever an event reports as added
+can be read there.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ __all__ = [
     "ToolEnded",
     "ToolNoticed",
     "ToolStarted",
-    "nobody",
+    "ignore_event",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded:
-    """A node is in the store."""
+    """A node has been written to the store."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class TextReceived:
-    """The model goes on speaking, after the node ``after``."""
+    """A further piece of the reply that follows the node with the id ``after``."""
 
     after: str
     text: str
@@ -42,7 +43,7 @@ class TextReceived:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool that the node ``caller`` has called is running."""
+    """A tool has started that the node with the id ``caller`` has called."""
 
     caller: str
     use: ToolUseBlock
@@ -50,7 +51,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolNoticed:
-    """A tool sends a log line or its progress."""
+    """A tool has sent a log line or a progress message."""
 
     caller: str
     use: ToolUseBlock
@@ -61,8 +62,8 @@ class ToolNoticed:
 class ToolEnded:
     """A tool has returned.
 
-    ``result`` is in the store; of a question that was answered anew, it comes there along with the
-    node that follows.
+    ``result`` is in the store, unless the tool was resumed at a question that had been answered
+    before: then it is written together with the ``results`` node.
     """
 
     use: ToolUseBlock
@@ -71,8 +72,9 @@ class ToolEnded:
 
 Event: TypeAlias = NodeAdded | TextReceived | ToolStarted | ToolNoticed | ToolEnded
 Listener: TypeAlias = Callable[[Event], Awaitable[None]]
+"""Receives each event; the turn waits until it returns. What it raises ends the turn."""
 
 
-async def nobody(event: Event) -> None:
-    """Listen to nothing."""
+async def ignore_event(event: Event) -> None:
+    """Do nothing with ``event``."""
     del event

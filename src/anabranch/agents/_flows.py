@@ -1,28 +1,24 @@
-"""Ways to lead a conversation by program: one prompt after another, side by side, until done.
+"""Flows: conversations that a program leads, one prompt after the other or several at once.
 
-Owns the patterns, as plain functions over an agent and its tree; what they make are ordinary nodes
-that a person can walk and go on from. ``at`` is the node to begin at, the thread's head by default.
-Those that go one way move the head along; those that fork leave it where it is.
+Flows are plain functions over an agent and a thread. What they add are ordinary nodes, from which a
+person can continue. ``at`` is the node at which a flow begins, by default the thread's head. Flows
+along one path move the head; flows that fork leave it where it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import TypeAlias
 
 from anabranch.agents._agent import Agent
-from anabranch.agents._branches import Grown, grow
-from anabranch.agents._recombining import Answer, Recombined, recombine
-from anabranch.agents._turn import Turn
+from anabranch.agents._branch_runs import BranchOutcome, run_branches
+from anabranch.agents._recombination import BranchAnswer, Recombined, recombine
 from anabranch.errors import ToolError
-from anabranch.tree import Node
-from anabranch.tree._nodes import HEAD
-from anabranch.tree._walking import Walk
+from anabranch.tree import HEAD, Navigator, Node
 
 __all__ = [
-    "MAKERS",
-    "Stop",
+    "TEXT_RECOMBINERS",
+    "StopCondition",
     "branch",
     "broadcast_to_leaves",
     "chain",
@@ -35,34 +31,35 @@ __all__ = [
     "tree_of_thought",
 ]
 
-MAKERS = ("concatenate", "llm_judge", "llm_vote", "llm_merge")
-"""Recombiners that make a text, in the order in which a person chooses from them."""
-MAIN = "main"
-"""What the stream is called from which branches go out."""
+TEXT_RECOMBINERS = ("concatenate", "llm_judge", "llm_vote", "llm_merge")
+"""The recombiners that make a text, in the order in which a person chooses from them."""
 
-Stop: TypeAlias = Callable[[Sequence[Node]], bool]
-"""Whether to stop, given the nodes of the last turn, from its prompt to its end."""
+MAIN = "main"
+"""The name of the main stream, where branches are named."""
+
+StopCondition: TypeAlias = Callable[[Sequence[Node]], bool]
+"""Returns whether to stop, from the nodes of the last turn: its prompt first, its end last."""
 
 
 def tool_not_used(turn: Sequence[Node]) -> bool:
-    """Stop when a turn has used no tools."""
+    """Return whether the turn has used no tool."""
     return not tool_used(turn)
 
 
 def tool_used(turn: Sequence[Node]) -> bool:
-    """Stop when a turn has used a tool."""
+    """Return whether the turn has used a tool."""
     return any(node.tool_uses for node in turn)
 
 
-def said(word: str) -> Stop:
-    """Stop when the model has said ``word`` at the end of a turn."""
+def said(word: str) -> StopCondition:
+    """Return a condition that is met when the last reply of a turn contains ``word``."""
     return lambda turn: word in turn[-1].text
 
 
 async def chain(
     agent: Agent, thread_id: str, prompts: Sequence[str], *, at: str | None = None
 ) -> list[Node]:
-    """Say one prompt after the other; return where each turn has ended."""
+    """Say one prompt after the other; return the last node of each turn."""
     ends: list[Node] = []
     for prompt in prompts:
         ends.append(await agent.say(thread_id, prompt, at=ends[-1].id if ends else at))
@@ -71,40 +68,41 @@ async def chain(
 
 async def branch(
     agent: Agent, thread_id: str, prompts: Sequence[str], *, at: str | None = None
-) -> list[Grown]:
-    """Say each prompt at the same node, one after the other; return the branches, in order."""
-    return await _fork(agent, thread_id, prompts, at, side_by_side=False)
+) -> list[BranchOutcome]:
+    """Say each prompt at the same node, one after the other; return the branches in that order."""
+    return await _fork(agent, thread_id, prompts, at, parallel=False)
 
 
 async def parallel(
     agent: Agent, thread_id: str, prompts: Sequence[str], *, at: str | None = None
-) -> list[Grown]:
-    """Say each prompt at the same node, all at once; return the branches, in order."""
-    return await _fork(agent, thread_id, prompts, at, side_by_side=True)
+) -> list[BranchOutcome]:
+    """Say each prompt at the same node, at once; return the branches in that order."""
+    return await _fork(agent, thread_id, prompts, at, parallel=True)
 
 
 async def combine(
-    agent: Agent, branches: Sequence[Node], how: str = "concatenate", *, judges: int = 3
+    agent: Agent, nodes: Sequence[Node], recombiner: str = "concatenate", *, judges: int = 3
 ) -> Recombined:
-    """Make one text of what nodes of one thread say; nothing is added to it.
+    """Make one text of the texts of nodes of one thread; the thread is not changed.
 
-    Each is called what its branch is called; what is not on a branch, ``main``.
+    Each text goes by the name of its branch, or by ``main``.
 
     Raises:
-        ToolError: there are no nodes, one is not in the thread of the first, or there is no such
-            recombiner.
+        ToolError: there are no nodes, one is not in the thread of the first, or the recombiner
+            does not exist.
     """
-    if not branches:
+    if not nodes:
         raise ToolError("There is nothing to combine.")
-    turn = await Turn.at(agent, branches[0])
-    walk = Walk(await agent.store.tree(turn.thread.id))
-    for node in branches:
+    timeline = (await agent.turn(nodes[0])).timeline
+    walk = Navigator(await agent.store.tree(timeline.thread.id))
+    for node in nodes:
         if node.id not in walk.nodes:
-            raise ToolError(f"There is no node {node.id!r} in thread {turn.thread.id!r}.")
+            raise ToolError(f"There is no node {node.id!r} in thread {timeline.thread.id!r}.")
     answers = [
-        Answer(walk.branch_of(node.id) or MAIN, _prompt(walk, node), node.text) for node in branches
+        BranchAnswer(walk.branch_of(node.id) or MAIN, _prompt(walk, node), node.text)
+        for node in nodes
     ]
-    return await recombine(how, answers, partial(turn.aside), judges=judges)
+    return await recombine(recombiner, answers, timeline.aside, judges=judges)
 
 
 async def tree_of_thought(
@@ -112,27 +110,28 @@ async def tree_of_thought(
     thread_id: str,
     prompts: Sequence[str],
     *,
-    how: str = "llm_merge",
+    recombiner: str = "llm_merge",
     at: str | None = None,
 ) -> Node:
-    """Think along several ways at once, and go on from what has come of all of them.
+    """Try several prompts at once, and continue with the recombined answers.
 
-    The ways stay in the tree as branches; the conversation goes on beside them, with their
-    recombined text as the next message. Returns where that turn has ended.
+    The branches stay in the tree; the conversation continues beside them, with the recombined text
+    as the next message. Returns the last node of that turn.
 
     Raises:
-        ToolError: no branch has answered; or ``how`` is no recombiner that makes a text, in which
-            case nothing is begun.
+        ToolError: no branch has answered; or ``recombiner`` makes no text, and then no branch is
+            begun.
     """
-    if how.strip().lower() not in MAKERS:
-        raise ToolError(f"{how!r} makes no text to go on from. Recombiners: {', '.join(MAKERS)}.")
+    if recombiner.strip().lower() not in TEXT_RECOMBINERS:
+        known = ", ".join(TEXT_RECOMBINERS)
+        raise ToolError(f"{recombiner!r} makes no text to continue with. Recombiners: {known}.")
     at = at if at is not None else await agent.head(thread_id)
-    grown = await parallel(agent, thread_id, prompts, at=at)
-    answered = [each.end for each in grown if each.text.strip()]
+    branches = await parallel(agent, thread_id, prompts, at=at)
+    answered = [each.end for each in branches if each.text.strip()]
     if not answered:
-        failed = sorted({each.error for each in grown if each.error is not None})
-        raise ToolError(f"No way of thinking has led anywhere. {' '.join(failed)}".strip())
-    made = await combine(agent, answered, how)
+        errors = sorted({each.error for each in branches if each.error is not None})
+        raise ToolError(f"No branch has answered. {' '.join(errors)}".strip())
+    made = await combine(agent, answered, recombiner)
     return await agent.say(thread_id, made.text, at=at)
 
 
@@ -142,17 +141,17 @@ async def prompt_while(
     prompt: str,
     *,
     go_on: str = "ok",
-    until: Stop = tool_not_used,
-    most: int = 20,
+    until: StopCondition = tool_not_used,
+    max_turns: int = 20,
     at: str | None = None,
 ) -> list[Node]:
-    """Say ``prompt``, then ``go_on`` until a turn gives reason to stop; return the turns' ends.
+    """Say ``prompt``, then ``go_on`` until a turn meets ``until``; return each turn's last node.
 
-    There are at most ``most`` turns, whatever ``until`` says.
+    There are at most ``max_turns`` turns.
     """
     end = await agent.say(thread_id, prompt, at=at)
     ends = [end]
-    while len(ends) < most and not until(await _last_turn(agent, end)):
+    while len(ends) < max_turns and not until(await _last_turn(agent, end)):
         end = await agent.say(thread_id, go_on, at=end.id)
         ends.append(end)
     return ends
@@ -165,36 +164,43 @@ async def broadcast_to_leaves(
     *,
     below: str | None = None,
     skip: Collection[str] = (),
-) -> list[Grown]:
-    """Say ``prompt`` at every leaf of the thread, or below a node, all at once; return them.
+) -> list[BranchOutcome]:
+    """Say ``prompt`` at every leaf of the thread, at once; return the outcomes.
 
-    Each answer follows on its own leaf. Leaves with a label in ``skip`` are left alone.
+    Args:
+        agent: replies.
+        thread_id: the thread.
+        prompt: what to say; each reply follows at its own leaf.
+        below: the node below which to look for leaves; by default, all leaves are meant.
+        skip: labels; a leaf that has one of them is left out.
     """
     tree = await agent.store.tree(thread_id)
     skipped = {node for name, node in tree.refs.items() if name != HEAD and name in skip}
-    leaves = [node.id for node in Walk(tree).leaves(below) if node.id not in skipped]
-    return await _grow(agent, thread_id, [(leaf, prompt) for leaf in leaves], side_by_side=True)
+    leaves = [node.id for node in Navigator(tree).leaves(below) if node.id not in skipped]
+    prompts = [(leaf, prompt) for leaf in leaves]
+    return await _say_at_each(agent, thread_id, prompts, parallel=True)
 
 
 async def _fork(
-    agent: Agent, thread_id: str, prompts: Sequence[str], at: str | None, *, side_by_side: bool
-) -> list[Grown]:
+    agent: Agent, thread_id: str, prompts: Sequence[str], at: str | None, *, parallel: bool
+) -> list[BranchOutcome]:
     at = at if at is not None else await agent.head(thread_id)
-    places = [(at, prompt) for prompt in prompts]
-    return await _grow(agent, thread_id, places, side_by_side=side_by_side)
+    return await _say_at_each(
+        agent, thread_id, [(at, prompt) for prompt in prompts], parallel=parallel
+    )
 
 
-async def _grow(
-    agent: Agent, thread_id: str, places: Sequence[tuple[str | None, str]], *, side_by_side: bool
-) -> list[Grown]:
-    if not places:
+async def _say_at_each(
+    agent: Agent, thread_id: str, prompts: Sequence[tuple[str | None, str]], *, parallel: bool
+) -> list[BranchOutcome]:
+    if not prompts:
         return []
-    starts = await agent.put(thread_id, places, head=False)
-    turn = await Turn.at(agent, starts[0])
-    ends: dict[str, Grown] = {}
-    told = zip(starts, await turn.told(starts), strict=True)
-    await grow(turn, told, ends, work=True, parallel=side_by_side)
-    return [ends[start.id] for start in starts]
+    starts = await agent.put(thread_id, prompts, head=False)
+    turn = await agent.turn(starts[0])
+    outcomes: dict[str, BranchOutcome] = {}
+    messages = zip(starts, await turn.timeline.messages_at(starts), strict=True)
+    await run_branches(turn, messages, outcomes, work=True, parallel=parallel)
+    return [outcomes[start.id] for start in starts]
 
 
 async def _last_turn(agent: Agent, end: Node) -> Sequence[Node]:
@@ -202,7 +208,7 @@ async def _last_turn(agent: Agent, end: Node) -> Sequence[Node]:
     return nodes[max(at for at, node in enumerate(nodes) if node.kind == "user") :]
 
 
-def _prompt(walk: Walk, node: Node) -> str:
-    """Return what ``node`` is the answer to, in the end."""
+def _prompt(walk: Navigator, node: Node) -> str:
+    """Return the prompt that ``node`` answers: the nearest one above it."""
     path = reversed(walk.path(node.id))
     return next((each.text for each in path if each.kind in {"user", "branch"}), "")

@@ -1,7 +1,6 @@
-"""Several things at once, of which none outlives the others' end.
+"""Structured concurrency that raises one plain error instead of a group.
 
-Owns the one way in which an agent does things at the same time, and what comes out of it: values
-in order, or one error instead of a group of them.
+All jobs have ended when the call returns or raises.
 """
 
 from __future__ import annotations
@@ -11,26 +10,26 @@ from typing import TypeVar, cast
 
 import anyio
 
-__all__ = ["together"]
+__all__ = ["gather_structured"]
 
 T = TypeVar("T")
 
 
-async def together(jobs: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Do all jobs at once; return their values in order.
+async def gather_structured(jobs: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Run all jobs concurrently; return their values in the order of the jobs.
 
     Raises:
         Exception: what the first job to fail has raised; the others are cancelled.
     """
     values: dict[int, T] = {}
 
-    async def do(number: int, job: Callable[[], Awaitable[T]]) -> None:
+    async def run(number: int, job: Callable[[], Awaitable[T]]) -> None:
         values[number] = await job()
 
     try:
         async with anyio.create_task_group() as group:
             for number, job in enumerate(jobs):
-                group.start_soon(do, number, job)
+                group.start_soon(run, number, job)
     except BaseExceptionGroup as errors:
         raise _first(errors) from errors
     return [values[number] for number in sorted(values)]

@@ -15,16 +15,22 @@ one that calls them as sagas is
 """
 
 from anabranch._durable.policy import Durability
-from anabranch.mcp._client_answers import Answerer
 from anabranch.mcp._fastmcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
+from anabranch.mcp._installation import Installation
+from anabranch.mcp._options import Keys, ServerKeywords, ServerOptions, Store, ToolKeywords
 from anabranch.mcp._saga_client import SagaClient, SagaRoundsExceededError, Turn
 from anabranch.mcp._server import create_server, install
 
 __all__ = [
-    "Answerer",
     "Durability",
+    "Installation",
+    "Keys",
     "SagaClient",
     "SagaRoundsExceededError",
+    "ServerKeywords",
+    "ServerOptions",
+    "Store",
+    "ToolKeywords",
     "Turn",
     "as_fastmcp_tool",
     "create_server",

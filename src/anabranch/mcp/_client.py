@@ -1,8 +1,7 @@
-"""The calling side: the SDK's own ``Client``, answering with this library's words.
+"""The calling side: the SDK's own ``Client``, whose questions an ``Answerer`` answers.
 
-Owns the connection, and plain calls over it. Both eras arrive in the same callbacks: over requests
-in the handshake era, over ``InputRequiredResult`` in the modern one, where the SDK drives the
-rounds. What is asked is translated by ``answering.py``; sagas are driven by ``saga_client.py``.
+Both eras arrive in the same callbacks: as requests in the handshake era, and in the modern one as
+an ``InputRequiredResult``, where the SDK drives the rounds. Sagas are called by ``SagaClient``.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from mcp.client import ClientRequestContext, Transport
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
-from anabranch.mcp._client_answers import Answerer, answer_elicit, answer_sample
+from anabranch._asking.answerer import Answerer
+from anabranch.mcp._client_answers import answer_elicit, answer_sample
 from anabranch.mcp._protocol import STEP_ID_META
 
 __all__ = [
     "MAX_ROUNDS",
-    "Answerer",
     "Connectable",
     "Era",
     "call_tool",
@@ -36,7 +35,7 @@ Era: TypeAlias = Literal["auto", "modern", "handshake"]
 MODES: dict[Era, str] = {"auto": "auto", "modern": "2026-07-28", "handshake": "legacy"}
 
 MAX_ROUNDS = 100
-"""The SDK's own default of 10 guards programs; a person notices when a tool asks for ever."""
+"""The SDK's default of 10 guards programs; a person notices a tool that never stops asking."""
 
 
 def connect(
@@ -82,7 +81,7 @@ async def call_tool(
     Raises:
         MCPError: the server refused, the connection broke, or ``answerer`` raised an
             :class:`AnswerError` in the modern era.
-        InputRequiredRoundsExceededError: the tool asked in more rounds than is bearable.
+        InputRequiredRoundsExceededError: the tool asked in more than :data:`MAX_ROUNDS` rounds.
     """
 
     async def notify(progress: float, total: float | None, message: str | None) -> None:
@@ -100,7 +99,7 @@ async def list_tools(client: Client) -> dict[str, types.Tool]:
         known = len(tools)
         tools |= {tool.name: tool for tool in page.tools}
         cursor = page.next_cursor
-        if cursor is None or len(tools) == known:  # a server that turns in circles ends here
+        if cursor is None or len(tools) == known:  # a server that repeats a page ends here
             return tools
 
 
@@ -110,9 +109,9 @@ class _Probe(types.Request[dict[str, Any], str]):
 
 
 async def offers_sagas(client: Client) -> bool:
-    """Ask the server whether it knows saga methods, without starting one.
+    """Return whether the server knows the saga methods, without starting a saga.
 
-    Nothing can be resumed without a token; only a server that lacks the method says that it does.
+    A request to resume without a token fails; only a server without the method says so.
     """
     try:
         await client.session.send_request(
@@ -127,5 +126,5 @@ async def offers_sagas(client: Client) -> bool:
 def _step_id(context: ClientRequestContext) -> str:
     """The step's id: in ``_meta`` where our own servers write it, else the key of the round."""
     meta = cast("Mapping[str, object]", context.meta or {})
-    told = meta.get(STEP_ID_META)
-    return next((i for i in (told, context.request_id) if isinstance(i, str)), "")
+    given = meta.get(STEP_ID_META)
+    return next((i for i in (given, context.request_id) if isinstance(i, str)), "")

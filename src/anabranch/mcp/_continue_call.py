@@ -1,72 +1,93 @@
-"""More rounds than a client allows: the call is kept, and a second tool picks it up again.
+"""The tool ``continue_call``: continues a call that needs more rounds than its client allows.
 
-Owns the tool ``continue_call`` and the counting of rounds. Known clients give a call up after ten
-rounds. With a store its questions need not be lost: the ninth reply is an ordinary result that
-tells the model how to go on, and the call then asks the very questions that are open.
+With a store, the questions of such a call are not lost: the ninth reply is an ordinary result that
+names the call, and ``continue_call`` asks the questions that are open.
 """
 
 from __future__ import annotations
 
+import inspect
+import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from anabranch.context import BranchContext
+from anabranch._parameters import Parameters
 from anabranch.errors import InvalidTokenError, ToolError
-from anabranch.tool import FunctionTool
+from anabranch.mcp._chains import CONTINUE_CALL, is_marked, unmarked
+from anabranch.mcp._request import McpRequest
+from anabranch.mcp._rounds import ROUND_REPLIES
+from anabranch.mcp._serving import Service, in_chain, run_live, run_round
+from anabranch.tool import Tool
 
-__all__ = ["CHAIN", "CONTINUE", "begins_at", "is_continuing", "marked", "to_be_continued"]
-
-CHAIN = 9
-"""The round of a chain that ends it: clients allow ten."""
-
-_MARK = "+"
+__all__ = ["ContinueCall"]
 
 
-async def _continue_call(
-    ctx: BranchContext,
+def _signature(
     call: Annotated[str, Field(description="The handle that the earlier result has named.")],
-) -> Any:  # noqa: ANN401 - the value of whichever tool goes on
-    raise ToolError(f"Call {call!r} cannot be continued at depth {ctx.depth}, inside another call.")
+) -> None:
+    """Declare the parameters."""
 
 
-CONTINUE: FunctionTool[..., Any] = FunctionTool(
-    _continue_call,
-    name="continue_call",
-    description=(
+_PARAMETERS = Parameters(CONTINUE_CALL, _signature, ())
+
+
+class ContinueCall:
+    """``continue_call`` as a server offers it; the attributes are those of a tool."""
+
+    name = CONTINUE_CALL
+    description = (
         "Pick up a tool call that had to stop because it needed more answers than one request may"
         " ask for. It goes on exactly where it stopped."
-    ),
-)
-"""Its body is never run by a server: continuing is what the server does with it."""
-
-
-def is_continuing(state: str) -> bool:
-    """Whether ``state`` was handed out by ``continue_call``."""
-    return state.startswith(_MARK)
-
-
-def marked(state: str, begins: int) -> str:
-    """Return ``state`` as ``continue_call`` hands it out, for a chain that began at a round."""
-    return f"{_MARK}{begins} {state}"
-
-
-def begins_at(state: str) -> tuple[int, str]:
-    """Return the round at which the chain of ``state`` began, and the state itself.
-
-    Raises:
-        InvalidTokenError: it is none of ``continue_call``'s.
-    """
-    begins, _, rest = state.removeprefix(_MARK).partition(" ")
-    if not begins.isdecimal():
-        raise InvalidTokenError
-    return int(begins), rest
-
-
-def to_be_continued(tool: str, line: str) -> str:
-    """Return the result that ends a chain."""
-    return (
-        f"{tool} is not done: it needs more answers than one request may ask for. All that was"
-        f" answered is kept. Call the tool {CONTINUE.name} with call={line!r} to go on exactly"
-        " where it stopped."
     )
+    input_schema: dict[str, Any] = _PARAMETERS.schema
+    returns: Any = inspect.Signature.empty  # the value of the tool that is continued
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments, checked.
+
+        Raises:
+            InvalidArgumentsError: they do not fit.
+        """
+        return _PARAMETERS.validate(arguments)
+
+    async def serve(self, arguments: Mapping[str, Any], request: McpRequest) -> object:
+        """Ask the open questions of the call again, or run the next round of the chain.
+
+        Raises:
+            ToolError: the call cannot be continued.
+            InvalidTokenError: the state is malformed, or its call is no longer known.
+            Exception: what the call raises.
+        """
+        line = str(arguments["call"])
+        if not is_marked(request.state):
+            return await self._reopen(line, request)
+        begins, state = unmarked(request.state or "")
+        tool, given = await self._find(line, request)
+        return await run_round(tool, given, request, self._service, state=state, begins=begins)
+
+    async def _reopen(self, line: str, request: McpRequest) -> object:
+        service = self._service
+        record = await service.calls.find(line, request.principal)
+        if record is not None and record.status == "open" and record.tool in service.continuing:
+            waiting = await service.calls.waiting(line, ROUND_REPLIES)
+            if waiting is not None:
+                reply, last = waiting
+                if request.is_modern:
+                    return in_chain(reply, last.number)
+                tool = service.continuing[record.tool]
+                arguments = tool.validate(json.loads(record.arguments))
+                journal = await service.calls.load(last.state)
+                return await run_live(tool, arguments, journal, request, service)
+        raise ToolError(f"There is no call {line!r} to continue. Start the tool again.")
+
+    async def _find(self, line: str, request: McpRequest) -> tuple[Tool[Any], dict[str, Any]]:
+        record = await self._service.calls.find(line, request.principal)
+        if record is None or record.tool not in self._service.continuing:
+            raise InvalidTokenError
+        tool = self._service.continuing[record.tool]
+        return tool, tool.validate(json.loads(record.arguments))

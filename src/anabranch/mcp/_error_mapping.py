@@ -1,71 +1,105 @@
-"""How the caller of a tool is told of an error, in the words of its era and of the host.
+"""Exceptions of a call as what its caller receives, for every MCP host and for sagas.
 
-Owns which of our errors are protocol errors and which a tool's result. The host's own error type
-is given: its message is shown, and the host masks all others.
+A call that fails ends in one of two: an ``MCPError``, which is a JSON-RPC error, or a
+:class:`CallFailedError`, which the host makes a tool result with ``isError``. Our own errors carry
+messages that the caller may read. All others may hold secrets: their text is only logged.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
+import logging
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import mcp_types as types
 from mcp import MCPError
 
 from anabranch.errors import AnabranchError, CapabilityError, InvalidTokenError, StoreError
 from anabranch.mcp._protocol import required_capabilities
-from anabranch.mcp._request import McpRequest
-from anabranch.mcp._serving import ToBeContinued
-from anabranch.tool import Tool
+from anabranch.models import ModelError
 
-__all__ = ["plain", "told"]
+__all__ = ["REQUEST_STATE", "SAGA_TOKEN", "CallFailedError", "invalid_token", "mapped_errors"]
+
+logger: logging.Logger = logging.getLogger("anabranch.mcp")
+
+# The wording is that of the SDK's own request-state boundary; the reason is in our log alone.
+REQUEST_STATE: Final = ("Invalid or expired requestState", "invalid_request_state")
+SAGA_TOKEN: Final = ("Invalid or expired sagaToken", "invalid_saga_token")
+
+
+class CallFailedError(Exception):
+    """A call failed, and its caller receives a result that says so; ``__cause__`` is the error.
+
+    Attributes:
+        text: the message for the caller; ``None`` if the error was not expected, and its text is
+            for the log.
+    """
+
+    def __init__(self, text: str | None) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def log(self, tool: str) -> None:
+        """Log the cause, if it was not expected. For hosts that do not log it themselves."""
+        if self.text is None:
+            logger.error("tool %r raised an unexpected exception", tool, exc_info=self.__cause__)
+
+
+def invalid_token(token: tuple[str, str]) -> MCPError:
+    """Return the one error for a refused :data:`REQUEST_STATE` or :data:`SAGA_TOKEN`."""
+    message, reason = token
+    return MCPError(types.INVALID_PARAMS, message, {"reason": reason})
 
 
 @contextmanager
-def told(
-    tool: Tool[Any], request: McpRequest, tool_error: type[Exception]
-) -> Generator[None, None, None]:
-    """Turn our errors into ``MCPError`` or ``tool_error``; others pass, for the host to mask."""
+def mapped_errors(
+    tool: str,
+    *,
+    is_modern: bool,
+    token: tuple[str, str] | None,
+    unmapped: tuple[type[Exception], ...] = (),
+) -> Generator[None]:
+    """Turn every exception of a call of ``tool`` into an ``MCPError`` or a :class:`CallFailedError`.
+
+    Args:
+        tool: the tool's name.
+        is_modern: whether the client speaks a stateless revision.
+        token: the parameter that an ``InvalidTokenError`` is about; ``None`` if the request has
+            no such parameter.
+        unmapped: the host's own errors, which are passed on as they are.
+
+    Raises:
+        MCPError: the request is at fault, or the tool has raised the error itself.
+        CallFailedError: everything else, but for cancellation from outside.
+    """
     try:
         yield
-    except CapabilityError as error:
-        if not request.is_modern:
-            raise tool_error(str(error)) from error
-        raise MCPError(
-            types.MISSING_REQUIRED_CLIENT_CAPABILITY,
-            str(error),
-            required_capabilities(error.capability),
-        ) from error
-    except InvalidTokenError as error:
-        if not request.is_modern:
-            raise tool_error(str(error)) from error
-        # In the words that the SDK's boundary uses for every other reason.
-        data = {"reason": "invalid_request_state"}
-        raise MCPError(types.INVALID_PARAMS, "Invalid or expired requestState", data) from error
-    except StoreError:  # about the server's database, which is not the caller's business
+    except (MCPError, *unmapped):
         raise
     except AnabranchError as error:
-        raise tool_error(str(error)) from error
+        raise _mapped(error, is_modern=is_modern, token=token) from error
     except asyncio.CancelledError as cancelled:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        # The tool's own: passed on, it would end the connection, and all other calls on it.
-        raise RuntimeError(f"tool {tool.name!r} was cancelled from within") from cancelled
+        # The tool has cancelled itself: passed on, that would end the connection with all its calls.
+        error = RuntimeError(f"tool {tool!r} was cancelled from within")
+        error.__cause__ = cancelled
+        raise CallFailedError(None) from error
+    except Exception as error:
+        raise CallFailedError(None) from error
 
 
-def plain(tool: Tool[Any], outcome: object, tool_error: type[Exception]) -> object:
-    """Return what :func:`serve` returned for ``tool`` as the host's result.
-
-    Raises:
-        Exception: a ``tool_error`` with the text of a ``ToBeContinued``, where the tool's output
-            schema promises something else than a text.
-    """
-    if not isinstance(outcome, ToBeContinued):
-        return outcome
-    if tool.returns in (str, Any, inspect.Signature.empty):
-        return outcome.text
-    raise tool_error(outcome.text)
+def _mapped(
+    error: AnabranchError, *, is_modern: bool, token: tuple[str, str] | None
+) -> MCPError | CallFailedError:
+    if isinstance(error, CapabilityError) and is_modern:
+        data: dict[str, Any] = required_capabilities(error.capability)
+        return MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, str(error), data)
+    if isinstance(error, InvalidTokenError) and token is not None:
+        return invalid_token(token)
+    if isinstance(error, StoreError | ModelError):  # about the server's database, or its provider
+        return CallFailedError(None)
+    return CallFailedError(str(error))

@@ -1,7 +1,7 @@
-"""Tools into a FastMCP server: one by one, or several with all that they share.
+"""Our tools on a FastMCP server: one by one, or several with all that they share.
 
-Owns the options, and that FastMCP is imported when it is needed and not before: it is an extra,
-and takes a second to import. What FastMCP is handed is made in ``fastmcp_host.py``.
+FastMCP is an extra that takes a second to import, so it is imported when one of these functions is
+called, and not before.
 """
 
 from __future__ import annotations
@@ -10,10 +10,18 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from anabranch._asking.sampling import Sampler
-from anabranch._engine.clock import Clock, SystemClock
-from anabranch.limits import Limits
-from anabranch.mcp._installation import TTL, Installation, Keys, Store, named_once
+from typing_extensions import Unpack
+
+from anabranch._engine.clock import Clock
+from anabranch.mcp._installation import Installation
+from anabranch.mcp._options import (
+    TTL,
+    Keys,
+    ServerKeywords,
+    ServerOptions,
+    ToolKeywords,
+    options_of,
+)
 from anabranch.tool import Tool
 
 if TYPE_CHECKING:
@@ -25,46 +33,27 @@ __all__ = ["as_fastmcp_tool", "fastmcp_sagas", "install_fastmcp"]
 
 
 def as_fastmcp_tool(
-    tool: Tool[Any],
-    *,
-    ttl: float = TTL,
-    store: Store | None = None,
-    sampler: Sampler | None = None,
-    limits: Limits | None = None,
-    clock: Clock | None = None,
+    tool: Tool[Any], *, options: ServerOptions | None = None, **keywords: Unpack[ToolKeywords]
 ) -> BaseTool:
     """Return ``tool`` as FastMCP's ``add_tool`` takes it; it serves both eras.
 
-    With a store, effects happen once whatever clients repeat. That calls which nobody continues
-    are undone, and that a call can be picked up again, takes more than one tool:
-    :func:`install_fastmcp`.
+    With a store, effects happen once however often clients repeat a request. Ending the calls that
+    no one continues, and ``continue_call``, take :func:`install_fastmcp`.
 
     Args:
         tool: the tool.
-        ttl: seconds that a person has for one round, by ``FastMCP(request_state_security=)``.
-        store: where calls are kept: a URL as of ``anabranch.stores.open_store``, a store, or a
-            ``Durability``.
-        sampler: a model of the server's own; without one, the client's is asked.
-        limits: enclose every call, in addition to the tool's own.
-        clock: time for calls and their leases; the system's by default.
+        options: how its calls run; ``keys`` and ``continue_calls`` do not concern a single tool,
+            and ``ttl`` is that of ``FastMCP(request_state_security=)``.
+        keywords: fields of :class:`ServerOptions`; they replace those of ``options``.
 
     Raises:
         ImportError: the extra ``fastmcp`` is not installed.
         StoreError: the store's URL cannot be understood.
     """
     with _extra():
-        from anabranch.mcp._fastmcp_host import FastMcpTool  # noqa: PLC0415 - an extra
-    installation = Installation(
-        tool.name,
-        keys=None,
-        ttl=ttl,
-        store=store,
-        sampler=sampler,
-        limits=limits,
-        clock=clock,
-        continue_calls=False,
-    )
-    return FastMcpTool.of(tool, installation.service)
+        from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
+    given = options_of(options, {**keywords, "continue_calls": False})
+    return FastMcpTool.of_tool(tool, Installation([tool], given).service)
 
 
 def fastmcp_sagas(
@@ -72,51 +61,40 @@ def fastmcp_sagas(
 ) -> ServerExtension:
     """Return the saga methods as FastMCP's ``add_extension`` takes them.
 
-    They call every tool of :func:`as_fastmcp_tool` that the server shows to who is asking.
+    They call every tool of :func:`as_fastmcp_tool` that the server shows to the caller.
 
     Args:
         keys: secrets of at least 32 bytes that seal the tokens; the first seals, all open.
             Without keys one is made for this process.
-        ttl: seconds that a token is good for.
+        ttl: seconds for which a token is valid.
         clock: time; the system's by default.
 
     Raises:
         ImportError: the extra ``fastmcp`` is not installed.
     """
     with _extra():
-        from anabranch.mcp._fastmcp_host import FastMcpSagas  # noqa: PLC0415 - an extra
-    return FastMcpSagas(keys, ttl, clock or SystemClock())
+        from anabranch.mcp._fastmcp_sagas import FastMcpSagas  # noqa: PLC0415 - an extra
+    return FastMcpSagas(ServerOptions(keys=keys, ttl=ttl, clock=clock))
 
 
 def install_fastmcp(
     server: FastMCP[Any],
     *tools: Tool[Any],
-    keys: Keys | None = None,
-    ttl: float = TTL,
-    store: Store | None = None,
-    sampler: Sampler | None = None,
-    limits: Limits | None = None,
-    continue_calls: bool = True,
-    clock: Clock | None = None,
+    options: ServerOptions | None = None,
+    **keywords: Unpack[ServerKeywords],
 ) -> Installation:
     """Add ``tools`` to a FastMCP server, and the saga methods if it has none of ours.
 
     What seals the state of ``tools/call`` is the server's own, ``FastMCP(request_state_security=)``;
-    ``keys`` and ``ttl`` are for the tokens of sagas. With a store, calls that nobody continues are
-    undone while the server runs. What becomes of a tool whose name the server knows already is
-    the server's ``on_duplicate``. Call it before the server is started.
+    ``keys`` and ``ttl`` are for the tokens of sagas. With a store, calls that no one continues are
+    ended while the server runs. A tool whose name the server has already is handled by the server's
+    ``on_duplicate``. Call this before the server is started.
 
     Args:
         server: the server.
         tools: what to add.
-        keys: as of :func:`fastmcp_sagas`.
-        ttl: seconds that a person has for one round.
-        store: as of :func:`as_fastmcp_tool`.
-        sampler: a model of the server's own; without one, the client's is asked.
-        limits: enclose every call, in addition to each tool's own.
-        clock: time for calls, their leases and tokens; the system's by default.
-        continue_calls: with a store, let a call that needs more rounds than clients allow be
-            picked up again, by a tool ``continue_call``.
+        options: what the tools share.
+        keywords: fields of :class:`ServerOptions`; they replace those of ``options``.
 
     Raises:
         ImportError: the extra ``fastmcp`` is not installed.
@@ -124,35 +102,25 @@ def install_fastmcp(
         StoreError: the store's URL cannot be understood.
     """
     with _extra():
-        from anabranch.mcp._fastmcp_host import (  # noqa: PLC0415 - an extra
-            FastMcpSagas,
-            FastMcpTool,
-        )
-    now = clock or SystemClock()
-    installation = Installation(
-        server.name,
-        keys=keys,
-        ttl=ttl,
-        store=store,
-        sampler=sampler,
-        limits=limits,
-        clock=clock,
-        continue_calls=continue_calls,
-    )
-    offered = named_once(installation.add(*tools))
+        from anabranch.mcp._fastmcp_sagas import FastMcpSagas  # noqa: PLC0415 - an extra
+        from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
+    given = options_of(options, keywords)
+    installation = Installation(tools, given)
     sagas = FastMcpSagas.on(server)
     if sagas is None:
-        sagas = FastMcpSagas(keys, ttl, now)
+        sagas = FastMcpSagas(given)
         server.add_extension(sagas)
-    sagas.sweep(installation)
-    for tool in offered:
-        server.add_tool(FastMcpTool.of(tool, installation.service))
+    sagas.run_along(installation)
+    for tool in tools:
+        server.add_tool(FastMcpTool.of_tool(tool, installation.service))
+    if (more := installation.continue_call) is not None:
+        server.add_tool(FastMcpTool.of(more, more.serve))
     return installation
 
 
 @contextmanager
-def _extra() -> Generator[None, None, None]:
-    """Say which extra is missing, where one is."""
+def _extra() -> Generator[None]:
+    """Say which extra is missing, if one is."""
     try:
         yield
     except ModuleNotFoundError as missing:

@@ -1,28 +1,35 @@
-"""A tool run twice: each round once for real, and once again as its own replay.
+"""A rehearsal: a tool is run with each round executed twice, the second time as a replay.
 
-Owns running the rounds and keeping effects from happening twice. The first run of a round is the
-real one: its steps are performed, its notices delivered, its questions answered. The second run
-starts from the same journal and all that the first run's steps have recorded. So it passes every
-step by its record, and what differs is what the tool does outside of steps. A step that the second
-run alone comes to is refused.
+The first run of a round is the real one: its steps are performed, its notices delivered, its
+questions answered. The second run starts from the same journal and from what the first run's steps
+have recorded; it performs no step, so any difference comes from what the tool does outside of
+steps. A step that only the second run reaches is refused.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import anyio
 
+from anabranch._asking.answerer import Absent, Answerer, answer, deliver
 from anabranch._asking.host import Host
-from anabranch._engine import Answer, Ask, Call, Effect, Entry, Finished, Journal, Notice, Scope
+from anabranch._engine import (
+    Call,
+    Effect,
+    Entry,
+    Finished,
+    Journal,
+    Notice,
+    perform,
+)
 from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
 from anabranch._opening import Runtime, new_journal, open_call
 from anabranch.errors import NonDeterminismError, SerializationError, SuspensionError
-from anabranch.inprocess import Client, Nobody, answer, deliver
 from anabranch.limits import Limits
 from anabranch.replay_check._compare import Run, differences, troubles
 from anabranch.replay_check._findings import Finding
@@ -31,13 +38,13 @@ from anabranch.tool import Tool
 __all__ = ["Rehearsal", "check_replay", "rehearse"]
 
 FATAL = (NonDeterminismError, SuspensionError, SerializationError)
-"""After these a replay would tell nothing new, or would have to repeat an effect."""
+"""After these a replay would show nothing new, or would have to repeat an effect."""
 
 
 async def check_replay(
     tool: Tool[Any],
-    params: Mapping[str, Any] | None = None,
-    client: Client | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    client: Answerer | None = None,
     *,
     limits: Limits | None = None,
     clock: Clock | None = None,
@@ -50,16 +57,16 @@ async def check_replay(
     the tool; a tool that fails in the same way twice is safe to replay.
 
     Raises:
-        InvalidArgumentsError: ``params`` do not fit; nothing has run.
+        InvalidArgumentsError: ``arguments`` do not fit; nothing has run.
         Exception: what the client raises that is no ``AnswerError``, such as ``MockExhausted``.
     """
-    done = await rehearse(tool, params, client, limits=limits, clock=clock, ids=ids)
+    done = await rehearse(tool, arguments, client, limits=limits, clock=clock, ids=ids)
     return done.findings
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What a check has found, and how the tool has ended: ``None`` if it was not left to."""
+    """What a check has found, and the last run; ``None`` if the check ended before the tool."""
 
     findings: list[Finding]
     last: Run | None
@@ -67,26 +74,24 @@ class Rehearsal:
 
 async def rehearse(
     tool: Tool[Any],
-    params: Mapping[str, Any] | None = None,
-    client: Client | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    client: Answerer | None = None,
     *,
-    answering: Callable[[Ask], Awaitable[Answer]] | None = None,
     limits: Limits | None = None,
     clock: Clock | None = None,
     ids: Ids | None = None,
 ) -> Rehearsal:
-    """Check as :func:`check_replay` does; ``answering`` answers in the client's place.
+    """Check as :func:`check_replay` does.
 
     Raises:
-        InvalidArgumentsError: ``params`` do not fit; nothing has run.
+        InvalidArgumentsError: ``arguments`` do not fit; nothing has run.
         Exception: what the client raises.
     """
-    given = client if client is not None else Nobody()
+    answerer: Answerer = client if client is not None else Absent()
     runtime = Runtime(
         limits=limits or Limits(), clock=clock or SystemClock(), ids=ids or SystemIds()
     )
-    stage = _Stage(tool, params or {}, given, runtime)
-    answerer = answering if answering is not None else partial(answer, given)
+    stage = _Stage(tool, arguments or {}, answerer, runtime)
     journal = new_journal(runtime)
     while True:
         before = journal.dumps()
@@ -102,7 +107,7 @@ async def rehearse(
         if not first.waiting:
             return Rehearsal(found, first)
         try:
-            answers = {step_id: await answerer(ask) for step_id, ask in first.asks.items()}
+            answers = {step_id: await answer(answerer, ask) for step_id, ask in first.asks.items()}
         except BaseException as error:
             await _give_up(first.call, error)
             raise
@@ -111,107 +116,82 @@ async def rehearse(
 
 
 def _base(before: Journal, after: Journal) -> Journal:
-    """Return what a replay of the round starts from: what was, and what steps have recorded."""
+    """Return the journal of a replay: that before the round, with the records of its steps."""
     base = Journal.loads(after.dumps())
     base.pending = before.pending  # what is asked now is compared, not looked up
     base.rounds = before.rounds
     base.delivered = before.delivered
     base.progressed = before.progressed
-    base.owed = []  # whatever happens in the replay, there is nothing to undo
+    base.compensations = []  # whatever happens in the replay, there is nothing to undo
     return base
 
 
 async def _give_up(call: Call[Any], error: BaseException | None) -> None:
-    """Pay the undos of a call that is not continued."""
+    """Run the compensations of a call that is not continued."""
     with anyio.CancelScope(shield=True):
-        for problem in await call.undos.pay(call.clock, call.records):
+        for problem in await call.compensations.run():
             if error is not None:
                 error.add_note(f"An undo failed as well: {problem!r}")
 
 
 @dataclass(slots=True)
 class _Trial:
-    """What the two runs of a round know of each other.
+    """State that the two runs of a round share.
 
     Attributes:
         begun: the effects that the first run has begun.
-        interrupted: one of them that has left no record, and that the replay has come to.
-        over: ends the replay; what it waits for may never come once it has gone astray.
+        interrupted: one of them that has no record and that the replay has reached.
+        over: cancels the replay, which may wait forever once it has diverged.
     """
 
     begun: set[str] = field(default_factory=set[str])
     interrupted: str | None = None
     over: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
+    async def perform(
+        self, step_id: str, asked: str, effect: Effect, key: str
+    ) -> tuple[Entry, BaseException | None]:
+        """Run an effect, in the first run, and note that it has begun."""
+        self.begun.add(step_id)
+        return await perform(step_id, asked, effect, key)
 
-class _Performance(Call[Any]):
-    """The first run: it notes which effects it begins."""
+    async def refuse(
+        self, step_id: str, _asked: str, effect: Effect, _key: str
+    ) -> tuple[Entry, BaseException | None]:
+        """Refuse an effect, in the second run: it is not recorded.
 
-    def __init__(self, *args: Any, trial: _Trial, **options: Any) -> None:  # noqa: ANN401 - as Call
-        super().__init__(*args, **options)
-        self._trial = trial
-
-    async def step(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Any:  # noqa: ANN401 - the type is the effect's
-        """Run an effect, or pass it by its record."""
-        if step_id not in self.journal.entries:
-            self._trial.begun.add(step_id)
-        return await super().step(scope, step_id, asked, effect)
-
-
-class _Replay(Call[Any]):
-    """The second run: it performs no effect."""
-
-    def __init__(self, *args: Any, trial: _Trial, **options: Any) -> None:  # noqa: ANN401 - as Call
-        super().__init__(*args, **options)
-        self._trial = trial
-
-    def recall(self, step_id: str, kind: str, asked: str) -> Entry | None:
-        """Return what is recorded; if it is something else, the replay is over."""
-        try:
-            return super().recall(step_id, kind, asked)
-        except NonDeterminismError:
-            self._trial.over.cancel()
-            raise
-
-    async def step(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Any:  # noqa: ANN401 - the type is the effect's
-        """Pass an effect by its record, or refuse it."""
-        if step_id not in self.journal.entries:
-            await self.go_live(scope, step_id)
-            self._refuse_effect(step_id, effect)
-        return await super().step(scope, step_id, asked, effect)
-
-    def _refuse_effect(self, step_id: str, effect: Effect) -> NoReturn:
-        if step_id in self._trial.begun:
-            self._trial.interrupted = step_id
+        Raises:
+            NonDeterminismError: always.
+        """
+        if step_id in self.begun:
+            self.interrupted = step_id
         name = getattr(effect.function, "__qualname__", type(effect.function).__qualname__)
-        fault = NonDeterminismError(step_id, "nothing", f"step {name}")
-        self.fail_with(fault)
-        self._trial.over.cancel()
-        raise fault
+        raise NonDeterminismError(step_id, "nothing", f"step {name}")
 
 
 class _Stage:
-    """What both runs of every round have in common."""
+    """Runs the rounds of one tool, for real and as replays."""
 
     def __init__(
-        self, tool: Tool[Any], params: Mapping[str, Any], client: Client, runtime: Runtime
+        self, tool: Tool[Any], params: Mapping[str, Any], client: Answerer, runtime: Runtime
     ) -> None:
         self._tool = tool
         self._params = params
         self._client = client
         self._runtime = runtime
-        # Once, as a client declares them: answers that have run out do not take a capability away.
+        # Read once, as a client declares them: they do not change when a list of answers is used up.
         self._host = Host(client.capabilities)
         self._arguments()
 
     async def perform(self, journal: Journal, trial: _Trial) -> Run:
         """Run a round for real."""
-        make = partial(_Performance, trial=trial)
+        make = partial(Call[Any], perform=trial.perform)
         return await self._run(journal, make, anyio.CancelScope(), real=True)
 
     async def replay(self, journal: Journal, trial: _Trial) -> Run:
         """Run a round again: what it tells and asks reaches nobody."""
-        return await self._run(journal, partial(_Replay, trial=trial), trial.over, real=False)
+        make = partial(Call[Any], perform=trial.refuse, on_fault=lambda _: trial.over.cancel())
+        return await self._run(journal, make, trial.over, real=False)
 
     async def _run(
         self,
@@ -225,7 +205,7 @@ class _Stage:
         notices: dict[tuple[str, int], Notice] = {}
 
         async def sink(notice: Notice) -> None:
-            # The journal has just counted it: that tells where it comes from.
+            # The journal has just counted the notice, which shows where it comes from.
             changed = {path: n for path, n in journal.delivered.items() if n != seen.get(path)}
             notices.update(dict.fromkeys(changed.items(), notice))
             seen.update(changed)
@@ -251,12 +231,12 @@ class _Stage:
                 else:
                     run.waiting = True
                     run.asks = {ask.step_id: ask for ask in outcome.asks}
-        except Exception as error:  # noqa: BLE001 - whatever the tool raises is how it has ended
+        except Exception as error:  # noqa: BLE001 - any exception of the tool is its outcome
             run.error = error
         if until.cancelled_caught:
             run.error = call.fault
         return run
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the arguments anew, as every round of a server does: a body may change them."""
+        """Return fresh arguments, as every round of a server does, since a body may change them."""
         return self._tool.validate(copy.deepcopy(dict(self._params)))

@@ -1,7 +1,4 @@
-"""Where a session has been, to go back to.
-
-Owns the order of these places, and that what is gone is none. Going there is the session's.
-"""
+"""The places that a session has been at, for ``/undo`` to return to."""
 
 from __future__ import annotations
 
@@ -11,39 +8,41 @@ from typing import TypeAlias
 
 from anabranch.tree import TreeStore
 
-__all__ = ["Place", "Trail"]
+__all__ = ["NavigationHistory", "Place"]
 
 Place: TypeAlias = tuple[str, str | None]
-"""A thread and a node in it; ``None`` is the place before all nodes."""
+"""A thread's id and a node's in it; ``None`` is the place before the first node."""
 
-REMEMBERED = 100
-"""Places that can be gone back to."""
+MAX_PLACES = 100
 
 
-class Trail:
-    """The places of one session, the latest last."""
+class NavigationHistory:
+    """The latest places of one session, at most 100, the last one at the end."""
 
     def __init__(self, places: Iterable[Place]) -> None:
-        self._places: deque[Place] = deque(places, maxlen=REMEMBERED)
+        self._places: deque[Place] = deque(places, maxlen=MAX_PLACES)
 
     @property
     def last(self) -> Place:
         """The latest place."""
         return self._places[-1]
 
-    def note(self, place: Place) -> None:
-        """Remember where the session is; to have stayed is nothing to remember."""
+    def add(self, place: Place) -> None:
+        """Add the place where the session is, unless it has not moved."""
         if self.last != place:
             self._places.append(place)
 
-    async def before(self, place: Place, store: TreeStore) -> Trail | None:
-        """Return the trail up to the latest other place whose node is there, ``None`` if none."""
+    async def before(self, place: Place, store: TreeStore) -> NavigationHistory | None:
+        """Return the history up to the latest place other than ``place`` that still exists.
+
+        Returns ``None`` if there is no such place.
+        """
         places = list(self._places)
-        while places and (places[-1] == place or await _is_gone(places[-1], store)):
+        while places and (places[-1] == place or await _is_deleted(places[-1], store)):
             places.pop()
-        return Trail(places) if places else None
+        return NavigationHistory(places) if places else None
 
 
-async def _is_gone(place: Place, store: TreeStore) -> bool:
-    cursor = place[1]
-    return cursor is not None and await store.node(cursor) is None
+async def _is_deleted(place: Place, store: TreeStore) -> bool:
+    node_id = place[1]
+    return node_id is not None and await store.node(node_id) is None

@@ -1,51 +1,46 @@
-"""Threads as a session knows them: read once, and kept up to date.
-
-Owns what is remembered between two lines, and that it grows by one reader at a time. Where one is
-in a thread, and what that means, is the session's.
-"""
+"""A cache of the thread that a session is in: read once, then updated by what was added."""
 
 from __future__ import annotations
 
 import asyncio
 
-from anabranch.tree import Tree, TreeStore
-from anabranch.tree._walking import Walk
+from anabranch.tree import Navigator, Tree, TreeStore
 
-__all__ = ["Walks"]
+__all__ = ["ThreadCache"]
 
 
-class Walks:
-    """The walk through one thread at a time, without what tools have returned.
+class ThreadCache:
+    """The nodes of one thread at a time, without the results of tools.
 
     Args:
-        store: where threads are kept.
+        store: where the threads are stored.
     """
 
     def __init__(self, store: TreeStore) -> None:
         self._store = store
-        self._kept: Walk | None = None
-        self._reading = asyncio.Lock()
+        self._cached: Navigator | None = None
+        self._lock = asyncio.Lock()
 
-    async def of(self, thread_id: str) -> Walk | None:
+    async def read(self, thread_id: str) -> Navigator | None:
         """Return the thread as it is now, ``None`` if there is none.
 
-        It is kept, and what was added since is read: a thread may be large, and a step is small.
+        Only nodes added since the last call are read, so that a step in a large thread is cheap.
         """
-        # Lines and whoever shows them read at once; two that grew it by the same nodes would
-        # have it count the branches of these twice.
-        async with self._reading:
+        # A command and a front end may read at the same time; if both added the same nodes, their
+        # branches would be counted twice.
+        async with self._lock:
             thread = await self._store.thread(thread_id)
             if thread is None:
                 return None
-            # Before the nodes: a name points at what is there already, if it has not just been
-            # deleted.
+            # Before the nodes: then each ref points at a node that is read, unless it was deleted
+            # in between.
             refs = await self._store.refs(thread_id)
-            walk, added = self._kept, None
+            walk, added = self._cached, None
             if walk is not None and walk.tree.thread == thread:
                 added = await self._store.nodes_after(thread_id, walk.tree.nodes)
             if walk is None or added is None:
-                walk = Walk(Tree(thread, (), {}))
+                walk = Navigator(Tree(thread, (), {}))
                 added = await self._store.nodes_after(thread_id, ()) or []
-            walk.grow(added, refs)
-            self._kept = walk
+            walk.update(added, refs)
+            self._cached = walk
             return walk

@@ -1,0 +1,114 @@
+"""The port for what answers a tool: a test's client, a terminal, a chat, an MCP client's user.
+
+Every edge that answers questions in this process takes an :class:`Answerer`: ``run_tool``, the
+calling side of MCP, the saga client, an agent, the replay checker.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from anabranch._asking.host import Capabilities
+from anabranch._engine import Answer, Ask, Notice
+from anabranch.errors import AnabranchError, StepFailed, error_to_json
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    LogLevel,
+    SampleReply,
+    SampleRequest,
+    UrlRequest,
+)
+
+__all__ = ["Absent", "AnswerError", "Answerer", "answer", "deliver"]
+
+
+class AnswerError(AnabranchError):
+    """Raised by an :class:`Answerer` to answer with an error, ``code`` and message.
+
+    The tool receives it as ``StepFailed``. Over MCP 2026-07-28, where only the steps of a saga can
+    be answered with an error, it ends the call.
+    """
+
+    def __init__(self, message: str, code: str | int = "error") -> None:
+        self.code = code
+        super().__init__(message, message=message, code=code)
+
+
+class Answerer(Protocol):
+    """Answers what a tool asks, and receives its notices.
+
+    ``step_id`` identifies the question: the step of the call, or in a conversation tree the node
+    that holds the question. It is empty where the server does not report it. A method may be
+    called again before it has returned. :meth:`sample` and :meth:`elicit` may raise
+    :class:`AnswerError`; any other exception ends the call.
+    """
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What can be asked. An MCP client declares forms and URLs together."""
+        ...
+
+    async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
+        """Answer as a model."""
+        ...
+
+    async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
+        """Answer as the person. Cancelled when the question is withdrawn."""
+        ...
+
+    async def log(self, level: LogLevel, message: str, /) -> None:
+        """Receive a log message."""
+        ...
+
+    async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
+        """Receive a progress message; ``progress`` is ``None`` where the tool gives no number."""
+        ...
+
+
+class Absent:
+    """An answerer without capabilities: it declines every question and drops every notice."""
+
+    capabilities: Capabilities = Capabilities(
+        sampling=False, sampling_tools=False, elicitation=False, elicitation_url=False
+    )
+
+    async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
+        """Refuse.
+
+        Raises:
+            AnswerError: always.
+        """
+        del request, step_id
+        raise AnswerError("there is no model to answer")
+
+    async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
+        """Decline."""
+        del request, step_id
+        return ElicitReply(action="decline")
+
+    async def log(self, level: LogLevel, message: str, /) -> None:
+        """Drop the message."""
+
+    async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
+        """Drop the message."""
+
+
+async def answer(answerer: Answerer, ask: Ask) -> Answer:
+    """Return what ``answerer`` answers to ``ask``; its :class:`AnswerError` becomes the answer."""
+    try:
+        if ask.kind == "sample":
+            sampled = await answerer.sample(ask.request, step_id=ask.step_id)
+            return Answer(sampled.model_dump(mode="json", exclude_none=True))
+        elicited = await answerer.elicit(ask.request, step_id=ask.step_id)
+        return Answer(elicited.model_dump(mode="json", exclude_none=True))
+    except AnswerError as error:
+        return Answer(error=error_to_json(StepFailed(ask.step_id, str(error.code), str(error))))
+
+
+async def deliver(answerer: Answerer, notice: Notice) -> None:
+    """Pass a notice to the method of ``answerer`` for its kind."""
+    if notice.level is not None:
+        await answerer.log(notice.level, notice.message)
+    else:
+        await answerer.notify(notice.message, notice.progress, notice.total)

@@ -1,0 +1,147 @@
+"""A check, before the first call runs, that this runtime's waits are read correctly.
+
+:func:`check_support` runs the waits of ``known_waits.py`` on the running loop, classifies them as
+``quiescence.py`` does, and refuses the runtime if one is misread: there, a round would end too
+early or never. That takes a few milliseconds, once per process and kind of event loop. No task,
+thread or socket of it remains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import socket
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from weakref import WeakKeyDictionary
+
+import anyio
+import anyio.abc
+
+from anabranch._engine.known_waits import KNOWN_WAITS, Props, begin
+from anabranch._engine.strand_states import Survey
+from anabranch._engine.waits import AnyTask
+from anabranch.errors import UnsupportedRuntimeError
+
+__all__ = ["check_support"]
+
+_PASSES = 20
+"""Passes of the loop in which every wait has begun; they need four."""
+
+_supported: set[type[asyncio.AbstractEventLoop]] = set()
+"""The kinds of event loop on which this process has read every wait correctly."""
+
+_checking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+"""For each loop, what calls that start together wait at while the first one checks."""
+
+
+async def check_support() -> None:
+    """Refuse a runtime whose tasks do not show what they wait for.
+
+    A caller that is cancelled meanwhile leaves nothing behind; the next one checks again.
+
+    Raises:
+        UnsupportedRuntimeError: no asyncio task runs this code, or a known wait was misread.
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    if not hasattr(task, "_fut_waiter"):
+        raise UnsupportedRuntimeError(_runtime(None), ["the code runs in no asyncio task"])
+    loop = asyncio.get_running_loop()
+    if type(loop) in _supported:
+        return
+    async with _checking.setdefault(loop, asyncio.Lock()):
+        if type(loop) not in _supported:
+            await _check(loop)
+            _supported.add(type(loop))
+
+
+async def _check(loop: asyncio.AbstractEventLoop) -> None:
+    misread: list[str] = []
+    graphs: list[str] = []
+    async with _props(loop) as props, _running_waits(props) as running:
+        for _ in range(_PASSES):
+            await asyncio.sleep(0)
+        survey = Survey(props.strands, {props.asked})
+        for name, (expected, _) in KNOWN_WAITS.items():
+            found = survey.state_of(running[name])
+            if found is not expected:
+                misread.append(
+                    f"{name} was read as {found.name.lower()}, not {expected.name.lower()}"
+                )
+                graphs.append(_call_graph(running[name]))
+    if misread:
+        error = UnsupportedRuntimeError(_runtime(loop), misread)
+        for graph in filter(None, graphs):
+            error.add_note(graph)
+        raise error
+
+
+@asynccontextmanager
+async def _props(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[Props]:
+    """Open what the waits wait for; close it on leaving."""
+    gate = threading.Event()
+    lock = anyio.Lock()
+    lock.acquire_nowait()
+    async with AsyncExitStack() as stack:
+        near, _, streamed, _ = ends = (*socket.socketpair(), *socket.socketpair())
+        for end in ends:
+            stack.callback(end.close)
+            end.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        streamed.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # it is to be full
+        stream = await anyio.abc.SocketStream.from_socket(streamed)
+        stack.push_async_callback(_shielded, stream.aclose)
+        executor = ThreadPoolExecutor(1, thread_name_prefix="anabranch-canary")
+        stack.callback(executor.shutdown, wait=False)
+        stack.callback(gate.set)
+        yield Props(
+            asked=loop.create_future(),
+            bare=loop.create_future(),
+            thread=loop.run_in_executor(executor, gate.wait),
+            lock=lock,
+            receive=partial(loop.sock_recv, near, 1),
+            stream=stream,
+            strands=set(),
+        )
+
+
+@asynccontextmanager
+async def _running_waits(props: Props) -> AsyncGenerator[dict[str, AnyTask]]:
+    """Begin every known wait; on leaving, cancel all and wait for their end."""
+    running = {name: begin(wait, props) for name, (_, wait) in KNOWN_WAITS.items()}
+    try:
+        yield running
+    finally:
+        tasks = {*running.values(), *props.strands}
+        for task in tasks:
+            task.cancel()
+        await _shielded(asyncio.wait, tasks)
+
+
+async def _shielded(function: Callable[..., Awaitable[object]], *args: object) -> None:
+    # A cancelled scope would cancel the clean-up again and again.
+    with anyio.CancelScope(shield=True):
+        await function(*args)
+
+
+def _call_graph(task: AnyTask) -> str:
+    """Return asyncio's own account of ``task``, for whoever mends the reader (Python 3.14)."""
+    describe: Callable[[AnyTask], str] | None = getattr(asyncio, "format_call_graph", None)
+    return describe(task) if describe is not None else ""
+
+
+def _runtime(loop: asyncio.AbstractEventLoop | None) -> str:
+    """Return what the waits depend on, with versions."""
+    found = [f"{platform.python_implementation()} {platform.python_version()}"]
+    if loop is not None:
+        found.append(f"{type(loop).__module__}.{type(loop).__qualname__}")
+        with suppress(PackageNotFoundError):  # asyncio's own loop
+            package = type(loop).__module__.partition(".")[0]
+            found.append(f"{package} {version(package)}")
+    return ", ".join([*found, f"anyio {version('anyio')}"])

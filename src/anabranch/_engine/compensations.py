@@ -1,0 +1,169 @@
+"""Compensations: the undos that are run, in reverse order, when a call fails.
+
+The journal has them by step; their functions are bound each time the body reaches the step, in its
+first run and in replays. A folded step is not reached again: its undo is found by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from anabranch._engine.clock import Clock, pause
+from anabranch._engine.codec import Codec, codec_of, reference_to, resolve
+from anabranch._engine.functions import Effect, run_function
+from anabranch._engine.journal import Compensation, Journal
+from anabranch.errors import SerializationError
+
+__all__ = ["Compensations", "UndoLog", "require_references"]
+
+logger: logging.Logger = logging.getLogger("anabranch.engine")
+
+RETRY_AFTER = (0.2, 1.0)
+"""Seconds until an undo that has failed is tried again, each time."""
+
+
+class UndoLog(Protocol):
+    """Where it is written which undos have been run."""
+
+    def check(self) -> None:
+        """Return if this run may still do something new; raise if another one has taken over."""
+        ...
+
+    async def undone(self, step_id: str) -> None:
+        """Write that the undo of ``step_id`` has been run."""
+        ...
+
+
+class Compensations:
+    """What must be undone if the call fails, and the functions that do it.
+
+    Args:
+        journal: its ``compensations`` are those that are due.
+        clock: for the pauses between attempts.
+        log: asked before each undo, and informed after each that has not failed.
+    """
+
+    def __init__(self, journal: Journal, clock: Clock, log: UndoLog) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._log = log
+        self._bound: dict[str, tuple[Callable[..., Any], Codec]] = {}
+        self._known_before = len(journal.compensations)
+        self._running: asyncio.Lock = asyncio.Lock()
+        self._begun_with: int | None = None
+
+    def bind(self, step_id: str, effect: Effect) -> None:
+        """Remember how to undo ``step_id``, if its effect can be undone."""
+        if effect.undo is not None:
+            self._bound[step_id] = (effect.undo, codec_of(effect.function))
+
+    def add(self, step_id: str, effect: Effect) -> None:
+        """Have ``step_id``, whose effect has just been run, undone if the call fails."""
+        if effect.undo is not None:
+            self.bind(step_id, effect)
+            undo, step = reference_to(effect.undo), reference_to(effect.function)
+            self._journal.compensations.append(Compensation(step_id, undo, step))
+
+    def correct(self, step_id: str, effect: Effect, *, done: bool) -> None:
+        """Drop or add the compensation: another run was first, with another outcome."""
+        due = self._journal.compensations
+        due[:] = [one for one in due if one.step_id != step_id]
+        if done:
+            self.add(step_id, effect)
+
+    def can_fold(self, step_ids: set[str]) -> bool:
+        """Whether every undo among these steps can be found again by name."""
+        return all(
+            due.undo is not None and due.step is not None
+            for due in self._journal.compensations
+            if due.step_id in step_ids
+        )
+
+    async def run(self, *, this_round_only: bool = False) -> list[BaseException]:
+        """Run the undos in reverse order and return what went wrong with them.
+
+        One that fails is tried again, a little later each time. If it still fails, the others are
+        run all the same, and it stays in ``journal.compensations``.
+        ``this_round_only`` leaves alone those of earlier rounds: for a round whose outcome never
+        left the server, so that the same round may be tried again.
+
+        Raises:
+            Exception: what the log raises; the rest stays in ``journal.compensations``.
+        """
+        self._begun_with = self._known_before if this_round_only else 0
+        return await self._run_down_to(self._begun_with)
+
+    async def run_late(self) -> None:
+        """Run what was added since :meth:`run`, if that was called: by a thread that ended late."""
+        if self._begun_with is not None:
+            await self._run_down_to(self._begun_with)
+
+    async def _run_down_to(self, count: int) -> list[BaseException]:
+        failed: list[BaseException] = []
+        remaining: list[Compensation] = []
+        # A thread may end, and have its step undone, while the others are being undone.
+        async with self._running:
+            due = self._journal.compensations
+            try:
+                while len(due) > count:
+                    one = due[-1]
+                    self._log.check()
+                    error = await self._undo(one)
+                    if error is None:
+                        await self._log.undone(one.step_id)
+                    else:
+                        logger.error("the undo of step %r failed", one.step_id, exc_info=error)
+                        failed.append(error)
+                        remaining.append(one)
+                    due.remove(one)
+            finally:
+                due += reversed(remaining)
+        return failed
+
+    async def _undo(self, due: Compensation) -> Exception | None:
+        try:
+            undo, value = self._find(due)
+        except Exception as error:  # noqa: BLE001 - the author's modules may raise anything
+            return error
+        delays = iter(RETRY_AFTER)
+        while True:
+            try:
+                await run_function(undo, value)
+            except Exception as error:  # noqa: BLE001 - as may the author's undo
+                delay = next(delays, None)
+                if delay is None:
+                    return error
+                logger.warning(
+                    "the undo of step %r failed: %r; retrying in %g s", due.step_id, error, delay
+                )
+                await pause(self._clock, delay)
+            else:
+                return None
+
+    def _find(self, due: Compensation) -> tuple[Callable[..., Any], Any]:
+        entry = self._journal.entries.get(due.step_id)
+        recorded = due.value if due.folded or entry is None else entry.value
+        if due.step_id in self._bound:
+            undo, codec = self._bound[due.step_id]
+        else:
+            undo, codec = resolve(due.undo or ""), codec_of(resolve(due.step or ""))
+        return undo, codec.decode(due.step_id, recorded)
+
+
+def require_references(step_id: str, effect: Effect) -> None:
+    """Refuse an undo that could not be found again by name.
+
+    A step of a race's loser is not run again in a replay, so that its undo is not bound there;
+    the step's function says how to read the value that the undo gets.
+
+    Raises:
+        SerializationError: naming ``step_id``.
+    """
+    for what, function in (("undo", effect.undo), ("step", effect.function)):
+        if function is not None and reference_to(function) is None:
+            raise SerializationError(
+                step_id, "function", f"inside race() the {what} must be found in its module by name"
+            )

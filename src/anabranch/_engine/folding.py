@@ -1,0 +1,134 @@
+"""Sub-branches: run one in the current strand, and fold it into its value when it has ended.
+
+Folding replaces all that was recorded inside by one entry, so that a journal grows with what is
+open and not with what has happened. A value folds if it reads back as it was; otherwise, or where
+an undo would be lost, the inner entries stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from anabranch._engine.branch import Branch
+from anabranch._engine.clock import Clock
+from anabranch._engine.codec import Codec
+from anabranch._engine.compensations import Compensations
+from anabranch._engine.cursor import ReplayCursor
+from anabranch._engine.deadline import Deadline
+from anabranch._engine.journal import Entry
+from anabranch._engine.scheduler import Scheduler
+from anabranch._engine.scope import Scope
+from anabranch._engine.strands import current_strand
+from anabranch.errors import SerializationError, error_from_json, error_to_json
+from anabranch.limits import Limits
+
+__all__ = ["Branches"]
+
+T = TypeVar("T")
+
+
+class Branches:
+    """Runs the branches of one call."""
+
+    def __init__(
+        self,
+        cursor: ReplayCursor,
+        scheduler: Scheduler,
+        compensations: Compensations,
+        clock: Clock,
+    ) -> None:
+        self._cursor = cursor
+        self._scheduler = scheduler
+        self._compensations = compensations
+        self._clock = clock
+
+    async def run(
+        self, path: str, own: Limits, body: Callable[[Branch], Awaitable[T]], codec: Codec
+    ) -> T:
+        """Run ``body`` in a sub-branch at ``path``, or return what it was folded to.
+
+        The enclosing branch is the one that this is awaited in: its limits hold, whichever branch
+        of the call has made the operation.
+
+        Raises:
+            BranchDepthError, BranchTimeoutError: before or while the body runs.
+            Exception: whatever the body raises.
+        """
+        cursor, scheduler = self._cursor, self._scheduler
+        scope = scheduler.scope()
+        enclosing = scope.branch
+        folded = cursor.recall(path, "branch", "", enclosing)
+        if folded is not None:
+            if folded.error is not None:
+                raise error_from_json(folded.error)
+            return codec.decode(path, folded.value)  # type: ignore[no-any-return]
+        if scheduler.closing:
+            await scheduler.refuse(path)
+        cursor.unentered.discard(path)
+        branch = Branch(enclosing, path, own, cursor.spent(path))
+        branch.check_depth()
+        # Its memory ends with the branch: of a folded one there would be none, either.
+        strand = current_strand()
+        strand.scope = Scope(branch, path, scope.memory)
+        try:
+            try:
+                value = await self.start(branch, body)
+            finally:
+                strand.scope = scope
+        except asyncio.CancelledError:
+            if not scheduler.suspending:
+                cursor.cancelled.add(path)
+            self._leave(branch, enclosing)
+            raise
+        except Exception as error:
+            known = error_to_json(error)
+            if known is None or not self._fold(branch, Entry("branch", "", error=known), enclosing):
+                self._leave(branch, enclosing)
+            raise
+        entry, again = _read_back(path, value, codec)
+        if entry is None or not self._fold(branch, entry, enclosing):
+            self._leave(branch, enclosing)
+            return value
+        return again  # what every replay will see
+
+    def start(self, branch: Branch, body: Callable[[Branch], Awaitable[T]]) -> Awaitable[T]:
+        """Return what runs ``body`` as ``branch``, in the current strand, until its deadline."""
+        # No coroutine around the body unless it is of use: each stays for as long as the branch.
+        if branch.timeout is None:
+            return body(branch)
+        deadlines = self._cursor.journal.deadlines
+        when = deadlines.setdefault(branch.path, self._clock.now() + branch.timeout)
+        if when is None:  # done in time in an earlier round; only replayed now
+            return body(branch)
+        branch.deadline = Deadline(
+            branch.path, branch.timeout, self._clock, self._cursor.is_replaying
+        )
+        return branch.deadline.run(body(branch), when)
+
+    def _fold(self, branch: Branch, entry: Entry, into: Branch) -> bool:
+        """Replace all that was recorded inside by ``entry``; false if that would lose an undo."""
+        if self._scheduler.closing:  # the round has ended: what a body does now is not part of it
+            return False
+        inner = self._cursor.inside(branch, failed=entry.error is not None)
+        if inner and not self._compensations.can_fold(inner):
+            return False
+        self._cursor.fold(branch, inner, entry, into)
+        return True
+
+    def _leave(self, branch: Branch, into: Branch) -> None:
+        """Leave what was recorded inside ``branch`` as it is."""
+        if not self._scheduler.closing:
+            self._cursor.merge(branch, into)
+
+
+def _read_back(path: str, value: T, codec: Codec) -> tuple[Entry | None, T]:
+    """Return the entry of ``value`` and what it reads back as; no entry if that is not the same."""
+    try:
+        encoded = codec.encode(path, value)
+        again: T = codec.decode(path, encoded)
+        same = type(again) is type(value) and bool(again == value)
+    except (SerializationError, TypeError, ValueError):  # the last two: of a comparison
+        return None, value
+    return (Entry("branch", "", encoded) if same else None), again

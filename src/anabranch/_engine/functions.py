@@ -1,0 +1,138 @@
+"""An author's function as an effect: run on the loop or in a thread, its outcome as an entry."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple, cast
+
+from pydantic import JsonValue
+
+from anabranch._engine.codec import PLAIN, codec_of
+from anabranch._engine.fingerprint import fingerprint
+from anabranch._engine.journal import Entry
+from anabranch._engine.shielded import wait_shielded
+from anabranch.errors import SerializationError, StepFailed, error_to_json
+
+__all__ = [
+    "Effect",
+    "Interrupted",
+    "Perform",
+    "current_idempotency_key",
+    "perform",
+    "run_function",
+    "step_fingerprint",
+]
+
+logger: logging.Logger = logging.getLogger("anabranch.engine")
+
+current_idempotency_key: ContextVar[str | None] = ContextVar("idempotency_key", default=None)
+"""While a step's function runs: the name of its effect for the services that it calls."""
+
+
+class Effect(NamedTuple):
+    """What a step does: ``function(*args)``, maybe with an undo.
+
+    ``place`` names it in its scope, for its idempotency key: which step it is there, or a phase.
+    """
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    place: int | str
+    undo: Callable[[Any], Any] | None = None
+
+
+class Interrupted(asyncio.CancelledError):
+    """The strand was cancelled while a thread ran; the thread has ended, see ``worker``."""
+
+    def __init__(self, worker: asyncio.Future[object]) -> None:
+        super().__init__()
+        self.worker = worker
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether calling ``function`` makes a coroutine."""
+    call = getattr(type(function), "__call__", None)  # noqa: B004 - an object with async __call__
+    return any(map(inspect.iscoroutinefunction, (inspect.unwrap(function), call)))
+
+
+async def run_function(function: Callable[..., object], *args: object) -> object:
+    """Call ``function``: on the loop if it is ``async``, else in a thread.
+
+    Raises:
+        Interrupted: the caller was cancelled while the thread ran. A thread cannot be interrupted,
+            so its end is awaited first, and the error carries what came of it.
+    """
+    if is_async(function):
+        return await cast("Awaitable[object]", function(*args))
+    worker = asyncio.ensure_future(asyncio.to_thread(function, *args))
+    try:
+        await asyncio.wait({worker})
+    except asyncio.CancelledError:
+        await wait_shielded(worker)
+        raise Interrupted(worker) from None
+    value = worker.result()
+    return await value if inspect.isawaitable(value) else value
+
+
+Perform = Callable[[str, str, Effect, str], Awaitable[tuple[Entry, BaseException | None]]]
+"""The type of :func:`perform`."""
+
+
+async def perform(
+    step_id: str, asked: str, effect: Effect, key: str
+) -> tuple[Entry, BaseException | None]:
+    """Run one effect under an idempotency ``key``.
+
+    Returns:
+        its entry, and the exception that came with it, if any: what its function raised; or
+        :class:`Interrupted`, next to the entry of what a thread has completed. An ``async`` effect
+        is cancelled as usual, and leaves no entry.
+
+    Raises:
+        SerializationError: the value cannot be recorded. The effect has happened all the same,
+            which is why the call cannot go on.
+    """
+    codec = codec_of(effect.function)
+    outer = current_idempotency_key.set(key)
+    interrupted: Interrupted | None = None
+    try:
+        try:
+            value = await run_function(effect.function, *effect.args)
+        except Interrupted as end:
+            interrupted = end
+            value = end.worker.result()
+            if inspect.iscoroutine(value):  # a plain function that returned work yet to be done
+                value.close()
+                raise
+        return Entry("step", asked, codec.encode(step_id, value)), interrupted
+    except SerializationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the author's effect may raise anything; it is recorded
+        known = error_to_json(error)
+        if known is None:
+            name = type(error).__name__
+            known = error_to_json(StepFailed(step_id, name, str(error)))
+            logger.warning("step %r failed with %s: %r", step_id, name, str(error))
+        return Entry("step", asked, error=known), interrupted or error
+    finally:
+        current_idempotency_key.reset(outer)
+
+
+def step_fingerprint(function: Callable[..., object], args: Sequence[Any]) -> str:
+    """Pin the function's name and its arguments; those that are not JSON, by their type."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    try:
+        return fingerprint(name, *args)
+    except (TypeError, ValueError, RecursionError):
+        return fingerprint(name, *map(_pinned, args))
+
+
+def _pinned(value: object) -> JsonValue:
+    try:
+        return [fingerprint(PLAIN.encode("", value))]
+    except SerializationError:
+        return type(value).__qualname__

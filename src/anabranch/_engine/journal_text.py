@@ -1,0 +1,103 @@
+"""The text form of a journal, as it travels between rounds: JSON in two parts, one compressed.
+
+What the client itself sent or was shown (the names of its questions and its answers) is deflated;
+what only the server knows (values of steps and of folded branches) is not. Compressing both
+together would let a client learn the server's secrets from the length of the sealed state, by
+answering with guesses (the CRIME attack).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from anabranch._engine.fingerprint import LENGTH
+
+__all__ = ["inflated", "joined", "parse", "render", "split"]
+
+
+def render(private: list[Any], public: list[Any]) -> str:
+    """Return the text of both parts; empty values at the end of ``private`` are left out.
+
+    ``private`` begins with the version of the format.
+    """
+    while not private[-1]:
+        private.pop()
+    return f"{_deflated(_to_json(public))} {_to_json(private).decode('ascii')}"
+
+
+def parse(text: str, version: int) -> tuple[list[Any], list[Any]]:
+    """Return the two parts of ``text``; the private one without its version.
+
+    Raises:
+        ValueError: it is no such text, or was written in another version of the format.
+    """
+    packed, _, private = text.partition(" ")
+    try:
+        found, *fields = _from_json(private)
+        if found != version:
+            raise ValueError(f"journal format {found}, this release reads {version}")
+        return fields, _from_json(inflated(packed))
+    except (TypeError, zlib.error) as problem:
+        raise ValueError(f"not the text of a journal: {problem}") from problem
+
+
+def joined(prints: list[str]) -> str | list[str]:
+    """Return fingerprints as one text, which is shorter. They are noise and do not compress."""
+    return "".join(prints) if all(len(one) == LENGTH for one in prints) else prints
+
+
+def split(prints: str | list[str]) -> list[str]:
+    """Return the fingerprints that :func:`joined` has joined."""
+    if isinstance(prints, list):
+        return prints
+    return [prints[start : start + LENGTH] for start in range(0, len(prints), LENGTH)]
+
+
+_DICTIONARY = (
+    b'"cancel""decline""sample"{"role":"assistant","content":[{"type":"text","text":""}],"model":""'
+    b',"stop_reason":"endTurn"}]]["/elicit.1","elicit",{"action":"accept","content":{"'
+)
+"""What most journals contain: deflate's preset dictionary, and so part of the format."""
+
+_SMALL = 4096
+
+
+def _deflated(text: bytes) -> str:
+    # A small state is not worth the memory that would have to be cleared for a big one.
+    memory = 4 if len(text) < _SMALL else 9
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15, memory, zdict=_DICTIONARY)
+    return base64.b64encode(deflate.compress(text) + deflate.flush()).decode()
+
+
+def inflated(packed: str) -> bytes:
+    """Return the JSON of the public part.
+
+    Raises:
+        zlib.error: it is not deflated.
+    """
+    inflate = zlib.decompressobj(-15, zdict=_DICTIONARY)
+    return inflate.decompress(base64.b64decode(packed))
+
+
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _to_json(value: object) -> bytes:
+    """Return ``value`` as JSON in ASCII, so that any transport takes it."""
+    try:
+        text = to_json(value)
+    except ValueError:  # nested deeply, or half of a surrogate pair: rare, and no reason to fail
+        text = b""
+    return text if text and text.isascii() else _dumps(value).encode()
+
+
+def _from_json(text: str | bytes) -> Any:  # noqa: ANN401 - whatever was written
+    try:
+        return from_json(text)
+    except ValueError:  # as above
+        return json.loads(text)

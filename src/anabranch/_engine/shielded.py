@@ -1,0 +1,43 @@
+"""Work that a cancelled caller still waits for, because it must not stop half done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import anyio
+
+__all__ = ["run_shielded", "wait_shielded"]
+
+T = TypeVar("T")
+
+
+async def wait_shielded(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Return when ``future`` is done, however often the caller is cancelled meanwhile.
+
+    Returns:
+        the cancellation, if there was one: the caller raises it when it has looked at ``future``.
+    """
+    interrupted: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):  # else it would cancel the wait again and again
+        while not future.done():
+            try:
+                await asyncio.wait({future})
+            except asyncio.CancelledError as error:
+                interrupted = error
+    return interrupted
+
+
+async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Return what ``work`` returns; it runs to completion if the caller is cancelled meanwhile.
+
+    Raises:
+        asyncio.CancelledError: the caller was cancelled; raised when ``work`` has ended, with its
+            error, if it has failed, as the cause.
+    """
+    task = asyncio.ensure_future(work)
+    interrupted = await wait_shielded(task)
+    if interrupted is not None:
+        raise interrupted from None if task.cancelled() else task.exception()
+    return task.result()

@@ -1,0 +1,142 @@
+"""The input of ``branch_self``: its description for the model, and how a model's input is read.
+
+Models send lists as strings and truth values as words; both are accepted. A string is taken for a
+list only if it is one, in JSON or Python: prose with commas is one prompt.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, cast, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+)
+
+from anabranch.agents._recombination import Recombiner
+from anabranch.errors import ToolError
+from anabranch.messages import ToolSpec
+
+__all__ = ["SPEC", "BranchSelfInput", "read_input"]
+
+RECOMBINERS: tuple[str, ...] = get_args(Recombiner)
+USAGE = (
+    'Call it like this: branch_self(prompts=["first task", "second task"], allow_work=false,'
+    f" parallel=true, recombine={' | '.join(map(json.dumps, RECOMBINERS))})."
+)
+SPEC: ToolSpec = ToolSpec(
+    name="branch_self",
+    description=(
+        "Fork yourself: each prompt is answered in a branch of its own, by you, with all of this"
+        " conversation before it. Use it to try several approaches or to do independent tasks at"
+        " the same time. You get all results at once. A branch can be forked again."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "prompts": {
+                "type": "array",
+                "items": {"type": "string", "minLength": 1},
+                "minItems": 1,
+                "description": "What each branch is to do: one prompt for each branch.",
+            },
+            "allow_work": {
+                "type": "boolean",
+                "default": False,
+                "description": "Let each branch use tools until it is done. Otherwise it replies"
+                " once, without using any.",
+            },
+            "parallel": {
+                "type": "boolean",
+                "default": True,
+                "description": "Run the branches at once, not one after the other.",
+            },
+            "recombine": {
+                "type": "string",
+                "enum": list[JsonValue](RECOMBINERS),
+                "default": "none",
+                "description": "How the results become one: not at all, one after the other,"
+                " merged into one text, or the best one, chosen by votes or by a judge.",
+            },
+        },
+        "required": ["prompts"],
+        "additionalProperties": False,
+    },
+)
+
+
+def _prompts(value: object) -> object:
+    """Return the list of prompts in a string; any other value as it is.
+
+    Raises:
+        ValueError: the string looks like a list, and is not well-formed.
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    readers: tuple[Callable[[str], object], ...] = (json.loads, ast.literal_eval)
+    for reader in readers:
+        try:
+            found = reader(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+        if isinstance(found, list | tuple):
+            return list(cast("list[object]", found))
+    if text[:1] == "[" and text[1:].lstrip()[:1] in {'"', "'"} and text[-1:] == "]":
+        raise ValueError("the list is neither JSON nor Python: check its quotes")
+    return [text] if text else []
+
+
+def _in_lower_case(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _not_blank(prompt: str) -> str:
+    if not prompt.strip():
+        raise ValueError("the prompt is blank")
+    return prompt.strip()
+
+
+class BranchSelfInput(BaseModel):
+    """A valid input of ``branch_self``."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+
+    prompts: Annotated[
+        tuple[Annotated[str, AfterValidator(_not_blank)], ...],
+        BeforeValidator(_prompts),
+        Field(min_length=1),
+    ]
+    allow_work: bool = False
+    parallel: bool = True
+    recombine: Annotated[Recombiner, BeforeValidator(_in_lower_case)] = "none"
+
+
+def read_input(arguments: Mapping[str, Any], max_prompts: int) -> BranchSelfInput:
+    """Return the input that a model has sent as ``arguments``.
+
+    Raises:
+        ToolError: it is invalid, or has more than ``max_prompts`` prompts; the message shows how
+            to call the tool.
+    """
+    try:
+        read = BranchSelfInput.model_validate(dict(arguments))
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        reason = problem["msg"].removeprefix("Value error, ")
+        raise ToolError(f"branch_self was not run: {where}: {reason}. {USAGE}") from None
+    if len(read.prompts) > max_prompts:
+        raise ToolError(
+            f"branch_self was not run: {len(read.prompts)} prompts are too many, the limit is"
+            f" {max_prompts}. Join some of them, or branch in several steps. {USAGE}"
+        )
+    return read

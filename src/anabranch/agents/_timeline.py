@@ -1,0 +1,205 @@
+"""A timeline: one path of the conversation tree that a turn extends, by replies of the model.
+
+A turn has one for its own path and one for each branch. They share the turn's limits and the queue
+of its writes. A timeline does not run tools; it stores each node before anything else happens, so
+that the thread is valid and complete wherever a turn is interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from copy import copy
+from typing import TypeAlias
+
+from pydantic import JsonValue
+
+from anabranch._engine import run_shielded
+from anabranch.agents._agent_dependencies import AgentDependencies
+from anabranch.agents._append_queue import AppendQueue
+from anabranch.agents._events import NodeAdded, TextReceived
+from anabranch.agents._ports import Model
+from anabranch.agents._turn_limits import Meter, UsageTotal
+from anabranch.errors import ToolError
+from anabranch.messages import (
+    Block,
+    Message,
+    SampleReply,
+    SampleRequest,
+    TextBlock,
+    ToolUseBlock,
+    user,
+)
+from anabranch.models import INTERRUPTED, SampleStream
+from anabranch.tree import HEAD, Node, Ref, Result, Thread, project, project_each
+
+__all__ = ["RequestMessages", "Timeline"]
+
+logger: logging.Logger = logging.getLogger("anabranch.agents")
+
+RequestMessages: TypeAlias = tuple[Message, ...]
+"""The messages of one request to a model."""
+
+
+class Timeline:
+    """A path in ``thread`` that a turn extends.
+
+    Attributes:
+        dependencies: those of the agent.
+        thread: the thread of the path.
+        meter: counts what the turn uses, all its timelines included.
+        moves_head: whether the thread's head moves with each node that is added.
+        last_added: the last node that this timeline has added, ``None`` before the first.
+    """
+
+    def __init__(self, dependencies: AgentDependencies, thread: Thread) -> None:
+        limits = dependencies.limits
+        self.dependencies = dependencies
+        self.thread = thread
+        self.meter: Meter = Meter(limits)
+        self.moves_head = True
+        self.last_added: Node | None = None
+        self._requests = asyncio.Semaphore(limits.max_concurrent_requests)
+        self._appends = AppendQueue(dependencies.store)
+
+    def branch(self) -> Timeline:
+        """Return a timeline for a branch of the turn, with the same meter and writes."""
+        branch = copy(self)
+        branch.moves_head = False
+        branch.last_added = None
+        return branch
+
+    # -- requests to the model ---------------------------------------------------------------
+
+    async def reply(self, node: Node, messages: RequestMessages | None = None) -> Node:
+        """Let the model reply at ``node`` once; return the node of its reply.
+
+        ``messages`` is the path to ``node`` as messages, where it is known already.
+
+        Raises:
+            TurnLimitError: a limit is used up.
+            Exception: what the model raises; text received before that is stored.
+        """
+        request = self._request(messages or await self._messages_at(node))
+        stream: SampleStream | None = None
+        try:
+            async with self._requests:
+                self.meter.check()
+                async with self.dependencies.model.stream(request) as stream:
+                    await self._receive(node, stream)
+        except BaseException as error:
+            if stream is not None:
+                reason = "interrupted" if isinstance(error, asyncio.CancelledError) else "error"
+                await run_shielded(self._try_to_store_part(node, stream.reply, reason))
+            raise
+        return await self._store_reply(node, stream.reply)
+
+    async def aside(
+        self, prompt: str, model: Model | None = None, total: UsageTotal | None = None
+    ) -> str:
+        """Return what the agent's model, or another, replies to ``prompt`` alone.
+
+        The thread is neither sent nor changed. The usage is added to ``total``.
+
+        Raises:
+            TurnLimitError: a limit is used up.
+            Exception: what the model raises.
+        """
+        limits = self.dependencies.limits
+        request = SampleRequest(messages=(user(prompt),), max_tokens=limits.max_reply_tokens)
+        async with self._requests:
+            self.meter.check()
+            reply = await (model or self.dependencies.model).sample(request)
+        cost = self.meter.add(reply.model, reply.usage)
+        if total is not None:
+            total.add(reply.usage, cost)
+        return reply.text
+
+    async def messages_at(self, nodes: Sequence[Node]) -> list[RequestMessages | None]:
+        """Return the path to each of ``nodes`` as messages, where that is cheap to compute.
+
+        It is if all of them have the same parent: its path is read and projected once. Otherwise
+        each item is ``None``.
+        """
+        parents = {node.parent_id for node in nodes}
+        parent = parents.pop() if len(parents) == 1 else None
+        if parent is None:
+            return [None] * len(nodes)
+        path = await self.dependencies.store.path(parent)
+        return list(project_each(path.nodes, nodes, path.results))
+
+    async def _messages_at(self, node: Node) -> RequestMessages:
+        path = await self.dependencies.store.path(node.id)
+        return project(path.nodes, path.results)
+
+    def _request(self, messages: RequestMessages) -> SampleRequest:
+        return SampleRequest(
+            messages=messages,
+            max_tokens=self.dependencies.limits.max_reply_tokens,
+            system_prompt=self.thread.system_prompt,
+            tools=tuple(self.dependencies.tool_specs) or None,
+        )
+
+    async def _receive(self, node: Node, stream: SampleStream) -> None:
+        async for text in stream:
+            await self.dependencies.listener(TextReceived(node.id, text))
+        if stream.reply.stop_reason == INTERRUPTED:
+            raise ToolError("The model's answer ended before it was complete.")
+
+    # -- writing nodes -----------------------------------------------------------------------
+
+    async def add(self, node: Node, results: Sequence[Result] = ()) -> Node:
+        """Store ``node`` with results of tools, and return it."""
+        refs = [Ref(HEAD, node.id)] if self.moves_head else []
+        await self._appends.append([node], results, refs)
+        self.last_added = node
+        await self.dependencies.listener(NodeAdded(node))
+        return node
+
+    async def _store_reply(self, node: Node, reply: SampleReply) -> Node:
+        cost = self.meter.add(reply.model, reply.usage)
+        data: dict[str, JsonValue] = {"model": reply.model, "stop_reason": reply.stop_reason}
+        if cost is not None:
+            data["cost"] = cost
+        blocks = _with_unique_ids(reply.content)
+        return await self.add(
+            self.dependencies.node(
+                self.thread.id, node.id, "assistant", blocks, usage=reply.usage, data=data
+            )
+        )
+
+    async def _try_to_store_part(self, node: Node, reply: SampleReply, reason: str) -> None:
+        try:
+            await self._store_part(node, reply, reason)
+        except Exception:
+            # The cancellation, or the model's error, is about to be raised and must not be
+            # replaced by an error of the store or of a listener.
+            logger.exception("the partial reply at %r could not be stored", node.id)
+
+    async def _store_part(self, node: Node, reply: SampleReply, reason: str) -> None:
+        """Store the text of an incomplete reply, and count its usage even if there is no text."""
+        if not reply.text:
+            self.meter.add(reply.model, reply.usage)
+            return
+        text = (TextBlock(text=reply.text),)
+        part = reply.model_copy(update={"content": text, "stop_reason": reason})
+        await self._store_reply(node, part)
+
+
+def _with_unique_ids(content: Iterable[Block]) -> tuple[Block, ...]:
+    """Return ``content`` with a different id for each tool use; some models repeat them."""
+    seen: set[str] = set()
+    blocks: list[Block] = []
+    for block in content:
+        if isinstance(block, ToolUseBlock):
+            name, number = block.id, 1
+            while name in seen:
+                number += 1
+                name = f"{block.id}_{number}"
+            seen.add(name)
+            if name != block.id:
+                blocks.append(block.model_copy(update={"id": name}))
+                continue
+        blocks.append(block)
+    return tuple(blocks)

@@ -1,0 +1,111 @@
+"""Questions of tools as nodes of the tree: asked, answered, and read back from the store.
+
+A question node holds the state of the tool's call at that moment, so that the question can be
+answered again, or after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from anabranch.agents._ports import Question
+from anabranch.agents._timeline import Timeline
+from anabranch.errors import ToolError
+from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
+from anabranch.tree import Node
+
+__all__ = ["ToolQuestions", "question_of", "stored_with"]
+
+_QUESTION: TypeAdapter[ElicitRequest | UrlRequest] = TypeAdapter(ElicitRequest | UrlRequest)
+
+
+class ToolQuestions:
+    """The questions of tools that run at the same time, one below the other on one timeline.
+
+    Attributes:
+        last: the node below which the next question is added: the caller of the tools, or the
+            last answer.
+        lock: must be held while asking, until the answer has been processed.
+    """
+
+    def __init__(self, timeline: Timeline, caller: Node, last: Node) -> None:
+        self.last = last
+        self.lock: asyncio.Lock = asyncio.Lock()
+        self._timeline = timeline
+        self._caller = caller
+
+    async def ask(
+        self,
+        tool_use_id: str,
+        question: Question,
+        data: Mapping[str, JsonValue],
+        state: Callable[[], str],
+    ) -> ElicitReply:
+        """Ask the person; store the question and the answer, each with the state at that time.
+
+        Args:
+            tool_use_id: the use of the tool that asks.
+            question: what is asked.
+            data: stored with the question.
+            state: returns the state of the tool's call.
+        """
+        timeline, dependencies = self._timeline, self._timeline.dependencies
+        stored: dict[str, JsonValue] = {
+            "caller": self._caller.id,
+            "tool_use_id": tool_use_id,
+            **data,
+            "state": state(),
+        }
+        node = dependencies.node(
+            timeline.thread.id, self.last.id, "question", question.message, data=stored
+        )
+        self.last = await timeline.add(node)
+        reply = await dependencies.person.elicit(question, step_id=node.id)
+        await self.add_answer(reply, state())
+        return reply
+
+    async def add_answer(self, reply: ElicitReply, state: str | None = None) -> None:
+        """Store the answer to the last question, with the state of the tool's call if given."""
+        text = reply.action if reply.content is None else to_json(reply.content).decode()
+        data = cast("dict[str, JsonValue]", reply.model_dump(mode="json", exclude_none=True))
+        if state is not None:
+            data["state"] = state
+        timeline = self._timeline
+        self.last = await timeline.add(
+            timeline.dependencies.node(timeline.thread.id, self.last.id, "answer", text, data=data)
+        )
+
+
+def question_of(node: Node) -> ElicitRequest | UrlRequest:
+    """Return what the question ``node`` asks.
+
+    Raises:
+        ToolError: the node was loaded from an export that lacks the question's schema.
+    """
+    try:
+        return _QUESTION.validate_python(stored_with(node, "request"))
+    except ValidationError:
+        raise _incomplete(node) from None
+
+
+def stored_with(question: Node, name: str) -> JsonValue:
+    """Return what is stored under ``name`` with a question.
+
+    Raises:
+        ToolError: nothing is; an export has only the text of a question.
+    """
+    if name not in question.data:
+        raise _incomplete(question)
+    return question.data[name]
+
+
+def _incomplete(question: Node) -> ToolError:
+    return ToolError(
+        f"The question {question.id!r} comes from an export, which lacks what is needed to answer"
+        " it again."
+    )

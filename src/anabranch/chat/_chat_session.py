@@ -1,0 +1,115 @@
+"""The session: takes lines of input, carries them out on the tree, and returns what to show.
+
+A line that fails gives an error as its output; neither the session nor the tree is left broken. The
+cursor follows what the session adds, to wherever a turn ends or is interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from anabranch._engine import run_shielded
+from anabranch.chat._commands.command import Outputs, unknown_command
+from anabranch.chat._commands.command_table import COMMANDS
+from anabranch.chat._commands.conversation_commands import call, say
+from anabranch.chat._session.input_line import read_line
+from anabranch.chat._session.session_cursor import SessionCursor
+from anabranch.chat._session.session_dependencies import SessionDependencies
+from anabranch.chat._session.session_output import Output, SessionError
+from anabranch.chat._session.session_settings import SessionSettings
+from anabranch.chat._session.session_state import SessionState
+from anabranch.errors import AnabranchError
+from anabranch.models import ModelError
+
+__all__ = ["Session"]
+
+logger: logging.Logger = logging.getLogger("anabranch.chat")
+
+
+class Session:
+    """A conversation that a person leads, line by line.
+
+    Args:
+        dependencies: what the session works with.
+        thread_id: the thread to begin in; one that does not exist begins with the first message.
+            By default, a new thread.
+
+    Attributes:
+        state: what the commands work on.
+    """
+
+    def __init__(self, dependencies: SessionDependencies, *, thread_id: str | None = None) -> None:
+        self.state: SessionState = SessionState(dependencies, thread_id)
+
+    @property
+    def cursor(self) -> SessionCursor:
+        """Where the next message goes."""
+        return self.state.cursor
+
+    @property
+    def settings(self) -> SessionSettings:
+        """The present settings."""
+        return self.state.settings
+
+    async def start(self) -> list[Output]:
+        """Go to the head of the thread, and return what is there.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        outputs = await self.cursor.open(self.cursor.thread_id)
+        self.cursor.clear_history()
+        return outputs
+
+    async def input(self, line: str) -> list[Output]:
+        """Carry out a line, and return what to show; errors are outputs, too.
+
+        If the call is cancelled, what was received until then is stored, and the cursor is at the
+        end of it.
+        """
+        read = read_line(line, self._accepts)
+        steps: list[Callable[[], Awaitable[Outputs]]] = []
+        if read.message is not None:
+            steps.append(partial(say, self.state, read.message))
+        if read.command is not None:
+            steps.append(partial(self._command, read.command, read.rest, line.strip()))
+        outputs: list[Output] = []
+        for step in steps:
+            try:
+                outputs += await self._run(step)
+            except Exception as error:  # noqa: BLE001 - a failed line must not end the session
+                outputs.append(Output("error", _message(error)))
+                break
+        return outputs
+
+    async def _run(self, step: Callable[[], Awaitable[Outputs]]) -> list[Output]:
+        try:
+            outputs = await step()
+        finally:
+            await run_shielded(self.state.settle())
+        return outputs if isinstance(outputs, list) else [outputs]
+
+    def _accepts(self, name: str, rest: str) -> bool:
+        command = COMMANDS.get(name)
+        return command.accepts(rest) if command is not None else name in self.state.agent.tools
+
+    async def _command(self, name: str, rest: str, line: str) -> Outputs:
+        command = COMMANDS.get(name)
+        if command is not None:
+            return await command.run(self.state, *command.arguments(rest))
+        tools = self.state.agent.tools
+        if name in tools:
+            return await call(self.state, name, rest)
+        if line == f"/{name}" or "/" not in name:
+            raise unknown_command(name, [*COMMANDS, *tools])
+        raise SessionError(f"There is no command /{name}. A message like this begins with //.")
+
+
+def _message(error: Exception) -> str:
+    """Return the text to show for an error; an unexpected one is logged."""
+    if isinstance(error, AnabranchError | ModelError):
+        return str(error)
+    logger.error("a line of input has failed", exc_info=error)
+    return f"An unexpected error: {type(error).__name__}: {error}. The log has the details."

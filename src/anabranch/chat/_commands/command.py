@@ -1,0 +1,69 @@
+"""A command of a session: its name, its usage, its help, and the function that carries it out.
+
+The usage is what ``/help`` shows and what a line is checked against: ``NODE`` is required, ``[N]``
+is optional, and ``TEXT…`` takes the rest of the line as it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Concatenate, TypeAlias
+
+from anabranch.chat._session.session_output import Output, SessionError
+from anabranch.chat._session.session_state import SessionState
+
+__all__ = ["Command", "Outputs", "unknown_command"]
+
+Outputs: TypeAlias = Output | list[Output]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command.
+
+    Attributes:
+        name: its name, without the slash.
+        usage: its arguments, in the notation of this module.
+        help: what it does, in one sentence.
+        run: carries it out on a session's state, with one text for each argument of the line.
+    """
+
+    name: str
+    usage: str
+    help: str
+    run: Callable[Concatenate[SessionState, ...], Awaitable[Outputs]]
+
+    @property
+    def call(self) -> str:
+        """How it is written: ``/name`` and its usage."""
+        return f"/{self.name} {self.usage}".rstrip()
+
+    @property
+    def min_arguments(self) -> int:
+        """The number of required arguments."""
+        return sum(not word.startswith("[") for word in self.usage.split())
+
+    def accepts(self, text: str) -> bool:
+        """Return whether ``text`` has as many words as the command has arguments."""
+        words, usage = len(text.split()), self.usage.split()
+        return words >= self.min_arguments and ("…" in self.usage or words <= len(usage))
+
+    def arguments(self, text: str) -> list[str]:
+        """Return the arguments in ``text``.
+
+        Raises:
+            SessionError: there are too few, or too many.
+        """
+        if not self.accepts(text):
+            raise SessionError(f"Write {self.call}.")
+        count = len(self.usage.split())
+        return text.split(maxsplit=count - 1) if "…" in self.usage else text.split()
+
+
+def unknown_command(name: str, known: Iterable[str]) -> SessionError:
+    """Return the error for a command that does not exist, with the most similar name."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    hint = f" Did you mean /{near[0]}?" if near else ""
+    return SessionError(f"There is no command /{name}.{hint} /help lists them.")

@@ -1,0 +1,139 @@
+"""Commands that run a turn or a tool: messages, answers to questions, calls, recombination."""
+
+from __future__ import annotations
+
+from anabranch.agents import TEXT_RECOMBINERS, broadcast_to_leaves, combine, question_of
+from anabranch.chat._commands.command import Command, Outputs
+from anabranch.chat._session.session_output import Output, SessionError
+from anabranch.chat._session.session_state import SessionState
+from anabranch.chat._session.typed_values import (
+    HOW_TO_ANSWER,
+    number_in,
+    read_answer,
+    read_arguments,
+)
+from anabranch.messages import ToolUseBlock, text_of
+from anabranch.models import INTERRUPTED
+from anabranch.tree import Node
+
+__all__ = ["CONVERSATION_COMMANDS", "call", "say"]
+
+
+async def say(session: SessionState, text: str) -> Outputs:
+    """Say ``text`` at the cursor, and let the model answer."""
+    return _reply(await session.agent.go_on(await _put(session, text)))
+
+
+async def _put(session: SessionState, text: str) -> Node:
+    """Say ``text`` at the cursor, and leave it at that."""
+    thread = await session.thread(text)
+    [message] = await session.agent.put(thread.id, [(session.cursor.node_id, text)])
+    return message
+
+
+async def _auto(session: SessionState) -> Outputs:
+    """Continue an unfinished turn; after a finished one, say the prompt from the settings."""
+    await session.cursor.walk()
+    node = await session.cursor.node()
+    if node is None:
+        raise SessionError("Nothing has been said yet that the model could go on from.")
+    if node.kind == "question":
+        raise SessionError(f"A tool waits for your answer here. {HOW_TO_ANSWER}")
+    if node.role == "assistant" and not node.tool_uses:
+        return await say(session, session.settings.auto_prompt)
+    return _reply(await session.agent.go_on(node))
+
+
+async def _answer(session: SessionState, values: str = "") -> Outputs:
+    """Answer the nearest question at or above the cursor; each answer to it is a branch."""
+    cursor = session.cursor
+    asked = [node for node in (await cursor.walk()).path(cursor.node_id) if node.kind == "question"]
+    if not asked:
+        raise SessionError("No tool has asked anything on the way here.")
+    node, request = asked[-1], question_of(asked[-1])
+    if values:
+        reply = read_answer(request, values)
+    else:
+        reply = await session.dependencies.person.elicit(request, step_id=node.id)
+    cursor.node_id = node.id
+    return _reply(await session.agent.answer(node.id, reply))
+
+
+async def call(session: SessionState, name: str, values: str = "") -> Outputs:
+    """Call a tool as if the model had called it, and return its result."""
+    agent = session.agent
+    tool = agent.tools.get(name)
+    if tool is None:
+        known = ", ".join(agent.tools) or "none"
+        raise SessionError(f"There is no tool {name!r}. Tools: {known}.")
+    arguments = read_arguments(tool, values)
+    message = await _put(session, f"/{name} {values}".rstrip())
+    use = ToolUseBlock(id=session.dependencies.naming("node"), name=name, input=arguments)
+    caller = agent.dependencies.node(
+        message.thread_id, message.id, "assistant", (use,), data={"by": "person"}
+    )
+    await agent.add([caller])
+    after = await (await agent.turn(caller)).use_tools(caller)
+    result = (await agent.store.path(after.id)).results[caller.id, use.id]
+    return Output("error" if result.is_error else "message", text_of(result.content), after.id)
+
+
+async def _broadcast(session: SessionState, text: str) -> Outputs:
+    """Say something at all leaves below the cursor, which does not move; at a leaf, say it there."""
+    cursor = session.cursor
+    if not (await cursor.walk()).children(cursor.node_id):
+        return await say(session, text)
+    ends = await broadcast_to_leaves(session.agent, cursor.thread_id, text, below=cursor.node_id)
+    walk = await cursor.walk()
+    outputs: list[Output] = []
+    for each in ends:
+        branch = walk.branch_of(each.end.id)
+        name = f"[{branch}] " if branch else ""
+        if each.error is not None:
+            outputs.append(Output("error", f"{name}{each.error}", each.end.id))
+        else:
+            outputs.append(Output("message", f"{name}{each.text}", each.end.id))
+    return outputs
+
+
+async def _combine_leaves(session: SessionState, how: str | None = None) -> Outputs:
+    """Recombine the leaves below the cursor; say the text here, without an answer to it."""
+    leaves = (await session.cursor.walk()).leaves(session.cursor.node_id)
+    leaves = [node for node in leaves if _is_whole_answer(node)]
+    if len(leaves) < 2:  # noqa: PLR2004 - one text is one already
+        raise SessionError(
+            f"To combine takes two branches or more that have answered; below are {len(leaves)}."
+        )
+    ways = TEXT_RECOMBINERS
+    if how is None:
+        listed = "\n".join(f"{number}. {each}" for number, each in enumerate(ways, 1))
+        return Output("system", f"{listed}\n/combine_leaves HOW combines {len(leaves)} leaves.")
+    name = ways[number_in(how, len(ways))] if how.isdigit() else how.lower()
+    if name not in ways:
+        raise SessionError(f"There is no way {how!r} to combine. Ways: {', '.join(ways)}.")
+    made = await combine(session.agent, leaves, name)
+    message = await _put(session, f"(combined from {len(leaves)} branches): {made.text}")
+    return [Output("message", made.text, message.id), Output("system", made.note)]
+
+
+def _is_whole_answer(node: Node) -> bool:
+    """Return whether a model has said this completely: it neither failed nor was stopped."""
+    whole = node.data.get("stop_reason") not in {INTERRUPTED, "error"}
+    return node.kind == "assistant" and whole and bool(node.text.strip())
+
+
+def _reply(node: Node) -> Output:
+    """Return the last reply of a turn."""
+    return Output("message", node.text, node.id)
+
+
+CONVERSATION_COMMANDS = (
+    Command("say", "TEXT…", "Say something to the model, as a line without a command does.", say),
+    Command("auto", "", "Let the model go on by itself until it uses no more tools.", _auto),
+    Command(
+        "answer", "[VALUES…]", "Answer a tool's open question, or the last one again.", _answer
+    ),
+    Command("call", "TOOL [VALUES…]", "Call a tool without a model; so does /TOOL VALUES.", call),
+    Command("broadcast", "TEXT…", "Say something at the end of each branch below.", _broadcast),
+    Command("combine_leaves", "[HOW]", "Make one text of the last answers below.", _combine_leaves),
+)

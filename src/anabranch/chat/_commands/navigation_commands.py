@@ -1,0 +1,160 @@
+"""Commands that move through the tree. They say nothing to a model and add no node."""
+
+from __future__ import annotations
+
+from anabranch.chat._commands.command import Command, Outputs
+from anabranch.chat._session.place_text import preview
+from anabranch.chat._session.session_output import Output, SessionError
+from anabranch.chat._session.session_state import SessionState
+from anabranch.chat._session.typed_values import number_in
+from anabranch.tree import HEAD, Navigator, Node, Ref, glimpse
+
+__all__ = ["NAVIGATION_COMMANDS"]
+
+
+async def _up(session: SessionState) -> Outputs:
+    cursor = session.cursor
+    walk = await cursor.walk()
+    if cursor.node_id is None:
+        raise SessionError("This is the beginning.")
+    return await cursor.go(walk.above(cursor.node_id))
+
+
+async def _down(session: SessionState, number: str | None = None) -> Outputs:
+    cursor = session.cursor
+    walk = await cursor.walk()
+    below = walk.below(cursor.node_id)
+    if not below:
+        raise SessionError("This is where the conversation ends.")
+    if number is None and len(below) > 1:
+        listed = "\n".join(f"{n}. {_glimpse(walk, node)}" for n, node in enumerate(below, 1))
+        return Output("system", f"{listed}\n/down N goes to one of them.")
+    return await cursor.go(below[number_in(number or "1", len(below))].id)
+
+
+async def _left(session: SessionState) -> Outputs:
+    return await _go_to_sibling(session, -1)
+
+
+async def _right(session: SessionState) -> Outputs:
+    return await _go_to_sibling(session, 1)
+
+
+async def _go_to_sibling(session: SessionState, step: int) -> Outputs:
+    """Go to a sibling; from within a branch without siblings, to one of the nearest place above."""
+    cursor = session.cursor
+    walk = await cursor.walk()
+    place = cursor.node_id
+    while place is not None:
+        siblings, at = walk.siblings(place)
+        if len(siblings) > 1:
+            return await cursor.go(siblings[(at + step) % len(siblings)].id)
+        place = walk.above(place)
+    raise SessionError("There is no other branch from here to the beginning.")
+
+
+async def _root(session: SessionState) -> Outputs:
+    cursor = session.cursor
+    walk = await cursor.walk()
+    place = cursor.node_id
+    if place is None:
+        return await cursor.go(walk.below(None)[0].id)
+    while (above := walk.above(place)) is not None:
+        place = above
+    return await cursor.go(place)
+
+
+async def _last_fork(session: SessionState) -> Outputs:
+    cursor = session.cursor
+    walk = await cursor.walk()
+    try:
+        return await cursor.go(walk.last_fork(cursor.node_id))
+    except LookupError:
+        raise SessionError("There is no fork from here to the beginning.") from None
+
+
+async def _next_fork(session: SessionState) -> Outputs:
+    cursor = session.cursor
+    fork = (await cursor.walk()).next_fork(cursor.node_id)
+    if fork is None:
+        raise SessionError("There is no fork below.")
+    return await cursor.go(fork)
+
+
+async def _leaf(session: SessionState, number: str | None = None) -> Outputs:
+    cursor = session.cursor
+    walk = await cursor.walk()
+    leaves = walk.leaves(cursor.node_id)
+    if number is not None:
+        return await cursor.go(leaves[number_in(number, len(leaves))].id)
+    listed = "\n".join(f"{n}. {preview(walk, node)}" for n, node in enumerate(leaves, 1))
+    return Output("system", f"{listed}\n/leaf N goes to one of them.")
+
+
+async def _label(session: SessionState, name: str | None = None) -> Outputs:
+    """List labels, make one here, or go to one."""
+    cursor = session.cursor
+    walk = await cursor.walk()
+    if name is None:
+        listed = [
+            f"{label}: {_glimpse(walk, walk.nodes[node_id])}"
+            for node_id, labels in walk.labels.items()
+            for label in labels
+        ]
+        return Output("system", "\n".join(listed) or "There are no labels. /label NAME makes one.")
+    if name == HEAD or walk.find(name) is not None:
+        if name in walk.tree.refs and name != HEAD:
+            return await cursor.go(walk.tree.refs[name])
+        raise SessionError(f"{name!r} is the name of something else here. Choose another.")
+    if cursor.node_id is None:
+        raise SessionError("There is nothing here yet that could have a name.")
+    await session.dependencies.store.set_ref(cursor.thread_id, Ref(name, cursor.node_id))
+    return Output("system", f"This place is {name!r} now; /label {name} leads back to it.")
+
+
+async def _unlabel(session: SessionState, name: str) -> Outputs:
+    await session.cursor.walk()
+    store, thread_id = session.dependencies.store, session.cursor.thread_id
+    if name == HEAD or not await store.delete_ref(thread_id, name):
+        raise SessionError(f"There is no label {name!r}. /label lists them.")
+    return Output("system", f"The label {name!r} is removed.")
+
+
+async def _fork(session: SessionState, name: str) -> Outputs:
+    node = (await session.cursor.walk()).find(name)
+    if node is None:
+        raise SessionError(
+            f"There is no node, label or branch {name!r} in this thread. /tree shows them."
+        )
+    return await session.cursor.go(node.id)
+
+
+async def _undo(session: SessionState) -> Outputs:
+    return await session.cursor.undo()
+
+
+def _glimpse(walk: Navigator, node: Node) -> str:
+    branch = walk.branch_of(node.id)
+    return f"[{branch}] {glimpse(node)}" if branch else glimpse(node)
+
+
+NAVIGATION_COMMANDS = (
+    Command("up", "", "Go back to the answer before this one.", _up),
+    Command("down", "[N]", "Go on to the next answer; where there are several, to the Nth.", _down),
+    Command("left", "", "Go to the branch before this one; from the first to the last.", _left),
+    Command("right", "", "Go to the branch after this one; from the last to the first.", _right),
+    Command("root", "", "Go to the first answer.", _root),
+    Command(
+        "lastfork", "", "Go back to the nearest answer that several branches follow.", _last_fork
+    ),
+    Command(
+        "nextfork", "", "Go on to the nearest answer that several branches follow.", _next_fork
+    ),
+    Command("leaf", "[N]", "List the ends of all branches below, or go to the Nth.", _leaf),
+    Command(
+        "label", "[NAME]", "Name this place, go to the place of that name, or list names.", _label
+    ),
+    Command("unlabel", "NAME", "Remove a label; the place that it named stays.", _unlabel),
+    Command("fork", "NODE", "Go to any node, by its id, label or branch name.", _fork),
+    Command("undo", "", "Go back to where you were before; nothing is deleted.", _undo),
+)

@@ -1,0 +1,74 @@
+"""Commands about the session itself: its screen, its settings, its model, its end."""
+
+from __future__ import annotations
+
+from anabranch.chat._commands.command import Command, Outputs
+from anabranch.chat._session.session_output import Output, SessionError
+from anabranch.chat._session.session_state import SessionState
+
+__all__ = ["SETTINGS_COMMANDS"]
+
+MAX_LISTED = 60
+
+
+async def _clear(session: SessionState) -> Outputs:
+    del session
+    return Output("system", "", action="clear")
+
+
+async def _exit(session: SessionState) -> Outputs:
+    del session
+    return Output("system", "", action="exit")
+
+
+async def _verbose(session: SessionState) -> Outputs:
+    session.settings.verbose = True
+    return Output("system", "What tools and branches do is shown.")
+
+
+async def _quiet(session: SessionState) -> Outputs:
+    session.settings.verbose = False
+    return Output("system", "Only answers are shown.")
+
+
+async def _config(session: SessionState, *words: str) -> Outputs:
+    match words:
+        case ():
+            return Output("system", session.settings.listing())
+        case ("set", name, value):
+            session.settings.change(name, value)
+            return Output("system", f"{name} = {value}")
+        case _:
+            raise SessionError("Write /config, or /config set NAME VALUE.")
+
+
+async def _models(session: SessionState, part: str = "") -> Outputs:
+    models = session.dependencies.models
+    found = [name for name in models.names() if part in name] if models is not None else []
+    listed = found[:MAX_LISTED]
+    if len(found) > MAX_LISTED:
+        listed.append(f"… and {len(found) - MAX_LISTED} more; /models TEXT narrows them down.")
+    current = f"Now answering: {session.model_name}. /switch MODEL changes that."
+    return Output("system", "\n".join([current, *listed]))
+
+
+async def _switch(session: SessionState, name: str) -> Outputs:
+    models = session.dependencies.models
+    if models is None:
+        raise SessionError(f"This session cannot switch to {name!r}: it has no other models.")
+    session.model = models.open(name)
+    session.model_name = name
+    return Output("system", f"{name} answers from now on.")
+
+
+SETTINGS_COMMANDS = (
+    Command("clear", "", "Clear the screen; the conversation stays as it is.", _clear),
+    Command("exit", "", "Leave. The conversation is stored.", _exit),
+    Command("verbose", "", "Show what tools and branches do.", _verbose),
+    Command("quiet", "", "Show only answers.", _quiet),
+    Command("config", "[set] [NAME] [VALUE…]", "Show the settings, or change one.", _config),
+    Command(
+        "models", "[TEXT]", "Show the current model, and the names that contain TEXT.", _models
+    ),
+    Command("switch", "MODEL", "Have another model answer from now on.", _switch),
+)

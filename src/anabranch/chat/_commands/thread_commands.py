@@ -1,0 +1,116 @@
+"""Commands about whole conversations: draw, list, change, save to a file, load from one."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from anyio import to_thread
+
+from anabranch._engine import run_shielded
+from anabranch.agents import random_names
+from anabranch.chat._commands.command import Command, Outputs
+from anabranch.chat._session.session_output import Output, SessionError
+from anabranch.chat._session.session_state import SessionState
+from anabranch.errors import StoreError
+from anabranch.tree import HEAD, draw, thread_from_json, thread_to_json
+
+__all__ = ["THREAD_COMMANDS", "write_thread_file"]
+
+MAX_LISTED = 20
+
+
+async def _tree(session: SessionState) -> Outputs:
+    cursor = session.cursor
+    tree = (await cursor.walk()).tree
+    refs = {name: node_id for name, node_id in tree.refs.items() if name != HEAD}
+    here = {} if cursor.node_id is None else {HEAD: cursor.node_id}
+    lines = draw(replace(tree, refs={**refs, **here}), width=session.settings.width)
+    return Output("system", "\n".join(lines))
+
+
+async def _threads(session: SessionState) -> Outputs:
+    current = session.cursor.thread_id
+    lines = [
+        f"{'*' if thread.id == current else ' '} {thread.id}  {thread.title}".rstrip()
+        for thread in await session.dependencies.store.threads(MAX_LISTED)
+    ]
+    return Output("system", "\n".join(lines) or "There are no conversations yet.")
+
+
+async def _thread(session: SessionState, thread_id: str | None = None) -> Outputs:
+    if thread_id is None:
+        return await session.cursor.open(session.dependencies.naming("thread"))
+    if await session.dependencies.store.thread(thread_id) is None:
+        raise SessionError(f"There is no thread {thread_id!r}. /threads lists the latest.")
+    return await session.cursor.open(thread_id)
+
+
+async def _save(session: SessionState, name: str) -> Outputs:
+    await session.cursor.walk()
+    tree = await session.dependencies.store.tree(session.cursor.thread_id)
+    text = json.dumps(thread_to_json(tree), indent=2).encode()
+    await to_thread.run_sync(write_thread_file, Path(name), text)
+    return Output("system", f"Saved in {name}; /load {name} brings it back.")
+
+
+async def _load(session: SessionState, name: str) -> Outputs:
+    given = session.dependencies
+    try:
+        text = await to_thread.run_sync(_read_file, Path(name))
+        loaded = thread_from_json(text, given.naming, given.clock.now())
+    except OSError as error:
+        raise SessionError(f"Cannot read {name}: {error.strerror}.") from None
+    except ValueError as error:
+        raise SessionError(f"{name} holds no conversation: {error}.") from None
+    await given.store.create_thread(loaded.thread)
+    try:
+        if loaded.nodes:
+            await given.store.append(loaded.nodes, results=loaded.results, refs=loaded.refs)
+    except BaseException:
+        # A conversation that could not be loaded must not be listed as an empty one.
+        with suppress(StoreError):
+            await run_shielded(given.store.delete_thread(loaded.thread.id))
+        raise
+    return await session.cursor.open(loaded.thread.id)
+
+
+def _read_file(path: Path) -> bytes:
+    return path.expanduser().read_bytes()
+
+
+def write_thread_file(path: Path, text: bytes) -> None:
+    """Write a file atomically; an existing file is replaced only if it is a saved conversation.
+
+    Raises:
+        SessionError: it cannot be written, or something else is there.
+    """
+    path = path.expanduser()
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        if path.exists() and not _is_thread_file(path):
+            raise SessionError(f"{path} exists and is no saved conversation. Choose another name.")
+        draft.write_bytes(text)
+        draft.replace(path)
+    except OSError as error:
+        raise SessionError(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def _is_thread_file(path: Path) -> bool:
+    try:
+        thread_from_json(path.read_bytes(), random_names, 0.0)
+    except ValueError:
+        return False
+    return True
+
+
+THREAD_COMMANDS = (
+    Command("tree", "", "Draw the whole conversation, with its branches and labels.", _tree),
+    Command("threads", "", "List the latest conversations.", _threads),
+    Command("thread", "[ID]", "Go to another conversation, or begin a new one.", _thread),
+    Command("save", "FILE…", "Save the conversation with all its branches in a file.", _save),
+    Command("load", "FILE…", "Load a conversation from a file, as a new one.", _load),
+)

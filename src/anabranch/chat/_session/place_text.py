@@ -1,0 +1,46 @@
+"""The text that describes a place in the tree: where it is, and what its node says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from anabranch.tree import Navigator, Node, glimpse
+
+__all__ = ["position", "preview", "whole"]
+
+PREVIEW = 300
+BEFORE = "Before the first message: what you say now is a new beginning."
+
+
+def position(walk: Navigator, node_id: str | None) -> str:
+    """Return one line about a place: its branch, kind and labels, what is beside it and below."""
+    below = len(walk.below(node_id))
+    ways = f"{below} below (/down)" if below else ""
+    if node_id is None:
+        return " · ".join(filter(None, [BEFORE, ways]))
+    node = walk.nodes[node_id]
+    places, at = walk.siblings(node_id)
+    beside = f"{at + 1} of {len(places)} (/left, /right)" if len(places) > 1 else ""
+    labels = ", ".join(walk.labels.get(node_id, ()))
+    branch = walk.branch_of(node_id)
+    parts = [branch or "", node.kind, labels and f"label {labels}", beside, ways]
+    return " · ".join(filter(None, parts))
+
+
+def whole(node: Node, followers: Sequence[Node]) -> str:
+    """Return the whole text of a node, and the tools that it calls."""
+    lines = [node.text] if node.text.strip() else []
+    lines += [f"→ {use.name}({json.dumps(use.input)})" for use in node.tool_uses]
+    if node.kind == "question":
+        answers = [follower.text for follower in followers if follower.kind == "answer"]
+        lines += [f"(answered: {answer})" for answer in answers]
+        lines.append("(/answer answers it again)" if answers else "(open; /answer answers it)")
+    return "\n".join(lines) or f"({node.kind})"
+
+
+def preview(walk: Navigator, node: Node) -> str:
+    """Return one line about a leaf: its depth, branch and labels, and the start of its text."""
+    names = [f"depth {len(walk.path(node.id))}", walk.branch_of(node.id)]
+    names += walk.labels.get(node.id, [])
+    return f"[{', '.join(filter(None, names))}] {glimpse(node, PREVIEW)}"

@@ -1,0 +1,142 @@
+"""The cursor of a session: the thread and the node that the next message follows.
+
+When the cursor is moved, the thread's head moves with it, so that the next session begins there.
+Two sessions in one thread have a cursor each.
+"""
+
+from __future__ import annotations
+
+from anabranch.chat._session.navigation_history import NavigationHistory, Place
+from anabranch.chat._session.place_text import position, whole
+from anabranch.chat._session.session_output import Output, SessionError
+from anabranch.chat._session.thread_cache import ThreadCache
+from anabranch.tree import HEAD, Navigator, Node, Ref, TreeStore
+
+__all__ = ["SessionCursor"]
+
+
+class SessionCursor:
+    """A place in the threads of ``store``.
+
+    Attributes:
+        thread_id: the thread; it may not exist yet.
+        node_id: the node, ``None`` before the first.
+    """
+
+    def __init__(self, store: TreeStore, thread_id: str) -> None:
+        self.thread_id = thread_id
+        self.node_id: str | None = None
+        self._store = store
+        self._threads = ThreadCache(store)
+        self._history = NavigationHistory([self._place])
+
+    @property
+    def _place(self) -> Place:
+        return self.thread_id, self.node_id
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def look(self) -> Navigator | None:
+        """Return the thread, ``None`` if it does not exist yet; without the results of tools."""
+        return await self._threads.read(self.thread_id)
+
+    async def walk(self) -> Navigator:
+        """Return the thread, in which the cursor's node exists; without the results of tools.
+
+        Raises:
+            SessionError: the thread is empty; or the cursor's node has been deleted by someone
+                else, and then the cursor is now at the thread's head.
+        """
+        walk = await self._look_around()
+        if walk is None or not walk.nodes:
+            raise SessionError("Nothing has been said here yet.")
+        return walk
+
+    async def node(self) -> Node | None:
+        """Return the node at the cursor; ``None`` before the first, or if it was deleted."""
+        return None if self.node_id is None else await self._store.node(self.node_id)
+
+    async def check(self) -> None:
+        """Check that the cursor's node exists.
+
+        Raises:
+            SessionError: it has been deleted by someone else; see :meth:`walk`.
+        """
+        if self.node_id is not None and await self.node() is None:
+            raise await self._deleted()
+
+    async def here(self) -> list[Output]:
+        """Return where the cursor is, and what is said there.
+
+        Raises:
+            SessionError: the node, or the thread, has been deleted; see :meth:`walk`.
+        """
+        walk = await self._look_around()
+        if walk is None:
+            raise await self._deleted()
+        outputs = [Output("system", position(walk, self.node_id))]
+        if self.node_id is not None:
+            node = walk.nodes[self.node_id]
+            outputs.append(Output("message", whole(node, walk.children(node.id)), node.id))
+        return outputs
+
+    async def _look_around(self) -> Navigator | None:
+        walk = await self.look()
+        if self.node_id is not None and (walk is None or self.node_id not in walk.nodes):
+            raise await self._deleted()
+        return walk
+
+    async def _deleted(self) -> SessionError:
+        """Move to the thread's head, since the cursor's node is deleted; return what to report."""
+        self.node_id = (await self._store.refs(self.thread_id)).get(HEAD)
+        if await self._store.thread(self.thread_id) is None:
+            return SessionError(
+                "This conversation has been deleted elsewhere. What you say next begins it again."
+            )
+        where = "where the conversation was left" if self.node_id else "before the first message"
+        return SessionError(f"What was here has been deleted elsewhere. You are {where} now.")
+
+    # -- moving ------------------------------------------------------------------------------
+
+    async def open(self, thread_id: str) -> list[Output]:
+        """Go to the head of a thread; if it does not exist, it begins with the next message."""
+        walk = await self._threads.read(thread_id)
+        self.thread_id, self.node_id = thread_id, None
+        if walk is None:
+            return [Output("system", f"A new thread, {thread_id}. /help lists the commands.")]
+        self.node_id = walk.tree.refs.get(HEAD)
+        title = f": {walk.tree.thread.title}" if walk.tree.thread.title else ""
+        return [Output("system", f"Thread {thread_id}{title}"), *await self.here()]
+
+    async def go(self, node_id: str | None, thread_id: str | None = None) -> list[Output]:
+        """Go to a node of this thread or of another; return what is there."""
+        thread_id = thread_id or self.thread_id
+        if node_id is None:
+            await self._store.delete_ref(thread_id, HEAD)
+        else:
+            await self._store.set_ref(thread_id, Ref(HEAD, node_id))
+        self.thread_id, self.node_id = thread_id, node_id
+        return await self.here()
+
+    def add_to_history(self) -> None:
+        """Remember this place, for :meth:`undo` to return to."""
+        self._history.add(self._place)
+
+    def clear_history(self) -> None:
+        """Forget all places but this one."""
+        self._history = NavigationHistory([self._place])
+
+    async def undo(self) -> list[Output]:
+        """Go back to the place before this one, skipping places that have been deleted.
+
+        Raises:
+            SessionError: there is none.
+        """
+        history = await self._history.before(self._place, self._store)
+        if history is None:
+            raise SessionError("There is nothing to undo. /up goes back in the conversation.")
+        thread_id, node_id = history.last
+        exists = await self._store.thread(thread_id) is not None
+        outputs = await (self.go(node_id, thread_id) if exists else self.open(thread_id))
+        self._history = history
+        return outputs

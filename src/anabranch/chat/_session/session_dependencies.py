@@ -1,0 +1,72 @@
+"""What a session is given: a store, a model, tools, a person, limits, saved prompts, time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from anabranch._engine.clock import Clock, SystemClock
+from anabranch.agents import (
+    Absent,
+    AgentTool,
+    Answerer,
+    Listener,
+    Model,
+    Naming,
+    TurnLimits,
+    ignore_event,
+    random_names,
+)
+from anabranch.chat._session.saved_prompts import SavedPrompts
+from anabranch.tool import Tool
+from anabranch.tree import TreeStore
+
+__all__ = ["ModelCatalogue", "SessionDependencies"]
+
+
+class ModelCatalogue(Protocol):
+    """The models that a session can switch to."""
+
+    def open(self, name: str) -> Model:
+        """Return the model of that name.
+
+        Raises:
+            ModelError: it cannot be opened.
+        """
+        ...
+
+    def names(self) -> Sequence[str]:
+        """Return the names that are known; a model with another name may exist, too."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDependencies:
+    """The surroundings in which a session runs.
+
+    Attributes:
+        store: stores the threads.
+        model: the model that replies at first.
+        model_name: the name of that model.
+        tools: what the model, and the person, may call.
+        person: answers the questions of tools.
+        limits: of each turn, at first.
+        listener: receives the events of each turn.
+        models: the models that the session can switch to, if there are others.
+        prompts: the prompts that the person has saved.
+        clock: gives the time.
+        naming: names threads and nodes.
+    """
+
+    store: TreeStore
+    model: Model
+    model_name: str = "none"
+    tools: Sequence[Tool[Any] | AgentTool] = ()
+    person: Answerer = field(default_factory=Absent)
+    limits: TurnLimits = field(default_factory=TurnLimits)
+    listener: Listener = ignore_event
+    models: ModelCatalogue | None = None
+    prompts: SavedPrompts = field(default_factory=SavedPrompts)
+    clock: Clock = field(default_factory=SystemClock)
+    naming: Naming = random_names

@@ -1,0 +1,33 @@
+"""What a session returns for a line of input, for any front end to show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from anabranch.errors import AnabranchError
+
+__all__ = ["Action", "Output", "SessionError"]
+
+Action: TypeAlias = Literal["clear", "exit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One thing to show.
+
+    Attributes:
+        type: ``message`` from the conversation, ``system`` about it, or ``error``.
+        content: the text; may be empty if there is an action.
+        node_id: the node that the text belongs to, ``None`` if it belongs to none.
+        action: what the front end should do besides.
+    """
+
+    type: Literal["system", "message", "error"]
+    content: str
+    node_id: str | None = None
+    action: Action | None = None
+
+
+class SessionError(AnabranchError):
+    """A line cannot be carried out; the message says why, in a sentence for the person."""

@@ -1,0 +1,82 @@
+"""The state of a session, which its commands read and change."""
+
+from __future__ import annotations
+
+from anabranch.agents import Agent, Model
+from anabranch.chat._session.cursor_follower import CursorFollower
+from anabranch.chat._session.session_cursor import SessionCursor
+from anabranch.chat._session.session_dependencies import SessionDependencies
+from anabranch.chat._session.session_settings import SessionSettings
+from anabranch.errors import StoreError
+from anabranch.tree import Thread
+
+__all__ = ["SessionState"]
+
+MAX_TITLE = 60
+
+
+class SessionState:
+    """The state of a session in the thread ``thread_id``, or in a new one.
+
+    Attributes:
+        dependencies: what the session was given.
+        cursor: where the next message goes.
+        model: the model that replies.
+        model_name: the name of that model.
+        settings: the settings, limits included.
+    """
+
+    def __init__(self, dependencies: SessionDependencies, thread_id: str | None = None) -> None:
+        self.dependencies = dependencies
+        self.cursor: SessionCursor = SessionCursor(
+            dependencies.store, thread_id or dependencies.naming("thread")
+        )
+        self.model: Model = dependencies.model
+        self.model_name: str = dependencies.model_name
+        self.settings: SessionSettings = SessionSettings.of(dependencies.limits)
+        self._follower = CursorFollower(self.cursor, dependencies)
+
+    @property
+    def agent(self) -> Agent:
+        """An agent with the present model and settings; it moves the cursor."""
+        given = self.dependencies
+        return Agent(
+            given.store,
+            self.model,
+            tools=given.tools,
+            person=given.person,
+            limits=self.settings.limits(given.limits),
+            listener=self._follower.on_event,
+            clock=given.clock,
+            naming=self._follower.name,
+        )
+
+    async def thread(self, text: str) -> Thread:
+        """Return the thread; if it does not exist, create it with a title made of ``text``.
+
+        Raises:
+            SessionError: the cursor's node has been deleted; see :meth:`SessionCursor.walk`.
+        """
+        await self.cursor.check()
+        store, thread_id = self.dependencies.store, self.cursor.thread_id
+        thread = await store.thread(thread_id)
+        if thread is None:
+            title = " ".join(text.split())[:MAX_TITLE]
+            thread = Thread(thread_id, self.dependencies.clock.now(), title=title)
+            try:
+                await store.create_thread(thread)
+            except StoreError:
+                # Another session may have created it in the meantime.
+                existing = await store.thread(thread_id)
+                if existing is None:
+                    raise
+                return existing
+        return thread
+
+    async def settle(self) -> None:
+        """Bring the cursor to the last node that was added, and remember the place.
+
+        To be called after each step of the session, also if it failed or was cancelled.
+        """
+        await self._follower.catch_up()
+        self.cursor.add_to_history()

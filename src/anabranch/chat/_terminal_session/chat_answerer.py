@@ -1,0 +1,68 @@
+"""Answers the questions of tools in a chat: by forms at the terminal, or from the script.
+
+Questions of concurrent branches wait for each other: a terminal shows one form at a time, and a
+line of a script answers the question before it. A question that the script does not answer is
+declined, with a line on stderr.
+"""
+
+from __future__ import annotations
+
+import json
+
+import anyio
+
+from anabranch._asking.answerer import Absent, AnswerError
+from anabranch._terminal.console import Console
+from anabranch._terminal.respondent import Respondent
+from anabranch.agents import Question
+from anabranch.chat._session.session_output import SessionError
+from anabranch.chat._session.typed_values import read_answer
+from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
+from anabranch.messages import ElicitReply
+
+__all__ = ["ChatAnswerer"]
+
+
+class ChatAnswerer(Absent):
+    """Answers the questions of tools.
+
+    Args:
+        console: where questions are shown.
+        respondent: shows the forms.
+        lines: the source of the chat's lines; the next line of a script may be the answer.
+    """
+
+    def __init__(self, console: Console, respondent: Respondent, lines: InputLines) -> None:
+        self._console = console
+        self._respondent = respondent
+        self._lines = lines
+        self._lock = anyio.Lock()
+
+    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
+        """Show ``question`` and return the answer."""
+        del step_id
+        if isinstance(self._lines, ScriptedLines):
+            async with self._lock:
+                return await self._from_script(self._lines, question)
+        try:
+            return await self._respondent.elicit(question)
+        except AnswerError as error:
+            self._console.say(f"The question is cancelled: {error}.")
+            return ElicitReply(action="cancel")
+
+    async def _from_script(self, lines: ScriptedLines, question: Question) -> ElicitReply:
+        self._console.say(f"? {question.message}")
+        typed = await lines.answer()
+        if typed is None:
+            self._console.say(
+                "Declined: there is no terminal to ask at, and the next line is no /answer."
+            )
+            return ElicitReply(action="decline")
+        try:
+            reply = read_answer(question, typed)
+        except SessionError as error:
+            self._console.say(f"Declined: {error}")
+            return ElicitReply(action="decline")
+        given = "" if reply.content is None else f" {json.dumps(reply.content)}"
+        self._console.say(f"> {reply.action}{given}")
+        return reply

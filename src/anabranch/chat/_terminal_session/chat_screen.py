@@ -1,0 +1,147 @@
+"""The screen of a chat: shows replies as they arrive, and what lines of input return.
+
+The conversation and what commands return go to stdout; errors, questions, and what tools and
+branches do, to stderr. A reply in a branch beside the cursor takes one line, since several branches
+may reply at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import TextIO
+
+from anabranch._terminal.console import Console
+from anabranch._terminal.plain_text import printable
+from anabranch.agents import (
+    Event,
+    NodeAdded,
+    TextReceived,
+    ToolEnded,
+    ToolNoticed,
+    ToolStarted,
+)
+from anabranch.chat._chat_session import Session
+from anabranch.chat._session.session_output import Output
+from anabranch.errors import StoreError
+from anabranch.messages import text_of
+from anabranch.tree import Node, cut, glimpse
+
+__all__ = ["ChatScreen"]
+
+MAX_SHOWN = 200
+"""Characters of a tool's input or result, or of a reply in a branch."""
+CLEAR = "\x1b[2J\x1b[H"
+
+
+class ChatScreen:
+    """Shows one session, which must be attached before its first line.
+
+    Args:
+        console: for everything but the conversation.
+        out: for the conversation; ``sys.stdout`` by default.
+    """
+
+    def __init__(self, console: Console, out: TextIO | None = None) -> None:
+        self._console = console
+        self._out = out or sys.stdout
+        self._session: Session | None = None
+        self._in_line = False
+        self._shown: set[str] = set()
+        self._callers: set[str] = set()
+        self._branches: dict[str, str] = {}
+
+    def attach(self, session: Session) -> None:
+        """Show ``session``, whose listener is :meth:`on_event`."""
+        self._session = session
+
+    def show_beginning(self, outputs: Iterable[Output]) -> None:
+        """Show where a session begins, on stderr: it is about the conversation, not part of it."""
+        for output in outputs:
+            self._console.say(output.content)
+
+    def show(self, outputs: Iterable[Output]) -> None:
+        """Show what a line has returned, except replies that were shown as they arrived."""
+        self.end_line()
+        for output in outputs:
+            if output.action == "clear" and self._out.isatty():
+                self._out.write(CLEAR)
+            if output.type == "error":
+                self._console.say(f"error: {output.content}")
+            elif output.content and output.node_id not in self._shown:
+                self._write(f"{output.content}\n")
+        self._out.flush()
+        self._shown.clear()
+        self._callers.clear()
+        self._branches.clear()
+
+    def end_line(self) -> None:
+        """End the line of a reply that was interrupted."""
+        if self._in_line:
+            self._write("\n")
+            self._in_line = False
+
+    async def on_event(self, event: Event) -> None:
+        """Show an event of a turn."""
+        match event:
+            case TextReceived(after, text) if after == self._cursor:
+                self._write(text)
+                self._in_line = True
+            case NodeAdded(node) if node.id == self._cursor:
+                self._show_reply(node)
+            case NodeAdded(node) if node.role == "assistant" and self._verbose:
+                await self._show_reply_beside(node)
+            case ToolStarted(caller, use) if caller in self._callers and self._verbose:
+                self._console.say(cut(f"→ {use.name}({json.dumps(use.input)})", MAX_SHOWN))
+            case ToolEnded(use, result) if result.node_id in self._callers and self._verbose:
+                text = " ".join(text_of(result.pending or result.content).split())
+                self._console.say(cut(f"← {use.name}: {text}", MAX_SHOWN))
+            case ToolNoticed(_, use, notice) if self._verbose or notice.level is None:
+                self._console.say(f"[{use.name}] {notice.message}")
+            case _:
+                pass
+
+    @property
+    def _cursor(self) -> str | None:
+        return self._session.cursor.node_id if self._session is not None else None
+
+    @property
+    def _verbose(self) -> bool:
+        return self._session is not None and self._session.settings.verbose
+
+    def _show_reply(self, node: Node) -> None:
+        """Show a reply at the cursor, unless it was streamed, and end its line."""
+        if node.kind != "assistant":
+            return
+        if not self._in_line and node.text.strip():
+            self._write(node.text)
+            self._in_line = True
+        self.end_line()
+        self._shown.add(node.id)
+        if node.tool_uses:
+            self._callers.add(node.id)
+
+    async def _show_reply_beside(self, node: Node) -> None:
+        """Show a reply in a branch, in one line."""
+        if self._session is None:
+            return
+        if node.parent_id not in self._branches:
+            # All branches are opened before the first reply in one, so this is mostly done once.
+            self._branches = await _branches(self._session)
+        name = self._branches[node.id] = self._branches.get(str(node.parent_id), "")
+        self._console.say(f"[{name or 'beside'}] {glimpse(node, MAX_SHOWN)}")
+
+    def _write(self, text: str) -> None:
+        self._out.write(printable(text))
+        self._out.flush()
+
+
+async def _branches(session: Session) -> dict[str, str]:
+    """Return the name of the branch that each node is on; nothing if the store fails."""
+    try:
+        walk = await session.cursor.look()
+    except StoreError:
+        # This runs in a listener: an error would end a branch that has replied already.
+        return {}
+    return walk.branches if walk is not None else {}

@@ -1,0 +1,165 @@
+"""The sources of a chat's lines: a person at the terminal, a script, or a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import create_output
+
+from anabranch._terminal.exits import LeftError, UsageError
+
+__all__ = ["InputLines", "ScriptedLines", "TypedLines", "piped_lines", "read_script"]
+
+ANSWER = "/answer"
+
+
+class InputLines(Protocol):
+    """A source of lines."""
+
+    async def next(self, prompt: str) -> str | None:
+        """Return the next line, ``None`` after the last.
+
+        Raises:
+            LeftError: the person has left by Ctrl-C.
+        """
+        ...
+
+
+class TypedLines:
+    """Lines that a person types, with a history and completion.
+
+    Args:
+        stream: where the prompt is drawn.
+        words: the words to complete.
+        history: a file that stores what was typed; without one, it is forgotten.
+    """
+
+    def __init__(self, stream: TextIO, words: Sequence[str], history: Path | None) -> None:
+        store: History = InMemoryHistory()
+        if history is not None:
+            history.parent.mkdir(parents=True, exist_ok=True)
+            history.touch(mode=0o600)
+            store = FileHistory(history)
+        self._prompts: PromptSession[str] = PromptSession(
+            history=store,
+            completer=WordCompleter(list(words), sentence=True),
+            complete_while_typing=False,
+            key_bindings=_line_breaks(),
+            output=create_output(stdout=stream),
+        )
+
+    async def next(self, prompt: str) -> str | None:
+        """Return what is typed, ``None`` after Ctrl-D.
+
+        Raises:
+            LeftError: Ctrl-C was typed.
+        """
+        try:
+            return await self._prompts.prompt_async(prompt)
+        except EOFError:
+            return None
+        except KeyboardInterrupt:
+            raise LeftError from None
+
+
+class ScriptedLines:
+    """Lines of a script, or of a pipe.
+
+    Args:
+        lines: the first lines.
+        more: a queue of further lines, which ends with ``None``.
+    """
+
+    def __init__(
+        self, lines: Iterable[str] = (), more: asyncio.Queue[str | None] | None = None
+    ) -> None:
+        self._lines = deque(lines)
+        self._more = more
+
+    async def next(self, prompt: str) -> str | None:
+        """Return the next line that is not blank, ``None`` after the last."""
+        del prompt
+        while (line := await self._peek()) is not None:
+            self._lines.popleft()
+            if line.strip():
+                return line
+        return None
+
+    async def answer(self) -> str | None:
+        """Return the text after ``/answer`` in the next line, and consume that line.
+
+        If the next line is another one, return ``None`` and leave it.
+        """
+        line = await self._peek()
+        words = line.split(maxsplit=1) if line is not None else []
+        if not words or words[0] != ANSWER:
+            return None
+        self._lines.popleft()
+        return "".join(words[1:])
+
+    async def _peek(self) -> str | None:
+        if not self._lines and self._more is not None:
+            line = await self._more.get()
+            if line is None:
+                self._more = None
+            else:
+                self._lines.append(line)
+        return self._lines[0] if self._lines else None
+
+
+def read_script(path: Path) -> ScriptedLines:
+    """Return the lines of the file.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return ScriptedLines(path.read_text("utf-8").splitlines())
+    except OSError as error:
+        raise UsageError(f"Cannot read the script {path}: {error.strerror}.") from error
+    except UnicodeDecodeError:
+        raise UsageError(f"The script {path} is not text in UTF-8.") from None
+
+
+def piped_lines(descriptor: int) -> ScriptedLines:
+    """Return the lines of a file descriptor, each read when it is wanted.
+
+    A daemon thread reads them: nothing else can wait for a pipe, a file and a device alike, and
+    the program can exit while the thread waits.
+    """
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[str | None] = asyncio.Queue(1)
+
+    def read() -> None:
+        # A separate, unbuffered stream: the lock of sys.stdin, held here, would block the exit.
+        with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
+            for line in iter(stream.readline, b""):
+                put(line.decode("utf-8", "replace").rstrip("\r\n"))
+            put(None)
+
+    def put(line: str | None) -> None:
+        asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
+
+    threading.Thread(target=read, name="anabranch chat input", daemon=True).start()
+    return ScriptedLines(more=lines)
+
+
+def _line_breaks() -> KeyBindings:
+    """Return bindings by which Alt-Enter inserts a line break; Enter still sends the message."""
+    bindings = KeyBindings()
+
+    @bindings.add("escape", "enter")
+    def insert(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return bindings

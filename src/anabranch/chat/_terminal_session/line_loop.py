@@ -1,0 +1,62 @@
+"""The loop of a chat at the terminal: reads a line, carries it out, shows what it returns.
+
+Ctrl-C during a turn ends the turn, and what was received until then is stored; at the prompt, and
+in a script, it ends the program.
+"""
+
+from __future__ import annotations
+
+import anyio
+
+from anabranch._terminal.console import Console
+from anabranch._terminal.exits import LeftError
+from anabranch._terminal.interrupts import on_interrupt
+from anabranch.chat._chat_session import Session
+from anabranch.chat._terminal_session.chat_screen import ChatScreen
+from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
+from anabranch.errors import StoreError
+
+__all__ = ["run_lines"]
+
+
+async def run_lines(
+    session: Session, screen: ChatScreen, lines: InputLines, console: Console
+) -> int:
+    """Carry out all lines; return the number of lines that have failed.
+
+    Raises:
+        LeftError: the person has left by Ctrl-C.
+    """
+    failed = 0
+    while (line := await lines.next(await _prompt(session, lines))) is not None:
+        if isinstance(lines, ScriptedLines):
+            console.say(f"> {line}")
+        outputs = None
+        with anyio.CancelScope() as turn, on_interrupt(turn.cancel):
+            outputs = await session.input(line)
+        if outputs is None:
+            screen.end_line()
+            console.say("Interrupted. What was received is stored.")
+            if isinstance(lines, ScriptedLines):
+                raise LeftError
+            continue
+        screen.show(outputs)
+        failed += any(output.type == "error" for output in outputs)
+        if any(output.action == "exit" for output in outputs):
+            break
+    thread_id = session.cursor.thread_id
+    if await session.state.dependencies.store.thread(thread_id) is not None:
+        console.say(f"To go on: anabranch chat --thread {thread_id}")
+    return failed
+
+
+async def _prompt(session: Session, lines: InputLines) -> str:
+    """Return the text before the line: the name of the cursor's branch, if it is on one."""
+    if isinstance(lines, ScriptedLines) or session.cursor.node_id is None:
+        return "> "
+    try:
+        walk = await session.cursor.look()
+    except StoreError:  # the next line reports it, if the store still fails then
+        return "> "
+    branch = walk.branch_of(session.cursor.node_id) if walk is not None else None
+    return f"{branch or ''}> "

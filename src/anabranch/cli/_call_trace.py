@@ -1,0 +1,107 @@
+"""A trace of a call: what a client and its server send each other, in a few readable lines.
+
+The messages are observed as they pass through the transport; none is changed or delayed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Sized
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client import Transport
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
+
+__all__ = ["CallTrace", "traced"]
+
+Read: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
+Write: TypeAlias = MemoryObjectSendStream[SessionMessage]
+
+CALLS = {"tools/call", "tools/callSaga", "tools/resumeSaga"}
+WHO = {
+    "sampling/createMessage": "the model",
+    "elicitation/create": "the person",
+    "sampling": "the model",
+    "elicitation": "the person",
+}
+"""Who is asked, by the method of a request or the type of a saga's step."""
+
+
+class CallTrace:
+    """Describes the messages of a call, one line each; the lines are passed to ``say``."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._calls: set[Any] = set()
+        self._rounds = 0
+
+    def sent(self, message: JSONRPCMessage) -> None:
+        """Describe a message that the client has sent."""
+        if isinstance(message, JSONRPCRequest) and message.method in CALLS:
+            self._calls.add(message.id)
+            params = message.params or {}
+            if answers := params.get("inputResponses"):
+                self._say(f"→ tools/call again, with {_counted(answers, 'answer')}")
+            elif completed := params.get("completedSteps"):
+                self._say(f"→ {message.method}, with {_counted(completed, 'completed step')}")
+            elif name := params.get("name"):  # without a name, it is a probe for saga methods
+                arguments = json.dumps(params.get("arguments") or {})
+                self._say(f"→ {message.method} {name} {arguments}")
+        elif isinstance(message, JSONRPCResponse):
+            self._say("→ the answer")
+
+    def received(self, message: JSONRPCMessage) -> None:
+        """Describe a message that the server has sent."""
+        if isinstance(message, JSONRPCRequest) and message.method in WHO:
+            self._say(f"← a question for {WHO[message.method]}, while the tool waits")
+        elif isinstance(message, JSONRPCResponse) and message.id in self._calls:
+            asked = _asked(message.result)
+            if not asked:
+                self._say("← the result")
+                return
+            self._rounds += 1
+            steps = ", ".join(f"{step} ({WHO[kind]})" for step, kind in asked)
+            self._say(f"← round {self._rounds} ends with {_counted(asked, 'question')}: {steps}")
+
+
+def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the name and the kind of each question that ``result`` asks."""
+    requests: dict[str, Any] = result.get("inputRequests") or {}
+    steps: list[dict[str, Any]] = result.get("steps") or []
+    asked = [(name, str(request["method"])) for name, request in requests.items()]
+    return asked + [(str(step["stepId"]), str(step["type"])) for step in steps]
+
+
+def _counted(things: Sized, word: str) -> str:
+    return f"{len(things)} {word}" if len(things) == 1 else f"{len(things)} {word}s"
+
+
+@asynccontextmanager
+async def traced(transport: Transport, trace: CallTrace) -> AsyncGenerator[tuple[Read, Write]]:
+    """Open ``transport``, and have ``trace`` describe the messages that pass through it."""
+    async with transport as (inner_read, inner_write), anyio.create_task_group() as pumps:
+        arriving, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        write, leaving = anyio.create_memory_object_stream[SessionMessage](0)
+
+        async def pump_in() -> None:
+            async with arriving:
+                async for item in inner_read:
+                    if isinstance(item, SessionMessage):
+                        trace.received(item.message)
+                    await arriving.send(item)
+
+        async def pump_out() -> None:
+            async with inner_write:
+                async for item in leaving:
+                    trace.sent(item.message)
+                    await inner_write.send(item)
+
+        async with arriving, read, write, leaving:
+            pumps.start_soon(pump_in)
+            pumps.start_soon(pump_out)
+            yield read, write
+            pumps.cancel_scope.cancel()

@@ -1,0 +1,171 @@
+"""Our tools as tools of FastMCP. Needs the extra ``fastmcp``.
+
+FastMCP reports every error of a tool but one as a result; :class:`Refusal` is the way to the
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import mcp_types as types
+from fastmcp import FastMCP
+from fastmcp.exceptions import FastMCPError, ToolError
+from fastmcp.server.context import (
+    _log_level_session_key,  # pyright: ignore[reportPrivateUsage] - see FastMcpRequest.wants
+)
+from fastmcp.server.dependencies import get_context
+from fastmcp.tools.base import InputRequiredToolResult, ToolResult
+from fastmcp.tools.base import Tool as BaseTool
+from mcp import MCPError
+from mcp.types import InputRequiredResult
+from pydantic import PrivateAttr
+
+from anabranch.mcp._error_mapping import REQUEST_STATE, CallFailedError, mapped_errors
+from anabranch.mcp._log_level import at_least
+from anabranch.mcp._request import McpRequest
+from anabranch.mcp._return_type import function_returning
+from anabranch.mcp._saga_results import Convert
+from anabranch.mcp._sagas import Offered
+from anabranch.mcp._sdk_tool import Described, Serve
+from anabranch.mcp._serving import Service, serve
+from anabranch.messages import LogLevel
+from anabranch.tool import Tool
+
+__all__ = ["FastMcpRequest", "FastMcpTool"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FastMcpRequest(McpRequest):
+    """A request to a FastMCP server, which stores the log level of its clients itself."""
+
+    server: FastMCP[Any]
+
+    def wants(self, level: LogLevel) -> bool:
+        """Whether the client wants log messages of ``level``, as ``Context.log`` would decide."""
+        # Context.log would decide this, but it wraps the message, and raises the SDK's deprecation
+        # warning where it cannot be suppressed.
+        server, key = self.server, _log_level_session_key(self.session)
+        levels = server._client_log_levels  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        least = levels.get(key, server.client_log_level)
+        return least is None or at_least(level, least)
+
+
+class Refusal(ToolResult):
+    """A result that becomes a protocol error when FastMCP converts it for the wire.
+
+    FastMCP reports an ``MCPError`` that a tool raises as a result, without its code and data.
+    Middleware sees a result with ``is_error``.
+    """
+
+    _error: MCPError = PrivateAttr()
+
+    @classmethod
+    def of(cls, error: MCPError) -> Self:
+        """Return the refusal that becomes ``error``."""
+        made = cls(content=[types.TextContent(type="text", text=str(error))], is_error=True)
+        made._error = error
+        return made
+
+    def to_mcp_result(self) -> types.CallToolResult:
+        """Raise the error."""
+        raise self._error
+
+
+class FastMcpTool(BaseTool):
+    """A tool of this library as FastMCP has them."""
+
+    _described: Described = PrivateAttr()
+    _serve: Serve = PrivateAttr()
+    _offered: Offered | None = PrivateAttr(None)
+
+    @classmethod
+    def of(
+        cls,
+        described: Described,
+        serves: Serve,
+        offer: Callable[[Convert], Offered] | None = None,
+    ) -> Self:
+        """Return the tool that ``described`` describes and ``serves`` serves.
+
+        ``offer`` makes what the saga methods call; without it, they do not find the tool.
+        """
+        returning = BaseTool.from_function(
+            function_returning(described.returns), name=described.name
+        )
+        made = cls(
+            name=described.name,
+            description=described.description,
+            parameters=described.input_schema,
+            output_schema=returning.output_schema,
+            return_type=returning.return_type,
+        )
+        made._described, made._serve = described, serves
+        made._offered = None if offer is None else offer(made._converted)
+        return made
+
+    @classmethod
+    def of_tool(cls, tool: Tool[Any], service: Service) -> Self:
+        """Return ``tool``, run by ``service``."""
+        return cls.of(tool, partial(serve, tool, service), partial(Offered, tool, service))
+
+    @property
+    def offered(self) -> Offered | None:
+        """The tool for the saga methods; ``None`` if it cannot be called as a saga."""
+        return self._offered
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """Serve the request that is being handled.
+
+        Raises:
+            ToolError: the call failed; an unexpected error is masked, and logged.
+        """
+        try:
+            return await self._served(arguments)
+        except MCPError as error:
+            return Refusal.of(error)
+        except CallFailedError as failure:
+            # FastMCP would show the text of any other error, unless the server masks them.
+            failure.log(self._described.name)
+            text = failure.text or f"Error calling tool {self.name!r}"
+            raise ToolError(text) from failure.__cause__
+
+    async def _served(self, arguments: dict[str, Any]) -> ToolResult:
+        request = _request(self._described.name)
+        with mapped_errors(
+            self._described.name,
+            is_modern=request.is_modern,
+            token=REQUEST_STATE if request.is_modern else None,
+            unmapped=(FastMCPError,),
+        ):
+            value = await self._serve(self._described.validate(arguments), request)
+            if isinstance(value, InputRequiredResult):
+                return InputRequiredToolResult(value)
+            return self.convert_result(value)
+
+    def _converted(self, value: object) -> types.CallToolResult:
+        result = self.convert_result(value)
+        return types.CallToolResult(
+            content=result.content, structured_content=result.structured_content
+        )
+
+
+def _request(tool: str) -> FastMcpRequest:
+    try:
+        context = get_context()
+        active = context.request_context
+    except RuntimeError:
+        active = context = None
+    if context is None or active is None:
+        raise ToolError(
+            f"Tool {tool!r} asks the client that calls it, and there is none: call it"
+            " through a client of the server, for example fastmcp.Client(server)."
+        )
+    # FastMCP's "escape hatch to the underlying SDK request context"; there is no other way to it.
+    below = active._srctx  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return FastMcpRequest(
+        below, context.request_state, context.input_responses, server=context.fastmcp
+    )

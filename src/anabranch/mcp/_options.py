@@ -1,0 +1,101 @@
+"""The options of a server: what ``create_server``, ``install`` and the FastMCP functions take.
+
+Each takes a :class:`ServerOptions`, or its fields as keyword arguments, or both: the keywords then
+replace fields.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, TypedDict
+
+from anabranch._asking.sampling import Sampler
+from anabranch._durable.policy import Durability
+from anabranch._durable.store import CallStore
+from anabranch._engine.clock import Clock, SystemClock
+from anabranch.limits import Limits
+from anabranch.mcp._sealing import Sealer
+from anabranch.stores import open_store
+
+__all__ = ["TTL", "Keys", "ServerKeywords", "ServerOptions", "Store", "ToolKeywords", "options_of"]
+
+Store: TypeAlias = str | CallStore | Durability
+"""The URL of a store (``anabranch.stores``), a store, or a store and how it is used."""
+
+Keys: TypeAlias = Sequence[bytes | str]
+"""Secrets of at least 32 bytes: the first seals, all of them open."""
+
+TTL = 600.0
+"""Seconds that a person has for one round of questions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """What the tools of one server share.
+
+    Attributes:
+        keys: seal the state between rounds and the tokens of sagas. Without keys, one is made for
+            this process, and open questions do not survive it.
+        ttl: seconds that a person has for one round of questions.
+        store: where calls are recorded (a URL as for ``anabranch.stores.open_store``, a store, or
+            a ``Durability``), so that effects happen once however often clients repeat a request.
+            Without one, all state travels with the client.
+        sampler: a model of the server's own; without one, the client's is asked.
+        limits: enclose every call, in addition to each tool's own.
+        clock: time for calls, their leases and tokens; the system's by default.
+        continue_calls: with a store, offer a tool ``continue_call`` that continues calls which
+            need more rounds than clients allow.
+    """
+
+    keys: Keys | None = field(default=None, repr=False)
+    ttl: float = TTL
+    store: Store | None = field(default=None, repr=False)
+    sampler: Sampler | None = None
+    limits: Limits | None = None
+    clock: Clock | None = None
+    continue_calls: bool = True
+
+    def durability(self) -> Durability | None:
+        """Return the store, opened, and how it is used; ``None`` without one.
+
+        Raises:
+            StoreError: the store's URL cannot be understood.
+        """
+        if self.store is None or isinstance(self.store, Durability):
+            return self.store
+        opened = open_store(self.store) if isinstance(self.store, str) else self.store
+        # A client may answer while its token is valid. The margin is for clocks that differ.
+        return Durability(opened, expire_after=1.5 * self.ttl)
+
+    def sealer(self, audience: str) -> Sealer:
+        """Return what seals the saga tokens of the server named ``audience``.
+
+        Raises:
+            ValueError: a key is too short.
+        """
+        keys: Keys = self.keys or [secrets.token_bytes(32)]
+        return Sealer(keys, audience=audience, ttl=self.ttl, clock=self.clock or SystemClock())
+
+
+class ToolKeywords(TypedDict, total=False):
+    """The fields of :class:`ServerOptions` that concern a single tool."""
+
+    ttl: float
+    store: Store | None
+    sampler: Sampler | None
+    limits: Limits | None
+    clock: Clock | None
+
+
+class ServerKeywords(ToolKeywords, total=False):
+    """The fields of :class:`ServerOptions`, as keyword arguments."""
+
+    keys: Keys | None
+    continue_calls: bool
+
+
+def options_of(options: ServerOptions | None, keywords: ServerKeywords) -> ServerOptions:
+    """Return ``options``, or the defaults, with the fields in ``keywords`` replaced."""
+    return replace(options or ServerOptions(), **keywords)

@@ -1,0 +1,165 @@
+"""Our tools as tools of the SDK's ``MCPServer``: a subclass of its ``Tool`` with its own ``run``.
+
+The server lists our input schema, and the tool's own ``validate`` checks the arguments, so that
+its errors are the same over every edge.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Protocol, Self, TypeAlias
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import (
+    InvalidSignature,
+    ResourceError,
+    ToolError,
+    UnexpectedResourceError,
+    UnexpectedToolError,
+)
+from mcp.server.mcpserver.tools import Tool as BaseTool
+from mcp.shared.inbound import find_invalid_x_mcp_header
+from pydantic import PrivateAttr
+
+from anabranch.errors import InvalidArgumentsError
+from anabranch.mcp._error_mapping import REQUEST_STATE, CallFailedError, mapped_errors
+from anabranch.mcp._request import McpRequest
+from anabranch.mcp._return_type import function_returning
+from anabranch.mcp._serving import Service, serve
+from anabranch.tool import Tool
+
+__all__ = ["Described", "SdkTool", "Serve"]
+
+Serve: TypeAlias = Callable[[Mapping[str, Any], McpRequest], Awaitable[object]]
+"""Serves one request with arguments that have been validated."""
+
+
+class Described(Protocol):
+    """What a host shows of a tool, and how it checks arguments."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def input_schema(self) -> dict[str, Any]: ...
+    @property
+    def returns(self) -> Any: ...  # noqa: ANN401 - any annotation
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]: ...
+
+
+class SdkTool(BaseTool):
+    """A tool of this library as the SDK has them."""
+
+    _described: Described = PrivateAttr()
+    _serve: Serve = PrivateAttr()
+
+    @classmethod
+    def of(cls, described: Described, serves: Serve) -> Self:
+        """Return the tool that ``described`` describes and ``serves`` serves.
+
+        Raises:
+            InvalidSignature: a parameter's ``x-mcp-header`` is not valid.
+        """
+        if (reason := find_invalid_x_mcp_header(described.input_schema)) is not None:
+            raise InvalidSignature(f"Tool {described.name!r} has an invalid x-mcp-header: {reason}")
+        returning = BaseTool.from_function(
+            function_returning(described.returns), name=described.name
+        )
+        made = cls(
+            fn=returning.fn,  # never called
+            name=described.name,
+            title=None,
+            description=described.description,
+            parameters=described.input_schema,
+            fn_metadata=returning.fn_metadata,
+            is_async=True,
+            context_kwarg=None,
+            annotations=None,
+        )
+        made._described, made._serve = described, serves
+        return made
+
+    @classmethod
+    def of_tool(cls, tool: Tool[Any], service: Service) -> Self:
+        """Return ``tool``, run by ``service``."""
+        return cls.of(tool, partial(serve, tool, service))
+
+    async def run(
+        self,
+        arguments: dict[str, Any],
+        context: Context[Any, Any],
+        convert_result: bool = False,  # noqa: FBT001, FBT002 - the SDK's signature
+    ) -> Any:  # noqa: ANN401 - the SDK's
+        """Serve the request of ``context``.
+
+        Raises:
+            MCPError: the request is at fault, or the tool has raised the error itself.
+            ToolError: any other failure; an ``UnexpectedToolError`` is logged by the SDK.
+        """
+        prefix = f"Error executing tool {self.name}"
+        try:
+            return await self._served(arguments, context, convert_result=convert_result)
+        except CallFailedError as failure:
+            if failure.text is None:
+                raise UnexpectedToolError(prefix) from failure.__cause__
+            raise ToolError(f"{prefix}: {failure.text}") from failure.__cause__
+        except (UnexpectedToolError, UnexpectedResourceError) as error:
+            raise UnexpectedToolError(f"{prefix}: {error}") from error
+        except (ToolError, ResourceError) as error:
+            raise ToolError(f"{prefix}: {error}") from error
+
+    async def _served(
+        self, arguments: dict[str, Any], context: Context[Any, Any], *, convert_result: bool
+    ) -> object:
+        try:
+            request = McpRequest(
+                context.request_context, context.request_state, context.input_responses
+            )
+        except ValueError as error:  # there is no request: the server's author has called the tool
+            raise CallFailedError(None) from error
+        with mapped_errors(
+            self.name,
+            is_modern=request.is_modern,
+            token=REQUEST_STATE if request.is_modern else None,
+            unmapped=(ToolError, ResourceError),
+        ):
+            value = await self._serve(_validated(self._described, arguments), request)
+            return self.fn_metadata.convert_result(value) if convert_result else value
+
+
+def _validated(described: Described, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments as the body takes them.
+
+    Some clients send lists and objects as JSON in a text, and the SDK's own tools accept that. So
+    an argument that does not fit as it is may fit as what its text says.
+
+    Raises:
+        InvalidArgumentsError: naming every argument that is wrong, missing or unknown.
+    """
+    try:
+        return described.validate(arguments)
+    except InvalidArgumentsError as error:
+        wrong = {problem.partition(".")[0] for problem in error.problems}
+        decoded = {name: _decoded(arguments[name]) for name in wrong.intersection(arguments)}
+        if all(decoded[name] is arguments[name] for name in decoded):
+            raise
+        try:
+            return described.validate({**arguments, **decoded})
+        except InvalidArgumentsError:
+            pass
+        raise
+
+
+def _decoded(value: object) -> object:
+    """Return the list, object or null that a text says in JSON; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        decoded: object = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return value if isinstance(decoded, str | int | float) else decoded

@@ -1,0 +1,132 @@
+"""Sessions for tests: a tree in memory, a model that decides by what it is asked."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from anabranch import BranchContext, Elicitation, tool
+from anabranch.agents import Absent, BranchSelf, Question
+from anabranch.chat import Output, Session, SessionDependencies
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest
+from anabranch.testing import MockModel, calls
+from anabranch.tree import Tree, TreeStore
+from tests.agents.memory import MemoryTrees
+
+
+class Confirm(BaseModel):
+    ok: bool
+    note: str = ""
+
+
+CONFIRM = Elicitation("confirm", Confirm)
+
+
+@tool
+async def add(ctx: BranchContext, a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(elicits=[CONFIRM])
+async def book(ctx: BranchContext, place: str) -> str:
+    """Book if the person agrees."""
+    answer = await ctx.elicit(CONFIRM, f"Book {place}?")
+    return f"{place}: {answer.action}"
+
+
+@tool
+async def fail(ctx: BranchContext) -> str:
+    """Fail."""
+    raise RuntimeError("secret")
+
+
+class Person(Absent):
+    """Gives these answers, in order; afterwards declines."""
+
+    def __init__(self, *replies: ElicitReply) -> None:
+        self.replies = list(replies)
+        self.asked: list[str] = []
+
+    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
+        self.asked.append(question.message)
+        return self.replies.pop(0) if self.replies else ElicitReply(action="decline")
+
+
+def heard(request: SampleRequest) -> str:
+    """What the last message says, results of tools left out."""
+    return request.messages[-1].text
+
+
+def echo(request: SampleRequest) -> str | SampleReply | Exception:
+    """Repeat what is said; `fork A B` branches, `use TOOL …` calls a tool, `break` fails."""
+    said = heard(request)
+    words = said.split()
+    match words[:1]:
+        case ["fork"]:
+            return calls((_id(request), "branch_self", {"prompts": words[1:]}), text="Forking.")
+        case ["book"]:
+            return calls((_id(request), "book", {"place": words[1]}))
+        case ["break"]:
+            return RuntimeError("the line is dead")
+        case []:
+            return "Done."
+        case _:
+            return f"You said: {said}"
+
+
+def _id(request: SampleRequest) -> str:
+    return f"use_{len(request.messages)}_{abs(hash(heard(request))) % 1000}"
+
+
+def numbered() -> Callable[[Literal["thread", "node"]], str]:
+    counts = {"thread": itertools.count(1), "node": itertools.count(1)}
+    return lambda kind: f"{kind[0]}{next(counts[kind])}"
+
+
+def session(
+    decide: Callable[[SampleRequest], Any] = echo,
+    *,
+    store: TreeStore | None = None,
+    thread_id: str | None = None,
+    naming: Callable[[Literal["thread", "node"]], str] | None = None,
+    **more: Any,
+) -> Session:
+    dependencies = SessionDependencies(
+        store or MemoryTrees(),
+        MockModel(decide),
+        model_name="mock",
+        tools=[BranchSelf(), add, book, fail],
+        naming=naming or numbered(),
+        **more,
+    )
+    return Session(dependencies, thread_id=thread_id)
+
+
+async def feed(chat: Session, *lines: str) -> list[Output]:
+    """Put lines in; return what the last one gives."""
+    outputs: list[Output] = []
+    for line in lines:
+        outputs = await chat.input(line)
+    return outputs
+
+
+async def shown(chat: Session, *lines: str) -> str:
+    """Put lines in; return the text that the last one gives, errors marked as such."""
+    return "\n".join(
+        f"error: {output.content}" if output.type == "error" else output.content
+        for output in await feed(chat, *lines)
+    )
+
+
+async def text_here(chat: Session) -> str:
+    """What the node at the cursor says."""
+    node = await chat.cursor.node()
+    return "" if node is None else node.text
+
+
+async def tree_of(chat: Session) -> Tree:
+    return await chat.state.dependencies.store.tree(chat.cursor.thread_id)

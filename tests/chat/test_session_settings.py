@@ -1,0 +1,247 @@
+"""Help, settings, models, threads, prompts: the commands about the session and its files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from anabranch.chat import COMMANDS, SavedPrompts, SessionError
+from anabranch.models import ModelError
+from anabranch.testing import MockModel
+from tests.chat.sessions import feed, session, shown, text_here
+
+
+async def test_help_lists_every_command_with_what_it_does_and_the_tools() -> None:
+    helped = await shown(session(), "/help")
+    lines = helped.splitlines()
+    assert len(lines) == len(COMMANDS) + 2
+    for line, command in zip(lines, COMMANDS.values(), strict=False):
+        assert line.startswith(f"/{command.name}")
+        assert line.endswith(command.help)
+    assert "/branch_self, /add, /book, /fail." in helped
+
+
+async def test_help_on_one_command_is_its_usage_and_its_sentence() -> None:
+    assert await shown(session(), "/help down") == (
+        "/down [N]: Go on to the next answer; where there are several, to the Nth."
+    )
+    assert await shown(session(), "/help /exit") == "/exit: Leave. The conversation is stored."
+
+
+async def test_all_familiar_commands_exist() -> None:
+    familiar = (
+        "help clear exit verbose quiet config save load up down left right root lastfork nextfork"
+        " label leaf combine_leaves broadcast undo auto tree fork threads thread models switch"
+        " p s d"
+    )
+    assert set(familiar.split()) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("/dwon", "There is no command /dwon. Did you mean /down? /help lists them."),
+        ("/xyzzy", "There is no command /xyzzy. /help lists them."),
+        ("/", "There is no command /. /help lists them."),
+        ("/help nothing", "There is no command /nothing. /help lists them."),
+        ("/usr/bin is full", "There is no command /usr/bin. A message like this begins with //."),
+    ],
+)
+async def test_an_unknown_command_is_reported(line: str, said: str) -> None:
+    assert await shown(session(), line) == f"error: {said}"
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+async def test_every_command_refuses_too_many_arguments_or_takes_the_rest(name: str) -> None:
+    command = COMMANDS[name]
+    [output] = await session().input(f"/{name} " + " ".join("x" * 20))
+    if "…" not in command.usage:
+        assert output.content == f"Write /{name} {command.usage}".rstrip() + "."
+    assert output.type == "error" or name in {"s", "say"}
+
+
+@pytest.mark.parametrize("name", sorted(n for n, each in COMMANDS.items() if each.min_arguments))
+async def test_every_command_that_needs_arguments_says_which(name: str) -> None:
+    [output] = await session().input(f"/{name}")
+    assert (output.type, output.content) == ("error", f"Write /{name} {COMMANDS[name].usage}.")
+
+
+@pytest.mark.parametrize(
+    ("line", "action"),
+    [
+        ("/clear", "clear"),
+        ("clear", "clear"),
+        ("/exit", "exit"),
+        ("exit", "exit"),
+        ("quit", "exit"),
+    ],
+)
+async def test_clear_and_exit_are_for_the_front_end(line: str, action: str) -> None:
+    [output] = await session().input(line)
+    assert (output.type, output.action) == ("system", action)
+
+
+async def test_verbose_and_quiet_are_settings() -> None:
+    chat = session()
+    await feed(chat, "/quiet")
+    assert chat.settings.verbose is False
+    await feed(chat, "/verbose")
+    assert chat.settings.verbose is True
+
+
+async def test_config_shows_and_sets() -> None:
+    chat = session()
+    assert "width                   = 60  (characters of a message in /tree)" in await shown(
+        chat, "/config"
+    )
+    assert await shown(chat, "/config set width 80") == "width = 80"
+    await feed(chat, "/config set max_tokens 1000", "/config set verbose false")
+    assert (chat.settings.width, chat.settings.max_tokens, chat.settings.verbose) == (
+        80,
+        1000,
+        False,
+    )
+    await feed(chat, "/config set max_tokens none")
+    assert chat.state.agent.dependencies.limits.max_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("set width", "Write /config, or /config set NAME VALUE."),
+        ("width 80", "Write /config, or /config set NAME VALUE."),
+        ("set colour red", "There is no setting 'colour'. Settings: verbose, width,"),
+        ("set width 5", "width: Input should be greater than or equal to 10."),
+        ("set width none", "width: Input should be a valid integer."),
+        ("set verbose perhaps", "verbose: Input should be a valid boolean"),
+    ],
+)
+async def test_config_refuses_what_a_setting_does_not_take(words: str, said: str) -> None:
+    chat = session()
+    before = chat.settings.model_copy()
+    answer = await shown(chat, f"/config {words}")
+    assert answer.startswith("error: ")
+    assert said in answer
+    assert chat.settings == before
+
+
+async def test_a_limit_that_is_set_holds_from_the_next_turn_on() -> None:
+    chat = session()
+    assert "2/2 branches" in await shown(chat, '/branch_self {"prompts": ["a", "b"]}')
+    answer = await shown(
+        chat, "/config set max_branches_per_call 1", '/branch_self {"prompts": ["a", "b"]}'
+    )
+    assert answer.startswith("error: ")
+
+
+class Shelf:
+    """Two models, and one that cannot be opened."""
+
+    def open(self, name: str) -> MockModel:
+        if name == "broken":
+            raise ModelError("It has no key. Set KEY.")
+        return MockModel(lambda request: f"I am {name}.")
+
+    def names(self) -> Sequence[str]:
+        return ["a:one", "a:two", *(f"b:{number}" for number in range(100))]
+
+
+async def test_models_are_listed_and_switched() -> None:
+    chat = session(models=Shelf())
+    listed = await shown(chat, "/models")
+    assert listed.splitlines()[:2] == ["Now answering: mock. /switch MODEL changes that.", "a:one"]
+    assert "… and 42 more" in listed
+    assert (await shown(chat, "/models a:")).splitlines()[1:] == ["a:one", "a:two"]
+    assert await shown(chat, "/switch a:two", "hello") == "I am a:two."
+    assert "Now answering: a:two." in await shown(chat, "/models")
+
+
+async def test_a_model_that_cannot_be_opened_leaves_the_old_one() -> None:
+    chat = session(models=Shelf())
+    assert await shown(chat, "/switch broken") == "error: It has no key. Set KEY."
+    assert await shown(chat, "hello") == "You said: hello"
+
+
+async def test_a_session_without_other_models_cannot_switch() -> None:
+    chat = session()
+    assert "cannot switch to 'x'" in await shown(chat, "/switch x")
+    assert await shown(chat, "/models") == "Now answering: mock. /switch MODEL changes that."
+
+
+# -- threads ---------------------------------------------------------------------------------
+
+
+async def test_threads_are_listed_and_changed() -> None:
+    chat = session()
+    await feed(chat, "hello")
+    first = chat.cursor.thread_id
+    assert "A new thread" in await shown(chat, "/thread")
+    await feed(chat, "elsewhere")
+    assert (await shown(chat, "/threads")).splitlines() == [
+        f"* {chat.cursor.thread_id}  elsewhere",
+        f"  {first}  hello",
+    ]
+    assert (await shown(chat, f"/thread {first}")).splitlines()[0] == f"Thread {first}: hello"
+    assert await text_here(chat) == "You said: hello"
+    assert "There is no thread 'x'." in await shown(chat, "/thread x")
+    assert chat.cursor.thread_id == first
+
+
+async def test_the_tree_is_drawn_with_branches_labels_and_the_place_where_one_is() -> None:
+    chat = session()
+    await feed(chat, "fork one two", "/fork b1", "/label best")
+    drawn = (await shown(chat, "/tree")).splitlines()
+    assert drawn == [
+        "user       n1  fork one two",
+        "assistant  n2  Forking. [branch_self]",
+        "  b1  branch     n3  (self-prompt): one",
+        "      assistant  n5  You said: (self-prompt): one  (best, head)",
+        "  b2  branch     n4  (self-prompt): two",
+        "      assistant  n6  You said: (self-prompt): two",
+        "results    n7",
+        "assistant  n8  Done.",
+    ]
+    await feed(chat, "/config set width 10")
+    assert "n5  You said:…  (best, head)" in await shown(chat, "/tree")
+
+
+# -- prompts ---------------------------------------------------------------------------------
+
+
+async def test_prompts_are_saved_listed_said_and_deleted() -> None:
+    chat = session()
+    assert "No prompts are saved." in await shown(chat, "/p")
+    await feed(chat, "what now?", "/s now", "/s other say  something")
+    assert await shown(chat, "/p") == "now: what now?\nother: say something"
+    assert await shown(chat, "/p other") == "You said: say  something"
+    await feed(chat, "/d other")
+    assert await shown(chat, "/p") == "now: what now?"
+    assert "There is no saved prompt 'other'" in await shown(chat, "/p other")
+    assert "There is no saved prompt 'other'" in await shown(chat, "/d other")
+
+
+async def test_without_a_text_there_must_be_something_that_was_said() -> None:
+    chat = session()
+    assert "Nothing has been said here yet." in await shown(chat, "/s x")
+    assert "Nothing has been said here yet." in await shown(chat, "hello", "/up", "/s x")
+
+
+def test_prompts_are_stored_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "prompts.json"
+    SavedPrompts(path).write({"a": "ä"})
+    assert SavedPrompts(path).read() == {"a": "ä"}
+    assert [each.name for each in path.parent.iterdir()] == ["prompts.json"]
+
+
+def test_a_file_that_holds_no_prompts_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.json"
+    path.write_text("[1]")
+    with pytest.raises(SessionError, match=r"Cannot read the saved prompts in .*prompts\.json"):
+        SavedPrompts(path).read()
+    assert path.read_text() == "[1]"
+
+
+def test_an_error_when_prompts_are_written_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SessionError, match="Cannot store prompts in"):
+        SavedPrompts(tmp_path / "file" / "prompts.json").write({"a": "b"})

@@ -1,0 +1,273 @@
+"""A small driver over the call machine, without tools, contexts or transports.
+
+Owns what a body under test may do (``ask``, ``step``, ``branch``, ...) and the two ways of
+running it: ``rounds`` throws the body away at every round and goes on from the journal's text,
+``hot`` keeps it alive. Questions are texts; the answer to ``q`` is ``Q`` unless a test says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from anabranch._engine import (
+    Answer,
+    Ask,
+    Branch,
+    Call,
+    Compensation,
+    Effect,
+    Entry,
+    Finished,
+    Journal,
+    Notice,
+    Recorder,
+    all_of,
+    codec_of,
+    current_call,
+    current_scope,
+    fingerprint,
+    step_fingerprint,
+)
+from anabranch.errors import StepFailed, error_to_json
+from anabranch.limits import Limits
+from anabranch.testing import ManualClock
+
+T = TypeVar("T")
+Body = Callable[[Branch], Coroutine[Any, Any, T]]
+NAME = "t"
+
+
+# -- what a body does ------------------------------------------------------------------------
+
+
+def ask(question: str, *, key: str | None = None) -> Coroutine[Any, Any, Any]:
+    """Ask; as an operation: the id is taken now, the question is put when this is awaited."""
+    scope = current_scope()
+    call = current_call()
+    step_id = call.cursor.new_id(scope, "ask", key)
+
+    async def asking() -> Any:
+        entry = await call.operations.ask(
+            scope, step_id, "elicit", fingerprint(question), lambda: question
+        )
+        return entry.value
+
+    return call.scheduler.made(asking())
+
+
+async def ask_here(question: str) -> Any:
+    """Ask; the id is taken in the task that runs this."""
+    return await ask(question)
+
+
+def step(
+    function: Callable[..., Any],
+    *args: Any,
+    undo: Callable[[Any], Any] | None = None,
+    name: str | None = None,
+) -> Coroutine[Any, Any, Any]:
+    """Run ``function(*args)`` once, as an operation."""
+    scope = current_scope()
+    call = current_call()
+    step_id = call.cursor.new_id(scope, name or _name_of(function))
+    effect = Effect(function, args, step_id, undo)
+    return call.scheduler.made(
+        call.effects.step(scope, step_id, step_fingerprint(function, args), effect)
+    )
+
+
+def branch(
+    body: Callable[[Branch], Awaitable[Any]], *, name: str | None = None, **limits: Any
+) -> Coroutine[Any, Any, Any]:
+    """Run ``body`` in a sub-branch, as an operation."""
+    scope = current_scope()
+    call = current_call()
+    path = call.cursor.new_path(scope, name or _name_of(body))
+
+    return call.scheduler.made(call.branches.run(path, Limits(**limits), body, codec_of(body)))
+
+
+def race(*operations: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
+    """Race, as an operation."""
+    scope = current_scope()
+    call = current_call()
+    return call.scheduler.made(
+        call.operations.race(scope, call.cursor.new_id(scope, "race"), operations)
+    )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", "step"))
+
+
+gather = all_of
+
+
+async def say(message: str) -> None:
+    """Send a log line."""
+    scope = current_scope()
+    await current_call().operations.notify(scope, Notice(message, level="info"))
+
+
+def now() -> float:
+    """Return the time of the first run."""
+    scope = current_scope()
+    return current_call().operations.now(scope)
+
+
+# -- who answers -----------------------------------------------------------------------------
+
+
+def loudly(question: str) -> Answer:
+    """Answer ``q`` with ``Q``."""
+    return Answer(question.upper())
+
+
+def failing(question: str) -> Answer:
+    """Answer with an error."""
+    return Answer(error=error_to_json(StepFailed(question, "Refused", "no")))
+
+
+Answers = Callable[[str], Answer | None]
+"""What is answered to a question; ``None``: nothing, this time."""
+
+
+# -- who writes it down ----------------------------------------------------------------------
+
+
+@dataclass
+class Book:
+    """A recorder that keeps what it is given.
+
+    Attributes:
+        entries: by step id; what is there was written by another run, which was first.
+        is_closed: nothing can be written any more.
+    """
+
+    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    is_closed: bool = False
+    paid_for: list[str] = field(default_factory=list[str])
+
+    def check(self) -> None:
+        """See the port."""
+
+    async def record(
+        self,
+        entries: Mapping[str, Entry],
+        compensations: Mapping[str, Compensation],
+    ) -> Mapping[str, Entry]:
+        """See the port."""
+        if self.is_closed:
+            raise OSError("the book is closed")
+        return {step_id: self.entries.setdefault(step_id, new) for step_id, new in entries.items()}
+
+    async def failing(self, error: dict[str, Any] | None) -> None:
+        """See the port."""
+
+    async def undone(self, step_id: str) -> None:
+        """See the port."""
+        self.paid_for.append(step_id)
+
+
+# -- running a body --------------------------------------------------------------------------
+
+
+@dataclass
+class Run(Generic[T]):
+    """What became of a body: its value, and for each round what was asked in it."""
+
+    value: T
+    brackets: list[list[str]]
+    states: list[str] = field(default_factory=list[str])
+    ids: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass
+class World:
+    """What surrounds a call; shared by all its rounds."""
+
+    limits: Limits = field(default_factory=Limits)
+    clock: ManualClock = field(default_factory=ManualClock)
+    notices: list[str] = field(default_factory=list[str])
+    recorder: Recorder | None = None
+
+    def journal(self) -> Journal:
+        """Return the journal of a call that begins now."""
+        return Journal("call_1", self.clock.now())
+
+    def call(self, body: Body[T], journal: Journal) -> Call[T]:
+        """Return one run of ``body``."""
+
+        async def sink(notice: Notice) -> None:
+            self.notices.append(notice.message)
+
+        return Call(
+            body,
+            journal,
+            name=NAME,
+            limits=self.limits,
+            clock=self.clock,
+            sink=sink,
+            recorder=self.recorder,
+        )
+
+
+async def rounds(
+    body: Body[T],
+    answers: Answers = loudly,
+    *,
+    world: World | None = None,
+    state: str | None = None,
+    between: Callable[[], None] = lambda: None,
+) -> Run[T]:
+    """Run cold to the end; ``state`` goes on from there, ``between`` is called between rounds."""
+    world = world or World()
+    run: Run[Any] = Run(None, [])
+    text = state or world.journal().dumps()
+    while True:
+        journal = Journal.loads(text)
+        async with world.call(body, journal) as call:
+            outcome = await call.round()
+        if isinstance(outcome, Finished):
+            run.value = outcome.value
+            return run
+        asked: list[str] = [ask.request for ask in outcome.asks]
+        run.brackets.append(asked)
+        run.ids.update({ask.step_id: ask.fingerprint for ask in outcome.asks})
+        given = {ask.step_id: answers(ask.request) for ask in outcome.asks}
+        between()
+        journal = Journal.loads(journal.dumps())
+        journal.answer({step_id: answer for step_id, answer in given.items() if answer})
+        text = journal.dumps()
+        run.states.append(text)
+
+
+async def first_round(body: Body[Any], *, world: World | None = None) -> Journal:
+    """Run the first round, which must end with open questions, and return its journal."""
+    world = world or World()
+    journal = world.journal()
+    async with world.call(body, journal) as call:
+        outcome = await call.round()
+    assert not isinstance(outcome, Finished), outcome
+    return Journal.loads(journal.dumps())
+
+
+async def hot(body: Body[T], answers: Answers = loudly, *, world: World | None = None) -> T:
+    """Run hot to the end."""
+    world = world or World()
+
+    async def answerer(asked: Ask) -> Answer:
+        answer = answers(asked.request)
+        assert answer is not None, "a hot run waits for each answer"
+        return answer
+
+    async with world.call(body, world.journal()) as call:
+        return await call.drive(answerer)
+
+
+def bound(body: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> Body[T]:
+    """Return a body that is called with ``args`` before its branch."""
+    return partial(body, *args)

@@ -1,0 +1,290 @@
+"""Random concurrent programs, what they must ask in each round, and a way to run them.
+
+A program is a tree. :func:`expected` says what a tree asks when some questions are answered, without
+running anything: that is the model. :class:`Interpreter` runs the same tree with real tasks, groups,
+locks, queues, threads and branches, and with delays that come from elsewhere, so that the same
+program can be run again with other timing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from anabranch._engine import Branch
+from tests.engine.harness import ask, ask_here, branch, gather, race, step
+
+AT_ONCE = [
+    "gather", "asyncio.gather", "TaskGroup", "anyio", "wait", "wait for first", "helper",
+    "shielded gather", "as_completed",
+]  # fmt: skip
+ONE_BY_ONE = [
+    "sequence",
+    "lock",
+    "anyio lock",
+    "event",
+    "queue",
+    "stream",
+    "generator",
+    "condition",
+]
+AROUND = ["branch", "shield", "wait_for", "timeout", "fail_after", "task", "race", "nested branch"]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """``kind`` of node, ``name`` (of a leaf: its question), and what is inside."""
+
+    kind: str
+    name: str
+    inside: tuple[Tree, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(map(str, self.inside)) or self.name})"
+
+
+def grow(dice: random.Random, name: str = "q", depth: int = 3) -> Tree:
+    """Return a random tree."""
+    if depth == 0 or dice.random() < 0.15:
+        return Tree(dice.choice(["ask", "ask", "ask here", "step", "pause", "thread"]), name)
+    family = dice.choice([AT_ONCE, AT_ONCE, ONE_BY_ONE, AROUND, ["semaphore"]])
+    kind = dice.choice(family)
+    number = 1 if family is AROUND else dice.randint(2, 4 if kind == "semaphore" else 3)
+    inside = tuple(grow(dice, f"{name}{n}", depth - 1) for n in range(number))
+    return Tree(kind, name, inside)
+
+
+# -- the model -------------------------------------------------------------------------------
+
+
+def expected(tree: Tree, answered: Collection[str]) -> tuple[bool, list[str]]:
+    """Return whether ``tree`` comes to its end, and what it asks, with these answers."""
+    if tree.kind in {"ask", "ask here"}:
+        return tree.name in answered, [] if tree.name in answered else [tree.name]
+    if not tree.inside:
+        return True, []
+    parts = [expected(part, answered) for part in tree.inside]
+    if tree.kind in ONE_BY_ONE:
+        parts = _unfinished(parts)[:1]
+    elif tree.kind == "semaphore":
+        parts = _unfinished(parts)[:2]
+    done = all(done for done, _ in parts)
+    asked = [question for _, questions in parts for question in questions]
+    if tree.kind == "race" and not done:
+        asked.append(f"never {tree.name}")
+    return done, asked
+
+
+def _unfinished(parts: list[tuple[bool, list[str]]]) -> list[tuple[bool, list[str]]]:
+    return [part for part in parts if not part[0]]
+
+
+def value_of(tree: Tree) -> Any:
+    """Return what ``tree`` returns in the end."""
+    if tree.kind in {"ask", "ask here"}:
+        return tree.name.upper()
+    if not tree.inside:
+        return tree.name
+    return [value_of(part) for part in tree.inside]
+
+
+# -- running ---------------------------------------------------------------------------------
+
+
+def effect(name: str) -> str:
+    """What a step does."""
+    return name
+
+
+class Interpreter:
+    """Runs a tree; ``delays`` decides how long everything takes, and nothing else."""
+
+    def __init__(self, delays: random.Random) -> None:
+        self._delays = delays
+
+    async def run(self, tree: Tree) -> Any:
+        """Run ``tree`` here."""
+        if tree.kind in ONE_BY_ONE:
+            return await self.one_by_one(tree)
+        if tree.kind in AT_ONCE:
+            return await self.at_once(tree.kind, [self.late(part) for part in tree.inside])
+        if tree.kind in AROUND:
+            return [await self.around(tree, tree.inside[0])]
+        if tree.kind == "semaphore":
+            free = asyncio.Semaphore(2)
+            return list(await gather([self.holding(free, part) for part in tree.inside]))
+        return await self.leaf(tree)
+
+    async def late(self, tree: Tree) -> Any:
+        """Run ``tree`` after a delay."""
+        await self.pause()
+        return await self.run(tree)
+
+    async def pause(self) -> None:
+        match self._delays.randrange(8):
+            case 0 | 1:
+                await asyncio.sleep(0)
+            case 2 | 3:
+                await asyncio.sleep(self._delays.random() * 0.004)
+            case 4:
+                await asyncio.to_thread(effect, "")
+            case 5:
+                await anyio.to_thread.run_sync(effect, "")
+            case _:
+                pass
+
+    async def leaf(self, tree: Tree) -> Any:
+        if tree.kind == "ask":
+            return await ask(tree.name)
+        if tree.kind == "ask here":
+            return await asyncio.create_task(ask_here(tree.name))
+        if tree.kind == "step":
+            return await step(effect, tree.name)
+        if tree.kind == "thread":
+            return await asyncio.to_thread(effect, tree.name)
+        await self.pause()
+        return tree.name
+
+    # -- all at once
+
+    async def at_once(self, kind: str, parts: list[Any]) -> list[Any]:
+        if kind == "gather":
+            return list(await gather(parts))
+        if kind == "asyncio.gather":
+            return await asyncio.gather(*parts)
+        if kind == "shielded gather":
+            return await asyncio.shield(asyncio.gather(*parts))
+        if kind == "anyio":
+            return await self.in_anyio(parts)
+        if kind == "TaskGroup":
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(part) for part in parts]
+                await self.pause()
+            return [task.result() for task in tasks]
+        return await self.in_tasks(kind, [asyncio.create_task(part) for part in parts])
+
+    async def in_tasks(self, kind: str, tasks: list[asyncio.Task[Any]]) -> list[Any]:
+        if kind == "helper":
+            last = await tasks.pop()
+            return [*[await task for task in tasks], last]
+        if kind == "as_completed":
+            for done in asyncio.as_completed(tasks):
+                await done
+        else:
+            only_first = kind == "wait for first"
+            until = asyncio.FIRST_COMPLETED if only_first else asyncio.ALL_COMPLETED
+            await asyncio.wait(tasks, return_when=until)
+        return [await task for task in tasks]
+
+    async def in_anyio(self, parts: list[Any]) -> list[Any]:
+        values: dict[int, Any] = {}
+
+        async def one(number: int, part: Awaitable[Any]) -> None:
+            values[number] = await part
+
+        async with anyio.create_task_group() as group:
+            for number, part in enumerate(parts):
+                group.start_soon(one, number, part)
+            await self.pause()
+        return [values[number] for number in range(len(parts))]
+
+    # -- one by one, though several tasks take part
+
+    async def one_by_one(self, tree: Tree) -> list[Any]:
+        if tree.kind == "sequence":
+            return [await self.late(part) for part in tree.inside]
+        if tree.kind == "generator":
+            return [value async for value in self.generated(tree.inside)]
+        if tree.kind in {"lock", "anyio lock"}:
+            lock = asyncio.Lock() if tree.kind == "lock" else anyio.Lock()
+            return list(await gather([self.holding(lock, part) for part in tree.inside]))
+        with contextlib.ExitStack() as streams:
+            handing = [self.hand_over(tree.kind, streams) for _ in tree.inside[1:]]
+            links = zip([None, *handing], [*handing, None], tree.inside, strict=True)
+            return list(await gather([self.link(*link) for link in links]))
+
+    async def generated(self, parts: tuple[Tree, ...]) -> AsyncGenerator[Any]:
+        for part in parts:
+            yield await self.run(part)
+
+    async def holding(self, lock: Any, part: Tree) -> Any:
+        async with lock:
+            return await self.late(part)
+
+    async def link(self, before: Any, after: Any, part: Tree) -> Any:
+        if before is not None:
+            await before[1]()
+        value = await self.late(part)
+        if after is not None:
+            await after[0]()
+        return value
+
+    def hand_over(
+        self, kind: str, streams: contextlib.ExitStack
+    ) -> tuple[Callable[[], Any], Callable[[], Any]]:
+        """Return how one task tells the next that it may go on, and how that one waits."""
+        if kind == "event":
+            event = asyncio.Event()
+
+            async def tell() -> None:
+                event.set()
+
+            return tell, event.wait
+        if kind == "queue":
+            queue: asyncio.Queue[None] = asyncio.Queue()
+            return lambda: queue.put(None), queue.get
+        if kind == "stream":
+            send, receive = anyio.create_memory_object_stream[None](1)
+            streams.enter_context(send)
+            streams.enter_context(receive)
+            return lambda: send.send(None), receive.receive
+        condition = asyncio.Condition()
+        told: list[bool] = []
+
+        async def notify() -> None:
+            async with condition:
+                told.append(True)
+                condition.notify_all()
+
+        async def wait() -> None:
+            async with condition:
+                await condition.wait_for(lambda: bool(told))
+
+        return notify, wait
+
+    # -- around one
+
+    async def around(self, tree: Tree, part: Tree) -> Any:
+        kind = tree.kind
+        if kind in {"branch", "nested branch"}:
+            return await branch(self.as_branch(part, nested=kind != "branch"), name="inner")
+        late = self.late(part)
+        if kind == "race":
+            return await race(ask(f"never {tree.name}"), late)
+        if kind == "timeout":
+            async with asyncio.timeout(60):
+                return await late
+        if kind == "fail_after":
+            with anyio.fail_after(60):
+                return await late
+        wrap: dict[str, Callable[[Any], Awaitable[Any]]] = {
+            "shield": asyncio.shield,
+            "task": asyncio.create_task,
+            "wait_for": lambda part: asyncio.wait_for(part, 60),
+        }
+        return await wrap[kind](late)
+
+    def as_branch(self, part: Tree, *, nested: bool) -> Callable[[Branch], Awaitable[Any]]:
+        async def inner(_: Branch) -> Any:
+            if nested:
+                return await asyncio.create_task(branch(self.as_branch(part, nested=False)))
+            return await self.late(part)
+
+        return inner

@@ -1,0 +1,855 @@
+"""Branches: limits that enclose, deadlines that last over rounds, and folding."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch._engine import Answer, Branch, Entry, Journal, current_call, current_scope
+from anabranch.errors import (
+    BranchDepthError,
+    BranchTimeoutError,
+    BranchTokenError,
+    NonDeterminismError,
+    SerializationError,
+    StepFailed,
+    SuspensionError,
+    ToolError,
+)
+from anabranch.limits import Limits
+from anabranch.testing import ManualClock
+from tests.engine.harness import (
+    World,
+    ask,
+    ask_here,
+    branch,
+    first_round,
+    hot,
+    now,
+    rounds,
+    say,
+    step,
+)
+
+
+async def spend(tokens: int, question: str = "q") -> Any:
+    """Ask something that costs ``tokens``, as a sample does."""
+    scope = current_scope()
+    call = current_call()
+    step_id = call.cursor.new_id(scope, "sample")
+    scope.branch.check_tokens(0)
+    entry = await call.operations.ask(scope, step_id, "sample", question, lambda: question)
+    call.cursor.settle(entry, scope.branch, tokens)
+    return entry.value
+
+
+# -- depth -----------------------------------------------------------------------------------
+
+
+async def nest(root: Branch, depth: int) -> int:
+    async def inner(here: Branch) -> int:
+        return await nest(here, depth - 1)
+
+    return await branch(inner) if depth else root.depth
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+async def test_a_branch_may_be_as_deep_as_the_limit(depth: int) -> None:
+    async def body(root: Branch) -> int:
+        return await nest(root, depth)
+
+    assert (await rounds(body, world=World(Limits(max_depth=depth)))).value == depth
+
+
+async def test_a_branch_deeper_than_the_limit_is_refused_before_it_runs() -> None:
+    ran: list[int] = []
+
+    async def inner(here: Branch) -> None:
+        ran.append(here.depth)
+        await branch(inner)
+
+    async def body(_: Branch) -> None:
+        await branch(inner, max_depth=2)
+
+    with pytest.raises(BranchDepthError, match="depth 3 would exceed max_depth=2"):
+        await rounds(body, world=World(Limits(max_depth=5)))
+    assert ran == [1, 2]
+
+
+async def test_an_inner_limit_does_not_widen_an_outer_one() -> None:
+    async def inner(here: Branch) -> Any:
+        assert here.limits == Limits(max_depth=1, max_tokens=10, timeout=60)
+        return await spend(11)
+
+    async def body(_: Branch) -> None:
+        await branch(inner, max_depth=9, max_tokens=1_000, timeout=3_600)
+
+    with pytest.raises(BranchTokenError, match=r"'t' needs 11 tokens but may use 10"):
+        await rounds(body, world=World(Limits(max_depth=1, max_tokens=10, timeout=60)))
+
+
+# -- tokens ----------------------------------------------------------------------------------
+
+
+async def test_tokens_are_charged_to_the_branch_and_every_ancestor() -> None:
+    spent: dict[str, int] = {}
+
+    def look(here: Branch) -> None:
+        spent[here.path] = here.spent
+
+    async def inner(here: Branch) -> None:
+        await spend(3)
+        look(here)
+
+    async def outer(here: Branch) -> None:
+        await branch(inner)
+        await spend(2)
+        look(here)
+
+    async def body(root: Branch) -> None:
+        await spend(1)
+        await branch(outer)
+        await branch(inner)
+        await ask("the end")
+        look(root)
+
+    await rounds(body)
+    assert spent == {"t/outer#1/inner#1": 3, "t/outer#1": 5, "t/inner#1": 3, "t": 9}
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "named"), [(10, None, "t/one#1"), (None, 10, "t/one#1/two#1")]
+)
+async def test_the_branch_whose_budget_is_exceeded_is_named(
+    outer: int | None, inner: int | None, named: str
+) -> None:
+    async def two(_: Branch) -> None:
+        await spend(11)
+
+    async def one(_: Branch) -> None:
+        await branch(two, max_tokens=inner)
+
+    async def body(_: Branch) -> None:
+        await branch(one, max_tokens=outer)
+
+    with pytest.raises(BranchTokenError) as caught:
+        await rounds(body)
+    assert caught.value.path == named
+
+
+async def test_what_would_exceed_a_budget_is_not_asked() -> None:
+    async def body(root: Branch) -> None:
+        await spend(8)
+        root.check_tokens(2)
+        root.check_tokens(3)
+
+    with pytest.raises(BranchTokenError, match="needs 11 tokens but may use 10"):
+        await rounds(body, world=World(Limits(max_tokens=10)))
+
+
+async def test_what_is_left_is_the_least_of_all_enclosing_budgets() -> None:
+    async def inner(here: Branch) -> list[int | None]:
+        before = here.remaining_tokens()
+        await spend(20)
+        return [before, here.remaining_tokens()]
+
+    async def body(_: Branch) -> Any:
+        return [await branch(inner, max_tokens=50), await branch(inner)]
+
+    run = await rounds(body, world=World(Limits(max_tokens=60)))
+    assert run.value == [[50, 30], [40, 20]]
+
+
+async def test_without_a_budget_nothing_is_left_or_lacking() -> None:
+    async def body(root: Branch) -> Any:
+        await spend(10_000)
+        return root.remaining_tokens()
+
+    assert (await rounds(body)).value is None
+
+
+async def test_an_exceeded_budget_is_the_answer_to_the_question_in_every_replay() -> None:
+    caught: list[str] = []
+
+    async def body(_: Branch) -> Any:
+        try:
+            await spend(11)
+        except BranchTokenError as error:
+            caught.append(str(error))
+        return await ask("and now?")
+
+    run = await rounds(body, world=World(Limits(max_tokens=10)))
+    assert run.value == "AND NOW?"
+    assert len(caught) == 2
+    assert caught[0] == caught[1]
+
+
+async def test_a_question_is_charged_once_over_all_rounds() -> None:
+    async def body(root: Branch) -> int:
+        await spend(7)
+        await ask("a")
+        await ask("b")
+        return root.spent
+
+    assert (await rounds(body)).value == 7
+
+
+async def test_what_a_loser_has_spent_stays_charged() -> None:
+    async def loser(_: Branch) -> None:
+        await spend(30)
+        await ask("never")
+
+    async def winner(_: Branch) -> str:
+        await ask("a")
+        await ask("b")
+        return "won"
+
+    async def body(root: Branch) -> int:
+        tasks = [asyncio.create_task(branch(loser)), asyncio.create_task(branch(winner))]
+        await tasks[1]
+        tasks[0].cancel()
+        await ask("c")
+        await ask("d")
+        return root.spent
+
+    run = await rounds(body, lambda q: None if q == "never" else Answer(q.upper()))
+    assert run.value == 30
+
+
+# -- deadlines -------------------------------------------------------------------------------
+
+
+async def test_a_deadline_stops_a_branch_that_waits() -> None:
+    world = World()
+
+    async def inner(_: Branch) -> None:
+        await ask("never")
+
+    async def body(_: Branch) -> str:
+        try:
+            await branch(inner, timeout=30)
+        except BranchTimeoutError as error:
+            return str(error)
+        return "in time"
+
+    async with world.call(body, world.journal()) as call:
+        async for asked in call.asks():
+            assert asked.request == "never"
+            world.clock.advance(30)
+        assert "'t/inner#1' was stopped after its timeout of 30 s" in await call.result()
+
+
+async def test_an_enclosing_deadline_stops_a_branch_inside() -> None:
+    world = World(Limits(timeout=30))
+
+    async def inner(_: Branch) -> None:
+        await ask("never")
+
+    async def body(_: Branch) -> None:
+        await branch(inner, timeout=3_600)
+
+    async with world.call(body, world.journal()) as call:
+        async for _ in call.asks():
+            world.clock.advance(30)
+        with pytest.raises(BranchTimeoutError, match="'t' was stopped after its timeout of 30 s"):
+            await call.result()
+
+
+async def test_a_deadline_lasts_over_rounds() -> None:
+    world = World(Limits(timeout=30))
+
+    async def body(_: Branch) -> None:
+        for question in "abc":
+            await ask(question)
+
+    with pytest.raises(BranchTimeoutError, match="'t' was stopped"):
+        await rounds(body, world=world, between=lambda: world.clock.advance(20))
+
+
+async def test_the_deadline_of_a_branch_counts_from_its_start_over_rounds() -> None:
+    world = World()
+
+    async def inner(_: Branch) -> None:
+        await ask("b")
+        await ask("c")
+
+    async def body(_: Branch) -> str:
+        await ask("a")
+        try:
+            await branch(inner, timeout=15)
+        except BranchTimeoutError as error:
+            return str(error)
+        return "in time"
+
+    run = await rounds(body, world=world, between=lambda: world.clock.advance(10))
+    assert run.brackets == [["a"], ["b"], ["c"]]
+    assert "'t/inner#1' was stopped" in run.value
+
+
+async def test_a_branch_that_was_done_in_time_is_not_stopped_in_a_later_round() -> None:
+    world = World()
+
+    async def inner(_: Branch) -> object:
+        await ask("a")
+        return inner  # cannot be folded, so it is run again
+
+    async def body(_: Branch) -> Any:
+        await branch(inner, timeout=15)
+        return await ask("b")
+
+    run = await rounds(body, world=world, between=lambda: world.clock.advance(10))
+    assert run.value == "B"
+
+
+async def test_an_answer_that_came_too_late_does_not_make_a_branch_done() -> None:
+    world = World()
+
+    async def inner(_: Branch) -> Any:
+        return await ask("a")
+
+    async def body(_: Branch) -> Any:
+        try:
+            return await branch(inner, timeout=5)
+        except BranchTimeoutError:
+            return "too late"
+
+    run = await rounds(body, world=world, between=lambda: world.clock.advance(10))
+    assert run.value == "too late"
+
+
+UNDONE: list[Any] = []
+
+
+def undo(value: Any) -> None:
+    UNDONE.append(value)
+
+
+def seat() -> str:
+    return "12A"
+
+
+async def test_a_replay_past_the_deadline_passes_what_is_recorded_so_that_it_is_undone() -> None:
+    UNDONE.clear()
+    world = World(Limits(timeout=30))
+
+    async def body(_: Branch) -> None:
+        await step(seat, undo=lambda value: UNDONE.append(f"{value} by a closure"))
+        await ask("a", key="a key at the root")
+        await step(seat, name="another")
+
+    with pytest.raises(BranchTimeoutError):
+        await rounds(body, world=world, between=lambda: world.clock.advance(60))
+    assert UNDONE == ["12A by a closure"]
+
+
+class Alarm(ManualClock):
+    """A clock that is moved by a callback: the deadline falls into the middle of a replay."""
+
+    def strike_soon(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_soon(self.advance, seconds)
+
+
+async def test_a_deadline_in_the_middle_of_a_replay_lets_it_pass_what_is_recorded() -> None:
+    UNDONE.clear()
+    world = World(Limits(timeout=30), clock=(clock := Alarm()))
+    late: list[bool] = []
+
+    async def body(_: Branch) -> None:
+        await ask("a", key="first")
+        if len(late) == 2:
+            clock.strike_soon(60)
+            await asyncio.sleep(0.001)
+        await step(seat, undo=undo)
+        await ask("b", key="second")
+        await step(seat, name="another")
+
+    with pytest.raises(BranchTimeoutError):
+        await rounds(body, world=world, between=lambda: late.append(True))
+    assert UNDONE == ["12A"]
+
+
+async def test_a_strand_beside_the_body_ends_with_the_deadline() -> None:
+    world = World()
+    ended: list[str] = []
+
+    async def helper() -> None:
+        try:
+            await ask("h")
+        finally:
+            ended.append("helper")
+
+    async def inner(_: Branch) -> None:
+        await asyncio.gather(helper(), ask("i"))
+
+    async def body(_: Branch) -> Any:
+        with contextlib.suppress(BranchTimeoutError):
+            await branch(inner, timeout=30)
+        return list(ended)
+
+    async with world.call(body, world.journal()) as call:
+        async for asked in call.asks():
+            if asked.request == "i":
+                world.clock.advance(30)
+        assert await call.result() == ["helper"]
+
+
+async def test_a_task_left_behind_in_a_branch_can_do_nothing_after_its_deadline() -> None:
+    world = World()
+
+    async def helper(released: asyncio.Event) -> None:
+        await released.wait()
+        await ask("too late")
+
+    async def body(_: Branch) -> Any:
+        released = asyncio.Event()
+        left: list[asyncio.Task[None]] = []
+
+        async def inner(_: Branch) -> None:
+            left.append(asyncio.create_task(helper(released)))
+            await ask("never")
+
+        with contextlib.suppress(BranchTimeoutError):
+            await branch(inner, timeout=30)
+        released.set()
+        await left[0]
+
+    async with world.call(body, world.journal()) as call:
+        async for _ in call.asks():
+            world.clock.advance(30)
+        with pytest.raises(BranchTimeoutError, match="'t/inner#1' was stopped"):
+            await call.result()
+
+
+async def test_a_task_that_asks_past_the_deadline_ends_the_branch_around_it() -> None:
+    """In a replay nothing has stopped the branch yet: it is stopped where it wants to go on."""
+    world = World()
+
+    async def helper() -> None:
+        await asyncio.sleep(0.001)
+        await ask("new")
+
+    async def inner(_: Branch) -> None:
+        await ask("a")
+        await asyncio.gather(helper(), asyncio.sleep(60))
+
+    async def body(_: Branch) -> str:
+        with contextlib.suppress(BranchTimeoutError):
+            await branch(inner, timeout=30)
+            return "in time"
+        return "stopped"
+
+    async with asyncio.timeout(10):
+        run = await rounds(body, world=world, between=lambda: world.clock.advance(60))
+    assert run.value == "stopped"
+
+
+async def test_a_body_that_swallows_its_deadline_is_told_again_at_its_next_step() -> None:
+    world = World()
+
+    async def inner(_: Branch) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await ask("never")
+        await ask("again")
+
+    async def body(_: Branch) -> None:
+        await branch(inner, timeout=30)
+
+    async with world.call(body, world.journal()) as call:
+        async for asked in call.asks():
+            assert asked.request == "never"
+            world.clock.advance(30)
+        with pytest.raises(BranchTimeoutError):
+            await call.result()
+
+
+async def test_an_error_after_the_deadline_is_the_deadline_with_its_cause() -> None:
+    world = World()
+
+    async def inner(_: Branch) -> None:
+        try:
+            await ask("never")
+        finally:
+            raise ValueError("while cleaning up")
+
+    async def body(_: Branch) -> None:
+        await branch(inner, timeout=30)
+
+    async with world.call(body, world.journal()) as call:
+        async for _ in call.asks():
+            world.clock.advance(30)
+        with pytest.raises(BranchTimeoutError) as caught:
+            await call.result()
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+async def test_a_timeout_of_the_bodys_own_is_its_own_error() -> None:
+    async def inner(_: Branch) -> None:
+        raise TimeoutError("mine")
+
+    async def body(_: Branch) -> None:
+        await branch(inner, timeout=30)
+
+    with pytest.raises(TimeoutError, match="mine"):
+        await rounds(body)
+
+
+async def test_a_branch_that_is_only_reached_while_a_round_ends_has_no_deadline_yet() -> None:
+    async def inner(_: Branch) -> None:
+        """Cleans up without asking."""
+
+    async def body(_: Branch) -> Any:
+        try:
+            return await ask("a")
+        finally:
+            await branch(inner, timeout=30)
+
+    journal = await first_round(body)
+    assert journal.deadlines == {}
+    assert (await rounds(body)).value == "A"
+
+
+# -- folding ---------------------------------------------------------------------------------
+
+
+class Card(BaseModel):
+    rank: int
+
+
+async def three_steps(_: Branch) -> Any:
+    for number in range(3):
+        await step(str, number)
+    return await ask("a")
+
+
+async def last_state(inner: Any, **limits: Any) -> Journal:
+    """Run ``inner`` as a branch to its end; return the journal of the round after it."""
+
+    async def body(_: Branch) -> None:
+        with contextlib.suppress(Exception):
+            await branch(inner, **limits)
+        await ask("after")
+
+    run = await rounds(body)
+    return Journal.loads(run.states[-1])
+
+
+async def test_a_finished_branch_is_one_entry_with_its_value_and_its_cost() -> None:
+    async def inner(_: Branch) -> Any:
+        await step(str, 1)
+        await spend(5)
+        await say("hello")
+        return {"answer": await ask("a")}
+
+    journal = await last_state(inner, timeout=60)
+    assert journal.entries["t/inner#1"] == Entry("branch", "", {"answer": "A"}, tokens=5)
+    assert [known for known in journal.entries if known.startswith("t/inner#1/")] == []
+    assert (journal.delivered, journal.deadlines) == ({}, {})
+
+
+async def test_a_folded_branch_is_not_run_again() -> None:
+    ran: list[int] = []
+
+    async def inner(_: Branch) -> Card:
+        ran.append(1)
+        return Card(rank=7)
+
+    async def body(_: Branch) -> Any:
+        card: Card = await branch(inner)
+        await ask("a")
+        await ask("b")
+        return card
+
+    assert (await rounds(body)).value == Card(rank=7)
+    assert ran == [1]
+
+
+async def test_a_branch_that_failed_folds_to_its_error() -> None:
+    ran: list[int] = []
+
+    async def inner(_: Branch) -> None:
+        ran.append(1)
+        await step(str, 1)
+        raise ToolError("sold out")
+
+    async def body(_: Branch) -> str:
+        try:
+            await branch(inner)
+        except ToolError as error:
+            return f"{error}: {await ask('a')}"
+        return "no error"
+
+    run = await rounds(body)
+    assert run.value == "sold out: A"
+    assert ran == [1]
+    assert list(Journal.loads(run.states[-1]).entries) == ["t/inner#1", "t/ask.1"]
+
+
+async def test_a_branch_that_failed_with_a_foreign_error_is_run_again() -> None:
+    """Such an error cannot be made again from the journal."""
+
+    async def inner(_: Branch) -> None:
+        await step(str, 1)
+        raise ValueError("foreign")
+
+    assert "t/inner#1/str.1" in (await last_state(inner)).entries
+
+
+async def returns_a_tuple(_: Branch) -> Any:
+    await step(str, 1)
+    return (1, 2)
+
+
+async def returns_a_function(_: Branch) -> Any:
+    await step(str, 1)
+    return len
+
+
+async def returns_a_subclass(_: Branch) -> Card:
+    class Ace(Card):
+        suit: str = "spades"
+
+    await step(str, 1)
+    return Ace(rank=1)
+
+
+@pytest.mark.parametrize("inner", [returns_a_tuple, returns_a_function, returns_a_subclass])
+async def test_a_value_that_does_not_come_back_the_same_is_not_folded(inner: Any) -> None:
+    journal = await last_state(inner)
+    assert f"t/{inner.__name__}#1/str.1" in journal.entries
+    assert f"t/{inner.__name__}#1" not in journal.entries
+
+
+async def test_a_value_that_cannot_be_compared_is_not_folded() -> None:
+    class Box(BaseModel):  # noqa: PLW1641 - that it cannot be compared is its point
+        content: int
+
+        def __eq__(self, other: object) -> bool:
+            raise TypeError("not with me")
+
+    async def inner(_: Branch) -> Box:
+        await step(str, 1)
+        return Box(content=1)
+
+    assert "t/inner#1/str.1" in (await last_state(inner)).entries
+
+
+async def test_what_a_folded_branch_returns_is_the_same_in_its_first_round_and_later() -> None:
+    seen: list[Any] = []
+
+    async def inner(_: Branch) -> list[float]:
+        return [1, 2]
+
+    async def body(_: Branch) -> None:
+        seen.append(str(await branch(inner)))
+        await ask("a")
+
+    await rounds(body)
+    assert seen == ["[1.0, 2.0]", "[1.0, 2.0]"]
+
+
+async def test_a_branch_that_owes_an_undo_folds_if_the_undo_has_a_name() -> None:
+    async def inner(_: Branch) -> Any:
+        return await step(seat, undo=undo)
+
+    journal = await last_state(inner)
+    assert list(journal.entries) == ["t/inner#1", "t/ask.1"]
+    assert [(due.value, due.folded) for due in journal.compensations] == [("12A", True)]
+
+
+async def test_a_branch_that_owes_an_undo_without_a_name_is_not_folded() -> None:
+    async def inner(_: Branch) -> str:
+        return str(await step(seat, undo=UNDONE.append))
+
+    assert "t/inner#1/seat.1" in (await last_state(inner)).entries
+
+
+async def test_undos_of_several_branches_keep_their_own_values() -> None:
+    async def leaf(_: Branch) -> Any:
+        return await step(str, "leaf", undo=undo)
+
+    async def middle(_: Branch) -> Any:
+        await step(str, "middle", undo=undo)
+        return await branch(leaf)
+
+    async def body(_: Branch) -> None:
+        await step(str, "root", undo=undo)
+        await branch(middle)
+        await ask("a")
+        raise ToolError("no")
+
+    UNDONE.clear()
+    with pytest.raises(ToolError):
+        await rounds(body)
+    assert UNDONE == ["leaf", "middle", "root"]
+
+
+async def test_a_branch_that_fails_while_its_round_ends_is_not_folded() -> None:
+    async def inner(_: Branch) -> None:
+        try:
+            await ask("a")
+        finally:
+            raise ToolError("cleaning up has failed")
+
+    world = World()
+    journal = world.journal()
+
+    async def body(_: Branch) -> None:
+        await branch(inner)
+
+    async with world.call(body, journal) as call:
+        with pytest.raises(SuspensionError, match="raised ToolError instead"):
+            await call.round()
+    assert journal.entries == {}
+
+
+async def test_nested_branches_fold_from_the_inside_out() -> None:
+    async def leaf(_: Branch) -> Any:
+        await step(str, 1)
+        return await spend(2)
+
+    async def middle(_: Branch) -> list[Any]:
+        return [await branch(leaf), await branch(leaf), await spend(1)]
+
+    journal = await last_state(middle)
+    assert sorted(journal.entries) == ["t/ask.1", "t/middle#1"]
+    assert journal.entries["t/middle#1"].tokens == 5
+
+
+async def test_what_an_unfolded_branch_holds_folds_with_the_one_around_it() -> None:
+    async def leaf(_: Branch) -> Any:
+        await say("inside")
+        await step(str, 1)
+        return (1, 2)
+
+    async def middle(_: Branch) -> int:
+        return len(await branch(leaf, timeout=60))
+
+    journal = await last_state(middle)
+    assert sorted(journal.entries) == ["t/ask.1", "t/middle#1"]
+    assert (journal.delivered, journal.deadlines) == ({}, {})
+
+
+async def test_what_tasks_of_a_branch_have_said_and_done_folds_with_it() -> None:
+    async def helper() -> None:
+        await say("from a task")
+        await step(str, 1)
+
+    async def inner(_: Branch) -> Any:
+        await asyncio.create_task(helper())
+        return await ask("a")
+
+    journal = await last_state(inner)
+    assert sorted(journal.entries) == ["t/ask.1", "t/inner#1"]
+    assert journal.delivered == {}
+
+
+async def test_what_a_cancelled_task_has_recorded_folds_with_its_branch() -> None:
+    async def helper() -> None:
+        await asyncio.sleep(0)
+        await step(seat, undo=undo)
+        await ask("h")
+
+    async def inner(_: Branch) -> Any:
+        task = asyncio.create_task(helper())
+        heard = await ask("a")
+        task.cancel()
+        await asyncio.wait([task])
+        return heard
+
+    journal = await last_state(inner)
+    assert sorted(journal.entries) == ["t/ask.1", "t/inner#1"]
+    assert [due.value for due in journal.compensations] == ["12A"]
+
+
+async def test_the_state_does_not_grow_with_what_has_happened_in_finished_branches() -> None:
+    def body(branches: int) -> Any:
+        async def ten_steps(_: Branch) -> int:
+            for number in range(10):
+                await step(str, f"{number:x<100}")
+            return 1
+
+        async def run(_: Branch) -> int:
+            done = 0
+
+            async def all_of_them(_: Branch) -> int:
+                nonlocal done
+                for _number in range(branches):
+                    done += await branch(ten_steps)
+                return done
+
+            await branch(all_of_them)
+            await ask("a")
+            return done
+
+        return run
+
+    sizes = [len((await first_round(body(number))).dumps()) for number in (1, 100)]
+    assert sizes[1] - sizes[0] <= 2  # "100" is longer than "1"
+
+
+async def test_a_branch_is_asked_for_the_same_in_hot_runs() -> None:
+    async def body(_: Branch) -> Any:
+        first = await branch(three_steps)
+        return [first, await branch(three_steps)]
+
+    assert await hot(body) == (await rounds(body)).value == ["A", "A"]
+
+
+async def test_a_folded_value_that_no_longer_fits_its_function_is_refused() -> None:
+    """As after a redeploy: the branch function returns another type now."""
+
+    async def one(_: Branch) -> str:
+        return "text"
+
+    async def other(_: Branch) -> int:
+        return 1
+
+    def body(inner: Any) -> Any:
+        async def run(_: Branch) -> None:
+            await branch(inner, name="inner")
+            await ask("a")
+
+        return run
+
+    state = (await first_round(body(one))).dumps()
+    with pytest.raises(NonDeterminismError) as caught:
+        await rounds(body(other), state=state)
+    assert isinstance(caught.value.__cause__, SerializationError)
+
+
+async def test_a_branch_where_a_step_was_is_found_out() -> None:
+    async def inner(_: Branch) -> int:
+        return 1
+
+    async def with_branch(_: Branch) -> None:
+        await branch(inner)
+        await ask("a")
+
+    async def without(_: Branch) -> None:
+        await ask("a")
+
+    state = (await first_round(with_branch)).dumps()
+    with pytest.raises(NonDeterminismError, match="'t/inner#1': recorded branch, now not reached"):
+        await rounds(without, state=state)
+
+
+async def test_an_error_answer_inside_a_branch_reaches_the_body_outside() -> None:
+    async def inner(_: Branch) -> None:
+        await step(fails)
+
+    async def body(_: Branch) -> str:
+        try:
+            await asyncio.gather(branch(inner), ask_here("a"))
+        except StepFailed as error:
+            return f"{error.step_id} at {now():.0f}"
+        return "no error"
+
+    assert (await rounds(body)).value.startswith("t/inner#1/fails.1 at")
+
+
+def fails() -> None:
+    raise ValueError("no")

@@ -1,0 +1,535 @@
+"""The two ways of driving a call, and what an edge may rely on."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from anabranch._engine import (
+    Answer,
+    Ask,
+    Branch,
+    Call,
+    Finished,
+    Journal,
+    Waiting,
+    current_call,
+    current_scope,
+)
+from anabranch.errors import BranchTokenError, StepFailed
+from anabranch.limits import Limits
+from anabranch.testing import ManualClock
+from tests.engine.harness import (
+    World,
+    ask,
+    ask_here,
+    branch,
+    failing,
+    first_round,
+    gather,
+    hot,
+    loudly,
+    now,
+    race,
+    rounds,
+    say,
+    step,
+)
+
+Body = Callable[[Branch], Coroutine[Any, Any, Any]]
+
+
+async def two_questions(_: Branch) -> Any:
+    return [await ask("a"), await ask("b")]
+
+
+async def at_once(_: Branch) -> Any:
+    return await gather([ask("a"), ask("b")])
+
+
+# -- cold ------------------------------------------------------------------------------------
+
+
+async def test_a_round_returns_all_open_questions_in_the_order_they_were_asked() -> None:
+    world = World()
+    async with world.call(at_once, world.journal()) as call:
+        outcome = await call.round()
+    assert isinstance(outcome, Waiting)
+    assert [(a.step_id, a.kind, a.request) for a in outcome.asks] == [
+        ("t/ask.1", "elicit", "a"),
+        ("t/ask.2", "elicit", "b"),
+    ]
+    assert call.journal.rounds == 1
+
+
+async def test_a_body_that_asks_nothing_is_finished_after_its_first_round() -> None:
+    async def body(root: Branch) -> str:
+        return root.path
+
+    world = World()
+    async with world.call(body, world.journal()) as call:
+        assert await call.round() == Finished("t")
+    assert call.journal.rounds == 0
+
+
+@pytest.mark.parametrize("again", ["round", "asks"])
+async def test_a_call_runs_once(again: str) -> None:
+    world = World()
+    async with world.call(two_questions, world.journal()) as call:
+        await call.round()
+        with pytest.raises(RuntimeError, match="build another one for the next round"):
+            await (call.round() if again == "round" else anext(call.asks()))
+
+
+async def test_a_call_that_was_opened_and_never_run_leaves_nothing() -> None:
+    world = World()
+    async with world.call(two_questions, world.journal()) as call:
+        pass
+    assert call.journal == world.journal()
+
+
+async def test_answers_to_questions_never_asked_change_nothing() -> None:
+    journal = await first_round(two_questions)
+    journal.answer({"t/ask.2": Answer("forged"), "t/str.1": Answer("forged")})
+    run = await rounds(two_questions, state=journal.dumps())
+    assert (run.value, run.brackets) == (["A", "B"], [["a"], ["b"]])
+
+
+async def test_a_question_that_is_not_answered_is_asked_again() -> None:
+    patience = iter([None, None, Answer("at last")])
+
+    def answers(question: str) -> Answer | None:
+        return next(patience) if question == "b" else loudly(question)
+
+    run = await rounds(at_once, answers)
+    assert run.value == ("A", "at last")
+    assert run.brackets == [["a", "b"], ["b"], ["b"]]
+
+
+async def test_the_timeout_of_a_call_counts_from_when_the_journal_began() -> None:
+    journal = Journal("call_1", 1_000.0)
+    clock = ManualClock(1_005.0)
+
+    async def body(_: Branch) -> float:
+        return now()
+
+    limits = Limits(timeout=10)
+    async with Call(body, journal, name="t", limits=limits, clock=clock) as call:
+        assert await call.round() == Finished(1_005.0)
+    assert journal.deadlines == {"t": 1_010.0}
+
+
+async def test_time_stands_where_it_was_first_asked_for() -> None:
+    world = World()
+
+    async def body(_: Branch) -> Any:
+        times = [now()]
+        await ask("a")
+        return [*times, now()]
+
+    start = world.clock.now()
+    run = await rounds(body, world=world, between=lambda: world.clock.advance(60))
+    assert run.value == [start, start + 60]
+
+
+async def test_operations_that_a_round_did_not_come_to_are_not_called_forgotten() -> None:
+    """Python warns of a coroutine that is never awaited; warnings are errors here."""
+
+    async def body(_: Branch) -> Any:
+        later = [step(str, number) for number in range(200)]
+        first = await ask("a")
+        return [first, *await gather(later)][:3]
+
+    assert (await rounds(body)).value == ["A", "0", "1"]
+
+
+async def test_without_a_clock_a_call_has_the_systems() -> None:
+    async def body(_: Branch) -> bool:
+        return now() > 1_700_000_000
+
+    async with Call(body, Journal("call_1", 0.0), name="t") as call:
+        assert await call.round() == Finished(value=True)
+
+
+# -- hot -------------------------------------------------------------------------------------
+
+
+async def test_questions_come_one_by_one_while_the_body_runs() -> None:
+    world = World()
+    seen: list[str] = []
+    async with world.call(two_questions, world.journal()) as call:
+        async for asked in call.asks():
+            seen.append(asked.request)
+            assert call.is_open(asked.step_id)
+            assert call.operations.open_ids("elicit") == [asked.step_id]
+            assert call.operations.open_ids("sample", "url") == []
+            assert call.answer(asked.step_id, loudly(asked.request))
+        assert await call.result() == ["A", "B"]
+    assert seen == ["a", "b"]
+
+
+async def test_questions_may_be_answered_in_any_order() -> None:
+    world = World()
+    seen: list[Ask] = []
+    async with world.call(at_once, world.journal()) as call:
+        async for asked in call.asks():
+            seen.append(asked)
+            if len(seen) == 2:
+                for one in reversed(seen):
+                    assert call.answer(one.step_id, loudly(one.request))
+        assert await call.result() == ("A", "B")
+
+
+async def test_an_answer_to_a_question_that_is_not_open_is_refused() -> None:
+    world = World()
+    async with world.call(two_questions, world.journal()) as call:
+        assert not call.answer("t/ask.1", Answer("too early"))
+        async for asked in call.asks():
+            assert call.answer(asked.step_id, loudly(asked.request))
+            assert not call.answer(asked.step_id, Answer("too late"))
+            assert not call.answer("t/never.1", Answer("forged"))
+        assert await call.result() == ["A", "B"]
+        assert not call.answer("t/ask.2", Answer("much too late"))
+        assert not call.is_open("t/ask.2")
+
+
+async def test_a_question_that_was_withdrawn_before_anybody_saw_it_is_not_shown() -> None:
+    async def body(_: Branch) -> Any:
+        task = asyncio.create_task(ask_here("withdrawn"))
+        await asyncio.sleep(0)
+        task.cancel()
+        return await ask("a")
+
+    world = World()
+    async with world.call(body, world.journal()) as call:
+        seen = [
+            (asked.request, call.answer(asked.step_id, Answer(1))) async for asked in call.asks()
+        ]
+    assert seen == [("a", True)]
+
+
+async def test_there_is_no_result_before_the_end() -> None:
+    world = World()
+    async with world.call(two_questions, world.journal()) as call:
+        with pytest.raises(RuntimeError, match=r"before asks.* has ended"):
+            await call.result()
+        async for _ in call.asks():
+            with pytest.raises(RuntimeError, match=r"before asks.* has ended"):
+                await call.result()
+            break
+
+
+async def test_the_error_of_the_body_is_the_result() -> None:
+    async def body(_: Branch) -> None:
+        await ask("a")
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await hot(body)
+
+
+async def test_a_body_that_cancels_itself_is_cancelled() -> None:
+    async def body(_: Branch) -> None:
+        raise asyncio.CancelledError
+
+    for run in (hot, rounds):
+        with pytest.raises(asyncio.CancelledError):
+            await run(body)
+
+
+async def test_an_answer_may_be_an_error() -> None:
+    async def body(_: Branch) -> str:
+        try:
+            await ask("a")
+        except StepFailed as error:
+            return error.detail
+        return "no error"
+
+    assert await hot(body, failing) == (await rounds(body, failing)).value == "no"
+
+
+async def test_whoever_answers_several_questions_does_so_at_once() -> None:
+    both = asyncio.Barrier(2)
+    world = World()
+
+    async def answerer(asked: Ask) -> Answer:
+        await both.wait()
+        return loudly(asked.request)
+
+    async with world.call(at_once, world.journal()) as call:
+        assert await call.drive(answerer) == ("A", "B")
+
+
+async def test_an_answerer_that_fails_ends_the_call_and_the_other_answerers() -> None:
+    world = World()
+    ended: list[str] = []
+
+    async def answerer(asked: Ask) -> Answer:
+        if asked.request == "b":
+            raise ConnectionError("gone")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(asked.request)
+        return Answer("never")
+
+    async def body(_: Branch) -> None:
+        try:
+            await gather([ask("a"), ask("b"), ask("b")])
+        finally:
+            ended.append("body")
+
+    async with world.call(body, world.journal()) as call:
+        with pytest.raises(ConnectionError, match="gone"):
+            await call.drive(answerer)
+    assert ended == ["a", "body"]
+
+
+async def test_a_withdrawn_question_cancels_whoever_was_to_answer_it() -> None:
+    world = World()
+    cancelled: list[str] = []
+    asked_for = asyncio.Event()
+
+    async def answerer(asked: Ask) -> Answer:
+        if asked.request == "quick":
+            await asked_for.wait()
+            return Answer("quick")
+        asked_for.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.append(asked.request)
+        return Answer("never")
+
+    async def body(_: Branch) -> Any:
+        return await race(ask("slow"), ask("quick"))
+
+    async with world.call(body, world.journal()) as call:
+        assert await call.drive(answerer) == "quick"
+    assert cancelled == ["slow"]
+
+
+# -- answers that are given on the server ----------------------------------------------------
+
+
+async def ask_the_server(
+    question: str, respond: Callable[[Any], Coroutine[Any, Any, Answer]]
+) -> Any:
+    scope = current_scope()
+    call = current_call()
+    step_id = call.cursor.new_id(scope, "sample")
+    entry = await call.operations.ask(scope, step_id, "sample", question, lambda: question, respond)
+    return entry.value
+
+
+async def test_what_the_server_answers_itself_is_an_effect() -> None:
+    asked: list[str] = []
+
+    async def respond(question: str) -> Answer:
+        asked.append(question)
+        await asyncio.sleep(0.001)
+        return loudly(question)
+
+    async def body(_: Branch) -> Any:
+        return [*await asyncio.gather(ask_the_server("s", respond), ask("a")), await ask("b")]
+
+    run = await rounds(body)
+    assert (run.value, run.brackets, asked) == (["S", "A", "B"], [["a"], ["b"]], ["s"])
+    entry = Journal.loads(run.states[0]).entries["t/~ask_the_server#1/sample.1"]
+    assert (entry.kind, entry.public, entry.tokens) == ("sample", False, None)
+
+
+async def test_a_refused_request_is_not_asked() -> None:
+    def refuse() -> Any:
+        raise ValueError("not allowed here")
+
+    async def body(_: Branch) -> str:
+        scope = current_scope()
+        call = current_call()
+        try:
+            await call.operations.ask(
+                scope, call.cursor.new_id(scope, "ask"), "elicit", "print", refuse
+            )
+        except ValueError as error:
+            return f"{error}, {await ask('a')}"
+        return "allowed"
+
+    assert (await rounds(body)).value == "not allowed here, A"
+
+
+async def test_a_request_that_a_limit_refuses_is_refused_for_good() -> None:
+    """What is spent or open differs in a replay; that it was refused must not."""
+    left = iter([0, 100])
+
+    def within_limits() -> Any:
+        if not next(left):
+            raise BranchTokenError("t", 11, 10)
+        return "allowed"
+
+    async def body(_: Branch) -> Any:
+        scope = current_scope()
+        call = current_call()
+        try:
+            await call.operations.ask(
+                scope, call.cursor.new_id(scope, "ask"), "sample", "print", within_limits
+            )
+        except BranchTokenError as error:
+            return [error.used, await ask("a")]
+        return "allowed"
+
+    assert (await rounds(body)).value == [11, "A"]
+
+
+async def test_a_question_that_is_repeated_has_an_id_for_each_attempt() -> None:
+    async def body(_: Branch) -> Any:
+        scope = current_scope()
+        call = current_call()
+        first = call.cursor.new_id(scope, "ask")
+        heard: list[Any] = []
+        for attempt in (1, 2, 3):
+            step_id = call.cursor.new_attempt(first, attempt)
+            entry = await call.operations.ask(scope, step_id, "elicit", step_id, lambda: "again?")
+            heard.append(entry.value)
+        return heard
+
+    run = await rounds(body)
+    assert run.value == ["AGAIN?"] * 3
+    assert list(run.ids) == ["t/ask.1", "t/ask.1~2", "t/ask.1~3"]
+
+
+# -- notices ---------------------------------------------------------------------------------
+
+
+async def test_a_notice_is_delivered_once_over_all_rounds() -> None:
+    """Law 3."""
+
+    async def helper() -> None:
+        await say("from a task")
+
+    async def inner(_: Branch) -> Any:
+        await say("from a branch")
+        return await ask("b")
+
+    async def body(_: Branch) -> None:
+        await say("one")
+        await say("one")
+        await asyncio.create_task(helper())
+        await ask("a")
+        await say("two")
+        await branch(inner)
+        await say("three")
+
+    world = World()
+    run = await rounds(body, world=world)
+    assert len(run.brackets) == 2
+    assert world.notices == ["one", "one", "from a task", "two", "from a branch", "three"]
+
+
+async def test_a_round_waits_until_a_notice_is_delivered() -> None:
+    delivered: list[str] = []
+
+    async def slow_sink(notice: Any) -> None:
+        await asyncio.sleep(0.07)
+        delivered.append(notice.message)
+
+    async def body(_: Branch) -> None:
+        await asyncio.gather(ask("a"), say("hello"))
+
+    async with Call(body, Journal("call_1", 0.0), name="t", sink=slow_sink) as call:
+        assert isinstance(await call.round(), Waiting)
+    assert delivered == ["hello"]
+
+
+async def test_without_a_reader_notices_go_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(_: Branch) -> None:
+        await say("hello")
+
+    with caplog.at_level(logging.DEBUG, logger="anabranch.engine"):
+        async with Call(body, Journal("call_1", 0.0), name="t") as call:
+            await call.round()
+    assert "hello" in caplog.text
+
+
+# -- many calls, and answers as they come ----------------------------------------------------
+
+
+async def test_a_hundred_calls_on_one_loop_do_not_see_each_other() -> None:
+    def body(number: int) -> Body:
+        async def worker(name: str) -> Any:
+            await asyncio.sleep(0.001 * (number % 7))
+            value = await step(str, f"{number}{name}")
+            return [
+                value,
+                await ask(f"{number}{name}"),
+                current_call().operations.random(current_scope()).random(),
+            ]
+
+        async def run(root: Branch) -> Any:
+            both = await asyncio.gather(worker("x"), worker("y"))
+            return [both, await ask(f"{number} last"), root.path]
+
+        return run
+
+    def world() -> World:
+        return World()
+
+    alone = [await rounds(body(number), world=world()) for number in range(3)]
+    together = await asyncio.gather(*(rounds(body(number), world=world()) for number in range(100)))
+    for number, run in enumerate(together):
+        assert run.value[0][0][:2] == [f"{number}x", f"{number}X"]
+        # Which thread is done first is the machine's affair; that both are asked at once is ours.
+        assert [sorted(one) for one in run.brackets] == [
+            [f"{number}x", f"{number}y"],
+            [f"{number} last"],
+        ]
+    assert [run.value for run in together[:3]] == [run.value for run in alone]
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_answers_in_random_subsets_and_orders_give_the_same_result(seed: int) -> None:
+    dice = random.Random(seed)
+
+    async def inner(root: Branch) -> Any:
+        first = await ask(f"{root.path} first")
+        return [first, *await gather([ask(f"{root.path} {n}") for n in range(3)])]
+
+    async def body(_: Branch) -> Any:
+        parts = await gather([branch(inner), branch(inner), ask("beside"), step(str, 1)])
+        return [*parts, await ask("last")]
+
+    def sometimes(question: str) -> Answer | None:
+        return loudly(question) if dice.random() < 0.4 else None
+
+    run = await rounds(body, sometimes)
+    assert run.value == (await rounds(body)).value, f"seed {seed}"
+
+
+async def test_a_body_that_failed_as_its_driver_was_cancelled_is_not_reported_as_forgotten() -> (
+    None
+):
+    reported: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+
+    async def fails_while_its_driver_is_cancelled(_: Branch) -> None:
+        loop.call_soon(drivers[0].cancel)
+        raise ValueError("x")
+
+    async def drive() -> None:
+        world = World()
+        async with world.call(fails_while_its_driver_is_cancelled, world.journal()) as call:
+            await call.round()
+
+    drivers = [asyncio.ensure_future(drive())]
+    await asyncio.wait(drivers)
+    assert drivers[0].cancelled()
+    drivers.clear()
+    gc.collect()
+    loop.set_exception_handler(None)
+    assert reported == []

@@ -1,0 +1,656 @@
+"""Effects happen once, are known before their value is seen, and are undone in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import anyio
+import pytest
+
+from anabranch._engine import (
+    Answer,
+    Ask,
+    Branch,
+    Journal,
+    current_idempotency_key,
+    scheduler,
+    step_fingerprint,
+)
+from anabranch.errors import NonDeterminismError, SerializationError, StepFailed, ToolError
+from tests.engine.harness import World, ask, branch, first_round, hot, race, rounds, step
+
+Body = Callable[[Branch], Coroutine[Any, Any, Any]]
+DONE: list[Any] = []
+UNDONE: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DONE.clear()
+    UNDONE.clear()
+
+
+def do(what: str) -> str:
+    DONE.append(what)
+    return f"<{what}>"
+
+
+async def do_async(what: str) -> str:
+    await asyncio.sleep(0)
+    return do(what)
+
+
+def returns_a_coroutine(what: str) -> Coroutine[Any, Any, str]:
+    return do_async(what)
+
+
+def undo(value: Any) -> None:
+    UNDONE.append(value)
+
+
+async def undo_async(value: Any) -> None:
+    await asyncio.sleep(0)
+    undo(value)
+
+
+# -- once ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "function",
+    [do, do_async, functools.partial(do_async), returns_a_coroutine],
+    ids=["sync", "async", "partial", "returns a coroutine"],
+)
+async def test_an_effect_happens_once_over_all_rounds(function: Callable[[str], Any]) -> None:
+    async def body(_: Branch) -> Any:
+        value = await step(function, "x", name="effect")
+        return [value, await ask("a"), await ask("b")]
+
+    assert (await rounds(body)).value == ["<x>", "A", "B"]
+    assert DONE == ["x"]
+
+
+async def test_a_plain_function_runs_in_a_thread_and_an_async_one_on_the_loop() -> None:
+    async def here() -> int:
+        return threading.get_ident()
+
+    async def body(_: Branch) -> list[bool]:
+        mine = threading.get_ident()
+        return [mine == await step(threading.get_ident), mine == await step(here)]
+
+    assert (await rounds(body)).value == [False, True]
+
+
+async def test_an_object_with_an_async_call_runs_on_the_loop() -> None:
+    class Effect:
+        async def __call__(self) -> int:
+            return threading.get_ident()
+
+    async def body(_: Branch) -> bool:
+        return bool(threading.get_ident() == await step(Effect()))
+
+    assert (await rounds(body)).value is True
+
+
+async def test_an_effect_is_recorded_before_its_value_is_seen() -> None:
+    """Law 2."""
+    world = World()
+    journal = world.journal()
+    recorded: list[bool] = []
+
+    async def body(_: Branch) -> None:
+        await step(do, "x")
+        recorded.append("t/do.1" in journal.entries)
+
+    async with world.call(body, journal) as call:
+        await call.round()
+    assert recorded == [True]
+
+
+async def test_while_an_effect_runs_its_key_is_known() -> None:
+    async def body(_: Branch) -> Any:
+        return [await step(current_idempotency_key.get), await step(key_on_the_loop)]
+
+    async def key_on_the_loop() -> str | None:
+        return current_idempotency_key.get()
+
+    assert (await rounds(body)).value == ["call_1:t/t/get.1", "call_1:t/t/key_on_the_loop.1"]
+    assert current_idempotency_key.get() is None
+
+
+# -- errors ----------------------------------------------------------------------------------
+
+
+def break_down() -> None:
+    DONE.append("tried")
+    raise ValueError("a secret of the database")
+
+
+def refuse() -> None:
+    raise ToolError("sold out")
+
+
+@pytest.mark.parametrize("run", [rounds, hot], ids=["cold", "hot"])
+async def test_a_failed_effect_fails_the_same_way_in_every_round(run: Any) -> None:
+    async def body(_: Branch) -> Any:
+        try:
+            await step(break_down)
+        except StepFailed as error:
+            return [error.step_id, error.error, error.detail, await ask("a")]
+        return "no error"
+
+    outcome = await run(body)
+    value = outcome if run is hot else outcome.value
+    assert value == ["t/break_down.1", "ValueError", "a secret of the database", "A"]
+    assert DONE == ["tried"]
+
+
+async def test_the_original_error_is_the_cause_in_the_round_that_had_it() -> None:
+    async def body(_: Branch) -> None:
+        await step(break_down)
+
+    with pytest.raises(StepFailed) as caught:
+        await rounds(body)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+async def test_an_error_of_the_librarys_own_keeps_its_type() -> None:
+    seen: list[str] = []
+
+    async def body(_: Branch) -> Any:
+        try:
+            await step(refuse)
+        except ToolError as error:
+            seen.append(str(error))
+        return await ask("a")
+
+    assert (await rounds(body)).value == "A"
+    assert seen == ["sold out", "sold out"]
+
+
+def open_connection() -> Any:
+    DONE.append("opened")
+    return threading.Event()
+
+
+async def test_a_value_that_cannot_be_recorded_ends_the_call_even_if_it_is_caught() -> None:
+    async def body(_: Branch) -> str:
+        await step(do, "before", undo=undo)
+        with contextlib.suppress(SerializationError):
+            await step(open_connection)
+        with contextlib.suppress(SerializationError):
+            await ask("and now?")
+        return "went on"
+
+    with pytest.raises(SerializationError, match=r"'t/open_connection.1' is of type Event"):
+        await rounds(body)
+    assert DONE == ["before", "opened"]
+    assert UNDONE == ["<before>"]
+
+
+# -- undos -----------------------------------------------------------------------------------
+
+
+async def book_two(_: Branch) -> None:
+    await step(do, "one", undo=undo)
+    await ask("a")
+    await step(do_async, "two", undo=undo_async)
+
+
+@pytest.mark.parametrize("run", [rounds, hot], ids=["cold", "hot"])
+async def test_when_the_call_fails_effects_are_undone_in_reverse(run: Any) -> None:
+    async def body(root: Branch) -> None:
+        await book_two(root)
+        raise ToolError("too dear")
+
+    with pytest.raises(ToolError, match="too dear"):
+        await run(body)
+    assert UNDONE == ["<two>", "<one>"]
+
+
+@pytest.mark.parametrize("run", [rounds, hot], ids=["cold", "hot"])
+async def test_when_the_call_succeeds_nothing_is_undone(run: Any) -> None:
+    await run(book_two)
+    assert UNDONE == []
+    assert DONE == ["one", "two"]
+
+
+async def test_an_effect_that_failed_is_not_undone() -> None:
+    async def body(_: Branch) -> None:
+        await step(break_down, undo=undo)
+
+    with pytest.raises(StepFailed):
+        await rounds(body)
+    assert UNDONE == []
+
+
+async def test_an_undo_gets_the_value_as_every_replay_sees_it() -> None:
+    async def body(_: Branch) -> None:
+        await step(lambda: (1, 2), undo=undo, name="pair")
+        await ask("a")
+        raise ToolError("no")
+
+    with pytest.raises(ToolError):
+        await rounds(body)
+    assert UNDONE == [[1, 2]]
+
+
+async def test_the_undo_of_a_folded_branch_is_found_by_its_name() -> None:
+    async def inner(_: Branch) -> Any:
+        return await step(do, "inside", undo=undo)
+
+    async def body(_: Branch) -> None:
+        await branch(inner)
+        await ask("a")
+        raise ToolError("no")
+
+    with pytest.raises(ToolError):
+        await rounds(body)
+    assert UNDONE == ["<inside>"]
+
+
+async def test_the_undo_of_a_step_in_a_task_that_did_not_get_there_again_is_found_by_name() -> None:
+    """The replay fails before the other task has come to its recorded step."""
+    failing = asyncio.Event()
+
+    async def fail() -> None:
+        await ask("a")
+        failing.set()
+        raise ToolError("no")
+
+    async def book() -> None:
+        if failing.is_set():
+            await asyncio.sleep(60)
+        await step(do, "beside", undo=undo)
+        await ask("b")
+
+    async def body(_: Branch) -> None:
+        await asyncio.gather(fail(), book())
+
+    with pytest.raises(ToolError):
+        await rounds(body)
+    assert (DONE, UNDONE) == (["beside"], ["<beside>"])
+
+
+async def test_an_undo_that_fails_is_noted_and_the_others_still_run() -> None:
+    def broken(value: Any) -> None:
+        raise OSError(f"cannot undo {value}")
+
+    world = World()
+    journal = world.journal()
+
+    async def body(_: Branch) -> None:
+        await step(do, "first", undo=undo)
+        await step(do, "second", undo=broken)
+        await step(do, "third", undo=undo)
+        raise ToolError("no")
+
+    async with world.clock.running(), world.call(body, journal) as call:
+        with pytest.raises(ToolError) as caught:
+            await call.round()
+    assert UNDONE == ["<third>", "<first>"]
+    assert caught.value.__notes__ == ["An undo failed as well: OSError('cannot undo <second>')"]
+    assert [due.step_id for due in journal.compensations] == ["t/do.2"]
+
+
+async def test_an_undo_that_fails_is_tried_again_a_little_later_each_time() -> None:
+    world = World()
+    tried: list[float] = []
+
+    async def fragile(_: Any) -> None:  # in a thread, it would take as long as the machine likes
+        tried.append(round(world.clock.now() - began, 1))
+        if len(tried) < 3:
+            raise OSError("not now")
+
+    async def body(_: Branch) -> None:
+        await step(do, "first", undo=fragile)
+        raise ToolError("no")
+
+    began = world.clock.now()
+    journal = world.journal()
+    async with world.clock.running(), world.call(body, journal) as call:
+        with pytest.raises(ToolError) as caught:
+            await call.round()
+    assert len(tried) == 3
+    assert tried[2] - tried[1] > tried[1] - tried[0] > 0
+    assert not hasattr(caught.value, "__notes__")
+    assert journal.compensations == []
+
+
+async def test_an_undo_that_cannot_be_found_any_more_is_noted() -> None:
+    """As after a redeploy, for a step that was folded away."""
+
+    async def body(_: Branch) -> None:
+        await branch(book_inside)
+        await ask("a")
+        raise ToolError("no")
+
+    async def book_inside(_: Branch) -> Any:
+        return await step(do, "inside", undo=undo)
+
+    journal = await first_round(body)
+    journal.compensations[0].undo = "no.such.module:undo"
+    with pytest.raises(ToolError) as caught:
+        await rounds(body, state=journal.dumps())
+    assert "LookupError('no.such.module:undo')" in caught.value.__notes__[0]
+
+
+async def test_a_round_that_is_dropped_undoes_only_what_it_did_itself() -> None:
+    """So that the same round may be tried again from the same state."""
+    world = World()
+    reached = asyncio.Event()
+
+    async def body(_: Branch) -> str:
+        await step(do, "before", undo=undo)
+        await ask("a")
+        await step(do, "after", undo=undo)
+        reached.set()
+        await asyncio.sleep(60)
+        return "never"
+
+    state = (await answered(body, world)).dumps()
+    async with world.call(body, Journal.loads(state)) as call:
+        running = asyncio.create_task(call.round())
+        await reached.wait()
+        running.cancel()
+        await asyncio.wait([running])
+    assert UNDONE == ["<after>"]
+
+
+async def answered(body: Body, world: World) -> Journal:
+    """Return the journal after the first round, its questions answered."""
+    journal = await first_round(body, world=world)
+    journal.answer({step_id: Answer("yes") for step_id in list(journal.pending)})
+    return journal
+
+
+async def test_a_hot_call_that_is_cancelled_undoes_everything() -> None:
+    world = World()
+
+    async def body(_: Branch) -> None:
+        await step(do, "one", undo=undo)
+        await step(do, "two", undo=undo)
+        await ask("a")
+
+    async with world.call(body, world.journal()) as call:
+        async for _ in call.asks():
+            break
+    assert UNDONE == ["<two>", "<one>"]
+
+
+class Caller:
+    """Somebody who runs a body hot, answers nothing, and can be cancelled."""
+
+    def __init__(self, body: Body) -> None:
+        self._world = World()
+        self._body = body
+        self.task = asyncio.create_task(self._run())
+        self.journal = self._world.journal()
+
+    async def _run(self) -> None:
+        async with self._world.call(self._body, self.journal) as call:
+            await call.drive(self._never)
+
+    async def _never(self, _: Ask) -> Answer:
+        await asyncio.sleep(60)
+        raise AssertionError("nobody waits so long")
+
+    async def cancel(self) -> None:
+        self.task.cancel()
+        await asyncio.sleep(0)
+
+    async def is_gone(self) -> bool:
+        await asyncio.wait([self.task])
+        return self.task.cancelled()
+
+
+async def test_undos_are_run_to_their_end_though_the_caller_is_cancelled_again() -> None:
+    asked = asyncio.Event()
+    undoing = asyncio.Event()
+    go_on = asyncio.Event()
+
+    async def slow_undo(value: Any) -> None:
+        undoing.set()
+        await go_on.wait()
+        undo(value)
+
+    async def body(_: Branch) -> None:
+        await step(do, "one", undo=undo)
+        await step(do, "two", undo=slow_undo)
+        asked.set()
+        await ask("a")
+
+    caller = Caller(body)
+    await asked.wait()
+    await caller.cancel()
+    await undoing.wait()
+    await caller.cancel()
+    go_on.set()
+    assert await caller.is_gone()
+    assert UNDONE == ["<two>", "<one>"]
+
+
+async def test_undos_are_run_to_their_end_in_a_cancelled_scope_of_anyio() -> None:
+    async def body(_: Branch) -> None:
+        await step(do, "one", undo=undo_async)
+        scope.cancel()
+        await ask("a")
+
+    with anyio.CancelScope() as scope:
+        await hot(body)
+    assert UNDONE == ["<one>"]
+
+
+# -- threads and cancellation ----------------------------------------------------------------
+
+
+class Work:
+    """Work in a thread that a test holds up."""
+
+    def __init__(self, outcome: Callable[[], Any] = lambda: do("worked")) -> None:
+        self._outcome = outcome
+        self._started = threading.Event()
+        self.may_end = threading.Event()
+
+    def __call__(self) -> Any:
+        self._started.set()
+        assert self.may_end.wait(10)
+        return self._outcome()
+
+    async def has_started(self) -> None:
+        assert await asyncio.to_thread(self._started.wait, 10)
+
+
+async def test_a_thread_is_waited_for_when_its_strand_is_cancelled_and_then_undone() -> None:
+    work = Work()
+
+    async def body(_: Branch) -> None:
+        await step(work, name="work", undo=undo)
+
+    caller = Caller(body)
+    await work.has_started()
+    await caller.cancel()
+    work.may_end.set()
+    assert await caller.is_gone()
+    assert caller.journal.entries["t/work.1"].value == "<worked>"
+    assert UNDONE == ["<worked>"]
+
+
+async def test_a_thread_that_ends_after_everything_else_is_undone_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduler, "CANCEL_TIMEOUT", 0.01)
+    work = Work()
+    undone = asyncio.Event()
+
+    async def undo_and_tell(value: Any) -> None:
+        undo(value)
+        undone.set()
+
+    async def body(_: Branch) -> None:
+        await step(do, "early", undo=undo)
+        await step(work, name="work", undo=undo_and_tell)
+
+    caller = Caller(body)
+    await work.has_started()
+    await caller.cancel()
+    assert await caller.is_gone()
+    assert UNDONE == ["<early>"]
+    work.may_end.set()
+    await undone.wait()
+    assert UNDONE == ["<early>", "<worked>"]
+
+
+async def test_a_thread_that_fails_does_not_undo_the_cancellation() -> None:
+    work = Work(break_down)
+
+    async def body(_: Branch) -> None:
+        with contextlib.suppress(StepFailed):
+            await step(work, name="work")
+        DONE.append("went on")
+
+    caller = Caller(body)
+    await work.has_started()
+    await caller.cancel()
+    work.may_end.set()
+    assert await caller.is_gone()
+    assert DONE == ["tried"]
+    assert (caller.journal.entries["t/work.1"].error or {})["error"] == "ValueError"
+
+
+async def test_work_that_a_thread_has_only_prepared_is_not_begun_after_a_cancellation() -> None:
+    work = Work(lambda: do_async("begun"))
+
+    async def body(_: Branch) -> None:
+        await step(work, name="work")
+
+    caller = Caller(body)
+    await work.has_started()
+    await caller.cancel()
+    work.may_end.set()
+    assert await caller.is_gone()
+    assert (DONE, caller.journal.entries) == ([], {})
+
+
+async def test_an_async_effect_that_is_cancelled_leaves_no_record() -> None:
+    started = asyncio.Event()
+
+    async def effect() -> None:
+        started.set()
+        await asyncio.sleep(60)
+
+    async def body(_: Branch) -> None:
+        await step(effect, undo=undo)
+
+    caller = Caller(body)
+    await started.wait()
+    await caller.cancel()
+    assert await caller.is_gone()
+    assert (UNDONE, caller.journal.entries) == ([], {})
+
+
+HELD_UP: list[Work] = []
+
+
+def work_held_up() -> Any:
+    return HELD_UP[-1]()
+
+
+async def test_a_thread_of_a_loser_is_recorded_and_undone_if_the_call_fails_rounds_later() -> None:
+    HELD_UP.append(Work())
+
+    async def loser() -> None:
+        await step(work_held_up, undo=undo)
+
+    async def winner() -> str:
+        await HELD_UP[-1].has_started()
+        asyncio.get_running_loop().call_soon(HELD_UP[-1].may_end.set)
+        return "won"
+
+    async def body(_: Branch) -> None:
+        assert await race(loser(), winner()) == "won"
+        await ask("a")
+        raise ToolError("no")
+
+    with pytest.raises(ToolError):
+        await rounds(body)
+    assert (DONE, UNDONE) == (["worked"], ["<worked>"])
+
+
+@pytest.mark.parametrize(
+    ("function", "taking_back", "what"),
+    [(do, UNDONE.append, "undo"), (functools.partial(do), undo, "step")],
+)
+async def test_in_a_race_a_step_with_an_undo_must_be_found_by_name(
+    function: Callable[[str], Any], taking_back: Callable[[Any], None], what: str
+) -> None:
+    """The step of a loser is not reached again: only names lead to its undo."""
+
+    async def racer() -> None:
+        await step(function, "x", undo=taking_back)
+
+    async def body(_: Branch) -> None:
+        await race(racer())
+
+    with pytest.raises(SerializationError, match=f"the {what} must be found in its module by name"):
+        await rounds(body)
+    assert DONE == []
+
+
+async def test_in_a_race_a_step_without_an_undo_needs_no_name() -> None:
+    async def body(_: Branch) -> Any:
+        return await race(step(lambda: do("x")))
+
+    assert (await rounds(body)).value == "<x>"
+
+
+# -- what pins a step ------------------------------------------------------------------------
+
+
+class Opaque:
+    pass
+
+
+class Other:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ([1, "a"], [1, "a"], True),
+        ([1, "a"], [1, "b"], False),
+        ([(1, 2)], [[1, 2]], True),
+        ([Opaque()], [Opaque()], True),
+        ([Opaque()], [Other()], False),
+        ([Opaque(), 1], [Opaque(), 2], False),
+        ([{1: Opaque()}], [{2: Opaque()}], True),
+    ],
+    ids=["equal", "unequal", "tuple", "opaque", "other type", "beside opaque", "opaque inside"],
+)
+def test_arguments_pin_a_step_by_value_where_they_are_json_and_by_type_elsewhere(
+    one: list[Any], other: list[Any], *, same: bool
+) -> None:
+    assert (step_fingerprint(do, one) == step_fingerprint(do, other)) is same
+
+
+def test_the_functions_name_pins_a_step() -> None:
+    assert step_fingerprint(do, []) != step_fingerprint(undo, [])
+    assert step_fingerprint(Work(), []) == step_fingerprint(Work(), [])
+
+
+async def test_other_arguments_in_a_replay_are_found_out() -> None:
+    changing = iter(["first", "second"])
+
+    async def body(_: Branch) -> None:
+        await step(do, next(changing))
+        await ask("a")
+
+    with pytest.raises(NonDeterminismError, match=r"'t/do.1': recorded step \S+, now step"):
+        await rounds(body)
+    assert DONE == ["first"]

@@ -1,0 +1,194 @@
+"""The journal's text: nothing is lost in it, and its length tells a client nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch._engine import Answer, Compensation, Entry, Journal, fingerprint
+from anabranch._engine.journal_text import inflated
+
+TEXTS = st.text(max_size=20)
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+ENTRIES = st.builds(
+    Entry,
+    kind=TEXTS,
+    fingerprint=TEXTS,
+    value=JSON,
+    error=st.none() | st.dictionaries(TEXTS, JSON, max_size=2),
+    tokens=st.none() | st.integers(min_value=0),
+    public=st.booleans(),
+)
+COMPENSATIONS = st.builds(
+    Compensation,
+    step_id=TEXTS,
+    undo=st.none() | TEXTS,
+    step=st.none() | TEXTS,
+    value=JSON,
+    folded=st.booleans(),
+)
+JOURNALS = st.builds(
+    Journal,
+    call_id=TEXTS,
+    started=st.floats(allow_nan=False, allow_infinity=False),
+    rounds=st.integers(min_value=0),
+    entries=st.dictionaries(TEXTS, ENTRIES, max_size=5),
+    pending=st.dictionaries(TEXTS, st.tuples(TEXTS, TEXTS), max_size=3),
+    delivered=st.dictionaries(TEXTS, st.integers(min_value=1), max_size=3),
+    deadlines=st.dictionaries(TEXTS, st.none() | st.floats(0, 1e10), max_size=3),
+    compensations=st.lists(COMPENSATIONS, max_size=3),
+    progressed=st.integers(min_value=0),
+)
+
+
+@settings(max_examples=40)
+@given(JOURNALS)
+def test_the_text_form_loses_nothing(journal: Journal) -> None:
+    assert Journal.loads(journal.dumps()) == journal
+
+
+@settings(max_examples=40)
+@given(JOURNALS)
+def test_the_text_form_is_ascii_so_that_any_transport_takes_it(journal: Journal) -> None:
+    assert journal.dumps().isascii()
+
+
+def nested(depth: int) -> Any:
+    value: Any = "inside"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("value", ["half of a pair: \ud800", nested(400)], ids=["half", "deep"])
+def test_what_is_rare_in_json_is_written_and_read_too(value: Any) -> None:
+    journal = Journal("call_1", 1.0)
+    journal.entries["t/step.1"] = Entry("step", "abcdef", value)
+    journal.entries["t/ask.1"] = Entry("elicit", "abcdef", value, public=True)
+    text = journal.dumps()
+    assert text.isascii()
+    assert Journal.loads(text) == journal
+
+
+def split(text: str) -> tuple[Any, Any]:
+    """Return what is compressed and what is not."""
+    packed, _, plain = text.partition(" ")
+    return json.loads(inflated(packed)), json.loads(plain)
+
+
+def test_only_what_the_client_knows_is_compressed() -> None:
+    journal = Journal("call_1", 1.0)
+    journal.entries["t/secret.1"] = Entry("step", "abc", "server's")
+    journal.entries["t/ask.1"] = Entry("elicit", "abc", "client's", public=True)
+    journal.entries["t/folded#1"] = Entry("branch", "", "reduced")
+    journal.compensations.append(Compensation("t/secret.1", "m:undo", "m:do", "owed"))
+    compressed, plain = map(str, split(journal.dumps()))
+    assert "client's" in compressed
+    assert "client's" not in plain
+    for private in ("server's", "reduced", "owed", "m:undo"):
+        assert private in plain
+        assert private not in compressed
+
+
+@given(
+    secret=st.text("abcdef", min_size=8, max_size=8),
+    other=st.text("abcdef", min_size=8, max_size=8),
+    answer=st.text("abcdef", max_size=30),
+)
+def test_the_length_does_not_depend_on_whether_an_answer_repeats_a_secret(
+    secret: str, other: str, answer: str
+) -> None:
+    """CRIME: who sees only the length of a sealed state must not learn from it by guessing."""
+
+    def length(of: str) -> int:
+        journal = Journal("call_1", 1.0)
+        journal.entries["t/look_up.1"] = Entry("step", "abc", {"token": of})
+        journal.entries["t/x#1"] = Entry("branch", "", of)
+        journal.entries["t/ask.1"] = Entry("elicit", "abc", answer + secret, public=True)
+        return len(journal.dumps())
+
+    assert length(secret) == length(other)
+
+
+def test_answers_that_repeat_words_take_less_room_than_they_have_letters() -> None:
+    journal = Journal("call_1", 1.0)
+    for number in range(40):
+        value: Any = {"action": "accept", "content": {"destination": "Lisbon", "number": number}}
+        journal.pending[f"t/ask.{number}"] = ("elicit", "abcdef")
+        journal.answer({f"t/ask.{number}": Answer(value)})
+    answers = sum(len(json.dumps(entry.value)) for entry in journal.entries.values())
+    assert len(journal.dumps()) < answers
+
+
+def test_an_answer_is_recorded_where_a_question_is_open() -> None:
+    journal = Journal("call_1", 1.0)
+    journal.pending["t/ask.1"] = ("elicit", "print")
+    journal.answer({"t/ask.1": Answer("yes")})
+    assert journal.entries == {"t/ask.1": Entry("elicit", "print", "yes", tokens=None, public=True)}
+    assert journal.pending == {}
+
+
+def test_answers_to_questions_that_are_not_open_are_ignored() -> None:
+    journal = Journal("call_1", 1.0)
+    journal.entries["t/ask.1"] = Entry("elicit", "print", "first")
+    journal.answer({"t/ask.1": Answer("second"), "t/never.1": Answer("asked")})
+    assert journal.entries == {"t/ask.1": Entry("elicit", "print", "first")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "AwA= [1]",
+        "AwA= 7",
+        "!!! [1,2,3,4,5,6,7,8,9]",
+        "AAAA [1,2,3,4,5,6,7,8,9]",
+    ],
+)
+def test_what_is_not_a_journal_is_refused_as_such(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the words are for the server's log
+        Journal.loads(text)
+
+
+def test_a_journal_of_another_release_is_refused() -> None:
+    packed, _, plain = Journal("call_1", 1.0).dumps().partition(" ")
+    newer = json.dumps([99, *json.loads(plain)[1:]])
+    with pytest.raises(ValueError, match="journal format 99, this release reads"):
+        Journal.loads(f"{packed} {newer}")
+
+
+def test_tokens_count_for_every_path_that_encloses_their_entry() -> None:
+    journal = Journal("call_1", 1.0)
+    journal.entries["t/a#1/b#1/sample.1"] = Entry("sample", "", tokens=5)
+    journal.entries["t/a#1/sample.1"] = Entry("sample", "", tokens=2)
+    journal.entries["t/c#1"] = Entry("branch", "", tokens=10)
+    journal.entries["t/sample.1"] = Entry("sample", "", tokens=None)
+    spent = journal.spent()
+    assert (spent["t"], spent["t/a#1"], spent["t/a#1/b#1"]) == (17, 7, 5)
+    assert "t/c#1" not in spent
+
+
+@given(JSON)
+def test_equal_questions_have_equal_fingerprints(value: Any) -> None:
+    assert fingerprint(value) == fingerprint(json.loads(json.dumps(value)))
+
+
+def test_the_order_of_keys_does_not_matter_to_a_fingerprint() -> None:
+    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(("a", "b"), ("ab",)), ((1,), ("1",)), ((True,), (1,)), ((None,), ("None",)), (([1],), (1,))],
+)
+def test_different_questions_have_different_fingerprints(one: Any, other: Any) -> None:
+    assert fingerprint(*one) != fingerprint(*other)

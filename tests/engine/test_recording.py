@@ -1,0 +1,196 @@
+"""What a run does when another run was first, or when nothing can be written any more."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from anabranch._engine import Answer, Branch, Compensation, Entry, Finished
+from anabranch.errors import StepFailed, ToolError, error_to_json
+from tests.engine.harness import Book, World, ask, step
+
+BUILD = "t/build.1"
+REFUSED = error_to_json(StepFailed(BUILD, "Refused", "no"))
+
+
+class Site:
+    """Where something is built, or not, and razed again."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+        self.done: list[str] = []
+
+    def build(self) -> str:
+        self.done.append("build")
+        if self.fails:
+            raise OSError("no ground")
+        return "mine"
+
+    def raze(self, what: str) -> None:
+        self.done.append(f"raze {what}")
+
+
+@dataclass
+class Beaten(Book):
+    """A recorder to which another run has already told what came of the building."""
+
+    theirs: Mapping[str, Any] | None = None
+
+    async def record(
+        self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
+    ) -> Mapping[str, Entry]:
+        written = await super().record(entries, compensations)
+        return {
+            step_id: replace(entry, **(self.theirs or {})) if step_id == BUILD else entry
+            for step_id, entry in written.items()
+        }
+
+
+async def test_if_the_first_run_failed_so_does_this_one_and_there_is_nothing_to_undo() -> None:
+    site = Site()
+    world = World(recorder=Beaten(theirs={"value": None, "error": REFUSED}))
+    journal = world.journal()
+
+    async def body(_: Branch) -> str:
+        with pytest.raises(StepFailed, match="Refused"):
+            await step(site.build, undo=site.raze)
+        raise ToolError("nothing built")
+
+    async with world.call(body, journal) as call:
+        with pytest.raises(ToolError, match="nothing built"):
+            await call.round()
+    assert site.done == ["build"]
+    assert journal.compensations == []
+
+
+async def test_if_the_first_run_succeeded_so_does_this_one_and_owes_its_undo() -> None:
+    site = Site(fails=True)
+    book = Beaten(theirs={"value": "theirs", "error": None})
+    world = World(recorder=book)
+
+    async def body(_: Branch) -> None:
+        raise ToolError(f"not wanted: {await step(site.build, undo=site.raze)}")
+
+    async with world.call(body, world.journal()) as call:
+        with pytest.raises(ToolError, match="not wanted: theirs"):
+            await call.round()
+    assert site.done == ["build", "raze theirs"]
+    assert book.paid_for == [BUILD]
+
+
+async def test_a_live_run_that_cannot_write_ends_as_in_a_crash_with_nothing_undone() -> None:
+    site = Site()
+    book = Book()
+    world = World(recorder=book)
+    journal = world.journal()
+
+    async def body(_: Branch) -> None:
+        await step(site.build, undo=site.raze)
+        await ask("go on")
+        await step(site.build)
+
+    async with world.call(body, journal) as call:
+        async for asked in call.asks():
+            book.is_closed = True
+            call.answer(asked.step_id, Answer("yes"))
+        with pytest.raises(OSError, match="closed"):
+            await call.result()
+    assert site.done == ["build"]
+    assert [due.step_id for due in journal.compensations] == [BUILD]
+    assert book.paid_for == []
+
+
+@dataclass
+class Slow(Book):
+    """A recorder that takes its time over what came of ``t/slow.1``."""
+
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    batches: list[list[str]] = field(default_factory=list[list[str]])
+
+    async def record(
+        self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
+    ) -> Mapping[str, Entry]:
+        self.batches.append(list(entries))
+        if "t/slow.1" in entries:
+            self.arrived.set()
+            await self.opened.wait()
+        return await super().record(entries, compensations)
+
+
+async def test_an_effect_waits_for_what_another_strand_is_writing() -> None:
+    book, done = Slow(), list[str]()
+    world = World(recorder=book)
+
+    def first() -> None:
+        done.append("first")
+
+    async def slow() -> None:
+        done.append("slow")
+
+    async def next_one() -> None:
+        done.append("next" if book.opened.is_set() else "too early")
+
+    async def afterwards() -> None:
+        await book.arrived.wait()
+        await step(next_one)
+
+    async def open_it() -> None:
+        await book.arrived.wait()
+        for _ in range(20):  # the other strand is waiting by now, if it does wait
+            await asyncio.sleep(0)
+        book.opened.set()
+
+    async def body(_: Branch) -> None:
+        await step(first)
+        slowly = step(slow)
+        await asyncio.gather(slowly, afterwards(), open_it())
+
+    async with world.call(body, world.journal()) as call:
+        await call.round()
+    assert done == ["first", "slow", "next"]
+    assert book.batches[:3] == [[], ["t/first.1"], ["t/slow.1"]]
+    assert len(book.batches) == 4
+
+
+async def test_what_could_not_be_written_is_told_also_to_a_strand_that_was_cancelled() -> None:
+    book = Slow()
+    world = World(recorder=book)
+
+    async def slow() -> None: ...
+
+    async def body(_: Branch) -> None:
+        writing = asyncio.ensure_future(step(slow))
+        await book.arrived.wait()
+        writing.cancel()
+        await asyncio.sleep(0)
+        book.is_closed = True
+        book.opened.set()
+        await asyncio.wait({writing})
+
+    async with world.call(body, world.journal()) as call:
+        with pytest.raises(OSError, match="closed"):
+            await call.round()
+
+
+async def test_a_strand_that_is_cancelled_while_it_writes_is_so_when_all_is_written() -> None:
+    book = Slow()
+    world = World(recorder=book)
+
+    async def slow() -> str:
+        return "done"
+
+    async def body(_: Branch) -> bool:
+        writing = asyncio.ensure_future(step(slow))
+        await book.arrived.wait()
+        writing.cancel()
+        await asyncio.sleep(0)
+        book.opened.set()
+        await asyncio.wait({writing})
+        return writing.cancelled()
+
+    async with world.call(body, world.journal()) as call:
+        assert await call.round() == Finished(True)
+    assert book.entries["t/slow.1"].value == "done"

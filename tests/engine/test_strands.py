@@ -1,0 +1,483 @@
+"""Names that do not depend on timing, and the places where nothing can be named."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextvars import ContextVar, copy_context
+from typing import Any
+
+import anyio
+import pytest
+
+from anabranch._engine import Branch, Finished, Waiting, current_call, current_scope
+from anabranch._engine.strands import install_task_factory, strand_of
+from anabranch.errors import NonDeterminismError
+from tests.engine.harness import (
+    World,
+    ask,
+    ask_here,
+    branch,
+    first_round,
+    gather,
+    now,
+    race,
+    rounds,
+    say,
+    step,
+)
+
+
+async def names_asked_by(body: Callable[[Branch], Coroutine[Any, Any, Any]]) -> list[str]:
+    return sorted((await rounds(body)).ids)
+
+
+# -- names -----------------------------------------------------------------------------------
+
+
+async def test_a_task_is_named_after_its_coroutine_and_counted_where_it_was_started() -> None:
+    async def worker(question: str) -> None:
+        await asyncio.gather(ask_here(question), ask_here(question))
+
+    async def body(_: Branch) -> None:
+        await asyncio.gather(worker("a"), worker("b"), ask("c"))
+
+    assert await names_asked_by(body) == [
+        "t/ask.1",
+        "t/~worker#1/~ask_here#1/ask.1",
+        "t/~worker#1/~ask_here#2/ask.1",
+        "t/~worker#2/~ask_here#1/ask.1",
+        "t/~worker#2/~ask_here#2/ask.1",
+    ]
+
+
+async def test_a_branch_is_counted_by_its_name_and_restores_the_place_around_it() -> None:
+    async def inner(_: Branch) -> None:
+        await ask("in")
+
+    async def body(_: Branch) -> None:
+        await ask("before")
+        await branch(inner)
+        await branch(inner)
+        await ask("after")
+
+    assert await names_asked_by(body) == [
+        "t/ask.1",
+        "t/ask.2",
+        "t/inner#1/ask.1",
+        "t/inner#2/ask.1",
+    ]
+
+
+async def test_a_task_of_a_branch_belongs_to_the_branch() -> None:
+    async def inner(_: Branch) -> None:
+        await asyncio.create_task(ask_here("a"))
+
+    async def body(_: Branch) -> None:
+        await asyncio.create_task(branch(inner))
+
+    assert await names_asked_by(body) == ["t/inner#1/~ask_here#1/ask.1"]
+
+
+async def test_an_operation_has_the_name_of_the_place_where_it_was_made() -> None:
+    async def body(_: Branch) -> None:
+        second, first = ask("second"), ask("first")
+        await asyncio.gather(first, second)
+
+    assert await names_asked_by(body) == ["t/ask.1", "t/ask.2"]
+
+
+async def test_delays_do_not_change_a_name() -> None:
+    def with_delays(*delays: float) -> Callable[[Branch], Coroutine[Any, Any, None]]:
+        async def worker(delay: float, question: str) -> None:
+            await asyncio.sleep(delay)
+            await asyncio.gather(ask_here(question), asyncio.to_thread(str))
+            await ask(f"{question} again")
+
+        async def body(_: Branch) -> None:
+            async with anyio.create_task_group() as group:
+                for question, delay in zip("abc", delays, strict=True):
+                    group.start_soon(worker, delay, question)
+
+        return body
+
+    runs = [await rounds(with_delays(*delays)) for delays in ((0, 0.003, 0.006), (0.006, 0.003, 0))]
+    assert runs[0].ids == runs[1].ids
+    assert len(runs[0].ids) == 6
+
+
+async def test_a_generator_based_coroutine_has_a_name_too() -> None:
+    class Awaitable:
+        def __await__(self) -> Generator[Any, None, Any]:
+            return (yield from ask_here("a").__await__())
+
+    async def body(_: Branch) -> None:
+        await asyncio.gather(Awaitable())
+
+    assert await names_asked_by(body) == ["t/~_wrap_awaitable#1/ask.1"]
+
+
+async def test_a_key_names_a_question_in_its_branch() -> None:
+    async def inner(_: Branch) -> None:
+        await asyncio.create_task(ask_with_key())
+
+    async def ask_with_key() -> None:
+        await ask("in", key="mine")
+
+    async def body(_: Branch) -> None:
+        await asyncio.gather(ask("out", key="mine"), branch(inner))
+
+    assert await names_asked_by(body) == ["mine", "t/inner#1/mine"]
+
+
+async def test_a_key_names_one_question() -> None:
+    async def body(_: Branch) -> None:
+        await ask("a", key="mine")
+        await ask("b", key="mine")
+
+    with pytest.raises(ValueError, match="'mine' was used twice"):
+        await rounds(body)
+
+
+async def test_a_key_must_not_be_the_name_of_another_question() -> None:
+    async def inner(_: Branch) -> None:
+        await ask("a", key="ask.1")
+        await ask("b")
+
+    async def body(_: Branch) -> None:
+        await branch(inner)
+
+    with pytest.raises(ValueError, match=r"'t/inner#1/ask.1' was used twice"):
+        await rounds(body)
+
+
+async def test_randomness_is_the_same_in_every_replay_and_differs_between_places() -> None:
+    drawn: list[tuple[float, float, str]] = []
+
+    async def elsewhere() -> float:
+        return current_call().operations.random(current_scope()).random()
+
+    async def body(_: Branch) -> None:
+        scope = current_scope()
+        other = await asyncio.create_task(elsewhere())
+        unique = current_call().operations.unique(scope, "uuid")
+        assert unique != current_call().operations.unique(scope, "uuid")
+        drawn.append(
+            (
+                current_call().operations.random(scope).random()
+                + current_call().operations.random(scope).random(),
+                other,
+                str(unique),
+            )
+        )
+        await ask("a")
+
+    await rounds(body)
+    assert drawn[0] == drawn[1]
+    assert drawn[0][0] != drawn[0][1]
+
+
+# -- where nothing can be named --------------------------------------------------------------
+
+
+async def refused(
+    body: Callable[[Branch], Coroutine[Any, Any, Any]], match: str
+) -> NonDeterminismError:
+    with pytest.raises(NonDeterminismError, match=match) as caught:
+        await rounds(body)
+    return caught.value
+
+
+async def made_by_a_callback(operation: Coroutine[Any, Any, Any]) -> Any:
+    """Await a task of ``operation`` that a bare callback of the loop has made."""
+    loop = asyncio.get_running_loop()
+    made: asyncio.Future[asyncio.Task[Any]] = loop.create_future()
+    loop.call_soon(lambda: made.set_result(loop.create_task(operation)))
+    return await (await made)
+
+
+async def test_a_thread_has_no_name() -> None:
+    async def body(_: Branch) -> None:
+        await asyncio.to_thread(current_scope)
+
+    await refused(body, "use outside any task")
+
+
+async def test_a_callback_of_the_loop_has_no_name() -> None:
+    async def body(_: Branch) -> None:
+        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def callback() -> None:
+            try:
+                current_scope()
+            except NonDeterminismError as error:
+                heard.set_exception(error)
+
+        asyncio.get_running_loop().call_soon(callback)
+        await heard
+
+    await refused(body, "use outside any task")
+
+
+async def test_a_task_made_in_a_callback_of_the_loop_has_no_name() -> None:
+    async def body(_: Branch) -> None:
+        await made_by_a_callback(ask_here("a"))
+
+    await refused(body, "which no task of the call has started")
+
+
+async def test_a_task_of_a_stranger_cannot_ask_with_an_operation_either() -> None:
+    async def body(_: Branch) -> None:
+        operation = ask("a")
+        await made_by_a_callback(operation)
+
+    await refused(body, "which no task of the call has started")
+
+
+async def test_a_step_cannot_ask() -> None:
+    async def effect() -> None:
+        await ask("a")
+
+    async def body(_: Branch) -> None:
+        await step(effect)
+
+    await refused(body, "inside a step's function")
+
+
+async def test_a_step_in_a_task_of_its_own_cannot_ask_either() -> None:
+    async def effect() -> None:
+        await ask("a")
+
+    async def body(_: Branch) -> None:
+        await asyncio.gather(step(effect))
+
+    await refused(body, "inside a step's function")
+
+
+async def test_a_strand_may_ask_while_a_step_of_its_runs_in_another_task() -> None:
+    released = asyncio.Event()
+
+    async def effect() -> str:
+        await released.wait()
+        return "done"
+
+    async def body(_: Branch) -> list[Any]:
+        running = asyncio.create_task(step(effect))
+        await asyncio.sleep(0)  # it runs
+        helper = asyncio.create_task(ask_here("a"))
+        released.set()
+        return [await running, await helper]
+
+    run = await rounds(body)
+    assert run.value == ["done", "A"]
+    assert list(run.ids) == ["t/~ask_here#1/ask.1"]
+
+
+async def test_tasks_that_a_step_starts_are_no_strands() -> None:
+    async def nothing() -> bool:
+        return strand_of(asyncio.current_task()) is not None
+
+    async def effect() -> bool:
+        return await asyncio.create_task(nothing())
+
+    async def body(_: Branch) -> Any:
+        return await step(effect)
+
+    assert (await rounds(body)).value is False
+
+
+async def inner_branch(_: Branch) -> None:
+    """Never entered."""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: ask("a"),
+        now,
+        lambda: branch(inner_branch),
+        lambda: step(str),
+        lambda: race(ask("a")),
+        lambda: current_call().operations.random(current_scope()),
+        lambda: current_call().operations.unique(current_scope(), "uuid"),
+    ],
+    ids=["ask", "now", "branch", "step", "race", "random", "unique"],
+)
+async def test_a_task_started_from_a_set_cannot_be_named(use: Callable[[], Any]) -> None:
+    async def one() -> None:
+        use()
+
+    async def body(_: Branch) -> None:
+        for done in asyncio.as_completed([one()]):
+            await done
+
+    await refused(body, "as_completed over coroutines")
+
+
+async def test_nor_can_what_it_starts_or_says() -> None:
+    async def starting() -> None:
+        await asyncio.create_task(say("a"))
+
+    async def body(_: Branch) -> None:
+        for done in asyncio.as_completed([starting()]):
+            await done
+
+    await refused(body, "as_completed over coroutines")
+
+
+async def test_a_branch_that_was_made_before_may_run_in_such_a_task() -> None:
+    async def inner(_: Branch) -> Any:
+        return await ask("a")
+
+    async def body(_: Branch) -> Any:
+        return [await done for done in asyncio.as_completed([branch(inner)])]
+
+    assert (await rounds(body)).value == ["A"]
+
+
+async def test_with_a_key_such_a_task_may_ask() -> None:
+    async def keyed(key: str) -> Any:
+        return await ask(key, key=key)
+
+    async def body(_: Branch) -> Any:
+        done = asyncio.as_completed([keyed("a"), keyed("b")])
+        return sorted([await one for one in done])
+
+    run = await rounds(body)
+    assert run.value == ["A", "B"]
+    assert sorted(run.ids) == ["a", "b"]
+
+
+# -- the task factory ------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def made() -> AsyncGenerator[list[str]]:
+    """Names of the coroutines that a factory of somebody else's has made tasks of."""
+    names: list[str] = []
+    loop = asyncio.get_running_loop()
+
+    def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+        names.append(coro.__name__)
+        return asyncio.Task(coro, loop=loop, **options)
+
+    before = loop.get_task_factory()
+    loop.set_task_factory(factory)
+    yield names
+    loop.set_task_factory(before)
+
+
+async def test_the_factory_that_was_there_goes_on_making_the_tasks(made: list[str]) -> None:
+    async def body(_: Branch) -> None:
+        await gather([ask_here("a")])
+
+    await rounds(body)
+    assert made.count("ask_here") == 2
+
+
+async def test_a_task_gets_the_name_and_the_context_that_were_asked_for(made: list[str]) -> None:
+    mine: ContextVar[str] = ContextVar("mine", default="default")
+    context = copy_context()
+    context.run(mine.set, "given")
+
+    async def child() -> str:
+        return f"{mine.get()} {await ask('a')}"
+
+    async def body(_: Branch) -> Any:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(child(), name="by me", context=context)
+        return task.get_name(), await task
+
+    assert (await rounds(body)).value == ("by me", "given A")
+
+
+async def test_installing_twice_wraps_once() -> None:
+    install_task_factory()
+    factory = asyncio.get_running_loop().get_task_factory()
+    install_task_factory()
+    assert asyncio.get_running_loop().get_task_factory() is factory
+
+
+async def test_a_factory_that_replaces_ours_is_named_when_it_matters() -> None:
+    loop = asyncio.get_running_loop()
+    before = loop.get_task_factory()
+
+    async def body(_: Branch) -> None:
+        loop.set_task_factory(None)
+        try:
+            await asyncio.create_task(ask_here("a"))
+        finally:
+            loop.set_task_factory(before)
+
+    await refused(body, "after the loop's task factory was replaced")
+
+
+async def test_a_factory_that_makes_no_tasks_is_left_alone() -> None:
+    """Its futures cannot be followed; they are awaited as any other."""
+    loop = asyncio.get_running_loop()
+
+    class Made(asyncio.Future[str]):
+        def set_name(self, name: object) -> None:
+            """Newer releases of Python name whatever a factory makes."""
+
+    def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+        if coro.__name__ != "ask_here":
+            return asyncio.Task(coro, loop=loop, **options)
+        coro.close()
+        future = Made(loop=loop)
+        future.set_result("made")
+        return future
+
+    async def body(_: Branch) -> Any:
+        return await asyncio.create_task(ask_here("a"))
+
+    before = loop.get_task_factory()
+    loop.set_task_factory(factory)
+    world = World()
+    try:
+        async with world.call(body, world.journal()) as call:
+            assert await call.round() == Finished("made")
+    finally:
+        loop.set_task_factory(before)
+
+
+async def test_an_eager_factory_does_not_start_a_strand_before_it_is_known() -> None:
+    loop = asyncio.get_running_loop()
+    started: list[str] = []
+
+    def eager_factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+        started.append(coro.__name__)
+        return asyncio.Task(coro, loop=loop, **options)
+
+    async def foreign() -> None:
+        """Not of the call."""
+
+    async def effect() -> None:
+        await asyncio.create_task(foreign())
+
+    async def body(_: Branch) -> Any:
+        await step(effect)
+        return await asyncio.create_task(ask_here("a"))
+
+    before = loop.get_task_factory()
+    loop.set_task_factory(eager_factory)
+    try:
+        journal = await first_round(body)
+    finally:
+        loop.set_task_factory(before)
+    assert list(journal.pending) == ["t/~ask_here#1/ask.1"]
+    assert started == ["foreign"]
+
+
+async def test_a_strand_is_forgotten_when_it_has_ended() -> None:
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def body(_: Branch) -> None:
+        tasks.append(asyncio.create_task(ask_here("a")))
+        await tasks[0]
+
+    world = World()
+    async with world.call(body, world.journal()) as call:
+        assert isinstance(await call.round(), Waiting)
+        assert call.scheduler.strands == {}
+    assert strand_of(tasks[0]) is None

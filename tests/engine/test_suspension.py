@@ -1,0 +1,349 @@
+"""The end of a round: the body is cancelled, and must let go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any
+
+import anyio
+import pytest
+
+from anabranch._engine import Branch, Waiting, scheduler
+from anabranch.errors import SuspensionError
+from tests.engine.harness import (
+    World,
+    ask,
+    ask_here,
+    branch,
+    first_round,
+    hot,
+    race,
+    rounds,
+    say,
+    step,
+)
+
+Body = Callable[[Branch], Coroutine[Any, Any, Any]]
+DONE: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DONE.clear()
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that will not let go is given up soon."""
+    monkeypatch.setattr(scheduler, "CANCEL_TIMEOUT", 0.02)
+
+
+async def refused(body: Body) -> SuspensionError:
+    with pytest.raises(SuspensionError, match="Do not catch BaseException") as caught:
+        await rounds(body)
+    return caught.value
+
+
+# -- bodies that let go ----------------------------------------------------------------------
+
+
+async def test_nothing_is_raised_that_author_code_could_catch() -> None:
+    async def body(_: Branch) -> Any:
+        try:
+            return await ask("a")
+        except Exception as error:  # noqa: BLE001 - as an author might
+            return f"caught {error!r}"
+
+    assert (await rounds(body)).value == "A"
+
+
+async def test_finally_blocks_run_in_every_round() -> None:
+    async def body(_: Branch) -> Any:
+        try:
+            return [await ask("a"), await ask("b")]
+        finally:
+            DONE.append("finally")
+
+    await rounds(body)
+    assert DONE == ["finally"] * 3
+
+
+async def test_a_step_in_a_finally_block_happens_when_the_body_really_ends() -> None:
+    async def body(_: Branch) -> Any:
+        try:
+            return [await ask("a"), await ask("b")]
+        finally:
+            await step(DONE.append, "step")
+            await say("said")
+
+    world = World()
+    assert (await rounds(body, world=world)).value == ["A", "B"]
+    assert (DONE, world.notices) == (["step"], ["said"])
+
+
+async def test_also_in_a_context_manager_a_handler_and_a_task_of_a_finally_block() -> None:
+    @contextlib.asynccontextmanager
+    async def connection() -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            await step(DONE.append, "closed")
+
+    class Transaction:
+        async def __aenter__(self) -> None:
+            """Begin."""
+
+        async def __aexit__(self, *_: object) -> None:
+            await step(DONE.append, "committed")
+
+    async def cleaner() -> None:
+        await step(DONE.append, "cleaned")
+
+    async def body(_: Branch) -> Any:
+        async with connection(), Transaction():
+            try:
+                return await ask("a")
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await asyncio.create_task(cleaner())
+
+    assert (await rounds(body)).value == "A"
+    assert DONE == ["cleaned", "committed", "closed"]
+
+
+async def test_a_question_in_a_finally_block_belongs_to_a_later_round() -> None:
+    async def body(_: Branch) -> Any:
+        try:
+            return await ask("a")
+        finally:
+            DONE.append(await ask("b"))
+
+    run = await rounds(body)
+    assert (run.value, run.brackets, DONE) == ("A", [["a"], ["b"]], ["B"])
+
+
+async def test_a_branch_in_a_finally_block_is_not_entered_while_the_round_ends() -> None:
+    async def inner(_: Branch) -> None:
+        DONE.append("entered")
+
+    async def body(_: Branch) -> Any:
+        try:
+            return await ask("a")
+        finally:
+            await branch(inner)
+
+    assert (await rounds(body)).value == "A"
+    assert DONE == ["entered"]
+
+
+async def test_a_race_in_a_finally_block_is_run_again_in_a_later_round() -> None:
+    async def clean(how: str) -> str:
+        DONE.append(how)
+        return how
+
+    async def body(_: Branch) -> Any:
+        try:
+            await ask("a")
+        finally:
+            heard = await race(clean("first"), clean("second"))
+        return [heard, await ask("b")]
+
+    assert (await rounds(body)).value == ["first", "B"]
+
+
+async def test_clean_up_that_takes_its_time_is_waited_for() -> None:
+    async def body(_: Branch) -> Any:
+        try:
+            return await ask("a")
+        finally:
+            await asyncio.sleep(0.02)
+            DONE.append("cleaned")
+
+    await first_round(body)
+    assert DONE == ["cleaned"]
+
+
+async def test_tasks_started_in_a_finally_block_end_with_the_round() -> None:
+    async def cleaner() -> None:
+        await asyncio.sleep(0.001)
+        DONE.append("cleaned")
+
+    async def body(_: Branch) -> Any:
+        try:
+            return await ask("a")
+        finally:
+            await asyncio.gather(cleaner(), cleaner())
+
+    await first_round(body)
+    assert DONE == ["cleaned", "cleaned"]
+
+
+async def test_swallowing_the_cancellation_of_a_task_of_ones_own_is_fine() -> None:
+    async def body(_: Branch) -> Any:
+        task = asyncio.create_task(ask_here("never"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        return await ask("a")
+
+    assert (await rounds(body)).value == "A"
+
+
+# -- bodies that do not ----------------------------------------------------------------------
+
+
+async def test_a_body_that_swallows_its_cancellation_and_returns_is_named_by_its_question() -> None:
+    async def body(_: Branch) -> str:
+        with contextlib.suppress(BaseException):
+            await ask("a")
+        return "went on"
+
+    error = await refused(body)
+    assert error.step_ids == ["t/ask.1"]
+    assert error.found == "it went on and returned a value"
+
+
+async def test_a_body_that_raises_something_else_instead() -> None:
+    async def body(_: Branch) -> None:
+        try:
+            await ask("a")
+        finally:
+            raise ValueError("clean-up failed")
+
+    assert (await refused(body)).found == "it raised ValueError instead"
+
+
+@pytest.mark.parametrize(
+    "then", [lambda: ask("b"), lambda: step(DONE.append, "done")], ids=["asks", "does"]
+)
+async def test_a_body_that_swallows_its_cancellation_and_goes_on(
+    then: Callable[[], Coroutine[Any, Any, Any]],
+) -> None:
+    async def body(_: Branch) -> None:
+        with contextlib.suppress(BaseException):
+            await ask("a")
+        await then()
+
+    error = await refused(body)
+    assert error.step_ids == ["t/ask.1"]
+    assert error.found in {"it went on to 't/ask.2'", "it went on to 't/append.1'"}
+    assert DONE == []
+
+
+async def test_of_several_strands_the_one_that_swallowed_is_named() -> None:
+    async def swallows() -> str:
+        with contextlib.suppress(BaseException):
+            await ask("b")
+        return "went on"
+
+    async def body(_: Branch) -> None:
+        await asyncio.gather(ask_here("a"), swallows(), ask_here("c"))
+
+    assert (await refused(body)).step_ids == ["t/~swallows#1/ask.1"]
+
+
+async def test_a_strand_without_a_question_of_its_own_is_named_by_all_of_them() -> None:
+    async def body(_: Branch) -> str:
+        tasks = [asyncio.create_task(ask_here(question)) for question in "ab"]
+        with contextlib.suppress(BaseException):
+            await asyncio.gather(*tasks)
+        return "went on"
+
+    error = await refused(body)
+    assert error.step_ids == ["t/~ask_here#1/ask.1", "t/~ask_here#2/ask.1"]
+
+
+@pytest.mark.usefixtures("quickly")
+async def test_a_body_that_never_lets_go_is_given_up() -> None:
+    may_end = asyncio.Event()
+
+    async def body(_: Branch) -> str:
+        try:
+            return str(await ask("a"))
+        finally:
+            while not may_end.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await may_end.wait()
+
+    error = await refused(body)
+    may_end.set()
+    assert error.step_ids == ["t/ask.1"]
+    assert error.found.endswith("still runs 0.02 s later")
+
+
+@pytest.mark.usefixtures("quickly")
+async def test_a_body_that_asks_again_for_ever_is_parked_for_ever() -> None:
+    """It would otherwise keep the loop busy."""
+    times = 0
+    may_end = False
+
+    async def body(_: Branch) -> str:
+        nonlocal times
+        while not may_end:
+            with contextlib.suppress(asyncio.CancelledError):
+                return str(await ask("a"))
+            times += 1
+        return "gave up"
+
+    world = World()
+    async with world.call(body, world.journal()) as call:
+        try:
+            with pytest.raises(SuspensionError):
+                await call.round()
+            assert 1 <= times < 200
+            parked = times
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert times == parked
+        finally:
+            may_end = True
+            (task,) = call.scheduler.strands
+            task.cancel()
+        assert await task == "gave up"
+
+
+@pytest.mark.usefixtures("quickly")
+async def test_a_task_that_outlives_a_finished_body_is_given_up_too() -> None:
+    may_end = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
+
+    async def body(_: Branch) -> Any:
+        task = asyncio.create_task(stubborn())
+        return [await ask("a"), task.get_name() != ""]
+
+    assert await hot(body) == ["A", True]
+    may_end.set()
+
+
+# -- what remains ----------------------------------------------------------------------------
+
+
+async def test_after_a_round_no_task_and_no_timer_remains() -> None:
+    before = asyncio.all_tasks()
+
+    async def body(_: Branch) -> None:
+        event = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask_here("a"))
+            group.create_task(event.wait())
+            group.create_task(asyncio.wait_for(ask_here("b"), 30))
+            with anyio.fail_after(30):
+                await asyncio.shield(ask_here("c"))
+
+    world = World()
+    async with world.call(body, world.journal()) as call:
+        assert isinstance(await call.round(), Waiting)
+    assert asyncio.all_tasks() == before
+    assert pending_timers() == []
+
+
+def pending_timers() -> list[asyncio.TimerHandle]:
+    loop: Any = asyncio.get_running_loop()
+    return [handle for handle in loop._scheduled if not handle.cancelled()]

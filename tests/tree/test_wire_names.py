@@ -1,0 +1,31 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.tree._wire_names import LONGEST, wire_name
+from tests.models.provider_rules import NAME
+
+
+@pytest.mark.parametrize("name", ["look", "a-b_C9", "x" * LONGEST])
+def test_a_name_that_is_fine_stays(name: str) -> None:
+    assert wire_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "weather/now", "größe", "x" * 65, "a\n", "\ud800"])
+def test_any_other_becomes_one_that_every_provider_takes(name: str) -> None:
+    assert NAME.fullmatch(wire_name(name))
+
+
+def test_accepted_characters_of_a_name_are_not_changed() -> None:
+    assert wire_name("weather.now").startswith("weather_now_")
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_two_names_stay_two(one: str, other: str) -> None:
+    assert NAME.fullmatch(wire_name(one))
+    assert (wire_name(one) == wire_name(other)) == (one == other)
+
+
+@given(st.text(max_size=80))
+def test_a_name_is_translated_once(name: str) -> None:
+    assert wire_name(wire_name(name)) == wire_name(name)

@@ -7,7 +7,7 @@ import pytest
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
-from anabranch import BranchContext, StepFailed, StoreError, Tool, ToolError, tool
+from anabranch import BranchContext, StepFailed, StoreError, ToolError, tool
 from anabranch._durable import expiry
 from anabranch._durable.store import CallRecord, CallStore
 from anabranch.errors import UnknownCallError, error_to_json

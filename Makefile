@@ -27,7 +27,9 @@ PACKAGE = $(VENV)/.stamp-package-$(PYTHON_TAG)
 CLIENTS = tests/interop/node_modules/.stamp
 
 # Hashes are checked on either way in. pip is the way for an index that only pip is configured for.
-INSTALL = $(BIN)/uv pip install --quiet --require-hashes --requirements
+# Compiled as pip does it: where PYTHONDONTWRITEBYTECODE is set, nothing else ever would, and each
+# process that a test starts would compile all that it imports.
+INSTALL = $(BIN)/uv pip install --quiet --compile-bytecode --require-hashes --requirements
 INSTALL_BY_PIP = $(BIN)/python -m pip install --quiet --require-hashes --requirement
 
 .DEFAULT_GOAL := help
@@ -84,6 +86,19 @@ interop: ## run clients of other makers against our servers; npm fetches them
 interop: $(DEV) $(PACKAGE) $(CLIENTS)
 	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop)
 
+# The lower and the upper bound of the SDK in pyproject.toml.
+SDK = $(shell sed -n 's/.*"mcp>=\([0-9.]*\),<\([0-9.]*\)".*/\1 \2/p' pyproject.toml)
+
+# install() adds a tool where the SDK has no public way to, so both ends of the range are tested.
+.PHONY: sdk
+sdk: ## run the tests of the MCP hosts with the lowest and the newest SDK that pyproject.toml allows
+sdk: $(DEV) $(PACKAGE)
+	@for sdk in "mcp==$(word 1,$(SDK))" "mcp>=$(word 1,$(SDK)),<$(word 2,$(SDK))"; do \
+		rm -rf build/sdk && $(BIN)/python -m pip install --quiet --target build/sdk "$$sdk" && \
+		PYTHONPATH=build/sdk $(BIN)/python -c 'import importlib.metadata as m; print("mcp", m.version("mcp"))' && \
+		PYTHONPATH=build/sdk $(BIN)/python -m pytest -q $(or $(ARGS),tests/mcp tests/sagas) || exit 1; \
+	done
+
 .PHONY: lint
 lint: ## check format, style and import layers
 lint: $(DEV) $(PACKAGE)
@@ -117,6 +132,11 @@ format: $(DEV)
 docs-test: ## run the examples in the documentation
 docs-test: $(DEV) $(PACKAGE)
 	$(BIN)/python -m pytest docs
+
+.PHONY: api
+api: ## write docs/api.md and the snapshot of the public API, after a change that is meant
+api: $(DEV) $(PACKAGE)
+	$(BIN)/python -m tests.api.surface
 
 .PHONY: bench
 bench: ## measure (ARGS="sagas sealing" for some of it, which is printed only)

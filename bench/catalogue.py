@@ -14,6 +14,7 @@ from bench import (
     sagas,
     sealing,
     state,
+    throughput,
     tree,
     wizard,
 )
@@ -23,6 +24,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     module.NAME: module.measure
     for module in (
         wizard,
+        throughput,
         sagas,
         sealing,
         state,

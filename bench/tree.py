@@ -1,15 +1,15 @@
 """A conversation on SQLite: reading a long path, and adding a node.
 
-Reading: the messages of a path of 1,000 nodes, one of a hundred that grew side by side in a
-thread of 100,000, against the driver's rows of the same nodes and results, by one statement. The
-rows are the floor: nothing in them has been looked at, and nobody else's thread has fetched them.
-What it takes to read the JSON in them, as anybody has to who wants to use them, is measured besides.
+Reading: the messages of a path of 1,000 nodes, one of a hundred that grew concurrently in a thread
+of 100,000, against the driver's rows of the same nodes and results, read by one statement. The rows
+are the lower bound: no row has been decoded, and no other thread has fetched them. Decoding the
+JSON in them, which every user of the rows has to do, is measured as well.
 
-Writing: one node that goes on from another, against one bare ``INSERT`` of the same row by the
-driver, in a transaction of its own, into the same table of another file that is as durable: both
-wait for the disk once. The store also finds the parent, refuses a node that has no place, and
-settles results that are pending. It works in a thread, since an event loop cannot wait for a disk;
-so the bare ``INSERT`` is also measured in a thread.
+Writing: one node below another, against one bare ``INSERT`` of the same row by the driver, in a
+transaction of its own, into the same table of another file that is as durable: both wait for the
+disk once. The store also finds the parent, refuses a node in the wrong place, and settles pending
+results. It works in a thread, since an event loop cannot wait for a disk; so the bare ``INSERT`` is
+also measured in a thread.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ INSERT = """
 
 
 def one(line: int, depth: int) -> Node:
-    """Return a node of a line of turns, each with one tool use in four nodes."""
+    """Return a node of a path of turns, each of four nodes with one tool use."""
     kind = KINDS[depth % 4]
     text = TextBlock(text=f"Turn {depth} of line {line}: " + "something is said. " * 10)
     use = ToolUseBlock(id=f"toolu_{depth}", name="search", input={"query": f"line {line}"})
@@ -134,8 +134,7 @@ def _rest(node: Node) -> tuple[Kind, tuple[Block, ...], float, Usage | None]:
 
 
 async def rows() -> list[Row]:
-    # Beside this file, not where temporary files are: those may be in memory, where no disk is
-    # waited for.
+    # Beside this file, not in the directory for temporary files, which may be in memory.
     with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as folder:
         files = [Path(folder) / name for name in ("ours.db", "bare.db")]
         stores = [open_tree_store(f"sqlite:///{file}") for file in files]
@@ -157,5 +156,5 @@ async def rows() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     return asyncio.run(rows())

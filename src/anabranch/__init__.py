@@ -1,45 +1,69 @@
-"""Tools that talk back.
+"""Tools that talk back: one linear async function that can ask the model and the person.
 
-Write one straight ``async`` function; inside it ask the model, ask the person, open isolated
-sub-conversations, and return one value. The same function runs over every way of calling it.
+Inside the function a tool asks with ``ctx.sample`` and ``ctx.elicit``, opens isolated
+sub-conversations with ``ctx.branch``, performs recorded effects with ``ctx.step``, and returns one
+value. The same function runs unchanged over every way of calling it. The public modules:
 
-    anabranch            what a tool author touches
-    anabranch.mcp        serve tools over the Model Context Protocol, in both of its eras
-    anabranch.models     models for servers, chats and tests
-    anabranch.testing    a client for tests that answers as told
+    anabranch                 what the author of a tool needs
+    anabranch.agents          agents that work on a conversation tree
+    anabranch.chat            the chat: sessions, commands and plugins
+    anabranch.cli             the command line
+    anabranch.context         the context, the author's view of a branch
+    anabranch.elicitation     typed questions to the person, and their answers
+    anabranch.errors          the hierarchy of errors
+    anabranch.inprocess       run a tool in this process
+    anabranch.limits          limits on depth, tokens and time
+    anabranch.mcp             serve and call tools over the Model Context Protocol
+    anabranch.messages        messages, requests and replies
+    anabranch.models          provider models and scripted ones
+    anabranch.replay_check    find what in a tool is not safe to replay
+    anabranch.stores          SQLite and Postgres stores
+    anabranch.testing         a mock client, a mock model, manual time
+    anabranch.testing.suites  the tests that every store must pass
+    anabranch.tool            the classes of tools
+    anabranch.tree            the conversation tree
+
+Modules with an underscore in their path are private.
 """
 
-from anabranch._asking.answerer import Answerer, AnswerError
-from anabranch._asking.host import Capabilities
-from anabranch._asking.sampling import Sampler, SampleResult
-from anabranch.context import BranchContext
-from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
-from anabranch.errors import (
-    AnabranchError,
-    BranchDepthError,
-    BranchLimitError,
-    BranchTimeoutError,
-    BranchTokenError,
-    CapabilityError,
-    ConcurrentElicitError,
-    ElicitInBranchError,
-    ElicitValidationError,
-    InvalidArgumentsError,
-    InvalidTokenError,
-    NonDeterminismError,
-    SampleValidationError,
-    SerializationError,
-    StepFailed,
-    StoreError,
-    SuspensionError,
-    ToolError,
-    UnknownCallError,
-    UnsupportedRuntimeError,
-)
-from anabranch.inprocess import run_tool
-from anabranch.limits import Limits
-from anabranch.messages import Message, ToolSpec, Usage, assistant, user
-from anabranch.tool import HandoffTool, Tool, tool
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anabranch._asking.answerer import Answerer, AnswerError
+    from anabranch._asking.host import Capabilities
+    from anabranch._asking.sampling import Sampler, SampleResult
+    from anabranch._engine.clock import Clock, Ids, Timer
+    from anabranch.context import BranchContext
+    from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
+    from anabranch.errors import (
+        AnabranchError,
+        BranchDepthError,
+        BranchLimitError,
+        BranchTimeoutError,
+        BranchTokenError,
+        CapabilityError,
+        ConcurrentElicitError,
+        ElicitInBranchError,
+        ElicitValidationError,
+        InvalidArgumentsError,
+        InvalidTokenError,
+        NonDeterminismError,
+        SampleValidationError,
+        SerializationError,
+        StepFailed,
+        StoreError,
+        SuspensionError,
+        ToolError,
+        UnknownCallError,
+        UnsupportedRuntimeError,
+    )
+    from anabranch.inprocess import run_tool
+    from anabranch.limits import Limits
+    from anabranch.messages import Message, ToolSpec, Usage, assistant, user
+    from anabranch.tool import HandoffTool, tool
 
 __all__ = [
     "Accepted",
@@ -54,6 +78,7 @@ __all__ = [
     "Cancelled",
     "Capabilities",
     "CapabilityError",
+    "Clock",
     "ConcurrentElicitError",
     "Declined",
     "ElicitInBranchError",
@@ -61,6 +86,7 @@ __all__ = [
     "ElicitValidationError",
     "Elicitation",
     "HandoffTool",
+    "Ids",
     "InvalidArgumentsError",
     "InvalidTokenError",
     "Limits",
@@ -73,7 +99,7 @@ __all__ = [
     "StepFailed",
     "StoreError",
     "SuspensionError",
-    "Tool",
+    "Timer",
     "ToolError",
     "ToolSpec",
     "UnknownCallError",
@@ -84,3 +110,46 @@ __all__ = [
     "tool",
     "user",
 ]
+
+_HOMES = (
+    "errors",
+    "limits",
+    "messages",
+    "elicitation",
+    "_engine.clock",
+    "_asking.answerer",
+    "_asking.host",
+    "_asking.sampling",
+    "context",
+    "tool",
+    "inprocess",
+)
+"""The modules that define the names above, those that import the least first."""
+
+
+class _Package(ModuleType):
+    """This package, whose names are loaded when they are first used.
+
+    So the command line can print its help without loading pydantic, asyncio and the engine.
+    """
+
+    def __getattr__(self, name: str) -> object:
+        if name in __all__:
+            for home in _HOMES:
+                module = import_module(f"{__name__}.{home}")
+                if name in module.__all__:
+                    self.__dict__[name] = value = getattr(module, name)
+                    return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # The import system sets each imported submodule as an attribute here. ``anabranch.tool``
+        # remains the decorator, though it has the name of the module that defines it.
+        if name not in __all__ or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,8 +1,4 @@
-"""What callers give a tool: its function's parameters, as a JSON Schema and as a check.
-
-Owns reading them from a function, and turning arguments into what its body wants. What a tool is
-besides is in ``tool.py``.
-"""
+"""The parameters of a tool: read from its function, described as JSON Schema, validated."""
 
 from __future__ import annotations
 
@@ -27,25 +23,25 @@ __all__ = ["Parameters", "hints_of"]
 
 
 class Parameters:
-    """What callers give the tool ``tool_name``.
+    """The parameters of the tool ``tool_name``.
 
     Args:
-        tool_name: for errors.
-        reads: the function that has the parameters.
-        skip: those that callers do not give.
+        tool_name: used in error messages.
+        function: the function that has the parameters.
+        skip: parameters of the function that the library passes, not the caller.
 
     Attributes:
-        declared: as Python has them.
+        declared: the parameters, all keyword-only, with resolved annotations.
         schema: the JSON Schema of the arguments.
 
     Raises:
-        TypeError: one cannot be given by name, or not as JSON.
+        TypeError: a parameter cannot be given by name, or not as JSON.
     """
 
-    def __init__(self, tool_name: str, reads: Callable[..., Any], skip: Iterable[str]) -> None:
+    def __init__(self, tool_name: str, function: Callable[..., Any], skip: Iterable[str]) -> None:
         self._tool_name = tool_name
         self.declared: tuple[inspect.Parameter, ...] = tuple(
-            _parameters(tool_name, reads, frozenset(skip))
+            _parameters(tool_name, function, frozenset(skip))
         )
         fields: dict[str, Any] = {
             _field_name(parameter.name): _field(parameter) for parameter in self.declared
@@ -63,10 +59,10 @@ class Parameters:
         self.schema.pop("additionalProperties", None)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the body wants them, defaults filled in.
+        """Return the arguments as the body takes them, with defaults.
 
         Raises:
-            InvalidArgumentsError: naming every field that is wrong, missing or unknown.
+            InvalidArgumentsError: it names every field that is wrong, missing or unknown.
         """
         try:
             model = self._model.model_validate(dict(arguments))
@@ -83,12 +79,12 @@ class Parameters:
 
     @staticmethod
     def to_json(arguments: Mapping[str, Any]) -> str:
-        """Return arguments that :meth:`validate` has returned as JSON that it takes again."""
+        """Return the JSON of validated arguments, which :meth:`validate` accepts again."""
         return to_json(dict(arguments), by_alias=True).decode()
 
 
 def _field_name(parameter: str) -> str:
-    """Return the name of the model's field for ``parameter``: another one if pydantic took it."""
+    """Return the name of the model's field: another one where pydantic uses the name itself."""
     taken = hasattr(BaseModel, parameter) or parameter.startswith(("_", "model_"))
     return f"parameter_{parameter}" if taken else parameter
 
@@ -109,27 +105,31 @@ def _cannot_be_given(parameter: inspect.Parameter) -> bool:
 
 
 def hints_of(tool_name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of ``function``, references by name resolved."""
+    """Return the annotations of ``function``, with names resolved.
+
+    Raises:
+        TypeError: a name in an annotation is not defined.
+    """
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as problem:
         raise TypeError(
-            f"Tool {tool_name!r}: an annotation names {problem.name!r}, which is not known where"
-            " the function is defined. Define or import it at the top of the module, at run time."
+            f"Tool {tool_name!r}: an annotation names {problem.name!r}, which is not defined where"
+            " the function is. Define or import it at the top of the module, at run time."
         ) from problem
 
 
 def _parameters(
-    tool_name: str, reads: Callable[..., Any], skip: frozenset[str]
+    tool_name: str, function: Callable[..., Any], skip: frozenset[str]
 ) -> Iterable[inspect.Parameter]:
-    hints = hints_of(tool_name, reads)
-    for parameter in inspect.signature(reads).parameters.values():
+    hints = hints_of(tool_name, function)
+    for parameter in inspect.signature(function).parameters.values():
         if parameter.name in skip:
             continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(
                 f"Tool {tool_name!r}: parameter {parameter} cannot be given by name;"
-                " declare each parameter, so that callers can be told of it."
+                " declare each parameter, so that it has a place in the schema."
             )
         yield parameter.replace(
             annotation=hints.get(parameter.name, Any), kind=parameter.KEYWORD_ONLY

@@ -49,13 +49,13 @@ from anabranch.messages import (
     LogLevel,
     Message,
     MessageLike,
-    ToolChoice,
+    ToolChoiceMode,
     ToolSpec,
     to_messages,
     user,
 )
 
-__all__ = ["BranchContext", "Op"]
+__all__ = ["BranchContext", "Op", "Runnable"]
 
 T = TypeVar("T")
 T1 = TypeVar("T1")
@@ -184,7 +184,7 @@ class BranchContext:
         self, prompt: str | None = None, *,
         messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
         max_tokens: int | None = None, tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
-        tool_choice: ToolChoice | None = None, model_preferences: Mapping[str, Any] | None = None,
+        tool_choice: ToolChoiceMode | None = None, model_preferences: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Op[SampleResult[None]]: ...  # fmt: skip
 
@@ -197,7 +197,7 @@ class BranchContext:
         max_tokens: int | None = None,
         schema: type[BaseModel] | None = None,
         tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
-        tool_choice: ToolChoice | None = None,
+        tool_choice: ToolChoiceMode | None = None,
         model_preferences: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Op[SampleResult[Any]]:

@@ -1,8 +1,7 @@
-"""Typed questions to the person: their declaration, and the three ways they can end.
+"""Typed questions to the person: how a tool declares them, and the three possible results.
 
-Owns the check of what an MCP form can show (a flat object of strings, numbers, booleans, enums
-and multi-selects), made when the question is defined and not when it is asked. Asking is done by
-``context.py``; drawing the form is the client's business.
+An MCP form can show a flat object of strings, numbers, booleans, enums and multi-selects. A model
+is checked for this when the question is defined, not when it is asked.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Accepted(Generic[T]):
-    """The person answered.
+    """The person accepted, and answered with ``content``.
 
-    ``make_exchange`` is called when somebody looks at ``exchange``, which few authors do.
+    ``make_exchange`` builds ``exchange`` when it is read, which few tools do.
     """
 
     content: T
@@ -44,26 +43,27 @@ class Accepted(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The person said no."""
+    """The person declined to answer."""
 
     action: Literal["decline"] = field(default="decline", init=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The person turned away without an answer."""
+    """The person dismissed the question without an answer."""
 
     action: Literal["cancel"] = field(default="cancel", init=False)
 
 
 ElicitResult: TypeAlias = Accepted[T] | Declined | Cancelled
+"""What ``ctx.elicit`` returns."""
 
 
 class Elicitation(Generic[M]):
-    """A question that a tool may ask: a ``key`` and the model that its answer must fit.
+    """A question that a tool can ask: a ``key`` and the model that the answer must fit.
 
     Raises:
-        TypeError: ``model`` is no pydantic model, or has a field that an MCP form cannot show;
+        TypeError: ``model`` is not a pydantic model, or has a field that an MCP form cannot show;
             the message names the field.
         ValueError: ``key`` is empty or contains one of ``/~#<>``.
     """
@@ -78,17 +78,17 @@ class Elicitation(Generic[M]):
 
 
 class _FormSchema(GenerateJsonSchema):
-    """JSON Schema as MCP forms want it.
+    """The JSON Schema of MCP forms.
 
-    No null type, since an optional field is one left out of ``required``; and a title only where
-    the author gave one.
+    It has no null type, since an optional field is one that is not ``required``, and a title only
+    where the author gave one.
     """
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - overrides
         return False
 
     def handle_invalid_for_json_schema(self, schema: object, error_info: str) -> JsonSchemaValue:  # noqa: ARG002
-        return {}  # refused below, together with the name of its field
+        return {}  # refused by _problem, with the name of the field
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -103,7 +103,7 @@ class _FormSchema(GenerateJsonSchema):
 def form_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON Schema of the form for ``model``.
 
-    Source: MCP 2026-07-28, ``ElicitRequestFormParams.requestedSchema``.
+    It is what MCP 2026-07-28 allows in ``ElicitRequestFormParams.requestedSchema``.
 
     Raises:
         TypeError: see :class:`Elicitation`.
@@ -150,7 +150,7 @@ def _inlined(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, A
     if "items" in schema:
         schema = {**schema, "items": _inlined(schema["items"], definitions)}
     constant = schema.get("const")
-    if isinstance(constant, str):  # a form knows enums, and one choice is one
+    if isinstance(constant, str):  # forms have enums and no constants
         schema = {key: value for key, value in schema.items() if key != "const"}
         schema["enum"] = [constant]
     return schema
@@ -161,11 +161,11 @@ _SCALARS = ("string", "number", "integer", "boolean")
 
 
 def _problem(schema: dict[str, Any]) -> str | None:
-    """Say what an MCP form could not show in this field, or return ``None``."""
+    """Return what a form cannot show in this field, ``None`` if it can show it."""
     kind = schema.get("type")
     if kind == "array":
         items: dict[str, Any] = schema.get("items", {})
-        # Values that have titles are written without a type.
+        # Enum values with titles are written without a type.
         titled = "anyOf" in items and all("const" in item for item in items["anyOf"])
         if titled or (items.get("type") == "string" and "enum" in items):
             return None

@@ -1,34 +1,41 @@
-"""Every error an author or a caller can meet.
+"""The hierarchy of errors that the author or the caller of a tool can meet.
 
     AnabranchError
-    ├── ToolError               the tool's own refusal, in words meant for the caller
-    ├── InvalidArgumentsError   the caller's arguments do not fit the tool's parameters
-    ├── CapabilityError         the client (or server) cannot do what the tool asks for
-    ├── BranchLimitError        a limit that encloses the branch was reached
+    ├── ToolError                     the tool refuses the call, in a message for the caller
+    ├── InvalidArgumentsError         the arguments do not fit the tool's parameters
+    ├── CapabilityError               neither client nor server offers what the tool needs
+    ├── BranchLimitError              a limit that encloses the branch was reached
     │   ├── BranchDepthError
     │   ├── BranchTokenError
     │   └── BranchTimeoutError
-    ├── StepFailed              an effect, or an ask, ended in an error
-    ├── SampleValidationError   the model's reply never fitted what was asked for
-    ├── ElicitValidationError   the person's answer never fitted what was asked for
-    ├── ConcurrentElicitError   this host shows one question at a time
-    ├── ElicitInBranchError     this host does not let a sub-branch ask the person
-    ├── SerializationError      a value cannot be written to the journal
-    ├── NonDeterminismError     a replay asked for something else than was recorded
-    ├── SuspensionError         the body would not let go when its round had ended
-    ├── UnsupportedRuntimeError this Python's tasks do not show what they wait for
-    ├── InvalidTokenError       a token is not (or no longer) valid
-    └── StoreError              a store cannot do its work
-        └── UnknownCallError    the store has no such call
+    ├── StepFailed                    a step or an ask ended in an error
+    ├── SampleValidationError         the model's replies did not fit what was asked for
+    ├── ElicitValidationError         the person's answers did not fit the schema
+    ├── ConcurrentElicitError         this host shows one question at a time
+    ├── ElicitInBranchError           this host lets only the tool itself ask the person
+    ├── SerializationError            a value cannot be written to the journal
+    ├── NonDeterminismError           a replay asked for something else than was recorded
+    ├── SuspensionError               the body swallowed the cancellation that ends its round
+    ├── UnsupportedRuntimeError       this Python's tasks do not show what they wait for
+    ├── InvalidTokenError             a token is not valid, or no longer
+    ├── StoreError                    a store cannot do its work
+    │   ├── UnknownCallError          the store has no such call
+    │   └── tree.RefusedError         the tree store refuses a node, a result or a ref
+    ├── models.ModelError             a model cannot be opened, or cannot answer this
+    │   └── models.ProviderError      a provider was asked and did not give a whole answer
+    ├── agents.TurnLimitError         a turn of an agent reached one of its limits
+    ├── AnswerError                   raised by an answerer: it answers with an error
+    ├── mcp.SagaRoundsExceededError   a saga asked more often than its caller allows
+    └── testing.MockExhausted         a mock client has no answer left
 
-Constructors take facts and build the message: what happened, then what to do about it. The
-facts are plain JSON, so that an error can be journalled and raised again, with the same type and
-the same words, in a later round or in another process (:func:`error_to_json`).
+Names with a dot are defined in that public module; the others in this one. A constructor here
+takes facts and builds the message from them: what happened, then what to do about it. The facts
+are plain JSON, so that an error can be written to the journal and raised again, with the same type
+and the same message, in a later round or another process (:func:`error_to_json`).
 
-The message of any error in this module but ``StoreError``, which is about the server, may be shown
-to the caller. It therefore never contains
-the text of a foreign exception, which may hold secrets: that goes to ``StepFailed.detail``, for
-the author's code and the server's log alone.
+The message of every error in this module but ``StoreError``, which is about the server's database,
+may be shown to the caller. It therefore never quotes the text of a foreign exception, which may
+hold secrets; that text is in ``StepFailed.detail``, for the author's code and the server's log.
 """
 
 from __future__ import annotations
@@ -66,11 +73,11 @@ _rebuilders: dict[str, Callable[..., AnabranchError]] = {}
 
 
 class AnabranchError(Exception):
-    """The root of all errors here; ``facts`` holds what it was built from, as plain JSON."""
+    """The root of all errors; ``facts`` holds what the message was built from, as plain JSON."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # An author's subclass cannot be rebuilt by name alone, nor one whose facts are not named.
+        # A subclass of an author's cannot be rebuilt by its name, nor one without named facts.
         if cls.__module__ == __name__ and "__init__" in cls.__dict__:
             _rebuilders[cls.__name__] = cls
 
@@ -88,8 +95,8 @@ def _blank(cls: type[AnabranchError], args: tuple[Any, ...]) -> AnabranchError:
 
 
 def error_to_json(error: BaseException) -> dict[str, Any] | None:
-    """Return what :func:`error_from_json` needs, or ``None`` for an error that cannot be rebuilt."""
-    if isinstance(error, StoreError):  # the server's trouble, and never the outcome of a step
+    """Return the JSON for :func:`error_from_json`; ``None`` if the error cannot be rebuilt."""
+    if isinstance(error, StoreError):  # about the server's database, never the outcome of a step
         return None
     name = type(error).__name__
     if isinstance(error, AnabranchError) and _rebuilders.get(name) is type(error):
@@ -98,24 +105,24 @@ def error_to_json(error: BaseException) -> dict[str, Any] | None:
 
 
 def error_from_json(data: Mapping[str, Any]) -> AnabranchError:
-    """Build the error again that :func:`error_to_json` wrote down.
+    """Return the error that :func:`error_to_json` was given.
 
     Raises:
-        KeyError: the type is not one of this module's.
+        KeyError: its type is not defined in this module.
     """
     facts = dict(data)
     return _rebuilders[facts.pop("type")](**facts)
 
 
 class ToolError(AnabranchError):
-    """Raise it from a tool to refuse a call: the message is shown to the caller as it is."""
+    """Raised by a tool to refuse a call; the caller is shown the message unchanged."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, message=message)
 
 
 class InvalidArgumentsError(AnabranchError):
-    """The arguments do not fit; ``problems`` maps each field to what is wrong with it."""
+    """The arguments do not fit the parameters; ``problems`` maps each field to its problem."""
 
     def __init__(self, tool: str, problems: Mapping[str, str]) -> None:
         self.tool = tool
@@ -148,7 +155,7 @@ class BranchLimitError(AnabranchError):
 
 
 class BranchDepthError(BranchLimitError):
-    """A branch would lie deeper than allowed (the root is at depth 0)."""
+    """A branch would be deeper than ``max_depth``; the root of a call is at depth 0."""
 
     def __init__(self, depth: int, max_depth: int) -> None:
         self.depth = depth
@@ -162,7 +169,7 @@ class BranchDepthError(BranchLimitError):
 
 
 class BranchTokenError(BranchLimitError):
-    """``used`` tokens are, or would be, more than the ``budget`` of the branch at ``path``."""
+    """The branch at ``path`` needs ``used`` tokens, more than its ``budget``."""
 
     def __init__(self, path: str, used: int, budget: int) -> None:
         self.path = path
@@ -178,7 +185,7 @@ class BranchTokenError(BranchLimitError):
 
 
 class BranchTimeoutError(BranchLimitError):
-    """The branch at ``path`` was not done ``timeout`` seconds after it had begun."""
+    """The branch at ``path`` had not ended ``timeout`` seconds after its start."""
 
     def __init__(self, path: str, timeout: float) -> None:
         self.path = path
@@ -192,12 +199,12 @@ class BranchTimeoutError(BranchLimitError):
 
 
 class StepFailed(AnabranchError):
-    """A step's function raised, or the other side answered an ask with an error.
+    """A step's function raised, or an ask was answered with an error.
 
-    ``step_id`` names it, ``error`` is the name of the original exception's type (or the code of
-    the client's error), ``detail`` its text. The text is not part of the message. Catch this to
-    go on without the step; it is the same type in the round that ran the step (there with the
-    original as ``__cause__``) and in every later one.
+    ``step_id`` names the step, ``error`` is the type name of the original exception (or the code
+    of the client's error), ``detail`` its text, which is not part of the message. Catch this error
+    to continue without the step; the same type is raised in the round that ran the step (there
+    with the original exception as ``__cause__``) and in every replay.
     """
 
     def __init__(self, step_id: str, error: str, detail: str = "") -> None:
@@ -214,7 +221,7 @@ class StepFailed(AnabranchError):
 
 
 class SampleValidationError(AnabranchError):
-    """After ``attempts`` tries the model's reply still did not fit; ``last_text`` is the last."""
+    """None of ``attempts`` replies of the model fitted; ``last_text`` is the text of the last."""
 
     def __init__(self, step_id: str, attempts: int, reason: str, last_text: str = "") -> None:
         self.step_id = step_id
@@ -232,7 +239,7 @@ class SampleValidationError(AnabranchError):
 
 
 class ElicitValidationError(AnabranchError):
-    """After ``attempts`` tries the answer still did not fit the schema that was asked."""
+    """None of ``attempts`` answers of the person fitted the schema that was asked for."""
 
     def __init__(self, step_id: str, attempts: int, reason: str) -> None:
         self.step_id = step_id
@@ -248,7 +255,7 @@ class ElicitValidationError(AnabranchError):
 
 
 class ConcurrentElicitError(AnabranchError):
-    """A second question while one is open, on a host that shows one at a time."""
+    """A question was asked while another was open, on a host that shows one at a time."""
 
     def __init__(self, step_id: str, pending: str) -> None:
         self.step_id = step_id
@@ -262,7 +269,7 @@ class ConcurrentElicitError(AnabranchError):
 
 
 class ElicitInBranchError(AnabranchError):
-    """A sub-branch asked the person, on a host that allows it at depth 0 only."""
+    """A sub-branch asked the person, on a host that allows this at depth 0 only."""
 
     def __init__(self, step_id: str, depth: int) -> None:
         self.step_id = step_id
@@ -276,7 +283,7 @@ class ElicitInBranchError(AnabranchError):
 
 
 class SerializationError(AnabranchError):
-    """The value of ``step_id`` is of a type that cannot cross to another round."""
+    """The value of ``step_id`` is of a type that cannot be carried to another round."""
 
     def __init__(self, step_id: str, type_name: str, reason: str = "") -> None:
         self.step_id = step_id
@@ -293,10 +300,10 @@ class SerializationError(AnabranchError):
 
 
 class NonDeterminismError(AnabranchError):
-    """A replay took another way than the recorded run.
+    """A replay did something else than the recorded run.
 
     ``expected`` and ``found`` name what was recorded at ``step_id`` and what the body did there.
-    The call has ended; no effect was run after the difference was seen.
+    The call has ended; no effect was run after the difference was found.
     """
 
     def __init__(self, step_id: str, expected: str, found: str) -> None:
@@ -306,7 +313,7 @@ class NonDeterminismError(AnabranchError):
         super().__init__(
             f"Replay differs at {step_id!r}: recorded {expected}, now {found}. Take time, randomness"
             " and I/O from ctx (ctx.now, ctx.uuid, ctx.random, ctx.step); if the tool was changed"
-            " while this call was open, start the call anew.",
+            " while this call was open, call it again.",
             step_id=step_id,
             expected=expected,
             found=found,
@@ -314,13 +321,13 @@ class NonDeterminismError(AnabranchError):
 
 
 class SuspensionError(AnabranchError):
-    """The body went on although its round had ended (it swallowed the cancellation)."""
+    """The body swallowed the cancellation that ends its round, and went on."""
 
     def __init__(self, step_ids: Sequence[str], found: str) -> None:
         self.step_ids: list[str] = list(step_ids)
         self.found = found
         super().__init__(
-            f"The tool would not be suspended at {', '.join(map(repr, self.step_ids))}: {found}."
+            f"The tool could not be suspended at {', '.join(map(repr, self.step_ids))}: {found}."
             " Do not catch BaseException or asyncio.CancelledError around an ask without raising"
             " it again.",
             step_ids=self.step_ids,
@@ -347,23 +354,23 @@ class UnsupportedRuntimeError(AnabranchError, RuntimeError):
 
 
 class InvalidTokenError(AnabranchError):
-    """A token was refused. The reason is in the server's log and nowhere else."""
+    """A token was refused; the reason is in the server's log and nowhere else."""
 
     def __init__(self) -> None:
-        super().__init__("Invalid or expired token. Start the call anew.")
+        super().__init__("Invalid or expired token. Call the tool again.")
 
 
 class StoreError(AnabranchError):
     """A store cannot do its work; the message says why, and what to do.
 
-    It is unreachable, locked for too long, damaged, of a newer version, closed, or asked to write
-    to a call that it does not know. If a connection broke during a request, what was written may be
-    there nevertheless; every method of a store but ``finish`` can be tried again.
+    The store is unreachable, locked for too long, damaged, of a newer version, or closed, or was
+    asked to write to a call that it does not have. If a connection broke during a request, the
+    write may have happened nevertheless; every method of a store but ``finish`` can be retried.
     """
 
 
 class UnknownCallError(StoreError):
-    """The store does not know the call: it was never begun, or was pruned."""
+    """The store has no such call: it was never begun, or was pruned."""
 
     def __init__(self, call_id: str) -> None:
         super().__init__(

@@ -1,8 +1,4 @@
-"""Limits on a branch, and the one rule for combining them: they only narrow.
-
-Owns the three numbers and nothing else. What counts as a token is ``tokens.py``'s business; who
-is charged, and when, is ``call/``'s.
-"""
+"""Limits on a branch (depth, tokens, time), which can only be narrowed by inner ones."""
 
 from __future__ import annotations
 
@@ -16,13 +12,13 @@ _N = TypeVar("_N", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a branch and everything inside it may use. ``None`` means: not limited here.
+    """What a branch and everything inside it may use; ``None`` means not limited here.
 
     Attributes:
         max_depth: the deepest allowed branch; the root of a call is at depth 0, so that
             ``max_depth=1`` allows one level of sub-branches and ``max_depth=0`` none.
-        max_tokens: tokens of all samples together, prompts and completions.
-        timeout: seconds from the start of the branch, waiting for answers included.
+        max_tokens: the total of all samples' tokens, prompts and completions.
+        timeout: seconds from the start of the branch, including the wait for answers.
 
     Raises:
         ValueError: a value is negative (or not a number).
@@ -39,7 +35,7 @@ class Limits:
                 raise ValueError(f"Limits.{name} must not be negative, got {value!r}")
 
     def narrowed(self, inner: Limits | None) -> Limits:
-        """Return the tightest of both, field by field."""
+        """Return the tighter of both, field by field."""
         if inner is None or inner is UNLIMITED or inner == UNLIMITED:
             return self
         return Limits(
@@ -57,3 +53,4 @@ def _tightest(outer: _N | None, inner: _N | None) -> _N | None:
 
 _NAMES = ("max_depth", "max_tokens", "timeout")
 UNLIMITED = Limits()
+"""Limits that limit nothing."""

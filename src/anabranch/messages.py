@@ -1,9 +1,8 @@
-"""The words that cross: messages, what is asked of a model or a person, and what comes back.
+"""Messages of a conversation, requests to a model or a person, and their replies.
 
-Owns the shapes and their JSON. ``model_dump()`` is this library's own form (``tool_use_id``),
-``model_dump(by_alias=True)`` the form of the Model Context Protocol (``toolUseId``); both are
-accepted on the way in. Everything here is frozen: a message can be shared by any number of
-branches. Asking, waiting and validating answers against a schema are not done here.
+``model_dump()`` gives this library's own JSON (``tool_use_id``), ``model_dump(by_alias=True)`` that
+of the Model Context Protocol (``toolUseId``); both are accepted as input. Everything here is
+frozen, so a message can be shared by any number of branches.
 """
 
 from __future__ import annotations
@@ -27,9 +26,10 @@ __all__ = [
     "MessageLike",
     "SampleReply",
     "SampleRequest",
+    "Shape",
     "TextBlock",
     "ToolCall",
-    "ToolChoice",
+    "ToolChoiceMode",
     "ToolResultBlock",
     "ToolSpec",
     "ToolUseBlock",
@@ -45,21 +45,24 @@ __all__ = [
 LogLevel: TypeAlias = Literal[
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
 ]
-ToolChoice: TypeAlias = Literal["auto", "required", "none"]
+"""The levels of log messages, as in the Model Context Protocol."""
+
+ToolChoiceMode: TypeAlias = Literal["auto", "required", "none"]
+"""Whether a model may, must or must not call one of the tools that it is offered."""
 
 NOTHING = "(nothing)"
-"""Stands for a message without content where a provider is told of it, for it would refuse none."""
+"""The text of a message without content, which no provider would accept."""
 
 
 class Shape(BaseModel):
-    """A frozen value with two spellings, snake_case here and camelCase on the wire."""
+    """The base of all shapes here: a frozen model, snake_case here and camelCase in MCP."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True, alias_generator=to_camel, populate_by_name=True
     )
 
     def wire(self) -> dict[str, Any]:
-        """Return the protocol's JSON, absent fields left out."""
+        """Return the JSON of the Model Context Protocol, without the fields that are ``None``."""
         return self.model_dump(by_alias=True, exclude_none=True, mode="json")
 
 
@@ -68,17 +71,17 @@ _set = object.__setattr__
 
 
 def unchecked(shape: type[_S], /, **fields: object) -> _S:
-    """Return what ``shape(**fields)`` would, without a look at ``fields``.
+    """Return ``shape(**fields)`` without validating ``fields``.
 
-    For a path of thousands of messages, made of blocks that were valid before: looking again takes
-    longer than all else.
+    For paths of thousands of messages whose blocks have been validated before: to validate them
+    again would take longer than everything else.
 
     Args:
-        shape: what is made; a class without private attributes.
-        fields: all of its fields, each as validation would leave it.
+        shape: a class without private attributes.
+        fields: all its fields, each as validation would return it.
     """
     made = shape.__new__(shape)
-    _set(made, "__dict__", fields)  # all that pydantic has in a model, and what freezes it
+    _set(made, "__dict__", fields)  # with the three below, the whole state of a pydantic model
     _set(made, "__pydantic_fields_set__", set(fields))
     _set(made, "__pydantic_extra__", None)
     _set(made, "__pydantic_private__", None)
@@ -109,7 +112,7 @@ class AudioBlock(Shape):
 
 
 class ToolUseBlock(Shape):
-    """The model's wish to call a tool."""
+    """A call of a tool, as the model asks for it."""
 
     type: Literal["tool_use"] = "tool_use"
     id: str
@@ -118,7 +121,7 @@ class ToolUseBlock(Shape):
 
 
 class ToolResultBlock(Shape):
-    """What a tool returned; belongs to the ``tool_use`` block of the same id."""
+    """What a tool returned for the ``tool_use`` block with the id ``tool_use_id``."""
 
     type: Literal["tool_result"] = "tool_result"
     tool_use_id: str
@@ -135,10 +138,11 @@ Block: TypeAlias = Annotated[
     TextBlock | ImageBlock | AudioBlock | ToolUseBlock | ToolResultBlock,
     Field(discriminator="type"),
 ]
+"""One part of a message's content."""
 
 
 def _as_blocks(value: object) -> object:
-    """A text, or one block, where a list of blocks is due: providers and MCP allow all three."""
+    """Return a list for a text or a single block: providers and MCP allow all three."""
     if isinstance(value, str):
         return (TextBlock(text=value),)
     if isinstance(value, Mapping | Shape):
@@ -147,7 +151,7 @@ def _as_blocks(value: object) -> object:
 
 
 class Message(Shape):
-    """One turn of a conversation. ``content`` may be given as a text."""
+    """One message of a conversation; ``content`` may be given as a text."""
 
     role: Literal["user", "assistant"]
     content: tuple[Block, ...]
@@ -156,26 +160,28 @@ class Message(Shape):
 
     @property
     def text(self) -> str:
-        """All text blocks, joined."""
+        """The text of all text blocks, joined."""
         return text_of(self.content)
 
 
 MessageLike: TypeAlias = Message | Mapping[str, Any]
+"""A message, or its JSON."""
+
 _MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
 
 
 def user(content: str | Iterable[Block]) -> Message:
-    """Return a message of the user's."""
+    """Return a message in the role of the user."""
     return Message.model_validate({"role": "user", "content": content})
 
 
 def assistant(content: str | Iterable[Block]) -> Message:
-    """Return a message of the model's."""
+    """Return a message in the role of the assistant, the model."""
     return Message.model_validate({"role": "assistant", "content": content})
 
 
 def to_messages(messages: Iterable[MessageLike]) -> tuple[Message, ...]:
-    """Return messages for messages or their JSON.
+    """Return the messages, those given as JSON validated.
 
     Raises:
         pydantic.ValidationError: one of them is not a message.
@@ -190,12 +196,12 @@ def text_of(blocks: Iterable[Block]) -> str:
 
 
 class Exchange(tuple[Message, ...]):
-    """A question and its answer as messages, ready to be appended to a conversation."""
+    """A question and its answer as messages, to be appended to a conversation."""
 
     def with_arguments(self, arguments: dict[str, Any]) -> Exchange:
         """Return the exchange with ``arguments`` as the input of its tool use.
 
-        Without this the input is empty, so that nothing leaks into a conversation unasked.
+        The input is empty otherwise: what was asked enters a conversation only on purpose.
         """
 
         def filled(message: Message) -> Message:
@@ -215,10 +221,10 @@ def _is_zero(tokens: int) -> bool:
 
 
 class Usage(Shape):
-    """Tokens of one model request, as its provider reported them.
+    """The tokens of one model request, as its provider reported them.
 
-    ``input_tokens`` are all of them: those that its cache of prompts was read for, and those that
-    were written to it, are among them. Nothing cached is not told.
+    ``input_tokens`` include those that were read from the provider's prompt cache, and those that
+    were written to it. The JSON has these two counts only where they are not zero.
     """
 
     input_tokens: int = Field(default=0, ge=0)
@@ -228,12 +234,12 @@ class Usage(Shape):
 
     @property
     def total_tokens(self) -> int:
-        """Input and output together."""
+        """The sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
 
 class ToolSpec(Shape):
-    """A tool as a model is told of it."""
+    """The description of a tool that a model is given."""
 
     name: str
     description: str = ""
@@ -241,7 +247,7 @@ class ToolSpec(Shape):
 
 
 class ToolCall(Shape):
-    """The model's wish to call a tool, as an author meets it."""
+    """A call of a tool that a model's reply asks for."""
 
     id: str
     name: str
@@ -249,18 +255,18 @@ class ToolCall(Shape):
 
 
 class SampleRequest(Shape):
-    """What a model is asked (MCP ``sampling/createMessage``)."""
+    """A request to a model (MCP ``sampling/createMessage``)."""
 
     messages: tuple[Message, ...]
     max_tokens: int
     system_prompt: str | None = None
     tools: tuple[ToolSpec, ...] | None = None
-    tool_choice: ToolChoice | None = None
+    tool_choice: ToolChoiceMode | None = None
     model_preferences: dict[str, JsonValue] | None = None
 
 
 class SampleReply(Shape):
-    """What a model answered (MCP ``CreateMessageResult``). ``usage`` is absent over MCP."""
+    """A model's reply (MCP ``CreateMessageResult``). ``usage`` is absent over MCP."""
 
     role: Literal["user", "assistant"] = "assistant"
     content: tuple[Block, ...]
@@ -272,12 +278,12 @@ class SampleReply(Shape):
 
     @property
     def text(self) -> str:
-        """All text blocks, joined."""
+        """The text of all text blocks, joined."""
         return text_of(self.content)
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The tools that the model wants called, in its order."""
+        """The tool calls that the reply asks for, in its order."""
         return tuple(
             ToolCall(id=block.id, name=block.name, arguments=block.input)
             for block in self.content
@@ -286,10 +292,10 @@ class SampleReply(Shape):
 
 
 class ElicitRequest(Shape):
-    """What a person is asked in a form (MCP ``elicitation/create``, mode ``form``).
+    """A request to a person to fill in a form (MCP ``elicitation/create``, mode ``form``).
 
-    ``context`` is data for whoever draws the form, ``key`` the declared elicitation's; neither
-    is part of the protocol's own parameters.
+    ``context`` is data for the client that shows the form, ``key`` that of a declared elicitation;
+    neither is part of the protocol's own parameters.
     """
 
     message: str
@@ -299,7 +305,7 @@ class ElicitRequest(Shape):
 
 
 class UrlRequest(Shape):
-    """What a person is asked to do at ``url`` (MCP ``elicitation/create``, mode ``url``)."""
+    """A request to a person to visit ``url`` (MCP ``elicitation/create``, mode ``url``)."""
 
     message: str
     url: str
@@ -307,7 +313,7 @@ class UrlRequest(Shape):
 
 
 class ElicitReply(Shape):
-    """What a person did with a question. Accepting a URL is consent, not completion."""
+    """A person's reply to a question. To accept a URL is consent, not completion."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, JsonValue] | None = None

@@ -1,9 +1,7 @@
-"""What a tool is: a name, parameters, declared questions, limits, and a body.
+"""Tools: the class ``Tool``, the decorator ``@tool``, and ``HandoffTool``.
 
-Owns reading all that from a function or a class; its parameters are read, and arguments checked,
-in ``parameters.py``. Running a tool is an
-edge's business (``run_tool``, ``create_server``); ``Tool.run`` is the body as one coroutine in a
-branch that somebody else has opened.
+A tool is a name, a description, parameters, declared questions, limits and a body. It does not run
+by itself: ``run_tool`` and the servers of ``anabranch.mcp`` open a call and run the body in it.
 """
 
 from __future__ import annotations
@@ -30,18 +28,18 @@ CAPABILITIES = frozenset({"sampling", "sampling.tools", "elicitation", "elicitat
 
 
 class Tool(ABC, Generic[T]):
-    """Something a model can call, which can talk back.
+    """A tool that can ask the model and the person while it runs.
 
     Attributes:
-        name: what callers call it.
-        description: what a model is told about it.
-        parameters: its parameters, as Python has them; without context.
-        input_schema: the JSON Schema of its arguments.
-        elicits: the questions that it declares.
-        requires: capabilities without which its body is not even started.
-        limits: enclose every call of it.
-        returns: the annotation of its value, ``inspect.Signature.empty`` without one.
-        returned_by: the function whose annotation that is.
+        name: the name by which it is called.
+        description: the description that a model is given.
+        parameters: the parameters that a caller gives; the context is not among them.
+        input_schema: the JSON Schema of the arguments.
+        elicits: the declared questions.
+        requires: the capabilities without which the body is not started.
+        limits: the limits of every call.
+        returns: the annotation of the value, ``inspect.Signature.empty`` without one.
+        returned_by: the function that has this annotation.
     """
 
     name: str
@@ -59,34 +57,34 @@ class Tool(ABC, Generic[T]):
         self,
         name: str,
         description: str,
-        reads: Callable[..., Any],
+        function: Callable[..., Any],
         skip: Iterable[str],
         returned_by: Callable[..., Any],
     ) -> None:
-        """Read the parameters of ``reads``; ``skip`` names those that callers do not give."""
+        """Set the attributes; ``function`` has the parameters, of which ``skip`` are not given."""
         self.name = name
         self.description = description
         self.returned_by = returned_by
         self.returns = hints_of(name, returned_by).get("return", inspect.Signature.empty)
-        self._parameters = Parameters(name, reads, skip)
+        self._parameters = Parameters(name, function, skip)
         self.parameters = self._parameters.declared
         self.input_schema = self._parameters.schema
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the body wants them, defaults filled in.
+        """Return the arguments as the body takes them, with defaults.
 
         Raises:
-            InvalidArgumentsError: naming every field that is wrong, missing or unknown.
+            InvalidArgumentsError: it names every field that is wrong, missing or unknown.
         """
         return self._parameters.validate(arguments)
 
     def to_json(self, arguments: Mapping[str, Any]) -> str:
-        """Return arguments that :meth:`validate` has returned as JSON that it takes again."""
+        """Return the JSON of validated arguments, which :meth:`validate` accepts again."""
         return self._parameters.to_json(arguments)
 
     @abstractmethod
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
-        """Run the body in the branch of ``ctx``, with arguments that :meth:`validate` returned."""
+        """Run the body in the branch of ``ctx`` with validated ``arguments``."""
 
 
 def _checked_requires(name: str, requires: Iterable[str]) -> frozenset[str]:
@@ -108,7 +106,7 @@ def _checked_elicits(name: str, elicits: Iterable[Elicitation[Any]]) -> tuple[An
 
 
 class FunctionTool(Tool[T], Generic[P, T]):
-    """A tool made of one ``async`` function. Calling it calls the function."""
+    """A tool made of one ``async`` function; calling it calls the function."""
 
     def __init__(
         self,
@@ -146,7 +144,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
         self.__wrapped__ = fn
 
     def __call__(self, ctx: BranchContext, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Call the function itself, e.g. from another tool's body: no branch of its own."""
+        """Call the function, for instance in another tool's body, without a branch of its own."""
         return self.fn(ctx, *args, **kwargs)
 
     def __repr__(self) -> str:
@@ -170,14 +168,17 @@ def tool(
     limits: Limits | None = None,
 ) -> Callable[[Callable[Concatenate[BranchContext, P], Awaitable[T]]], FunctionTool[P, T]]: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
-    """Make a tool of an ``async`` function, whose first parameter is the ``BranchContext``.
+    """Make a tool of an ``async`` function whose first parameter is the ``BranchContext``.
 
-    ``name`` is the function's own unless given, ``description`` (what a model is told) its
-    docstring. ``elicits`` are the questions that it may ask by key, ``requires`` the capabilities
-    (``sampling``, ``elicitation``, …) that the client must have; ``limits`` enclose every call.
+    Args:
+        fn: the function.
+        **options: ``name`` (default: that of the function); ``description`` for the model
+            (default: the docstring); ``elicits``, the questions that can be asked by key;
+            ``requires``, the capabilities that the client must have (``sampling``,
+            ``elicitation``, …); ``limits`` of every call.
 
     Raises:
-        TypeError: ``fn`` is no such function, or has a parameter without a name of its own.
+        TypeError: ``fn`` is not such a function, or has a parameter that cannot be given by name.
         ValueError: an unknown capability, or an elicitation declared twice.
     """
     if fn is not None:
@@ -189,9 +190,9 @@ class HandoffTool(Tool[Any]):
     """A tool in three phases: ``before`` and ``after`` on the server, ``client`` in between.
 
     ``before(**parameters)`` and ``after(handoff, picked)`` are steps: they run once per call and
-    may use what lies on ``self``, such as a database. ``client(handoff, ctx)`` talks; only
-    serialisable data reaches it. Either of the two steps may take a parameter ``ctx``, for its
-    ``call_id`` and ``idempotency_key``; they cannot ask. Source: seed 000, "handoff".
+    may use the resources on ``self``, such as a database. ``client(handoff, ctx)`` asks: it
+    receives what ``before`` returned, after the round trip through JSON. Either of the two steps
+    may take a parameter ``ctx``, for its ``call_id`` and ``idempotency_key``; they cannot ask.
 
     Subclasses define the three methods and may set ``name`` (default: the class name in
     snake_case), ``description`` (default: the class's docstring), ``requires`` and ``limits``.
@@ -211,7 +212,7 @@ class HandoffTool(Tool[Any]):
             raise TypeError(f"HandoffTool {cls.__name__} lacks {', '.join(missing)}")
 
     def __new__(cls, *_args: Any, **_options: Any) -> Self:  # noqa: ANN401 - the subclass has its own
-        """Read the phases: here, since subclasses have an ``__init__`` and need not call ours."""
+        """Read the phases; not in ``__init__``, which subclasses define without calling ours."""
         made = super().__new__(cls)
         before: Any = made._phase("before")
         after: Any = made._phase("after")
@@ -236,20 +237,19 @@ class HandoffTool(Tool[Any]):
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> object:
         """Run the three phases."""
         client = self._phase("client")
-        handoff = await self._step(ctx, "before", {}, arguments)
+        handoff = await self._step(ctx, "before", (), arguments)
         picked = await client(handoff, ctx)
         picked = codec_of(client).decode("client", codec_of(client).encode("client", picked))
-        return await self._step(ctx, "after", {"handoff": handoff, "picked": picked}, {})
+        return await self._step(ctx, "after", (handoff, picked), {})
 
     def _step(
-        self, ctx: BranchContext, phase: str, given: Mapping[str, Any], named: Mapping[str, Any]
+        self, ctx: BranchContext, phase: str, values: tuple[Any, ...], named: Mapping[str, Any]
     ) -> Coroutine[Any, Any, Any]:
         function = self._phase(phase)
         if "ctx" in inspect.signature(function).parameters:
             named = {**named, "ctx": ctx}
         call = current_call()
         scope = call.scheduler.scope()
-        values = tuple(given.values())
         effect = Effect(partial(function, **named), values, phase)
         pinned = step_fingerprint(function, values)
         return call.effects.step(scope, call.cursor.new_id(scope, phase), pinned, effect)
@@ -261,7 +261,7 @@ def _declared(cls: type) -> list[Elicitation[Any]]:
     for attribute in dir(cls):
         value = inspect.getattr_static(cls, attribute, None)
         if isinstance(value, Elicitation) and value not in found:
-            found.append(value)  # pyright: ignore[reportUnknownArgumentType] - any model will do
+            found.append(value)  # pyright: ignore[reportUnknownArgumentType] - of whatever model
     return found
 
 

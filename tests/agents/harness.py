@@ -1,4 +1,4 @@
-"""Agents on a tree in memory, and what every thread must be when they are done with it."""
+"""Agents on a tree in memory, and the rules that every thread must meet afterwards."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from anabranch.agents import (
     ignore_event,
 )
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
-from anabranch.testing import MockModel, calls
-from anabranch.testing._mock_model import Decide
+from anabranch.testing import MockModel, ModelFunction, calls
 from anabranch.tool import Tool
 from anabranch.tree import Node, Tree, TreeStore, project
 from tests.agents.memory import MemoryTrees
@@ -28,7 +27,7 @@ from tests.models.provider_rules import messages_faults
 
 
 class Setting:
-    """An agent with one thread, and what it was asked and has told."""
+    """An agent with one thread, the requests of its model, and its events."""
 
     def __init__(self, agent: Agent, model: MockModel, thread_id: str, events: list[Event]) -> None:
         self.agent = agent
@@ -51,7 +50,7 @@ class Setting:
         return node
 
     async def results(self, node: Node) -> dict[str, str]:
-        """What the tools that were used before ``node`` have returned, as it is told there."""
+        """The results of the tools before ``node``, as the model sees them there."""
         path = await self.agent.store.path(node.id)
         return results_in(project(path.nodes, path.results)[-1].content)
 
@@ -67,7 +66,7 @@ class Setting:
 
 
 async def set_up(
-    decide: Decide,
+    decide: ModelFunction,
     *,
     tools: Iterable[Tool[Any] | AgentTool] = (),
     store: TreeStore | None = None,

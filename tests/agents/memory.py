@@ -1,4 +1,4 @@
-"""A tree store in dictionaries: as the port says, and with nothing to wait for."""
+"""A tree store in dictionaries, without I/O."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch.errors import StoreError
-from anabranch.tree import Node, Path, Ref, RefusedError, Result, Thread, Tree
-from anabranch.tree._nodes import check_place
+from anabranch.tree import Node, Path, Ref, RefusedError, Result, Thread, Tree, check_place
 
 BESIDE = {"branch", "question", "answer"}
 

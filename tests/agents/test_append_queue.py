@@ -1,4 +1,4 @@
-"""What is written at the same time is written together, and fails alone."""
+"""Appends made at the same time are combined into one write, and fail one by one."""
 
 import asyncio
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ async def a_store() -> Slow:
     return store
 
 
-async def test_what_waits_meanwhile_is_written_at_once() -> None:
+async def test_appends_that_wait_are_written_at_once() -> None:
     store = await a_store()
     appends = AppendQueue(store)
     writing = asyncio.gather(*(appends.append([a_node(name)]) for name in "abcd"))
@@ -55,7 +55,7 @@ async def test_what_waits_meanwhile_is_written_at_once() -> None:
     assert len((await store.tree("t")).nodes) == 7
 
 
-async def test_what_cannot_be_written_fails_alone() -> None:
+async def test_an_append_that_is_refused_fails_alone() -> None:
     store = await a_store()
     store.go_on.set()
     appends = AppendQueue(store)
@@ -67,7 +67,7 @@ async def test_what_cannot_be_written_fails_alone() -> None:
     assert len((await store.tree("t")).nodes) == 3
 
 
-async def test_a_store_that_cannot_write_is_asked_once_for_all() -> None:
+async def test_a_store_that_cannot_write_is_tried_once_for_a_batch() -> None:
     """Each further attempt would wait for a locked store all over again."""
 
     class Locked(Slow):
@@ -87,7 +87,7 @@ async def test_a_store_that_cannot_write_is_asked_once_for_all() -> None:
     assert store.writes == [["a"], ["b", "c", "d"]]
 
 
-async def test_one_node_without_a_place_is_tried_once() -> None:
+async def test_a_single_refused_append_is_not_tried_again() -> None:
     store = await a_store()
     store.go_on.set()
     with pytest.raises(RefusedError):
@@ -95,7 +95,7 @@ async def test_one_node_without_a_place_is_tried_once() -> None:
     assert store.writes == [["a"]]
 
 
-async def test_what_is_cancelled_is_written_and_ends_only_then() -> None:
+async def test_a_cancelled_append_ends_when_it_is_written() -> None:
     store = await a_store()
     appends = AppendQueue(store)
     tasks = [asyncio.create_task(appends.append([a_node(name)])) for name in "ab"]

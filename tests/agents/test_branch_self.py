@@ -1,4 +1,4 @@
-"""``branch_self``: how many branches there are, where they hang, and what each of them is told."""
+"""``branch_self``: the number of branches, their places in the tree, and what each is sent."""
 
 import asyncio
 from collections import Counter
@@ -16,8 +16,7 @@ from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
 from anabranch.models import ModelError
 from anabranch.testing import ManualClock, MockModel, calls
-from anabranch.tree import Node, Path, Ref, RefusedError, Result, Tree
-from anabranch.tree._projection import NO_RESULT
+from anabranch.tree import NO_RESULT, Node, Path, Ref, RefusedError, Result, Tree
 from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
 
@@ -54,16 +53,16 @@ def forking(*prompts: str, **more: Any) -> Callable[[SampleRequest], SampleReply
 
 
 async def summary(here: Setting) -> str:
-    """What the model was told in the end that ``branch_self`` has returned."""
-    told = results_in(here.model.requests[-1].messages[-1].content)
-    return told["fork"]
+    """The result of ``branch_self`` in the last request."""
+    results = results_in(here.model.requests[-1].messages[-1].content)
+    return results["fork"]
 
 
 # -- how many, and where --------------------------------------------------------------------------
 
 
 @both_ways
-async def test_as_many_branches_as_prompts_all_below_the_caller(parallel: bool) -> None:
+async def test_there_are_as_many_branches_as_prompts_all_below_the_caller(parallel: bool) -> None:
     for number in range(50, 0, -1):
         prompts = [f"task {each}" for each in range(number)]
         here = await set_up(forking(*prompts, parallel=parallel))
@@ -79,14 +78,14 @@ async def test_as_many_branches_as_prompts_all_below_the_caller(parallel: bool) 
 
 
 @both_ways
-async def test_branches_of_branches_to_the_limit_of_depth(parallel: bool) -> None:
+async def test_branches_nest_up_to_the_limit_of_depth(parallel: bool) -> None:
     def decide(request: SampleRequest) -> SampleReply | str:
         doing = task(request)
         if heard(request) == "fork":
             doing = "t"
         if doing is None:
-            told = results_in(request.messages[-1].content)
-            return "too deep" if "nested 4 deep" in str(told) else "both done"
+            results = results_in(request.messages[-1].content)
+            return "too deep" if "nested 4 deep" in str(results) else "both done"
         return fork(f"{doing}1", f"{doing}2", allow_work=True, parallel=parallel)
 
     here = await set_up(decide)
@@ -98,11 +97,11 @@ async def test_branches_of_branches_to_the_limit_of_depth(parallel: bool) -> Non
     assert set(below.values()) == {2}
     assert sum(node.text == "too deep" for node in tree.nodes) == 16
     assert "b1.2 (t12):\nboth done" in "".join(
-        [await _told(here, node) for node in tree.nodes if node.kind == "results"]
+        [await _summary_at(here, node) for node in tree.nodes if node.kind == "results"]
     )
 
 
-async def test_the_thread_can_be_taken_up_elsewhere_and_forked_again() -> None:
+async def test_another_agent_can_continue_the_thread_and_fork_again() -> None:
     here = await set_up(forking("a", "b"))
     await here.say("fork")
     again = await set_up(forking("c", "d", "e"), store=here.agent.store)
@@ -110,8 +109,8 @@ async def test_the_thread_can_be_taken_up_elsewhere_and_forked_again() -> None:
     await again.say("fork")
     await again.check()
     assert len(await _branches(again)) == 5
-    told = results_in(again.model.requests[-1].messages[-1].content)
-    assert [f"b{number} (" in str(told) for number in (2, 3, 5, 6)] == [False, True, True, False]
+    results = results_in(again.model.requests[-1].messages[-1].content)
+    assert [f"b{number} (" in str(results) for number in (2, 3, 5, 6)] == [False, True, True, False]
 
 
 async def test_two_calls_in_one_answer_make_branches_of_both() -> None:
@@ -126,14 +125,14 @@ async def test_two_calls_in_one_answer_make_branches_of_both() -> None:
     here = await set_up(decide)
     await here.say("fork")
     await here.check()
-    told = results_in(here.model.requests[-1].messages[-1].content)
-    assert told["x"].startswith("2/2 branches completed (parallel, single response).")
-    assert told["y"].startswith("1/1 branches completed (sequential, single response).")
+    results = results_in(here.model.requests[-1].messages[-1].content)
+    assert results["x"].startswith("2/2 branches completed (parallel, single response).")
+    assert results["y"].startswith("1/1 branches completed (sequential, single response).")
     assert [node.data["tool_use_id"] for node in await _branches(here)] == ["x", "x", "y"]
-    assert ("b2 (b)" in told["x"], "b3 (c)" in told["y"]) == (True, True)
+    assert ("b2 (b)" in results["x"], "b3 (c)" in results["y"]) == (True, True)
 
 
-# -- what is told, and when -----------------------------------------------------------------------
+# -- what is sent, and when -----------------------------------------------------------------------
 
 
 async def test_a_branch_sees_the_call_with_a_placeholder_and_its_prompt_in_one_message() -> None:
@@ -188,7 +187,7 @@ async def test_the_summary_has_all_results_in_the_order_of_prompts() -> None:
     )
 
 
-async def test_the_main_stream_is_told_nothing_but_the_summary() -> None:
+async def test_the_main_stream_sees_only_the_summary() -> None:
     def decide(request: SampleRequest) -> SampleReply | str:
         if heard(request) == "fork":
             return fork("a", "b", allow_work=True)
@@ -206,7 +205,7 @@ async def test_the_main_stream_is_told_nothing_but_the_summary() -> None:
     assert sum(node.text == "it rains" for node in tree.nodes) == 2
 
 
-async def test_other_tools_of_the_same_answer_are_answered_and_held_back_meanwhile() -> None:
+async def test_results_of_other_tools_are_held_back_while_branches_run() -> None:
     looked = asyncio.Event()
 
     @tool
@@ -233,15 +232,15 @@ async def test_other_tools_of_the_same_answer_are_answered_and_held_back_meanwhi
     assert results_in(begun.messages[-1].content) == held
     assert gone_on.messages[: len(begun.messages)] == begun.messages
     assert not any(getattr(block, "is_error", False) for block in begun.messages[-1].content)
-    told = results_in(last.messages[-1].content)
-    assert told["w"] == "rain"
-    assert told["x"].startswith("There is no tool 'missing'")
-    assert told["fork"].startswith("1/1")
+    results = results_in(last.messages[-1].content)
+    assert results["w"] == "rain"
+    assert results["x"].startswith("There is no tool 'missing'")
+    assert results["fork"].startswith("1/1")
     errors = [getattr(block, "is_error", None) for block in last.messages[-1].content]
     assert errors == [False, False, True]
 
 
-async def test_a_single_response_that_calls_tools_says_so_and_can_be_gone_on_with() -> None:
+async def test_a_single_response_that_calls_tools_says_so_and_can_be_continued() -> None:
     def decide(request: SampleRequest) -> SampleReply | str:
         if heard(request) == "fork":
             return fork("a")
@@ -278,7 +277,7 @@ async def test_the_head_stays_with_the_main_stream() -> None:
 
 
 @pytest.mark.parametrize(("parallel", "most"), [(True, 3), (False, 1)])
-async def test_no_more_branches_ask_at_once_than_may(parallel: bool, most: int) -> None:
+async def test_concurrent_requests_are_limited(parallel: bool, most: int) -> None:
     asking, seen = 0, [0]
 
     async def decide(request: SampleRequest) -> SampleReply | str:
@@ -313,7 +312,7 @@ async def test_all_branches_ask_at_the_same_time() -> None:
 
 
 async def test_branches_that_run_side_by_side_ask_the_person_side_by_side() -> None:
-    """Who can show only one question at a time lets the others wait; a page shows them all."""
+    """A front end that shows one question at a time lets the others wait; a page shows all."""
     barrier = asyncio.Barrier(2)
 
     @tool
@@ -361,7 +360,7 @@ async def test_a_branch_that_never_stops_calling_tools_is_stopped() -> None:
     assert "4 of 4 requests to the model" in await summary(here)
 
 
-async def test_branches_spend_what_the_turn_may_spend() -> None:
+async def test_branches_share_the_limits_of_the_turn() -> None:
     usage = Usage(input_tokens=50, output_tokens=50)
 
     def decide(request: SampleRequest) -> SampleReply | str:
@@ -374,7 +373,7 @@ async def test_branches_spend_what_the_turn_may_spend() -> None:
         await here.say("fork")
     await here.check()
     [results] = await here.of_kind("results")
-    assert (await _told(here, results)).startswith("3/6 branches completed")
+    assert (await _summary_at(here, results)).startswith("3/6 branches completed")
 
 
 async def test_all_branches_of_a_turn_are_counted() -> None:
@@ -387,15 +386,15 @@ async def test_all_branches_of_a_turn_are_counted() -> None:
     await here.say("fork")
     await here.check()
     assert len(await _branches(here)) == 9
-    told = [await _told(here, node) for node in await here.of_kind("results")]
-    assert any("9 of 10 are open already" in each for each in told)
+    summaries = [await _summary_at(here, node) for node in await here.of_kind("results")]
+    assert any("9 of 10 are open already" in each for each in summaries)
 
 
 # -- what the store is asked ----------------------------------------------------------------------
 
 
 class Counting(MemoryTrees):
-    """A store that counts what it is asked, and lets all of a thread be read when told to."""
+    """A store that counts calls, and lets a whole thread be read only when ``readable`` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -421,7 +420,7 @@ class Counting(MemoryTrees):
         return await super().tree(thread_id)
 
 
-async def test_a_store_is_asked_no_more_often_for_more_branches() -> None:
+async def test_more_branches_take_no_more_store_calls() -> None:
     counts: list[Counter[str]] = []
     for number in (2, 40):
         store = Counting()
@@ -435,7 +434,7 @@ async def test_a_store_is_asked_no_more_often_for_more_branches() -> None:
 @both_ways
 @pytest.mark.parametrize("fails", [False, True])
 async def test_no_branch_waits_for_its_name(parallel: bool, fails: bool) -> None:
-    """A name needs all of the thread, which may be long; it can be learnt at any time."""
+    """Naming reads the whole thread, which may be large; it can be done at any time."""
     store = Counting()
     store.fails = fails
 
@@ -467,10 +466,10 @@ FAILURES: dict[str, tuple[Exception | None, str]] = {
 
 @both_ways
 @pytest.mark.parametrize("name", FAILURES)
-async def test_a_failing_branch_harms_no_other_and_says_so(
+async def test_a_failing_branch_says_so_and_does_not_affect_the_others(
     name: str, parallel: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    error, told = FAILURES[name]
+    error, text = FAILURES[name]
 
     def decide(request: SampleRequest) -> Any:
         if task(request) == "b":
@@ -483,7 +482,7 @@ async def test_a_failing_branch_harms_no_other_and_says_so(
     assert end.text == "main"
     said = await summary(here)
     assert said.startswith("2/3 branches completed")
-    assert f"b2 (b):\nFailed: {told}" in said
+    assert f"b2 (b):\nFailed: {text}" in said
     assert "b1 (a):\ndone: a" in said
     assert "b3 (c):\ndone: c" in said
     assert "secret" not in said
@@ -492,7 +491,7 @@ async def test_a_failing_branch_harms_no_other_and_says_so(
     branches = await _branches(here)
     assert [len(await here.agent.store.children(node.id)) for node in branches] == [1, 1, 1]
     [failed] = [node for node in (await here.tree()).nodes if "error" in node.data]
-    assert failed.text.startswith(f"(this branch has failed): {told}")
+    assert failed.text.startswith(f"(this branch has failed): {text}")
     path = await here.agent.store.path(failed.id)
     assert ("half " in [node.text for node in path.nodes]) == (error is None)
     assert (await here.say("again?", at=failed.id)).text == "main"
@@ -511,7 +510,7 @@ class Refusing(MemoryTrees):
 
 
 @both_ways
-async def test_a_failure_that_cannot_be_recorded_harms_no_other_branch(
+async def test_a_failure_that_cannot_be_recorded_does_not_affect_other_branches(
     parallel: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     here = await set_up(forking("a", "b", "c", parallel=parallel), store=Refusing())
@@ -530,7 +529,7 @@ async def test_a_failure_that_cannot_be_recorded_harms_no_other_branch(
 
 
 @both_ways
-async def test_a_listener_that_fails_in_one_branch_harms_no_other(
+async def test_a_listener_that_fails_in_one_branch_does_not_affect_the_others(
     parallel: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def listen(event: Event) -> None:
@@ -546,7 +545,7 @@ async def test_a_listener_that_fails_in_one_branch_harms_no_other(
     assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [KeyError]
 
 
-async def test_a_branch_that_takes_too_long_is_stopped_and_keeps_what_it_has_said() -> None:
+async def test_a_branch_that_times_out_is_stopped_and_its_partial_reply_is_stored() -> None:
     clock, waiting = ManualClock(), asyncio.Event()
 
     async def slowly() -> AsyncIterator[str | SampleReply]:
@@ -565,15 +564,15 @@ async def test_a_branch_that_takes_too_long_is_stopped_and_keeps_what_it_has_sai
         await turn
     tree = await here.check()
     late = (await _branches(here))[1].id
-    told = f"b2 (b):\nFailed: Branch {late!r} was stopped after its timeout of 30 s."
-    assert told in await summary(here)
+    text = f"b2 (b):\nFailed: Branch {late!r} was stopped after its timeout of 30 s."
+    assert text in await summary(here)
     assert [node.text for node in tree.nodes if node.data.get("stop_reason") == "interrupted"] == [
         "I am "
     ]
 
 
 @both_ways
-async def test_an_interruption_keeps_what_is_done_and_tells_it_with_the_next_message(
+async def test_finished_branches_are_reported_with_the_message_after_an_interruption(
     parallel: bool,
 ) -> None:
     waiting, others = asyncio.Event(), asyncio.Event()
@@ -603,16 +602,16 @@ async def test_an_interruption_keeps_what_is_done_and_tells_it_with_the_next_mes
     assert await here.agent.head(here.thread_id) == (await here.caller()).id
     assert {(await here.results(node))["fork"] for node in branches} == {PLACEHOLDER}
     await here.say("what have you got?")
-    told = await summary(here)
+    text = await summary(here)
     done = 2 if parallel else 1
-    assert told.startswith(f"{done}/3 branches completed")
-    assert "b2 (b):\nInterrupted before it was done." in told
-    assert "Interrupted; nothing was recombined." in told
-    assert await here.results(branches[0]) == {"fork": told}
+    assert text.startswith(f"{done}/3 branches completed")
+    assert "b2 (b):\nInterrupted before it was done." in text
+    assert "Interrupted; nothing was recombined." in text
+    assert await here.results(branches[0]) == {"fork": text}
     assert len((await here.check()).nodes) == len(tree.nodes) + 2
 
 
-async def test_an_interruption_that_cannot_be_recorded_is_one_all_the_same() -> None:
+async def test_an_interruption_that_cannot_be_recorded_is_still_raised() -> None:
     class Full(MemoryTrees):
         full = False
 
@@ -644,7 +643,7 @@ async def test_an_interruption_that_cannot_be_recorded_is_one_all_the_same() -> 
 
 
 async def test_a_turn_that_was_killed_says_so_with_the_next_message() -> None:
-    """Whoever is killed cleans nothing up: what was written before has to do."""
+    """A killed process cleans nothing up: what was written before must be enough."""
     found: list[Tree] = []
 
     async def decide(request: SampleRequest) -> SampleReply | str:
@@ -676,8 +675,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_bad_input_is_answered_with_how_to_do_it_rightly(name: str) -> None:
-    given, told = BAD[name]
+async def test_bad_input_is_answered_with_how_to_call_the_tool(name: str) -> None:
+    given, text = BAD[name]
 
     def decide(request: SampleRequest) -> SampleReply | str:
         return calls(("fork", "branch_self", given)) if heard(request) == "fork" else "sorry"
@@ -687,7 +686,7 @@ async def test_bad_input_is_answered_with_how_to_do_it_rightly(name: str) -> Non
     await here.check()
     said = await summary(here)
     assert said.startswith("branch_self was not run: ")
-    assert told in said
+    assert text in said
     assert 'branch_self(prompts=["first task", "second task"], allow_work=false' in said
     assert await _branches(here) == []
     [block] = here.model.requests[-1].messages[-1].content
@@ -712,7 +711,7 @@ async def test_a_recombiner_asks_aside_and_leaves_the_conversation_alone() -> No
     assert (await summary(here)).endswith("llm_judge chose b2: Option 2: it is shorter.\n\ndone: b")
 
 
-async def test_what_judging_has_used_is_told_at_the_node_of_the_results() -> None:
+async def test_usage_of_the_judge_is_stored_with_the_results_node() -> None:
     usage = Usage(input_tokens=80, output_tokens=20, cache_read_tokens=30, cache_write_tokens=5)
     vote = SampleReply.model_validate({"content": "1", "usage": usage})
     here = await set_up(
@@ -750,7 +749,7 @@ async def test_a_long_answer_is_shortened_where_the_recombined_text_follows() ->
     assert (await summary(here)).count("x" * 500) == 2
 
 
-async def test_branch_self_is_told_of_as_a_list_of_prompts() -> None:
+async def test_branch_self_is_described_as_taking_a_list_of_prompts() -> None:
     here = await set_up(lambda _: "hi")
     await here.say("hello")
     assert here.model.requests[0].tools is not None
@@ -766,5 +765,5 @@ async def _branches(here: Setting) -> list[Node]:
     return await here.of_kind("branch")
 
 
-async def _told(here: Setting, node: Node) -> str:
+async def _summary_at(here: Setting, node: Node) -> str:
     return "".join((await here.results(node)).values())

@@ -1,4 +1,4 @@
-"""What models hand to ``branch_self``, and how it is understood."""
+"""The input that models send to ``branch_self``, and how it is read."""
 
 import pytest
 
@@ -23,12 +23,12 @@ PROMPTS = {
 
 
 @pytest.mark.parametrize("name", PROMPTS)
-def test_prompts_are_understood_as_they_are_meant(name: str) -> None:
+def test_prompts_are_read_in_every_form_that_models_send(name: str) -> None:
     given, meant = PROMPTS[name]
     assert list(read_input({"prompts": given}, 50).prompts) == meant
 
 
-def test_words_stand_for_truth_values_and_recombiners_in_any_case() -> None:
+def test_words_are_read_as_booleans_and_recombiners_in_any_case() -> None:
     given = {
         "prompts": "['a']",
         "allow_work": "True",
@@ -39,7 +39,7 @@ def test_words_stand_for_truth_values_and_recombiners_in_any_case() -> None:
     assert (meant.allow_work, meant.parallel, meant.recombine) == (True, False, "llm_vote")
 
 
-def test_left_out_it_is_one_reply_each_in_parallel_and_not_recombined() -> None:
+def test_the_defaults_are_one_reply_each_in_parallel_without_recombination() -> None:
     meant = read_input({"prompts": ["a"]}, 50)
     assert (meant.allow_work, meant.parallel, meant.recombine) == (False, True, "none")
 
@@ -47,12 +47,12 @@ def test_left_out_it_is_one_reply_each_in_parallel_and_not_recombined() -> None:
 @pytest.mark.parametrize(
     "prompts", [[], "", "  ", "[]", ["a", ""], None, 7, [["a"]], "['don't', 'do']", {"a": "b"}]
 )
-def test_what_cannot_be_understood_is_refused(prompts: object) -> None:
+def test_input_without_prompts_is_refused(prompts: object) -> None:
     with pytest.raises(ToolError, match=r"^branch_self was not run: prompts.*Call it like this"):
         read_input({"prompts": prompts}, 50)
 
 
-def test_as_many_prompts_as_allowed_are_not_too_many() -> None:
+def test_the_maximum_number_of_prompts_is_accepted() -> None:
     assert len(read_input({"prompts": ["a"] * 3}, 3).prompts) == 3
     with pytest.raises(ToolError, match="4 prompts are too many, the limit is 3"):
         read_input({"prompts": ["a"] * 4}, 3)

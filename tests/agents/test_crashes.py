@@ -1,7 +1,7 @@
 """A turn that forks, uses tools and asks is stopped wherever it touches the store.
 
 Stopped in two ways: cancelled, as by Ctrl-C, so that it may put things in order; or killed, so that
-nothing can be written any more. Either way whoever comes next finds a thread to go on with.
+nothing can be written any more. Either way, the thread can be continued.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ async def check(ctx: BranchContext) -> str:
 
 def decide(request: SampleRequest) -> SampleReply | str:
     """Fork twice over, with a tool that asks beside it, and one in a branch."""
-    text, told = heard(request), results_in(request.messages[-1].content)
+    text, results = heard(request), results_in(request.messages[-1].content)
     if text == "fork":
         prompts = {"prompts": ["a", "b", "c"], "allow_work": True, "recombine": "llm_vote"}
         return calls(("f", "branch_self", prompts), ("q", "check", {}), text="several ways")
@@ -80,11 +80,11 @@ def decide(request: SampleRequest) -> SampleReply | str:
         return calls(("g", "branch_self", {"prompts": ["x", "y"], "parallel": False}))
     if text == "(self-prompt): b":
         return calls(("p", "check", {}))
-    return "2" if "Reply with its number" in text else f"{len(told)} results"
+    return "2" if "Reply with its number" in text else f"{len(results)} results"
 
 
 async def run(fate: Callable[[], Awaitable[None]], at: int, *, after: bool) -> tuple[Doomed, int]:
-    """Run the turn to its end, whatever that is; return its store, and how often it was touched."""
+    """Run the turn until it ends; return its store, and the number of calls to it."""
     store = Doomed(fate, at, after=after)
     person = Answering(lambda _: ElicitReply(action="accept", content={"sure": True}))
     here = await set_up(decide, tools=[check], store=cast("TreeStore", store), person=person)
@@ -99,7 +99,7 @@ async def run(fate: Callable[[], Awaitable[None]], at: int, *, after: bool) -> t
 
 
 async def is_sound(store: MemoryTrees) -> None:
-    """What is there is valid; one can go on at its head; no branch was lost, no placeholder left."""
+    """The thread is valid and can be continued; no branch is missing, no placeholder is left."""
     here = await set_up(lambda _: "hello again", store=store)
     threads = await store.threads(9)
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Conversations led by program: where the turns hang, and what they return."""
+"""Conversations led by a program: where the turns are added, and what they return."""
 
 import asyncio
 from collections.abc import Sequence
@@ -39,10 +39,10 @@ async def test_branches_begin_at_one_node_and_leave_the_head_there(flow: object)
     here = await set_up(echo)
     start = await here.say("hello")
     run = agents.parallel if flow is agents.parallel else agents.branch
-    grown = await run(here.agent, here.thread_id, ["a", "fail", "c"])
-    assert [each.text for each in grown] == ["re a", "", "re c"]
-    assert [each.error for each in grown] == [None, "Out of ink. Buy some.", None]
-    said = await lines(here, [each.end for each in grown])
+    branches = await run(here.agent, here.thread_id, ["a", "fail", "c"])
+    assert [each.text for each in branches] == ["re a", "", "re c"]
+    assert [each.error for each in branches] == [None, "Out of ink. Buy some.", None]
+    said = await lines(here, [each.end for each in branches])
     assert said[0] == ["hello", "re hello", "a", "re a"]
     assert said[1][-1] == "(this branch has failed): Out of ink. Buy some."
     children = await here.agent.store.children(start.id)
@@ -79,7 +79,7 @@ async def test_no_prompts_are_no_branches_and_a_blank_one_adds_nothing() -> None
     assert (await here.tree()).nodes == ()
 
 
-async def test_a_tree_of_thought_goes_on_from_what_came_of_all_ways() -> None:
+async def test_a_tree_of_thought_continues_with_the_recombined_answers() -> None:
     def decide(request: SampleRequest) -> str | Exception:
         return "merged" if "Merge these" in heard(request) else echo(request)
 
@@ -99,7 +99,7 @@ async def test_a_tree_of_thought_without_any_answer_says_why() -> None:
 
 
 @pytest.mark.parametrize("how", ["lmm_merge", "none"])
-async def test_a_tree_of_thought_that_could_not_go_on_asks_no_model(how: str) -> None:
+async def test_a_tree_of_thought_without_a_text_recombiner_asks_no_model(how: str) -> None:
     here = await set_up(echo)
     with pytest.raises(ToolError, match="makes no text to continue with"):
         await agents.tree_of_thought(here.agent, here.thread_id, ["a", "b"], recombiner=how)
@@ -107,7 +107,7 @@ async def test_a_tree_of_thought_that_could_not_go_on_asks_no_model(how: str) ->
     assert (await here.tree()).nodes == ()
 
 
-async def test_the_way_to_recombine_may_be_in_upper_case() -> None:
+async def test_the_name_of_a_recombiner_may_be_in_upper_case() -> None:
     here = await set_up(echo)
     end = await agents.tree_of_thought(here.agent, here.thread_id, ["a"], recombiner="CONCATENATE")
     assert end.text == "re 1. main: re a"
@@ -131,7 +131,7 @@ async def test_nodes_are_combined_without_touching_the_thread() -> None:
         await agents.combine(here.agent, [ends[0], elsewhere])
 
 
-async def test_what_is_combined_is_called_what_its_branch_is_called() -> None:
+async def test_combined_texts_go_by_the_names_of_their_branches() -> None:
     here = await set_up(echo)
     ends = [each.end for each in await agents.parallel(here.agent, here.thread_id, ["a", "b", "c"])]
     made = await agents.combine(here.agent, ends)
@@ -161,7 +161,7 @@ async def test_prompting_goes_on_until_a_turn_uses_no_tools() -> None:
     await here.check()
 
 
-async def test_prompting_ends_in_any_case() -> None:
+async def test_prompting_ends_after_the_maximum_of_turns() -> None:
     here = await set_up(echo)
     until = agents.said("DONE")
     ends = await agents.prompt_while(here.agent, here.thread_id, "go", until=until, max_turns=4)
@@ -176,8 +176,8 @@ async def test_prompting_ends_in_any_case() -> None:
 
 async def test_a_broadcast_reaches_every_leaf_and_each_answer_hangs_there() -> None:
     here = await set_up(echo)
-    grown = await agents.parallel(here.agent, here.thread_id, ["a", "b", "c"])
-    await here.agent.store.set_ref(here.thread_id, Ref("not this", grown[1].end.id))
+    branches = await agents.parallel(here.agent, here.thread_id, ["a", "b", "c"])
+    await here.agent.store.set_ref(here.thread_id, Ref("not this", branches[1].end.id))
     said = await agents.broadcast_to_leaves(
         here.agent, here.thread_id, "so?", skip=["not this", "head"]
     )
@@ -185,5 +185,5 @@ async def test_a_broadcast_reaches_every_leaf_and_each_answer_hangs_there() -> N
         ["a", "re a", "so?", "re so?"],
         ["c", "re c", "so?", "re so?"],
     ]
-    assert await here.agent.store.children(grown[1].end.id) == []
+    assert await here.agent.store.children(branches[1].end.id) == []
     await here.check()

@@ -1,4 +1,4 @@
-"""Whatever happens to a thread, in whatever order: every path of it stays a valid request."""
+"""Random histories of a thread, after each step of which every path is a valid request."""
 
 import asyncio
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ LIMITS = TurnLimits(max_requests=3, max_depth=2, max_branches_per_call=4, max_br
 
 @dataclass
 class Whim:
-    """A model that does what it was told to do next, whatever it is asked."""
+    """A model with a list of replies, which do not depend on the request."""
 
     replies: list[SampleReply | Exception | None]
 

@@ -1,4 +1,4 @@
-"""What an interruption, as by Ctrl-C, does to what a tool has done."""
+"""An interruption, as by Ctrl-C, and the steps that a tool has run."""
 
 import asyncio
 
@@ -71,7 +71,7 @@ async def interrupted(setting: Setting, at: asyncio.Event) -> None:
     assert turn.cancelled()
 
 
-async def test_a_tool_that_is_interrupted_at_its_question_waits_with_what_it_has_done() -> None:
+async def test_a_tool_that_is_interrupted_at_its_question_is_not_undone() -> None:
     hall = Hall()
     setting, asked = await seated(hall, asks=True)
     await interrupted(setting, asked)
@@ -80,13 +80,13 @@ async def test_a_tool_that_is_interrupted_at_its_question_waits_with_what_it_has
     [question] = await setting.of_kind("question")
     await setting.agent.answer(question.id, YES)
 
-    told = results_in(setting.model.requests[-1].messages[-1].content)
-    assert list(told.values()) == ["the seat is taken"]
+    results = results_in(setting.model.requests[-1].messages[-1].content)
+    assert list(results.values()) == ["the seat is taken"]
     assert hall.done == ["reserve"]
     await setting.check()
 
 
-async def test_what_it_has_done_is_undone_if_it_fails_after_the_answer() -> None:
+async def test_it_is_undone_if_it_fails_after_the_answer() -> None:
     hall = Hall()
     setting, asked = await seated(hall, asks=True)
     await interrupted(setting, asked)

@@ -1,4 +1,4 @@
-"""The store of these tests keeps the promises of every store."""
+"""The store of these tests passes the checks of every store."""
 
 import pytest
 
@@ -11,5 +11,5 @@ def name_of(check: TreeStoreCheck) -> str:
 
 
 @pytest.mark.parametrize("check", TREE_STORE_CHECKS, ids=name_of)
-async def test_the_store_in_dictionaries_keeps_a_promise(check: TreeStoreCheck) -> None:
+async def test_the_store_in_dictionaries_passes_the_check(check: TreeStoreCheck) -> None:
     await check(MemoryTrees)

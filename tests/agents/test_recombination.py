@@ -1,4 +1,4 @@
-"""Several answers become one: what is chosen, why, and what is done when the model does not help."""
+"""Recombination: what is chosen, why, and what is done when the model fails."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ async def made(how: str, ask: Saying, answers: Sequence[BranchAnswer] = ANSWERS)
     return done.text, done.note
 
 
-async def test_none_makes_no_text() -> None:
+async def test_the_recombiner_none_makes_no_text() -> None:
     assert await made("none", Saying()) == ("", "Not recombined, as none was asked for.")
 
 
@@ -48,7 +48,7 @@ async def test_concatenate_numbers_the_answers() -> None:
     assert note == "Concatenated 3 answers."
 
 
-async def test_merge_asks_once_and_tells_only_the_answers() -> None:
+async def test_merge_sends_one_request_with_the_answers_alone() -> None:
     model = Saying("one and two")
     assert await made("llm_merge", model) == ("one and two", "llm_merge: 3 answers were merged.")
     [asked] = model.asked
@@ -80,11 +80,11 @@ async def test_the_first_answer_with_most_votes_is_chosen(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "anabranch.agents")
-    replies, chosen, told = VOTES[name]
+    replies, chosen, note = VOTES[name]
     done = await recombine("llm_vote", ANSWERS, Saying(*replies))
     assert done.chosen == chosen
     assert done.text == next(answer.text for answer in ANSWERS if answer.name == chosen)
-    assert told in done.note
+    assert note in done.note
 
 
 async def test_there_are_as_many_votes_as_judges() -> None:
@@ -105,14 +105,14 @@ VERDICTS = {
 
 @pytest.mark.parametrize("verdict", VERDICTS)
 async def test_a_judge_chooses_by_number_or_by_quoting(verdict: str) -> None:
-    chosen, text, told = VERDICTS[verdict]
+    chosen, text, note = VERDICTS[verdict]
     done = await recombine("llm_judge", ANSWERS, Saying(verdict))
     assert (done.chosen, done.text) == (chosen, text)
-    assert told in done.note
+    assert note in done.note
 
 
 async def test_a_judge_that_fails_leaves_the_first_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever a model raises: what the branches have said is worth more than the judgement."""
+    """Whatever a model raises: the answers of the branches must not be lost."""
     text, note = await made("llm_judge", Saying(RuntimeError("secret")))
     assert (text, note) == ("one", "llm_judge failed; the first answer, b1, is taken instead.")
     [logged] = caplog.records
@@ -121,7 +121,7 @@ async def test_a_judge_that_fails_leaves_the_first_answer(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "reason"),
     {
         "llm_merge": "llm_merge failed (Out of ink); the answers are concatenated instead.",
         "llm_vote": "3 of 3 votes did not count. A judge failed (Out of ink).",
@@ -129,15 +129,15 @@ async def test_a_judge_that_fails_leaves_the_first_answer(caplog: pytest.LogCapt
     }.items(),
 )
 @pytest.mark.parametrize("error", [ModelError("Out of ink."), ToolError("Out of ink.")])
-async def test_an_error_that_may_be_told_says_why_there_is_no_judgement(
-    how: str, told: str, error: Exception, caplog: pytest.LogCaptureFixture
+async def test_an_error_with_a_public_message_says_why_there_is_no_verdict(
+    how: str, reason: str, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, note = await made(how, Saying(error, error, error))
-    assert note.endswith(told)
+    assert note.endswith(reason)
     assert caplog.records == []
 
 
-async def test_an_interrupted_judge_is_no_failed_one() -> None:
+async def test_cancelling_a_judge_cancels_the_recombination() -> None:
     judging = asyncio.Event()
 
     async def judge(_: str) -> str:
@@ -154,7 +154,7 @@ async def test_an_interrupted_judge_is_no_failed_one() -> None:
 
 
 @pytest.mark.parametrize("how", ["llm_merge", "llm_vote", "llm_judge"])
-async def test_one_answer_needs_no_model_and_none_is_no_error(how: str) -> None:
+async def test_one_answer_needs_no_model_and_no_answer_is_not_an_error(how: str) -> None:
     answers = [BranchAnswer("b1", "p", " "), BranchAnswer("b2", "p", "two")]
     done = await recombine(how, answers, Saying())
     assert (done.text, done.chosen) == ("two", "b2")
@@ -162,6 +162,6 @@ async def test_one_answer_needs_no_model_and_none_is_no_error(how: str) -> None:
     assert (await recombine(how, answers[:1], Saying())).text == ""
 
 
-async def test_an_unknown_recombiner_is_refused_with_those_that_there_are() -> None:
+async def test_an_unknown_recombiner_is_refused_with_a_list_of_all() -> None:
     with pytest.raises(ToolError, match=r"no recombiner 'mix'.*none, concatenate, llm_merge"):
         await recombine("mix", ANSWERS, Saying())

@@ -1,4 +1,4 @@
-"""One turn on the tree: the model, its tools, their questions, and what is kept when it ends."""
+"""One turn on the tree: the model, its tools, their questions, and what is stored when it ends."""
 
 import asyncio
 import json
@@ -28,12 +28,8 @@ from anabranch.agents import (
 )
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec, Usage
-from anabranch.testing import calls
-from anabranch.testing._mock_model import Decide
-from anabranch.tree import Node, Ref, Result
-from anabranch.tree._export import tree_to_json
-from anabranch.tree._projection import NO_RESULT
-from anabranch.tree._thread_file import from_json
+from anabranch.testing import ModelFunction, calls
+from anabranch.tree import NO_RESULT, Node, Ref, Result, thread_from_json, tree_to_json
 from tests.agents.harness import Answering, faults, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
 
@@ -60,7 +56,7 @@ async def weather(ctx: BranchContext, city: str) -> str:
 
 @tool
 async def broken(ctx: BranchContext) -> str:
-    """Fail as nobody expected."""
+    """Fail unexpectedly."""
     raise RuntimeError("the password is 1234")
 
 
@@ -70,7 +66,7 @@ async def refusing(ctx: BranchContext) -> str:
     raise ToolError("Not on Sundays.")
 
 
-def once(*uses: tuple[str, str, Mapping[str, Any]], then: str = "done") -> Decide:
+def once(*uses: tuple[str, str, Mapping[str, Any]], then: str = "done") -> ModelFunction:
     """A model that calls these tools first, and then is done."""
 
     def decide(request: SampleRequest) -> SampleReply | str:
@@ -92,7 +88,7 @@ async def test_a_turn_goes_on_until_no_more_tools_are_called() -> None:
     assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": "rain in Linz"}
 
 
-async def test_whoever_listens_is_told_everything_in_order() -> None:
+async def test_a_listener_receives_all_events_in_order() -> None:
     here = await set_up(once(("u1", "weather", {"city": "Linz"})), tools=[weather])
     await here.say("hello")
     assert [type(event) for event in here.events] == [
@@ -119,7 +115,7 @@ async def test_tools_of_one_answer_run_at_the_same_time() -> None:
     assert set(results_in(here.model.requests[-1].messages[-1].content).values()) == {"met"}
 
 
-async def test_what_a_tool_did_not_expect_is_masked_and_what_it_refuses_is_told(
+async def test_an_unexpected_error_is_masked_and_a_refusal_reaches_the_model(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     names = {"a": "broken", "b": "refusing", "c": "weather", "d": "missing"}
@@ -129,19 +125,19 @@ async def test_what_a_tool_did_not_expect_is_masked_and_what_it_refuses_is_told(
     )
     await here.say("hello")
     await here.check()
-    told = results_in(here.model.requests[-1].messages[-1].content)
-    assert told["a"] == "Error executing tool broken"
-    assert told["b"] == "Not on Sundays."
-    assert "city" in told["c"]
-    assert told["d"].startswith("There is no tool 'missing'. Tools: branch_self, broken")
+    results = results_in(here.model.requests[-1].messages[-1].content)
+    assert results["a"] == "Error executing tool broken"
+    assert results["b"] == "Not on Sundays."
+    assert "city" in results["c"]
+    assert results["d"].startswith("There is no tool 'missing'. Tools: branch_self, broken")
     errors = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
     assert "the password is 1234" in errors
 
 
-async def test_what_an_agents_own_tool_did_not_expect_is_masked_and_logged(
+async def test_an_unexpected_error_of_an_agent_tool_is_masked_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nothing stands between it and the agent, as the call machine does for other tools."""
+    """No call machine stands between it and the agent."""
 
     class Careless:
         name: str = "careless"
@@ -155,10 +151,31 @@ async def test_what_an_agents_own_tool_did_not_expect_is_masked_and_logged(
     here = await set_up(once(*uses), tools=[Careless(), weather])
     await here.say("hello")
     await here.check()
-    told = results_in(here.model.requests[-1].messages[-1].content)
-    assert told == {"a": "Error executing tool careless", "b": "rain in Linz"}
+    results = results_in(here.model.requests[-1].messages[-1].content)
+    assert results == {"a": "Error executing tool careless", "b": "rain in Linz"}
     [logged] = [record for record in caplog.records if record.exc_info]
     assert logged.message == "tool 'careless' raised an unexpected exception"
+
+
+async def test_an_error_of_the_store_while_a_tool_asks_is_masked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class WithoutQuestions(MemoryTrees):
+        async def append(
+            self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+        ) -> None:
+            if nodes[0].kind == "question":
+                raise StoreError("The disk /var/secret is full.")
+            await super().append(nodes, results=results, refs=refs)
+
+    here = await set_up(once(("u1", "pick", {})), tools=[pick], store=WithoutQuestions())
+    assert (await here.say("hello")).text == "done"
+    await here.check()
+    results = results_in(here.model.requests[-1].messages[-1].content)
+    assert results == {"u1": "Error executing tool pick"}
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
+        "The disk /var/secret is full."
+    ]
 
 
 async def test_a_question_and_its_answer_are_nodes() -> None:
@@ -171,7 +188,7 @@ async def test_a_question_and_its_answer_are_nodes() -> None:
     assert end.parent_id == tree.nodes[-2].id
 
 
-async def test_answering_anew_makes_a_second_branch_and_leaves_the_first_alone() -> None:
+async def test_a_second_answer_makes_a_second_branch_and_leaves_the_first_unchanged() -> None:
     decide = once(("u1", "pick", {}), ("u2", "weather", {"city": "Linz"}))
     here = await set_up(decide, tools=[pick, weather], person=picking(3))
     first = await here.say("hello")
@@ -179,20 +196,20 @@ async def test_answering_anew_makes_a_second_branch_and_leaves_the_first_alone()
     reply = ElicitReply(action="accept", content={"number": 7})
     second = await here.agent.answer(question.id, reply)
     await here.check()
-    told: list[dict[str, str]] = []
+    results: list[dict[str, str]] = []
     for end in (first, second):
         assert end.parent_id is not None
         node = await here.agent.store.node(end.parent_id)
         assert node is not None
-        told.append(await here.results(node))
-    assert told == [
+        results.append(await here.results(node))
+    assert results == [
         {"u1": "card 3", "u2": "rain in Linz"},
         {"u1": "card 7", "u2": "rain in Linz"},
     ]
     assert len(await here.agent.store.children(question.id)) == 2
 
 
-async def test_a_question_answered_anew_knows_the_answers_that_were_there_before_it() -> None:
+async def test_a_question_answered_again_sees_the_answers_before_it() -> None:
     """Two branches of a tool ask at the same moment; the second question waits for its turn."""
 
     @tool
@@ -219,7 +236,7 @@ async def test_a_question_answered_anew_knows_the_answers_that_were_there_before
     await here.check()
 
 
-async def test_what_was_done_while_a_question_waited_is_not_done_again() -> None:
+async def test_steps_that_ran_while_a_question_waited_are_not_run_again() -> None:
     asked, done = asyncio.Event(), asyncio.Event()
     effects: list[str] = []
 
@@ -261,7 +278,7 @@ async def test_an_answer_to_something_else_than_a_question_is_refused() -> None:
         await here.agent.answer(end.id, ElicitReply(action="decline"))
 
 
-async def test_an_interrupted_answer_keeps_what_was_said() -> None:
+async def test_the_text_of_an_interrupted_reply_is_stored() -> None:
     speaking = asyncio.Event()
 
     async def speak() -> AsyncIterator[str | SampleReply]:
@@ -284,7 +301,7 @@ async def test_an_interrupted_answer_keeps_what_was_said() -> None:
     assert tree.refs["head"] == tree.nodes[-1].id
 
 
-async def test_a_model_that_breaks_off_keeps_what_was_said_and_raises() -> None:
+async def test_the_text_of_a_reply_that_fails_is_stored_and_the_error_raised() -> None:
     async def speak() -> AsyncIterator[str | SampleReply]:
         yield "half "
         raise OSError("the line is dead")
@@ -310,7 +327,7 @@ async def test_a_model_that_breaks_off_keeps_what_was_said_and_raises() -> None:
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
-async def test_what_ends_an_answer_counts_even_if_its_part_cannot_be_kept(
+async def test_the_reason_why_a_reply_ends_is_raised_even_if_its_text_cannot_be_stored(
     cancelled: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Full(MemoryTrees):
@@ -343,7 +360,7 @@ async def test_what_ends_an_answer_counts_even_if_its_part_cannot_be_kept(
     assert [node.kind for node in (await here.tree()).nodes] == ["user"]
 
 
-async def test_an_interrupted_tool_leaves_a_thread_that_can_be_gone_on_with() -> None:
+async def test_an_interrupted_tool_leaves_a_thread_that_can_be_continued() -> None:
     running = asyncio.Event()
 
     @tool
@@ -389,7 +406,7 @@ async def test_an_unanswered_question_can_be_answered_after_a_restart() -> None:
     await here.check()
 
 
-async def test_a_tool_that_has_asked_is_not_run_again_by_going_on() -> None:
+async def test_a_tool_that_has_asked_is_not_run_again_by_continuing() -> None:
     asked = asyncio.Event()
     effects: list[str] = []
 
@@ -429,7 +446,7 @@ async def test_a_question_of_an_export_says_why_it_cannot_be_answered_again() ->
     here = await set_up(once(("u1", "pick", {})), tools=[pick], person=picking(3))
     await here.say("hello")
     exported = json.dumps(tree_to_json(await here.tree())).encode()
-    loaded = from_json(exported, random_names, 0.0)
+    loaded = thread_from_json(exported, random_names, 0.0)
     await here.agent.store.create_thread(loaded.thread)
     await here.agent.store.append(loaded.nodes, results=loaded.results)
     [question] = [node for node in loaded.nodes if node.kind == "question"]
@@ -442,14 +459,14 @@ async def test_a_question_of_an_export_says_why_it_cannot_be_answered_again() ->
     assert [node.kind for node in await here.agent.store.children(question.id)] == ["answer"]
 
 
-async def test_ids_that_a_model_repeats_are_told_apart() -> None:
+async def test_ids_that_a_model_repeats_are_made_unique() -> None:
     decide = once(*(("u1", "weather", {"city": city}) for city in ("Linz", "Graz")))
     here = await set_up(decide, tools=[weather])
     await here.say("hello")
     await here.say("and now?")
     await here.check()
-    told = results_in(here.model.requests[1].messages[-1].content)
-    assert told == {"u1": "rain in Linz", "u1_2": "rain in Graz"}
+    results = results_in(here.model.requests[1].messages[-1].content)
+    assert results == {"u1": "rain in Linz", "u1_2": "rain in Graz"}
 
 
 async def test_a_model_that_never_stops_is_stopped_and_the_thread_goes_on() -> None:
@@ -479,7 +496,7 @@ async def test_tokens_and_costs_are_counted_and_limited() -> None:
         assert answers[0].data.get("cost") == (1.0 if limits.price else None)
 
 
-async def test_two_that_speak_at_one_node_make_two_branches() -> None:
+async def test_two_messages_at_one_node_make_two_branches() -> None:
     here = await set_up(lambda request: f"re {heard(request)}")
     start = await here.say("hello")
     async with anyio.create_task_group() as group:

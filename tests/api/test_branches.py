@@ -179,7 +179,7 @@ async def test_a_branch_may_lower_the_depth_limit_for_what_is_inside_it(replay: 
     assert await run_tool(outer, {}, MockClient(), replay=replay) == 3
 
 
-@pytest.mark.requirement("SP8")
+@pytest.mark.requirement("pitfall.limits-and-branches")
 async def test_branches_run_at_once_and_all_must_finish(replay: bool) -> None:
     """Required: parallel branches; contract: gather, concurrent, all must finish."""
 
@@ -208,7 +208,7 @@ async def test_branches_run_at_once_and_all_must_finish(replay: bool) -> None:
     assert await run_tool(outer, {}, client, replay=replay) == ["re: price?", "re: time?"]
 
 
-@pytest.mark.requirement("SP8")
+@pytest.mark.requirement("pitfall.limits-and-branches")
 async def test_an_error_in_a_branch_reaches_its_parent_which_may_go_on(replay: bool) -> None:
     """Required: sub-branch error propagation."""
 
@@ -362,8 +362,8 @@ async def test_operations_made_first_and_awaited_later_are_not_forgotten(replay:
     assert [call.message for call in client.log_calls] == ["d"]
 
 
-@pytest.mark.requirement("SP8")
-@pytest.mark.requirement("SP12")
+@pytest.mark.requirement("pitfall.limits-and-branches")
+@pytest.mark.requirement("pitfall.cancelled-call")
 async def test_cancelling_the_call_stops_the_body_and_pays_its_undos(replay: bool) -> None:
     """Required: cancellation stops the tool, and undos run when a call is cancelled."""
     happened: list[str] = []

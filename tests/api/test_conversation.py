@@ -130,7 +130,7 @@ async def test_a_task_continues_what_its_parent_had_said_and_keeps_its_own_to_it
     assert said == [["a", "b", "x"], ["a", "b", "y"], ["a", "b", "c"]]
 
 
-@pytest.mark.requirement("SP7")
+@pytest.mark.requirement("pitfall.parent-snapshot")
 async def test_the_parent_conversation_is_a_snapshot(replay: bool) -> None:
     """Required: what a branch sees of its parent does not change under it."""
 

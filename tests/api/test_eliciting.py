@@ -292,7 +292,7 @@ async def test_an_answer_of_the_wrong_kind_is_asked_for_again(way: str, replay: 
         await run_tool(ask, {}, Confused(times=4), replay=replay)
 
 
-@pytest.mark.requirement("SP9")
+@pytest.mark.requirement("pitfall.second-question")
 async def test_several_questions_may_be_open_at_once(replay: bool) -> None:
     """Required: a second elicit while one is pending is supported, not lost."""
 
@@ -307,7 +307,7 @@ async def test_several_questions_may_be_open_at_once(replay: bool) -> None:
     assert await run_tool(ask, {}, MockClient(elicits=answer), replay=replay) == [1, 2, 3]
 
 
-@pytest.mark.requirement("SP9")
+@pytest.mark.requirement("pitfall.second-question")
 async def test_a_host_that_shows_one_question_at_a_time_refuses_the_second(replay: bool) -> None:
     """Required: raise on a second elicit while one is pending; the first one stands."""
 

@@ -23,8 +23,10 @@ from anabranch.errors import (
     SampleValidationError,
     SerializationError,
     StepFailed,
+    StoreError,
     SuspensionError,
     ToolError,
+    UnknownCallError,
     UnsupportedRuntimeError,
     error_from_json,
     error_to_json,
@@ -57,7 +59,8 @@ EXAMPLES: list[tuple[AnabranchError, str, str]] = [
         "cannot run on CPython 9: a; b",
         "Run it in",
     ),
-    (InvalidTokenError(), "Invalid or expired token", "Start the call anew"),
+    (InvalidTokenError(), "Invalid or expired token", "Call the tool again"),
+    (UnknownCallError("call_1"), "no call 'call_1'", "was pruned"),
 ]
 
 
@@ -68,7 +71,8 @@ def test_every_error_that_can_be_raised_is_among_the_examples() -> None:
         for value in vars(errors).values()
         if inspect.isclass(value) and issubclass(value, AnabranchError)
     }
-    assert defined - {AnabranchError, BranchLimitError} == {type(error) for error, *_ in EXAMPLES}
+    bases = {AnabranchError, BranchLimitError, StoreError}
+    assert defined - bases == {type(error) for error, *_ in EXAMPLES}
     assert {cls.__name__ for cls in defined} <= set(errors.__all__)
 
 

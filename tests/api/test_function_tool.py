@@ -162,7 +162,7 @@ def test_an_annotation_that_is_not_known_at_run_time_is_named() -> None:
     """Chosen: schemas are built of annotations when the tool is defined."""
     made: dict[str, Any] = {}
     exec("async def book(ctx, seat: 'Seet') -> None: ...", made)  # noqa: S102
-    with pytest.raises(TypeError, match="an annotation names 'Seet', which is not known"):
+    with pytest.raises(TypeError, match="an annotation names 'Seet', which is not defined"):
         tool(made["book"])
 
 
@@ -244,7 +244,7 @@ async def test_a_parameter_may_have_a_name_that_pydantic_uses_itself(name: str) 
         await run_tool(named, {name: "x"})
 
 
-@pytest.mark.requirement("SP1")
+@pytest.mark.requirement("pitfall.requirements-first")
 @pytest.mark.parametrize(
     ("required", "offered"),
     [

@@ -206,7 +206,7 @@ async def test_an_undo_that_fails_when_the_client_breaks_is_noted(
     assert "the undo of step 'outer/str.1' failed" in caplog.text
 
 
-@pytest.mark.requirement("SP10")
+@pytest.mark.requirement("pitfall.late-answer")
 async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
     """Required: a response is rejected when nothing is pending."""
     late = asyncio.Event()
@@ -234,7 +234,7 @@ async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
     assert answered == ["given up"]
 
 
-@pytest.mark.requirement("SP15")
+@pytest.mark.requirement("pitfall.client-error")
 async def test_answers_find_their_questions_in_whatever_order_they_come(replay: bool) -> None:
     """Required: answers and errors are matched to their requests."""
 

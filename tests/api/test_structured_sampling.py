@@ -200,7 +200,7 @@ async def test_an_instance_given_to_the_mock_answers_as_its_json() -> None:
     assert await run_tool(judge, {}, client) == Verdict(score=1, reason="x")
 
 
-@pytest.mark.requirement("SP16")
+@pytest.mark.requirement("pitfall.whole-reply")
 async def test_a_parsed_value_survives_the_rounds_that_follow(replay: bool) -> None:
     """Required: parsed values of sampling responses are passed on."""
 

@@ -32,7 +32,7 @@ async def ask_twice(ctx: BranchContext) -> str:
     return "done"
 
 
-@pytest.mark.requirement("SP4")
+@pytest.mark.requirement("pitfall.timeouts")
 async def test_a_tool_that_waits_longer_than_its_timeout_is_stopped(replay: bool) -> None:
     """Required: timeouts are enforced for the tool."""
     clock = ManualClock()
@@ -49,7 +49,7 @@ async def test_a_tool_that_waits_longer_than_its_timeout_is_stopped(replay: bool
     assert "stopped after its timeout of 10 s" in str(raised.value)
 
 
-@pytest.mark.requirement("SP4")
+@pytest.mark.requirement("pitfall.timeouts")
 async def test_a_timeout_holds_across_rounds(replay: bool) -> None:
     """Contract: a timeout counts from the start of the call, waiting included."""
     clock = ManualClock()
@@ -69,8 +69,8 @@ async def test_a_call_that_is_done_in_time_is_not_stopped(replay: bool) -> None:
     clock.advance(100)  # no alarm is left that could hit anything
 
 
-@pytest.mark.requirement("SP4")
-@pytest.mark.requirement("SP8")
+@pytest.mark.requirement("pitfall.timeouts")
+@pytest.mark.requirement("pitfall.limits-and-branches")
 async def test_a_branch_is_stopped_alone_and_its_parent_may_go_on(replay: bool) -> None:
     """Required: timeouts are enforced for a branch."""
     clock = ManualClock()

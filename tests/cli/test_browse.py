@@ -13,7 +13,7 @@ from anabranch.cli import main
 from anabranch.cli._browse_command import command_for
 from anabranch.cli._browser import Browser
 from anabranch.tree import Tree
-from tests.agents.sessions import feed, session, tree_of
+from tests.chat.sessions import feed, session, tree_of
 
 
 async def forked() -> Tree:
@@ -159,7 +159,7 @@ def test_without_the_extra_the_error_names_it(
     monkeypatch.setattr(builtins, "__import__", without)
     assert main(["browse", "t"]) == 2
     assert capsys.readouterr().err == (
-        "anabranch: To browse takes the package 'textual', which is not installed. Install"
+        "anabranch: Browsing needs the package 'textual', which is not installed. Install"
         ' "anabranch[tui]"; anabranch tree show needs nothing.\n'
     )
 

@@ -8,10 +8,10 @@ from anabranch.agents import BranchSelf
 from anabranch.chat import Session, SessionDependencies
 from anabranch.chat._terminal_session.chat_screen import ChatScreen
 from anabranch.errors import StoreError
-from anabranch.testing._mock_model import MockModel
+from anabranch.testing import MockModel
 from anabranch.tree import Node
 from tests.agents.memory import MemoryTrees
-from tests.agents.sessions import echo
+from tests.chat.sessions import echo
 
 
 class Unreadable(MemoryTrees):

@@ -49,7 +49,7 @@ def test_where_no_file_can_be_made_a_key_is_used_that_nobody_keeps(tmp_path: Pat
     occupied.write_text("")
     keys = [read_keys({}, told.append, occupied) for _ in range(2)]
     assert keys[0] != keys[1]
-    assert told[0].startswith(f"Cannot keep a key in {occupied / 'keys'} (")
+    assert told[0].startswith(f"Cannot store a key in {occupied / 'keys'} (")
     assert told[0].endswith("will not survive a restart. Set ANABRANCH_KEYS to change that.")
 
 

@@ -74,7 +74,7 @@ def test_help_of_a_command_names_its_options(
             ["serve", "missing.py", "--workers=2", "--transport=http", "--store=memory:"],
             "Workers cannot share memory.",
         ),
-        (["serve", "missing.py", "--ttl", "0"], "Nobody can answer in 0 s."),
+        (["serve", "missing.py", "--ttl", "0"], "No one can answer in 0 s."),
         (["serve", SERVED, "--store", "paper:///x"], "There is no store for 'paper' URLs"),
         (["call", "missing.py", "tool"], "There is no file missing.py"),
         (["check"], "TARGET"),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from anabranch.cli import main
-from anabranch.cli._store_option import STORE, store_url
+from anabranch.cli._options import STORE, store_url
 from anabranch.messages import TextBlock
 from anabranch.stores import open_tree_store
 from anabranch.tree import Node, Thread
@@ -180,8 +180,8 @@ def test_prune_deletes_a_thread(capsys: pytest.CaptureFixture[str], store: str) 
         (["label", "trip", "b9", "x"], 1, "The thread 'trip' has no node 'b9': name one by"),
         (["label", "trip", "end", "head"], 2, "'head' cannot be a label"),
         (["label", "trip", "end", " "], 2, "cannot be a label"),
-        (["label", "trip", "end", "b2"], 1, "'b2' is the name of something else in the thread"),
-        (["label", "trip", "end", "graz"], 1, "'graz' is the name of something else"),
+        (["label", "trip", "end", "b2"], 1, "'b2' already names something else in the thread"),
+        (["label", "trip", "end", "graz"], 1, "'graz' already names something else"),
         (["unlabel", "trip", "best"], 1, "The thread 'trip' has no label 'best'."),
         (["prune", "nowhere"], 1, "no thread 'nowhere'"),
         (["prune", "trip", "b9"], 1, "no node 'b9'"),

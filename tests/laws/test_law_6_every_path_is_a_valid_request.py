@@ -20,9 +20,7 @@ from anabranch.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from anabranch.tree import Node, Result, project
-from anabranch.tree._nodes import Kind
-from anabranch.tree._projection import NO_RESULT
+from anabranch.tree import NO_RESULT, Kind, Node, Result, project
 from tests.laws.trees import Thicket, thickets
 from tests.models.provider_rules import chat_faults, messages_faults
 from tests.randomised import examples

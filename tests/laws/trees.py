@@ -20,8 +20,7 @@ from anabranch.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from anabranch.tree import Node, Result
-from anabranch.tree._nodes import Kind
+from anabranch.tree import Kind, Node, Result
 
 __all__ = ["Thicket", "inputs", "texts", "thickets"]
 

@@ -3,13 +3,14 @@
 Source: contract, "The author's API": ``install(existing_mcp_server, book_flight)``.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import anyio.lowlevel
 import mcp_types as types
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
-from pydantic import BaseModel
+from mcp.server.mcpserver.exceptions import InvalidSignature, UnexpectedToolError
+from pydantic import BaseModel, Field
 
 from anabranch import Accepted, BranchContext, Limits, tool
 from anabranch.mcp import create_server, install
@@ -125,6 +126,27 @@ async def test_an_ordinary_tool_can_call_ours(era: str) -> None:
         result = await client.call_tool("wrapped", {"subject": "that"})
     assert text_of(result) == "accept"
     assert [asked.message for asked in answers.asked] == ["Do that?"]
+
+
+async def test_a_tool_is_not_called_outside_of_a_request() -> None:
+    """Chosen here, as the SDK masks every unexpected error."""
+    server = existing()
+    install(server, ask)
+    with pytest.raises(UnexpectedToolError, match=r"^Error executing tool ask$"):
+        await server.call_tool("ask", {})
+
+
+def test_a_header_that_is_not_valid_is_refused_as_the_sdk_refuses_it() -> None:
+    @tool
+    async def routed(
+        ctx: BranchContext,
+        region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "not a token"})],
+    ) -> str:
+        """Be routed by a header."""
+        return region
+
+    with pytest.raises(InvalidSignature, match="'routed' has an invalid x-mcp-header"):
+        install(existing(), routed)
 
 
 async def test_a_server_tells_what_it_is() -> None:

@@ -1,6 +1,6 @@
 """How a tool looks to clients: schemas, structured values, arguments, errors.
 
-Source: contract, "The author's API"; issue 2, "Bad input, and what it gets".
+Source: contract, "The author's API"; docs/limits-and-errors.md, "Errors".
 """
 
 import asyncio
@@ -194,6 +194,18 @@ async def test_defaults_are_filled_in_and_an_explicit_null_is_no_default(era: st
     async with connected(serving(echo_text), era) as client:
         assert text_of(await client.call_tool("echo_text")) == "'none'"
         assert text_of(await client.call_tool("echo_text", {"text": None})) == "None"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_only_the_argument_that_does_not_fit_is_read_as_json(era: str) -> None:
+    @tool
+    async def quote(ctx: BranchContext, text: str, tags: list[str]) -> str:
+        """Say both."""
+        return f"{text} {tags}"
+
+    given = {"text": '["a"]', "tags": '["b"]'}
+    async with connected(serving(quote), era) as client:
+        assert text_of(await client.call_tool("quote", given)) == "[\"a\"] ['b']"
 
 
 # -- handoff -----------------------------------------------------------------------------------

@@ -181,8 +181,8 @@ def test_blank_texts_are_left_out_and_a_message_without_content_says_so() -> Non
     ("message", "problem"),
     [
         (user([ToolResultBlock(tool_use_id="u9")]), "'u9' belongs to no tool use"),
-        (user([ToolUseBlock(id="u9", name="a", input={})]), "'u9' is in a message of the user's"),
-        (assistant([ToolResultBlock(tool_use_id="u9")]), "'u9' is in a message of the assistant's"),
+        (user([ToolUseBlock(id="u9", name="a", input={})]), "'u9' is in a message of the user"),
+        (assistant([ToolResultBlock(tool_use_id="u9")]), "'u9' is in a message of the assistant"),
     ],
 )
 def test_a_block_that_no_provider_takes_is_named(message: Message, problem: str) -> None:

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given
 
 from anabranch.messages import SampleRequest, TextBlock
 from anabranch.models import StreamingSampler, open_model
-from anabranch.tree import Node, Result, project
-from anabranch.tree._nodes import Kind
+from anabranch.tree import Kind, Node, Result, project
 from tests.laws.trees import Thicket, thickets
 from tests.models.provider_server import Call, Provider, Say, provider_server
 from tests.models.test_wire import LOOK, everywhere

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from anabranch.messages import ToolUseBlock
-from anabranch.tree._drawing import draw, preview
+from anabranch.tree import draw
+from anabranch.tree._drawing import preview
 from tests.tree.samples import SAMPLE, node
 
 

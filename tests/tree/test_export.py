@@ -15,9 +15,18 @@ from anabranch.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from anabranch.tree import HEAD, Node, Path, Tree, project
-from anabranch.tree._export import messages_to_json, to_markdown, to_mermaid, tree_to_json
-from anabranch.tree._projection import tell
+from anabranch.tree import (
+    HEAD,
+    Node,
+    Path,
+    Tree,
+    messages_to_json,
+    project,
+    provider_blocks,
+    to_markdown,
+    to_mermaid,
+    tree_to_json,
+)
 from tests.laws.trees import Thicket, thickets
 from tests.tree.samples import REFS, SAMPLE, THREAD, node
 
@@ -90,7 +99,7 @@ def _said(blocks: list[Block]) -> list[str]:
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(thicket=thickets(pictures=True))
 def test_a_whole_tree_is_told_as_each_of_its_paths_is(thicket: Thicket) -> None:
-    told = tell(thicket.nodes, thicket.results)
+    told = provider_blocks(thicket.nodes, thicket.results)
 
     assert set(told) == {one.id for one in thicket.nodes}
     for one in thicket.nodes:

@@ -3,8 +3,7 @@
 import tracemalloc
 
 from anabranch.messages import ToolUseBlock
-from anabranch.tree import Node
-from anabranch.tree._projection import tell
+from anabranch.tree import Node, provider_blocks
 from tests.tree.samples import node
 
 
@@ -25,7 +24,7 @@ def memory_for(turns: int) -> int:
     nodes = forked_at_each_turn(turns)
     tracemalloc.start()
     try:
-        tell(nodes, {})
+        provider_blocks(nodes, {})
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -42,7 +41,7 @@ def test_a_use_has_the_id_of_its_own_path_whatever_other_branches_have_told() ->
 
     start = [node("q", None, "user", "hm"), use("a", "q")]
     forks = [use("b", "a"), use("c", "b"), use("d", "a"), use("e", "d"), use("f", "d")]
-    told = tell([*start, *forks], {})
+    told = provider_blocks([*start, *forks], {})
     ids = {name: [b.id for b in said if b.type == "tool_use"] for name, said in told.items()}
     assert ids == {
         "q": [],

@@ -1,4 +1,4 @@
-"""The port for whoever answers a tool: a test's client, a terminal, a chat, an MCP client's user.
+"""The port for what answers a tool: a test's client, a terminal, a chat, an MCP client's user.
 
 Every edge that answers questions in this process takes an :class:`Answerer`: ``run_tool``, the
 calling side of MCP, the saga client, an agent, the replay checker.

@@ -25,7 +25,7 @@ from anabranch.messages import (
     SampleRequest,
     TextBlock,
     ToolCall,
-    ToolChoice,
+    ToolChoiceMode,
     ToolResultBlock,
     ToolSpec,
     ToolUseBlock,
@@ -88,7 +88,7 @@ class SampleJob:
     system_prompt: str | None = None
     schema: type[BaseModel] | None = None
     tools: tuple[ToolSpec, ...] = ()
-    tool_choice: ToolChoice | None = None
+    tool_choice: ToolChoiceMode | None = None
     model_preferences: dict[str, Any] | None = None
 
 

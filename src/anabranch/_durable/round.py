@@ -140,13 +140,13 @@ class Rounds:
         policy: how the store is used.
         clock: the time, the same for all workers of the store.
         worker: the name of this process; no other worker has it.
-        foreign: errors of the protocol.
+        foreign: errors of the protocol, if it has any of its own.
     """
 
     policy: Durability
     clock: Clock
     worker: str
-    foreign: ForeignErrors
+    foreign: ForeignErrors | None
 
     @asynccontextmanager
     async def open(

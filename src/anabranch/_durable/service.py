@@ -22,7 +22,6 @@ from anabranch._durable.job import Job
 from anabranch._durable.policy import Durability
 from anabranch._durable.replies import (
     ForeignErrors,
-    NoForeignErrors,
     Replies,
     repeat_reply,
     repeat_value,
@@ -62,7 +61,7 @@ class CallService:
         self.runtime = runtime
         self.durability = durability
         self.worker: str = secrets.token_hex(8)
-        self._foreign: ForeignErrors = foreign or NoForeignErrors()
+        self._foreign = foreign
         self._warned: set[str] = set()
 
     def new(self) -> Journal:

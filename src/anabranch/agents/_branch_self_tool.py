@@ -26,8 +26,7 @@ from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.errors import StoreError, ToolError
 from anabranch.messages import ToolSpec
-from anabranch.tree import Node, project_each
-from anabranch.tree._naming import name_branches
+from anabranch.tree import Node, name_branches, project_each
 
 __all__ = ["PLACEHOLDER", "BranchSelf"]
 

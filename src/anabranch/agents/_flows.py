@@ -14,8 +14,7 @@ from anabranch.agents._agent import Agent
 from anabranch.agents._branch_runs import BranchOutcome, run_branches
 from anabranch.agents._recombination import BranchAnswer, Recombined, recombine
 from anabranch.errors import ToolError
-from anabranch.tree import HEAD, Node
-from anabranch.tree._walking import Walk
+from anabranch.tree import HEAD, Navigator, Node
 
 __all__ = [
     "TEXT_RECOMBINERS",
@@ -95,7 +94,7 @@ async def combine(
     if not nodes:
         raise ToolError("There is nothing to combine.")
     timeline = (await agent.turn(nodes[0])).timeline
-    walk = Walk(await agent.store.tree(timeline.thread.id))
+    walk = Navigator(await agent.store.tree(timeline.thread.id))
     for node in nodes:
         if node.id not in walk.nodes:
             raise ToolError(f"There is no node {node.id!r} in thread {timeline.thread.id!r}.")
@@ -177,7 +176,7 @@ async def broadcast_to_leaves(
     """
     tree = await agent.store.tree(thread_id)
     skipped = {node for name, node in tree.refs.items() if name != HEAD and name in skip}
-    leaves = [node.id for node in Walk(tree).leaves(below) if node.id not in skipped]
+    leaves = [node.id for node in Navigator(tree).leaves(below) if node.id not in skipped]
     prompts = [(leaf, prompt) for leaf in leaves]
     return await _say_at_each(agent, thread_id, prompts, parallel=True)
 
@@ -209,7 +208,7 @@ async def _last_turn(agent: Agent, end: Node) -> Sequence[Node]:
     return nodes[max(at for at, node in enumerate(nodes) if node.kind == "user") :]
 
 
-def _prompt(walk: Walk, node: Node) -> str:
+def _prompt(walk: Navigator, node: Node) -> str:
     """Return the prompt that ``node`` answers: the nearest one above it."""
     path = reversed(walk.path(node.id))
     return next((each.text for each in path if each.kind in {"user", "branch"}), "")

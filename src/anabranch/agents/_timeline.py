@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from copy import copy
 from typing import TypeAlias
 
 from pydantic import JsonValue
@@ -42,48 +42,33 @@ RequestMessages: TypeAlias = tuple[Message, ...]
 """The messages of one request to a model."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """What the timelines of one turn share."""
-
-    meter: Meter
-    requests: asyncio.Semaphore
-    appends: AppendQueue
-
-    @classmethod
-    def of(cls, dependencies: AgentDependencies) -> _Shared:
-        limits = dependencies.limits
-        requests = asyncio.Semaphore(limits.max_concurrent_requests)
-        return cls(Meter(limits), requests, AppendQueue(dependencies.store))
-
-
 class Timeline:
     """A path in ``thread`` that a turn extends.
 
     Attributes:
         dependencies: those of the agent.
         thread: the thread of the path.
+        meter: counts what the turn uses, all its timelines included.
+        moves_head: whether the thread's head moves with each node that is added.
         last_added: the last node that this timeline has added, ``None`` before the first.
     """
 
-    def __init__(
-        self, dependencies: AgentDependencies, thread: Thread, shared: _Shared | None = None
-    ) -> None:
-        """Begin a turn, or with ``shared`` a branch of the turn that shares it."""
+    def __init__(self, dependencies: AgentDependencies, thread: Thread) -> None:
+        limits = dependencies.limits
         self.dependencies = dependencies
         self.thread = thread
+        self.meter: Meter = Meter(limits)
+        self.moves_head = True
         self.last_added: Node | None = None
-        self._shared: _Shared = shared or _Shared.of(dependencies)
-        self._moves_head = shared is None
+        self._requests = asyncio.Semaphore(limits.max_concurrent_requests)
+        self._appends = AppendQueue(dependencies.store)
 
     def branch(self) -> Timeline:
-        """Return a timeline for a branch, which leaves the thread's head where it is."""
-        return Timeline(self.dependencies, self.thread, self._shared)
-
-    @property
-    def meter(self) -> Meter:
-        """Counts what the turn uses, all its timelines included."""
-        return self._shared.meter
+        """Return a timeline for a branch of the turn, with the same meter and writes."""
+        branch = copy(self)
+        branch.moves_head = False
+        branch.last_added = None
+        return branch
 
     # -- requests to the model ---------------------------------------------------------------
 
@@ -99,7 +84,7 @@ class Timeline:
         request = self._request(messages or await self._messages_at(node))
         stream: SampleStream | None = None
         try:
-            async with self._shared.requests:
+            async with self._requests:
                 self.meter.check()
                 async with self.dependencies.model.stream(request) as stream:
                     await self._receive(node, stream)
@@ -123,7 +108,7 @@ class Timeline:
         """
         limits = self.dependencies.limits
         request = SampleRequest(messages=(user(prompt),), max_tokens=limits.max_reply_tokens)
-        async with self._shared.requests:
+        async with self._requests:
             self.meter.check()
             reply = await (model or self.dependencies.model).sample(request)
         cost = self.meter.add(reply.model, reply.usage)
@@ -165,9 +150,9 @@ class Timeline:
     # -- writing nodes -----------------------------------------------------------------------
 
     async def add(self, node: Node, results: Sequence[Result] = ()) -> Node:
-        """Store ``node`` with results of tools, and return it; the head moves with a turn."""
-        refs = [Ref(HEAD, node.id)] if self._moves_head else []
-        await self._shared.appends.append([node], results, refs)
+        """Store ``node`` with results of tools, and return it."""
+        refs = [Ref(HEAD, node.id)] if self.moves_head else []
+        await self._appends.append([node], results, refs)
         self.last_added = node
         await self.dependencies.listener(NodeAdded(node))
         return node

@@ -21,8 +21,7 @@ from anabranch.agents._tool_questions import ToolQuestions
 from anabranch.agents._turn_limits import UsageTotal
 from anabranch.errors import AnabranchError, StoreError
 from anabranch.messages import ElicitReply, TextBlock, ToolUseBlock
-from anabranch.tree import Node, Result
-from anabranch.tree._projection import NO_RESULT
+from anabranch.tree import NO_RESULT, Node, Result
 
 __all__ = ["ToolBatch"]
 

@@ -1,7 +1,7 @@
-"""Arguments as they are typed: ``name=value``.
+"""A reader for arguments that a person types as ``name=value``.
 
-Owns how a value's text is read, by the type that a schema gives. Whether the values are allowed is
-for the tool to say; it has the last word and names every field at once.
+The text of a value is read by the type that the tool's JSON schema gives. Whether the values are
+valid is checked by the tool, which reports all fields at once.
 """
 
 from __future__ import annotations

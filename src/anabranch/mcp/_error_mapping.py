@@ -18,6 +18,7 @@ from mcp import MCPError
 
 from anabranch.errors import AnabranchError, CapabilityError, InvalidTokenError, StoreError
 from anabranch.mcp._protocol import required_capabilities
+from anabranch.models import ModelError
 
 __all__ = ["REQUEST_STATE", "SAGA_TOKEN", "CallFailedError", "invalid_token", "mapped_errors"]
 
@@ -99,6 +100,6 @@ def _mapped(
         return MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, str(error), data)
     if isinstance(error, InvalidTokenError) and token is not None:
         return invalid_token(token)
-    if isinstance(error, StoreError):  # about the server's database
+    if isinstance(error, StoreError | ModelError):  # about the server's database, or its provider
         return CallFailedError(None)
     return CallFailedError(str(error))

@@ -1,7 +1,7 @@
-"""MCP up to 2025-11-25: the body lives, and its asks are requests to the client.
+"""MCP up to 2025-11-25: the body runs live, and its asks are requests to the client.
 
-Owns the server-to-client requests of one ``tools/call``. Every one carries the id of the call it
-belongs to; without that it would leave on a stream that clients need not read.
+Each request carries the id of the ``tools/call`` it belongs to; without it, the request would be
+sent on a stream that clients need not read.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["asking"]
 
 
 TIMES_ASKED = 3
-"""How often a question is asked whose answer is of another kind, before that is an error."""
+"""How often a question is asked when its answer is of another kind, before that is an error."""
 
 
 def asking(session: ServerSession, request_id: str) -> Callable[[Ask], Awaitable[Answer]]:
-    """Return what has the client of ``session`` answer an ask.
+    """Return a function that sends an ask to the client of ``session`` and returns its answer.
 
     It raises ``ToolError`` if the client cannot be reached: this connection does not carry
     requests, or it was closed.
@@ -58,7 +58,7 @@ async def _request(ask: Ask, session: ServerSession, request_id: str) -> Answer:
                 raise ToolError("The client was disconnected while it was being asked.") from error
             return _failed(ask, str(error.error.code), error.error.message)
         except ValidationError:
-            continue  # an answer of another kind is none
+            continue  # an answer of another kind
         if (answer := to_answer(ask.kind, result)) is not None:
             return answer
     return _failed(ask, "InvalidReply", "the client's result does not answer this kind of question")

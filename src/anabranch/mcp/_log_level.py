@@ -1,8 +1,8 @@
-"""The client's log in the handshake era: how much of it the client wants.
+"""``logging/setLevel``: the least severe log messages that a client of the handshake era wants.
 
-Owns ``logging/setLevel`` and, with it, the ``logging`` capability, which revisions up to 2025-11-25
-demand of every server that sends log messages; clients do not ask for a level without it. Since
-2026-07-28 each request brings its own level, which the SDK observes. Sending is ``request.py``'s.
+With the method comes the ``logging`` capability, which revisions up to 2025-11-25 demand of every
+server that sends log messages; clients do not set a level without it. Since 2026-07-28 each request
+brings its own level, which the SDK observes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ METHOD: Final = "logging/setLevel"
 LEVELS: Final[tuple[LogLevel, ...]] = get_args(LogLevel)
 """Least severe first, as the type lists them."""
 LEAST: Final = "anabranch/logLevel"
-"""Where a connection keeps the least level that its client wants."""
+"""Key in a connection's state for the least level that its client wants."""
 
 
 def offer_log_level(server: MCPServer[Any]) -> None:
-    """Let clients of ``server`` choose a level, unless the server sees to that itself."""
-    # MCPServer has no face for this method; the SDK's documentation refers to the server inside.
+    """Let clients of ``server`` choose a level, unless the server handles the method itself."""
+    # MCPServer has no public way to add a method; the SDK's documentation refers to the server inside.
     inner = server._lowlevel_server  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     if inner.get_request_handler(METHOD) is None:
         inner.add_request_handler(METHOD, types.SetLevelRequestParams, _set_level)
@@ -41,7 +41,7 @@ async def _set_level(
 
 
 def is_wanted(session: ServerSession, level: LogLevel) -> bool:
-    """Whether the client of ``session`` wants messages of ``level``: all, until it has said so."""
+    """Whether the client of ``session`` wants messages of ``level``; without a choice, all."""
     least: LogLevel = _connection_state(session).get(LEAST, LEVELS[0])
     return at_least(level, least)
 
@@ -52,5 +52,5 @@ def at_least(level: str, least: str) -> bool:
 
 
 def _connection_state(session: ServerSession) -> dict[str, Any]:
-    """Return what is kept for the connection; a session is made for each request."""
+    """Return the state of the connection; a session lasts for one request only."""
     return session._connection.state  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -1,7 +1,7 @@
-"""Asks as MCP requests, and what comes back as answers.
+"""Asks as MCP requests, results as answers, and the capabilities that a client declares.
 
-Owns the wire shapes of ``elicitation/create`` and ``sampling/createMessage`` and the reading of
-capabilities. When a request is sent, and how, is decided by the era's module.
+The wire shapes are those of ``elicitation/create`` and ``sampling/createMessage``. When and how a
+request is sent is decided by the module of the era.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _reply(result: dict[str, Any]) -> Answer | None:
         reply = SampleReply.model_validate(result)
     except ValidationError:
         return None
-    # Written in this library's spelling, without what the protocol adds and nobody reads.
+    # In this library's spelling, without the fields of the protocol that are not used.
     return Answer(reply.model_dump(mode="json", exclude_none=True))
 
 
@@ -135,7 +135,7 @@ def capabilities_of(declared: types.ClientCapabilities | None) -> Capabilities:
 
 
 _capabilities = lru_cache(Capabilities)
-"""A modern client declares them with every request, mostly the same."""
+"""Cached, since a modern client declares its capabilities with every request."""
 
 
 _DECLARATIONS: dict[str, dict[str, Any]] = {

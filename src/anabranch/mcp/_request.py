@@ -1,8 +1,4 @@
-"""One ``tools/call`` as any MCP server sees it: who asks, in which era, with what answers.
-
-Owns the view of a request that the hosts' contexts have in common. Which host it came through,
-and what is done about it, is known elsewhere.
-"""
+"""One request as any MCP host sees it: who calls, in which era, with which answers."""
 
 from __future__ import annotations
 
@@ -31,12 +27,12 @@ MODERN = "2026-07-28"
 
 @dataclass(frozen=True, slots=True)
 class McpRequest:
-    """What a request says of its call.
+    """A request to an MCP server, independent of its host.
 
     Attributes:
-        context: the SDK's, below any host's own.
-        state: the ``requestState`` that came back, opened; ``None`` at the first round.
-        responses: the answers that came with it.
+        context: the SDK's context, below that of any host.
+        state: the ``requestState`` of the request, unsealed; ``None`` at the first round.
+        responses: the answers that came with it, by step.
     """
 
     context: ServerRequestContext[Any, Any]
@@ -50,7 +46,7 @@ class McpRequest:
 
     @property
     def session(self) -> ServerSession:
-        """The way to the client."""
+        """The connection to the client."""
         return self.context.session
 
     @property
@@ -60,12 +56,12 @@ class McpRequest:
 
     @property
     def principal(self) -> str:
-        """Who is authenticated on this connection; empty if nobody is."""
+        """The authenticated caller; empty without authentication."""
         return authenticated_principal(self.context) or ""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the client can answer, as far as it has said."""
+        """What the client has declared that it can answer."""
         declared = self.session.client_capabilities
         if declared is None and not self.is_modern:
             # A stateless HTTP session of the handshake era does not know what its client declared.
@@ -73,11 +69,11 @@ class McpRequest:
         return capabilities_of(declared)
 
     def wants(self, level: LogLevel) -> bool:
-        """Whether the client wants log messages of ``level``; a host may know that otherwise."""
+        """Whether the client wants log messages of ``level``; a host may have its own record."""
         return is_wanted(self.session, level)
 
     def sink(self, journal: Journal) -> Sink:
-        """Return what delivers the notices of the call of ``journal`` to the client."""
+        """Return a function that sends the notices of the call of ``journal`` to the client."""
 
         async def deliver(notice: Notice) -> None:
             if notice.level is None:
@@ -87,8 +83,8 @@ class McpRequest:
             if not self.wants(notice.level):
                 return
             with warnings.catch_warnings():
-                # Deprecated by SEP-2577 and without a successor; it is dropped by the SDK where
-                # the client has not asked for it.
+                # Deprecated by SEP-2577 without a successor. The SDK drops the message if the
+                # client has not asked for it.
                 warnings.simplefilter("ignore", MCPDeprecationWarning)
                 sending = self.session.send_log_message(  # pyright: ignore[reportDeprecated]
                     notice.level, notice.message, related_request_id=self.request_id

@@ -1,9 +1,8 @@
-"""MCP 2026-07-28: stateless rounds. The result asks, and the client retries with its answers.
+"""MCP 2026-07-28: the questions of a round as an ``InputRequiredResult``, and the answers in a retry.
 
-Owns the translation between a round of a call and ``InputRequiredResult`` (SEP-2322). The state
-travels as ``requestState``, which the server's boundary seals and opens; only plaintext that this
-server wrote arrives here. Answers are taken only for questions that the journal says are open,
-and only of the right kind; anything else is ignored, and asked again.
+The state travels as ``requestState``, which the server's boundary seals and unseals; only plaintext
+that this server wrote arrives here (SEP-2322). Answers are accepted only for questions that are open
+in the journal, and only of the right kind; any other is ignored, and the question asked again.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["ROUND_REPLIES", "answers_to"]
 
 
 def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> dict[str, Answer]:
-    """Return the answers among ``responses``; what answers nothing that was asked is left out."""
+    """Return the answers among ``responses`` to open questions."""
     answers: dict[str, Answer] = {}
     for step_id, result in (responses or {}).items():
         if step_id in journal.pending:
@@ -51,4 +50,4 @@ class _RoundReplies:
 
 
 ROUND_REPLIES: _RoundReplies = _RoundReplies()
-"""The one there is."""
+"""How a round's questions are sent and stored."""

@@ -1,9 +1,8 @@
-"""The calling side of sagas: turn after turn, until the tool's result is there.
+"""The calling side of sagas: ``tools/callSaga``, then ``tools/resumeSaga`` until there is a result.
 
-Owns ``tools/callSaga`` and ``tools/resumeSaga`` as a client sends them. All steps of a turn are
-answered at once, and every turn sends all that were ever completed. What is asked is translated by
-``answering.py``. No turn is sent twice on its own: whether that is wanted is known to the caller,
-who has each :class:`Turn` before it leaves.
+All steps of a turn are answered at once, and every turn sends all steps completed so far. A turn
+is never sent twice automatically: the caller, who receives each :class:`Turn` before it is sent,
+decides that.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from anabranch.mcp._saga_params import CALL_SAGA, RESUME_SAGA
 __all__ = ["SagaClient", "SagaRoundsExceededError", "Turn"]
 
 INVALID_IN_V1 = "Invalid request parameters"
-"""What servers of the SDK's first major version say of a method that they do not know."""
+"""What servers of the SDK's first major version answer to an unknown method."""
 
 
 class SagaRoundsExceededError(RuntimeError):
@@ -41,10 +40,10 @@ class SagaRoundsExceededError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """All that is needed to go on with a saga, from wherever. Its parts are plain JSON.
+    """All that is needed to continue a saga, from any process. Its parts are plain JSON.
 
     Attributes:
-        token: the server's, as it came.
+        token: the server's latest token.
         steps: every completed step so far, as ``tools/resumeSaga`` takes them.
     """
 
@@ -57,12 +56,12 @@ class SagaClient:
 
     Args:
         client: is connected.
-        answerer: answers the steps, several at a time; what it refuses by ``AnswerError`` is
-            completed with that error. Progress goes to it, too; log messages go to whatever
-            ``client`` was made with.
+        answerer: answers the steps, several at a time; a step that it refuses by ``AnswerError``
+            is completed with that error. It receives progress, too; log messages go to the
+            callback that ``client`` was made with.
         max_rounds: turns with questions after which a call is given up.
-        on_turn: told of every turn before it is sent. Keep it, and a saga whose connection is
-            lost can be resumed: by the very same turn, which servers with a store do not run twice.
+        on_turn: called with every turn before it is sent. A saga whose connection is lost can be
+            resumed by the same turn, which servers with a store do not run twice.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class SagaClient:
         return await self._drive(await self._send(CALL_SAGA, params), {})
 
     async def resume(self, turn: Turn) -> types.CallToolResult:
-        """Go on from ``turn`` and return the tool's result.
+        """Continue from ``turn`` and return the tool's result.
 
         Raises:
             Exception: as :meth:`call_tool`.
@@ -123,7 +122,7 @@ class SagaClient:
         async with anyio.create_task_group() as group:
             for step in steps:
                 group.start_soon(complete, step)
-        # As they were asked, whoever was quicker: a turn is the same however its steps fell out.
+        # In the order in which they were asked, so that a turn does not depend on who was quicker.
         return {step.step_id: completed[step.step_id] for step in steps}
 
     async def _completed(self, step: _Step) -> dict[str, Any]:
@@ -152,19 +151,19 @@ class SagaClient:
                 request, _Reply, progress_callback=notify
             )
         except MCPError as error:
-            if not _knows_no(method, error):
+            if not _is_unknown(method, error):
                 raise
             message = f"This server offers no sagas: it does not know {method}."
             raise MCPError(types.METHOD_NOT_FOUND, message) from error
         found = reply.model_dump(by_alias=True, mode="json", exclude_unset=True)
-        # The modern era's ``resultType`` tells nothing: the SDK calls a suspended saga complete.
+        # ``resultType`` does not decide: in the modern era the SDK marks a suspended saga complete.
         suspended = found.get("state") == "suspended"
         shape = _Suspended if suspended else types.CallToolResult
         return shape.model_validate(found)
 
 
-def _knows_no(method: str, error: MCPError) -> bool:
-    """Whether ``error`` is that of a server which does not know the method."""
+def _is_unknown(method: str, error: MCPError) -> bool:
+    """Whether ``error`` says that the server does not know the method."""
     if error.code == types.INVALID_PARAMS and method == CALL_SAGA:
         return error.message == INVALID_IN_V1
     return error.code == types.METHOD_NOT_FOUND
@@ -176,7 +175,7 @@ class _Request(types.Request[dict[str, Any], str]):
 
 
 class _Reply(types.Result):
-    """Whatever comes."""
+    """A result with any fields."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 

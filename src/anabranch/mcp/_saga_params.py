@@ -1,7 +1,6 @@
-"""What clients send to the saga methods, checked field by field.
+"""The parameters of the saga methods, checked field by field.
 
-Owns the shapes of the parameters, and the errors for what does not fit: each begins with the name
-of the field that is wrong. What a token or an answer means is ``sagas.py``'s business.
+The message of every error begins with the name of the field that is wrong.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ __all__ = [
 CALL_SAGA: Final = "tools/callSaga"
 RESUME_SAGA: Final = "tools/resumeSaga"
 IDENTIFIER: Final = "io.github.anabranch/sagas"
-"""Under which name a server advertises the two methods."""
+"""The name under which a server advertises the two methods."""
 
 DEEPEST: Final = 64
-"""Levels of objects and lists in a field; no form, reply or argument comes near."""
+"""Levels of objects and lists in a field; real forms, replies and arguments have far fewer."""
 LARGEST: Final = 4 * 1024 * 1024
-"""Characters in a field: what the SDK takes over HTTP at most. Over stdio nobody else counts."""
+"""Characters in a field: the SDK's own limit over HTTP. Over stdio there is no other."""
 LONGEST_NUMBER: Final = 4096
-"""Bits of a whole number: beyond some more, Python will not write it in decimal any more."""
+"""Bits of an integer; Python refuses to write much longer ones in decimal."""
 QUOTED: Final = 80
-"""Characters of a text that an error repeats."""
+"""Characters of a text that an error message shows."""
 
 S = TypeVar("S", bound=BaseModel)
 
 
 class LooseParams(types.RequestParams):
-    """Takes anything: the SDK would refuse a bad parameter without saying which."""
+    """Accepts anything: the SDK would refuse a bad parameter without naming it."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
@@ -69,9 +68,9 @@ class StepError(_Strict):
 
 
 class CompletedStep(_Strict):
-    """What became of a step at the client: ``result`` or ``error``."""
+    """A step that the client has completed: with ``result`` or with ``error``."""
 
-    stepId: str  # noqa: N815 - the name on the wire, which errors repeat
+    stepId: str  # noqa: N815 - the name on the wire, used in errors
     result: dict[str, JsonValue] | None = None
     error: StepError | None = None
 
@@ -105,12 +104,12 @@ def invalid(field: str, problem: str) -> MCPError:
 
 
 def quoted(text: str) -> str:
-    """Return ``text`` as errors repeat it: not all of it, if it is long."""
+    """Return ``text`` for an error message, shortened if it is long."""
     return repr(text if len(text) <= QUOTED else f"{text[:QUOTED]}...")
 
 
 def _require_bounds(field: str, value: object) -> None:
-    """Refuse what would only fail deep inside. Without recursion, which is what it guards."""
+    """Refuse a value that would fail later. Iterative, since it guards against recursion."""
     open_values: list[tuple[object, int]] = [(value, 1)]
     characters = 0
     while open_values:
@@ -132,6 +131,6 @@ def _require_bounds(field: str, value: object) -> None:
 
 
 def _where(location: tuple[int | str, ...]) -> str:
-    """Return where a problem is: ``completedSteps[0].stepId``."""
+    """Return the path of a problem: ``completedSteps[0].stepId``."""
     named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
     return named.removeprefix(".") or "params"

@@ -56,7 +56,7 @@ Find: TypeAlias = Callable[[str], Awaitable[Offered | None]]
 
 
 class SagaMethods:
-    """The two methods over a set of tools, for whichever server binds them.
+    """The two methods, whatever the host.
 
     Args:
         sealer: seals their tokens.
@@ -178,7 +178,7 @@ def _step(ask: Ask) -> dict[str, Any]:
 
 
 def _capabilities(request: McpRequest) -> Capabilities:
-    """What the client declared; one that declares nothing answers steps all the same."""
+    """What the client declared; a client that declares nothing can answer every step."""
     declared = request.session.client_capabilities
     if declared is None or (declared.sampling is None and declared.elicitation is None):
         return Capabilities()

@@ -1,8 +1,8 @@
-"""Tokens that a client carries and cannot read, change, or use elsewhere.
+"""Saga tokens: sealed, so that a client cannot read, change, or use them elsewhere.
 
-Owns the claims around a saga's state: what it belongs to, how long it is good for, and what was
+A token carries claims around the saga's state: what it belongs to, when it expires, and what was
 answered before. The cryptography is the SDK's AES-256-GCM codec. Every refusal is the same error
-outside; its reason is one line in the server's log.
+for the client; its reason is one line in the server's log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["SagaClaims", "Sealer"]
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 PURPOSE = "anabranch/saga/v1"
-"""Part of the key: a token of another kind, or of another format, cannot be opened here."""
+"""Part of the key: a token of another kind or format cannot be opened here."""
 
 SKEW = 60.0
 """Seconds by which another server's clock may be ahead."""
@@ -34,7 +34,7 @@ SHORTEST = 32
 
 
 class SagaClaims(BaseModel):
-    """What a saga's token says.
+    """The content of a saga's token.
 
     Attributes:
         tool: the tool's name.
@@ -42,8 +42,8 @@ class SagaClaims(BaseModel):
         state: the journal's text, or the reference to it.
         answered: step id to digest of the result that was given for it.
         issued, expires: seconds since the epoch.
-        audience: the server that is meant.
-        principal: who may present it; empty if nobody is authenticated.
+        audience: the server that it is for.
+        principal: who may present it; empty without authentication.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -64,21 +64,21 @@ class Sealer:
     Args:
         keys: at least 32 bytes each; the first seals, all open.
         audience: the server's name: a token of another service with the same keys is refused.
-        ttl: seconds that a token is good for.
+        ttl: seconds for which a token is valid.
         clock: time.
     """
 
     def __init__(
         self, keys: Sequence[bytes | str], *, audience: str, ttl: float, clock: Clock
     ) -> None:
-        # A key of its own for each purpose, so that no other token of these keys can be one.
+        # Each purpose has a key of its own, so that no other token of these keys is valid here.
         self._codec = AESGCMRequestStateCodec([_derived(key) for key in keys])
         self._audience = audience
         self._ttl = ttl
         self._clock = clock
 
     def seal(self, claims: SagaClaims, principal: str) -> str:
-        """Return the token of ``claims``, good from now on."""
+        """Return the token of ``claims``, valid from now on."""
         now = self._clock.now()
         head = {
             **vars(claims),
@@ -87,9 +87,9 @@ class Sealer:
             "audience": self._audience,
             "principal": principal,
         }
-        # Beside the JSON, since a state can be large, and would only be escaped there.
+        # Beside the JSON, since a state can be large, and JSON would escape it.
         state = head.pop("state")
-        # Not the canonical spelling: arguments stay in their order, which the tool may go by.
+        # Not the canonical spelling: arguments stay in their order, which may matter to the tool.
         text = f"{json.dumps(head, separators=(',', ':'))}\n{state}"
         return self._codec.seal(text.encode("utf-8", "surrogatepass"))
 
@@ -97,7 +97,7 @@ class Sealer:
         """Return the claims of ``token``.
 
         Raises:
-            InvalidTokenError: for whatever reason.
+            InvalidTokenError: it is malformed, expired, or for another server or caller.
         """
         try:
             opened = self._codec.unseal(token).decode("utf-8", "surrogatepass")

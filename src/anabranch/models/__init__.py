@@ -1,12 +1,11 @@
-"""Models that answer samples: a provider's, or a script.
+"""Models that answer samples: those of providers, and scripted ones.
 
-Owns the reading of a model's name. Each adapter is a ``StreamingSampler``: it answers in one piece
-or lets the reply be watched as it arrives. None of them loops or remembers a conversation. Provider
-packages are imported when a provider's model is opened, never before, and which model is the
-default is decided by whoever asks for one.
+    open_model("anthropic:claude-sonnet-5-5")    any name that pydantic-ai knows
+    open_model("script:replies.json")            a script, for tests, demos and offline use
 
-    open_model("script:replies.json")                  a script, for tests, demos and offline use
-    open_model("anthropic:claude-sonnet-5-5")            any name that pydantic-ai knows
+Each is a :class:`StreamingSampler`: its reply can be awaited whole or watched as it arrives. A
+model makes one request for each sample; it runs no tool loop and stores no conversation. Provider
+packages are imported when a provider's model is first opened.
 """
 
 from __future__ import annotations
@@ -14,13 +13,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from anabranch.models._model_errors import ModelError, ProviderError
-from anabranch.models._scripted import ScriptedModel
+from anabranch.models._scripted import Reply, ReplyToolCall, ScriptedModel
 from anabranch.models._streaming import INTERRUPTED, SampleStream, StreamingSampler, as_streaming
 
 __all__ = [
     "INTERRUPTED",
     "ModelError",
     "ProviderError",
+    "Reply",
+    "ReplyToolCall",
     "SampleStream",
     "ScriptedModel",
     "StreamingSampler",
@@ -33,9 +34,9 @@ SCRIPT = "script:"
 
 
 def known_models() -> tuple[str, ...]:
-    """Return names that :func:`open_model` takes; none if the extra ``models`` is not there.
+    """Return names that :func:`open_model` accepts; none without the extra ``models``.
 
-    Providers have further models, whose names are taken as well.
+    Providers have more models, whose names are accepted as well.
     """
     try:
         from pydantic_ai.models import known_model_names  # noqa: PLC0415 - an extra
@@ -54,11 +55,12 @@ def open_model(
             ``ollama:…`` and whatever else pydantic-ai knows). Several provider models may be
             given, separated by commas: the first answers unless a request's
             ``model_preferences`` hint at another.
-        timeout: seconds that a provider may be silent; ``None`` is its client's own, minutes.
-        retries: how often a provider's client asks again when it was turned away or did not get
-            through; ``None`` is its own, usually 2.
-        cache: ask a provider that wants to be asked to keep conversations in its cache of
-            prompts. What goes on, and branches, are then cheaper; what is asked once is dearer.
+        timeout: seconds that a provider may be silent; ``None`` for the default of its client,
+            some minutes.
+        retries: how often a provider's client repeats a request that was rejected or did not
+            arrive; ``None`` for its default, usually 2.
+        cache: ask the provider to store conversations in its prompt cache, where it does so only
+            on request. Continuations and branches are then cheaper, single requests dearer.
 
     Raises:
         ModelError: the name is unknown, the extra ``models`` is not installed, the provider

@@ -1,24 +1,27 @@
-"""What can go wrong with a model: its name, its script, its provider's set-up, its provider."""
+"""Errors of models: a wrong name or script, a missing set-up, a provider that fails."""
 
 from __future__ import annotations
+
+from anabranch.errors import AnabranchError
 
 __all__ = ["ModelError", "ProviderError"]
 
 
-class ModelError(ValueError):
-    """A model cannot be opened, cannot be asked this, or (a scripted one) has nothing to say.
+class ModelError(AnabranchError):
+    """A model cannot be opened, cannot be asked this, or (a scripted one) has no reply left.
 
-    The message is one sentence on what is wrong and one on what to do.
+    The message is a sentence on what is wrong and a sentence on what to do. It may quote a
+    provider: where a tool's body lets this error escape, servers mask it as a foreign exception.
     """
 
 
 class ProviderError(ModelError):
-    """A provider was asked, and did not answer, or not to the end.
+    """A provider was asked, and did not reply or did not complete its reply.
 
     Attributes:
-        status: of the HTTP response that said so, ``None`` if there was none.
-        retry_after: the seconds that the provider wants to be left alone, if it said.
-        passing: whether the same request may well be answered later.
+        status: the status of its HTTP response, ``None`` without one.
+        retry_after: the seconds after which the provider allows another request, if it said so.
+        passing: whether the same request may succeed later.
     """
 
     def __init__(

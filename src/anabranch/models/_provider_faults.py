@@ -1,7 +1,7 @@
-"""A provider's errors, in one sentence each.
+"""The mapping from pydantic-ai's exceptions to ``ModelError`` and ``ProviderError``.
 
-Owns the table from pydantic-ai's kinds of errors to what happened and what to do. The provider's
-own words are passed on, cut short; the error that its client raised is the cause.
+Each kind of exception has a sentence on what happened and one on what to do. The provider's own
+message is quoted, shortened; the exception of its client is the cause.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic_ai import exceptions as ai
 
 from anabranch.models._model_errors import ModelError, ProviderError
 
-__all__ = ["broken_off", "told_plainly"]
+__all__ = ["incomplete_reply", "mapped_errors"]
 
 SHOWN = 300
 
@@ -52,12 +52,12 @@ _KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
     ),
     (ai.ModelAPIError, _UNREADABLE),
 )
-"""The first that fits holds: a kind stands before those that it is a kind of."""
+"""The first that matches is used: a subclass comes before its bases."""
 
 
 @contextmanager
-def told_plainly(model: str) -> Generator[None]:
-    """Raise what a provider's client raises as ``ProviderError``, and a misuse as ``ModelError``."""
+def mapped_errors(model: str) -> Generator[None]:
+    """Map the exceptions of a provider's client to ``ProviderError``, misuse to ``ModelError``."""
     try:
         yield
     except ai.ModelAPIError as error:
@@ -65,14 +65,14 @@ def told_plainly(model: str) -> Generator[None]:
     except ai.UnexpectedModelBehavior as error:
         message = f"{model} {_UNREADABLE.happened}: {_short(error.message)}. {_UNREADABLE.remedy}"
         raise ProviderError(message, passing=_UNREADABLE.passing) from error
-    # The second is how the adapter refuses what a provider has not got, such as a kind of content.
+    # The adapter raises the second for what a provider does not have, such as a kind of content.
     except (ai.UserError, NotImplementedError) as error:
         message = f"{model} cannot be asked this: {_short(str(error))}. Ask another model, or leave it out."
         raise ModelError(message) from error
 
 
-def broken_off(model: str) -> ProviderError:
-    """Return the error for a stream that ended too early, however politely."""
+def incomplete_reply(model: str) -> ProviderError:
+    """Return the error for a stream that was closed in order, but before the reply was complete."""
     return ProviderError(f"{model} broke off in the middle of a reply. Ask again.", passing=True)
 
 
@@ -84,19 +84,19 @@ def _as_ours(model: str, error: ai.ModelAPIError) -> ProviderError:
     if error.retry_after is not None and kind.passing:
         remedy = f"Ask again in {error.retry_after:g} s."
     return ProviderError(
-        f"{model} {kind.happened}{number}: {_said(error)}. {remedy}",
+        f"{model} {kind.happened}{number}: {_provider_message(error)}. {remedy}",
         status=status,
         retry_after=error.retry_after,
         passing=kind.passing,
     )
 
 
-def _said(error: ai.ModelAPIError) -> str:
-    """The provider's own sentence, if its body has one where all have it, else the client's."""
+def _provider_message(error: ai.ModelAPIError) -> str:
+    """Return the message in the response's body, in the usual place; else the client's."""
     body = error.body
     if isinstance(body, dict):
-        told = cast("Mapping[str, object]", body)
-        inner = told.get("error", told)
+        fields = cast("Mapping[str, object]", body)
+        inner = fields.get("error", fields)
         if isinstance(inner, dict):
             inner = cast("Mapping[str, object]", inner).get("message")
         if isinstance(inner, str) and inner:

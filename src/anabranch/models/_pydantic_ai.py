@@ -1,10 +1,9 @@
-"""Provider models, through pydantic-ai's ``direct`` interface: one request, one reply.
+"""The adapter for provider models, over pydantic-ai's ``direct`` interface.
 
-Owns opening models, choosing among them, and asking one, with or without watching the reply
-arrive; ``translation.py`` has the messages, ``faults.py`` the errors. It never loops, validates a
-structured reply or remembers anything; pydantic-ai's ``Agent`` is not used. The retries that it
-counts are the provider's own client's, for requests that were turned away before a reply began.
-Needs the extra ``models``; imported by ``open_model`` alone, because the import costs a second.
+One sample is one request and one reply, awaited whole or streamed; pydantic-ai's ``Agent``, with its
+loops and validation, is not used. Retries are those of the provider's client, for requests that
+were rejected before a reply began. This module needs the extra ``models`` and is imported by
+``open_model`` alone, because the import takes a second.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pydantic_ai.settings import ModelSettings
 
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.models._model_errors import ModelError
-from anabranch.models._provider_faults import broken_off, told_plainly
+from anabranch.models._provider_faults import incomplete_reply, mapped_errors
 from anabranch.models._streaming import SampleStream, interrupted
 from anabranch.models._translation import from_provider, names_of, to_definitions, to_provider
 
@@ -57,9 +56,7 @@ def _infer(name: str) -> Model[Any]:
         return infer_model(name, provider_factory=_provider)
     except ValueError as error:
         raise ModelError(f"Unknown model {name!r}: {error}.") from error
-    except UserError as error:
-        raise ModelError(f"Cannot open model {name!r}: {error}") from error
-    except ImportError as error:
+    except (UserError, ImportError) as error:
         raise ModelError(f"Cannot open model {name!r}: {error}") from error
 
 
@@ -72,8 +69,8 @@ def _provider(name: str) -> Provider[Any]:
 
 
 @dataclass(frozen=True)
-class _Asking:
-    """A request as pydantic-ai takes it, and what is needed to read the reply."""
+class _ProviderRequest:
+    """A request in pydantic-ai's types, and what is needed to read the reply."""
 
     model: Model[Any]
     messages: list[ai.ModelMessage]
@@ -93,14 +90,14 @@ class ProviderModel:
     """A ``StreamingSampler`` over one or more pydantic-ai models.
 
     Args:
-        model: answers, unless a request prefers another.
-        others: may be preferred: a request whose ``model_preferences`` hint at a part of a
-            model's name is answered by that model. Hints at unknown models are passed over.
-        timeout: seconds that the provider may be silent. ``None`` is its client's own, minutes.
-        retries: how often its client asks again when it was turned away or did not get through,
-            each time waiting longer. ``None`` is its client's own, usually 2.
-        cache: ask for conversations to be kept in the provider's cache of prompts: tools, system
-            prompt, and all messages so far. Those that do it unasked do it anyway.
+        model: the default.
+        others: models that a request can prefer: one whose ``model_preferences`` have a hint that
+            is part of a model's name is answered by that model. Other hints are ignored.
+        timeout: seconds that the provider may be silent; ``None`` for the default of its client.
+        retries: how often its client repeats a request that was rejected or did not arrive,
+            waiting longer each time; ``None`` for its default, usually 2.
+        cache: ask the provider to store tools, system prompt and messages in its prompt cache.
+            Providers that always do so are not affected.
     """
 
     def __init__(
@@ -120,47 +117,47 @@ class ProviderModel:
             self._settings["max_retries"] = retries
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Make one request to the provider.
+        """Make one request to the provider and return its reply.
 
         Raises:
-            ModelError: the conversation holds what no provider takes, or (``ProviderError``) the
-                provider did not answer.
+            ModelError: the conversation has something that no provider accepts, or
+                (``ProviderError``) the provider did not answer.
         """
-        asking = self._asking(request)
-        with told_plainly(asking.name):
+        asked = self._prepared(request)
+        with mapped_errors(asked.name):
             response = await model_request(
-                asking.model,
-                asking.messages,
-                model_settings=asking.settings,
-                model_request_parameters=asking.parameters,
+                asked.model,
+                asked.messages,
+                model_settings=asked.settings,
+                model_request_parameters=asked.parameters,
             )
-            return asking.read(response)
+            return asked.read(response)
 
     @asynccontextmanager
     async def stream(self, request: SampleRequest) -> AsyncGenerator[SampleStream]:
-        """Make one request to the provider, and watch the reply arrive.
+        """Make one request to the provider and stream its reply.
 
         Raises:
-            ModelError: as ``sample``; ``ProviderError`` also while iterating.
+            ModelError: as ``sample``; ``ProviderError`` also during the iteration.
         """
-        asking = self._asking(request)
+        asked = self._prepared(request)
         opening = model_request_stream(
-            asking.model,
-            asking.messages,
-            model_settings=asking.settings,
-            model_request_parameters=asking.parameters,
+            asked.model,
+            asked.messages,
+            model_settings=asked.settings,
+            model_request_parameters=asked.parameters,
         )
-        with told_plainly(asking.name):
+        with mapped_errors(asked.name):
             response = await opening.__aenter__()
-        # Not one `async with`: what the caller's own code raises is none of the provider's faults.
+        # Not one `async with`: exceptions of the caller's own code are not the provider's.
         try:
-            yield _ProviderStream(asking, response)
+            yield _ProviderStream(asked, response)
         finally:
-            # Also when the turn is being cancelled: else the provider goes on, and charges for it.
+            # Shielded: a stream that stays open under cancellation goes on, and costs tokens.
             with anyio.move_on_after(CLOSING, shield=True):
                 await opening.__aexit__(None, None, None)
 
-    def _asking(self, request: SampleRequest) -> _Asking:
+    def _prepared(self, request: SampleRequest) -> _ProviderRequest:
         model = self._preferred(request)
         if request.tool_choice == "required" and not _can_be_forced(model):
             request = _unforced(request)
@@ -170,9 +167,9 @@ class ProviderModel:
         if tools and request.tool_choice is not None:
             settings["tool_choice"] = request.tool_choice
         if self._cache and (tools or len(request.messages) > 1):
-            # To write to the cache costs more than not to: a question by itself is not worth it.
+            # Writing to the cache has a price, which a single question does not earn back.
             settings["cache"] = True
-        return _Asking(
+        return _ProviderRequest(
             model=model,
             messages=to_provider(request),
             settings=settings,
@@ -189,10 +186,10 @@ class ProviderModel:
 
 
 class _ProviderStream:
-    """A ``SampleStream`` over pydantic-ai's."""
+    """A ``SampleStream`` over pydantic-ai's ``StreamedResponse``."""
 
-    def __init__(self, asking: _Asking, response: StreamedResponse) -> None:
-        self._asking = asking
+    def __init__(self, asked: _ProviderRequest, response: StreamedResponse) -> None:
+        self._asked = asked
         self._response = response
         self._events = aiter(response)
         self._ended = False
@@ -201,18 +198,18 @@ class _ProviderStream:
         return self
 
     async def __anext__(self) -> str:
-        with told_plainly(self._asking.name):
+        with mapped_errors(self._asked.name):
             async for event in self._events:
                 if text := _text_of(event):
                     return text
-        if _was_cut(self._response):
-            raise broken_off(self._asking.name)
+        if _is_incomplete(self._response):
+            raise incomplete_reply(self._asked.name)
         self._ended = True
         raise StopAsyncIteration
 
     @property
     def reply(self) -> SampleReply:
-        whole = self._asking.read(self._response.get())
+        whole = self._asked.read(self._response.get())
         return whole if self._ended else interrupted(whole, whole.content)
 
 
@@ -226,14 +223,14 @@ def _text_of(event: ai.ModelResponseStreamEvent) -> str:
             return ""
 
 
-def _was_cut(response: StreamedResponse) -> bool:
-    """Whether a stream that has ended was not ended by the provider's last word.
+def _is_incomplete(response: StreamedResponse) -> bool:
+    """Whether a stream ended before the reply was complete.
 
-    A connection may be closed politely in the middle (by a proxy, say); then no reason is given.
-    Models without a connection never give one.
+    A connection can be closed in order in the middle of a reply, by a proxy for instance; there is
+    no finish reason then. Models without a connection never give one.
     """
-    told = response.finish_reason or (response.provider_details or {}).get("finish_reason")
-    return response.state == "incomplete" or (response.provider_url is not None and not told)
+    reason = response.finish_reason or (response.provider_details or {}).get("finish_reason")
+    return response.state == "incomplete" or (response.provider_url is not None and not reason)
 
 
 def _hints(request: SampleRequest) -> Iterator[str]:
@@ -245,7 +242,7 @@ def _hints(request: SampleRequest) -> Iterator[str]:
 
 
 def _can_be_forced(model: Model[Any]) -> bool:
-    """Whether the model takes a forced tool choice; some of the newest refuse such requests."""
+    """Whether the model accepts a forced tool choice; some of the newest reject such requests."""
     profile = model.profile
     return profile.get("supports_forced_tool_choice", True) and (
         profile.get("supports_forced_tool_choice_with_thinking", True)
@@ -254,6 +251,9 @@ def _can_be_forced(model: Model[Any]) -> bool:
 
 
 def _unforced(request: SampleRequest) -> SampleRequest:
-    """Return the request with words in place of force; whoever asked checks the reply anyway."""
+    """Return the request with an instruction instead of the forced choice.
+
+    A reply without a tool call is possible then; the caller checks it in any case.
+    """
     system = f"{request.system_prompt}\n\n{FORCE}" if request.system_prompt else FORCE
     return request.model_copy(update={"tool_choice": "auto", "system_prompt": system})

@@ -1,7 +1,7 @@
-"""A model that says what a script tells it to: for tests, demos and offline use.
+"""A model that takes its replies from a script, for tests, demos and offline use.
 
-Owns the script's format. It is deterministic: the same requests in the same order get the same
-replies, with the same tool call ids. It never looks at ``max_tokens`` and calls no network.
+It is deterministic: the same requests in the same order get the same replies, with the same ids of
+tool calls. It ignores ``max_tokens``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Entry(BaseModel):
 
 
 class ReplyToolCall(_Entry):
-    """A tool that a reply wants called."""
+    """A tool call in a reply."""
 
     name: str = Field(min_length=1)
     arguments: dict[str, JsonValue] = {}
@@ -51,11 +51,11 @@ class Reply(_Entry):
     """One reply of a script.
 
     Attributes:
-        text: what the model says.
-        tool_calls: the tools that it wants called.
-        when: answer the first request whose last message contains this; without it the reply
-            waits for its turn.
-        repeat: answer all further such requests too, instead of one.
+        text: the text of the reply.
+        tool_calls: the tool calls that it asks for.
+        when: use the reply for the first request whose last message contains this text; without
+            it replies are used in order.
+        repeat: use the reply for all such requests instead of one.
     """
 
     text: str | None = None
@@ -68,14 +68,14 @@ _SCRIPT: TypeAdapter[tuple[Reply, ...]] = TypeAdapter(tuple[Reply, ...])
 
 
 class ScriptedModel:
-    """A ``StreamingSampler`` that takes its replies from a script, and streams them word by word.
+    """A ``StreamingSampler`` that takes its replies from a script and streams them word by word.
 
     Args:
-        replies: the script; entries may be :class:`Reply` or their JSON.
-        name: what it calls itself, in replies and errors.
+        replies: the script; entries may be given as JSON.
+        name: the model's name in replies and errors.
 
     Raises:
-        ModelError: an entry does not fit; the message names the entry and the field.
+        ModelError: an entry is not valid; the message names the entry and the field.
     """
 
     def __init__(self, replies: Iterable[Reply | dict[str, Any]], name: str = "script") -> None:
@@ -88,7 +88,7 @@ class ScriptedModel:
         """Return the model of the script in ``path``, a JSON list.
 
         Raises:
-            ModelError: the file cannot be read, or holds something else.
+            ModelError: the file cannot be read, or is not a script.
         """
         try:
             entries: object = json.loads(path.read_text("utf-8"))
@@ -105,13 +105,13 @@ class ScriptedModel:
         return cls(cast("list[dict[str, Any]]", entries), f"script:{path}")
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Give the next fitting reply. Usage is an estimate.
+        """Return the next matching reply. Its usage is an estimate.
 
         Raises:
             ModelError: no reply is left for this request.
         """
         self._asked += 1
-        reply = self._take(_heard(request.messages[-1]) if request.messages else "")
+        reply = self._take(_text_with_results(request.messages[-1]) if request.messages else "")
         content: list[Block] = [TextBlock(text=reply.text)] if reply.text is not None else []
         ids = _fresh_ids(request)
         content += [
@@ -132,7 +132,7 @@ class ScriptedModel:
 
     @asynccontextmanager
     async def stream(self, request: SampleRequest) -> AsyncGenerator[SampleStream]:
-        """Give the next fitting reply, a word at a time. A reply that is left early is used up.
+        """Stream the next matching reply, a word at a time. It is used up even if left early.
 
         Raises:
             ModelError: no reply is left for this request.
@@ -140,22 +140,22 @@ class ScriptedModel:
         reply = await self.sample(request)
         yield ReplyInPieces(reply, _WORD.findall(reply.text))
 
-    def _take(self, heard: str) -> Reply:
-        """Remove the reply from the script, unless it repeats.
+    def _take(self, last: str) -> Reply:
+        """Remove the reply to the message ``last`` from the script, unless it repeats.
 
-        One that waits for what was said goes before those that wait for their turn.
+        A reply whose ``when`` matches goes before those without one.
         """
-        fitting = (reply for reply in self._left if reply.when is not None and reply.when in heard)
-        in_turn = (reply for reply in self._left if reply.when is None)
-        reply = next(fitting, None) or next(in_turn, None)
+        matching = (reply for reply in self._left if reply.when is not None and reply.when in last)
+        in_order = (reply for reply in self._left if reply.when is None)
+        reply = next(matching, None) or next(in_order, None)
         if reply is None:
-            shown = heard if len(heard) <= SHOWN else heard[:SHOWN] + "…"
+            shown = last if len(last) <= SHOWN else last[:SHOWN] + "…"
             raise ModelError(
                 f"{self.name} has no reply left for request {self._asked}, whose last message is"
                 f" {shown!r}. Add a reply to the script."
             )
         if not reply.repeat:
-            # By identity: the same words may stand in a script twice.
+            # By identity: a script may have two equal replies.
             self._left = [left for left in self._left if left is not reply]
         return reply
 
@@ -174,8 +174,8 @@ def _checked(replies: list[Any], name: str) -> tuple[Reply, ...]:
     return checked
 
 
-def _heard(message: Message) -> str:
-    """All text of a message, with what tools returned."""
+def _text_with_results(message: Message) -> str:
+    """Return the text of a message, that of its tool results included."""
     blocks: list[Block] = []
     for block in message.content:
         blocks.extend(block.content if isinstance(block, ToolResultBlock) else (block,))
@@ -183,7 +183,7 @@ def _heard(message: Message) -> str:
 
 
 def _fresh_ids(request: SampleRequest) -> Iterator[str]:
-    """Yield ``call_1`` and so on, leaving out those that the conversation has already."""
+    """Yield ``call_1``, ``call_2`` and so on, without the ids that the conversation has."""
     used = {
         block.id
         for message in request.messages

@@ -1,16 +1,13 @@
-"""Replies as they arrive: the port, and a model without streams behind it.
-
-Owns the one port through which replies are watched, by an agent's turn as by anybody. Entering the
-stream sends the request; iterating gives the text as it arrives; leaving, by whichever door, closes
-the provider's stream. What has been received is there at any time, so that an interrupted turn
-keeps it:
+"""Streamed replies: the protocol ``StreamingSampler``, and an adapter for other samplers.
 
     async with model.stream(request) as stream:
         async for text in stream:
             show(text)
     stream.reply
 
-Which texts arrive together is the provider's affair. Retries and limits are their caller's.
+Entering the stream sends the request, iterating yields the text as it arrives, and leaving closes
+the provider's stream. ``reply`` has what was received so far at any time, so an interrupted turn
+can store it. Providers decide how the text is divided.
 """
 
 from __future__ import annotations
@@ -34,17 +31,17 @@ __all__ = [
 ]
 
 INTERRUPTED = "interrupted"
-"""The stop reason of a reply that was not received to its end."""
+"""The stop reason of a reply that was not received whole."""
 
 
 class SampleStream(Protocol):
-    """One reply on its way."""
+    """One reply that is being received."""
 
     def __aiter__(self) -> AsyncIterator[str]:
-        """Give the text, piece by piece, none of them empty.
+        """Iterate over the text as it arrives, in pieces that are not empty.
 
         Raises:
-            ModelError: the provider broke off; ``reply`` has what came before.
+            ModelError: the provider failed; ``reply`` has what was received before.
         """
         ...
 
@@ -52,19 +49,19 @@ class SampleStream(Protocol):
     def reply(self) -> SampleReply:
         """What has been received.
 
-        When the iteration has ended by itself, what ``sample`` would have returned. Until then,
-        and for good if the stream is left early or breaks, its stop reason is ``interrupted`` and
-        it has no tool calls: half of one may look like a whole one.
+        After the iteration has ended, this is what ``sample`` would have returned. Before that,
+        or if the stream was left early or failed, the stop reason is ``interrupted`` and there are
+        no tool calls: a partial one can look like a whole one.
         """
         ...
 
 
 @runtime_checkable
 class StreamingSampler(Sampler, Protocol):
-    """A sampler whose replies can be watched as they arrive."""
+    """A sampler whose replies can also be streamed."""
 
     def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
-        """Return the stream of a reply to ``request``. Nothing is sent before it is entered.
+        """Return the stream of a reply to ``request``, which is sent when the stream is entered.
 
         Entering raises what ``sample`` raises.
         """
@@ -72,67 +69,67 @@ class StreamingSampler(Sampler, Protocol):
 
 
 def as_streaming(sampler: Sampler) -> StreamingSampler:
-    """Return ``sampler`` if it streams, else one that gives its replies in one piece."""
+    """Return ``sampler`` if it streams, else an adapter that yields each reply in one piece."""
     return sampler if isinstance(sampler, StreamingSampler) else _InOnePiece(sampler)
 
 
 def interrupted(reply: SampleReply, content: Iterable[Block]) -> SampleReply:
     """Return ``reply`` as it is if only ``content`` of it was received."""
-    kept = tuple(block for block in content if not isinstance(block, ToolUseBlock))
+    received = tuple(block for block in content if not isinstance(block, ToolUseBlock))
     return reply.model_copy(
-        update={"content": kept or (TextBlock(text=""),), "stop_reason": INTERRUPTED}
+        update={"content": received or (TextBlock(text=""),), "stop_reason": INTERRUPTED}
     )
 
 
 class ReplyInPieces:
-    """A :class:`SampleStream` of a reply that is known already.
+    """A :class:`SampleStream` of a reply that is already there.
 
     Args:
-        reply: the whole of it.
-        pieces: its text; joined, they are all of it.
+        reply: the whole reply.
+        pieces: its text in pieces.
     """
 
     def __init__(self, reply: SampleReply, pieces: Iterable[str]) -> None:
         self._whole = reply
         self._pieces = iter([piece for piece in pieces if piece])
-        self._given = ""
+        self._yielded = ""
         self._ended = False
 
     def __aiter__(self) -> ReplyInPieces:
-        """Return itself: there is one reply to be read, once."""
+        """Return itself: the reply can be iterated over once."""
         return self
 
     async def __anext__(self) -> str:
-        """Give the next piece, after whoever else wants to run has run."""
+        """Return the next piece, after a checkpoint that lets other tasks run."""
         await checkpoint()
         try:
             piece = next(self._pieces)
         except StopIteration:
             self._ended = True
             raise StopAsyncIteration from None
-        self._given += piece
+        self._yielded += piece
         return piece
 
     @property
     def reply(self) -> SampleReply:
-        """See :class:`SampleStream`. The usage is that of the whole reply, which was made."""
+        """See :class:`SampleStream`. The usage is that of the whole reply, which has been paid."""
         if self._ended:
             return self._whole
-        return interrupted(self._whole, [TextBlock(text=self._given)])
+        return interrupted(self._whole, [TextBlock(text=self._yielded)])
 
 
 class _InOnePiece:
-    """A sampler that does not stream, as one that does."""
+    """Adapts a sampler that does not stream."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Answer as the sampler does."""
+        """Return the sampler's reply."""
         return await self._sampler.sample(request)
 
     @asynccontextmanager
     async def stream(self, request: SampleRequest) -> AsyncGenerator[SampleStream]:
-        """Wait for the whole reply, then give its text at once."""
+        """Wait for the whole reply, then yield its text in one piece."""
         reply = await self._sampler.sample(request)
         yield ReplyInPieces(reply, [reply.text])

@@ -1,11 +1,9 @@
-"""Messages of ours as pydantic-ai's, and its replies as ours.
+"""The translation of messages to pydantic-ai's types, and of its replies back.
 
-Owns the translation, both ways, and nothing that is sent. What a provider would refuse, although
-it is harmless, is put right here: blank texts are left out, tool results go before whatever else
-the user says, names and ids get characters that every provider takes (:mod:`anabranch.tree._wire_names`),
-and the names of tools come back as they were.
-
-A model's thinking is not kept: it is nobody's answer, and no edge can carry it.
+Harmless content that a provider would reject is corrected here: blank texts are left out, tool
+results are put before the user's other content, and names and ids get characters that every
+provider accepts; replies have the tools' own names again. A model's thinking is dropped: it is not
+part of the reply, and no protocol here can carry it.
 """
 
 from __future__ import annotations
@@ -32,17 +30,16 @@ from anabranch.messages import (
     Usage,
 )
 from anabranch.models._model_errors import ModelError
-from anabranch.tree._wire_names import wire_name
+from anabranch.tree import wire_name
 
 __all__ = ["from_provider", "names_of", "to_definitions", "to_provider"]
 
 STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
-"""The protocol's words for pydantic-ai's; others, such as ``content_filter``, go through as
-they are."""
+"""MCP's stop reasons for pydantic-ai's; others, such as ``content_filter``, are not changed."""
 
 
 def to_definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
-    """Return the tools as a provider is told of them."""
+    """Return the tools as a provider is sent them."""
     return [
         ToolDefinition(
             name=wire_name(tool.name),
@@ -54,12 +51,12 @@ def to_definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
 
 
 def names_of(tools: Sequence[ToolSpec]) -> dict[str, str]:
-    """Return the tools' own names by those that a provider is told."""
+    """Return the tools' own names by those that a provider is sent."""
     return {wire_name(tool.name): tool.name for tool in tools}
 
 
 def to_provider(request: SampleRequest) -> list[ai.ModelMessage]:
-    """Return the conversation as pydantic-ai has it, the system prompt first.
+    """Return the conversation in pydantic-ai's types, the system prompt first.
 
     Raises:
         ModelError: a tool result without its tool use, or a block in the wrong role's message.
@@ -70,9 +67,9 @@ def to_provider(request: SampleRequest) -> list[ai.ModelMessage]:
         messages.append(ai.ModelRequest(parts=[ai.SystemPromptPart(request.system_prompt)]))
     for message in request.messages:
         if message.role == "assistant":
-            # What is said comes before what is called: OpenAI wants a call's output to follow on it.
-            said = sorted(_saying(message), key=lambda block: isinstance(block, ToolUseBlock))
-            parts = [_response_part(block) for block in said]
+            # Text before tool calls: OpenAI requires a call's output to follow the call.
+            ordered = sorted(_not_blank(message), key=lambda each: isinstance(each, ToolUseBlock))
+            parts = [_response_part(block) for block in ordered]
             messages.append(ai.ModelResponse(parts=parts))
             names |= {
                 block.id: block.name for block in message.content if isinstance(block, ToolUseBlock)
@@ -82,10 +79,10 @@ def to_provider(request: SampleRequest) -> list[ai.ModelMessage]:
     return messages
 
 
-def _saying(message: Message) -> Sequence[Block]:
-    """Return the blocks that say something; a provider refuses blank ones, and having none."""
-    kept = [b for b in message.content if not isinstance(b, TextBlock) or b.text.strip()]
-    return kept or [TextBlock(text=NOTHING)]
+def _not_blank(message: Message) -> Sequence[Block]:
+    """Return the blocks without blank texts, at least one: providers reject blank and none."""
+    blocks = [b for b in message.content if not isinstance(b, TextBlock) or b.text.strip()]
+    return blocks or [TextBlock(text=NOTHING)]
 
 
 def _response_part(block: Block) -> ai.ModelResponsePart:
@@ -98,15 +95,15 @@ def _response_part(block: Block) -> ai.ModelResponsePart:
             return ai.FilePart(_binary(block))
         case ToolResultBlock():
             raise ModelError(
-                f"Tool result {block.tool_use_id!r} is in a message of the assistant's."
+                f"Tool result {block.tool_use_id!r} is in a message of the assistant."
                 " Put it into the user's next message."
             )
 
 
 def _request_parts(message: Message, names: Mapping[str, str]) -> Iterator[ai.ModelRequestPart]:
-    """Tool results one by one, then all else as one prompt: no provider takes another order."""
+    """Yield the tool results, then everything else as one prompt; providers require this order."""
     prompt: list[ai.UserContent] = []
-    for block in _saying(message):
+    for block in _not_blank(message):
         match block:
             case TextBlock():
                 prompt.append(block.text)
@@ -116,8 +113,8 @@ def _request_parts(message: Message, names: Mapping[str, str]) -> Iterator[ai.Mo
                 yield _tool_return(block, names)
             case ToolUseBlock():
                 raise ModelError(
-                    f"Tool use {block.id!r} is in a message of the user's."
-                    " Put it into a message of the assistant's."
+                    f"Tool use {block.id!r} is in a message of the user."
+                    " Put it into a message of the assistant."
                 )
     match prompt:
         case []:
@@ -152,12 +149,12 @@ def _binary(block: ImageBlock | AudioBlock) -> ai.BinaryContent:
 def from_provider(
     response: ai.ModelResponse, model: str, names: Mapping[str, str] | None = None
 ) -> SampleReply:
-    """Return the provider's reply as ours.
+    """Return the provider's reply in our types.
 
     Args:
         response: the reply.
-        model: its name, where the reply does not have one.
-        names: what :func:`names_of` returned for the tools that were offered.
+        model: the model's name, where the reply does not have it.
+        names: what :func:`names_of` returned for the tools in the request.
     """
     content = [block for part in response.parts for block in _blocks(part, names or {})]
     reason = response.finish_reason
@@ -176,7 +173,7 @@ def from_provider(
         content=tuple(content) or (TextBlock(text=""),),
         model=response.model_name or model,
         stop_reason=stopped,
-        # All zero is how pydantic-ai says that the provider did not tell.
+        # pydantic-ai has all zeros where the provider reported no usage.
         usage=used if used.total_tokens else None,
     )
 
@@ -192,5 +189,5 @@ def _blocks(part: ai.ModelResponsePart, names: Mapping[str, str]) -> Iterator[Bl
             yield ImageBlock(data=file.base64, mime_type=file.media_type)
         case ai.FilePart(content=file) if file.is_audio:
             yield AudioBlock(data=file.base64, mime_type=file.media_type)
-        case _:  # thinking and the provider's own tools
+        case _:  # thinking, and calls of the provider's own tools
             return

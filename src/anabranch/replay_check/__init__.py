@@ -1,17 +1,17 @@
-"""What in a tool is not safe to replay.
+"""Checks of whether a tool is safe to replay: one reads its source, one runs it.
 
-A tool's body is thrown away at each question and run again over its journal. ``check_tool`` reads
-the source for what would differ then; ``check_replay`` runs the tool, each round twice, and tells
-what did differ.
+The body of a tool is cancelled at each question and run again over its journal. ``check_tool`` reads
+the source for what would differ in the second run; ``check_replay`` runs the tool, each round
+twice, and reports what did differ.
 
-    findings.py               what is found
-    rules.py, calls.py        the rules, and which calls they are about
-    sources.py, scopes.py     modules, and the names in them
-    kinds.py, values.py       what an expression stands for
-    asks.py, suspension.py    questions, and the code around them
-    changes.py                what outlives one run of the body
-    body.py, check.py         the walk through a tool; reports.py is what they share
-    rehearsal.py, compare.py  a tool run twice, and how the runs differ
+    _findings.py                    what a check reports
+    _rules.py, _call_rules.py       the rules, and the calls that they are about
+    _sources.py, _scopes.py         modules, and the names that they bind
+    _value_kinds.py, _values.py     what an expression stands for
+    _asks.py, _suspension.py        questions, and the code around them
+    _mutations.py                   changes of what outlives one run of the body
+    _body.py, _static_check.py      the way through a tool; _check_port.py is between the two
+    _rehearsal.py, _compare.py      a tool run twice, and the differences
 """
 
 from anabranch.replay_check._findings import Finding

@@ -1,7 +1,7 @@
-"""Which code asks: by a context's method, or by calling something that does.
+"""Which code asks a question: by a method of a context, or by calling a function that asks.
 
-Owns following contexts from call to call. Code that hands its context to somebody whose source is
-not known is taken to ask.
+Contexts are followed from call to call. A call that passes its context to a function whose source
+is not known is taken to ask.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from anabranch.replay_check._kinds import Context, ContextMethod, Function
 from anabranch.replay_check._scopes import Scope, parameters_of
+from anabranch.replay_check._value_kinds import Context, ContextMethod, Function
 from anabranch.replay_check._values import Values
 
 __all__ = ["Asks", "name_of", "own_nodes"]
@@ -19,7 +19,7 @@ ASKS = frozenset({"sample", "elicit", "elicit_url"})
 
 
 def own_nodes(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
-    """Yield ``node`` and all inside it with their scopes; not the bodies of what it defines."""
+    """Yield ``node`` and all nodes in it, with their scopes; not the bodies of definitions."""
     yield node, scope
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return
@@ -29,14 +29,14 @@ def own_nodes(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
 
 
 def name_of(node: ast.expr) -> str:
-    """Return how an expression is written, in one line that is not too long."""
+    """Return the source of an expression in one line of limited length."""
     text = " ".join(ast.unparse(node).split())
     longest = 60
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 class Asks:
-    """Finds what asks."""
+    """Finds the calls that ask."""
 
     def __init__(self, values: Values) -> None:
         self._values = values
@@ -47,7 +47,7 @@ class Asks:
     ) -> ast.Call | None:
         """Return the first call among ``nodes`` that asks.
 
-        ``unnamed`` leaves out questions that have a name of their own (``key=``).
+        ``unnamed`` leaves out questions with a name of the author's (``key=``).
         """
         for node in nodes:
             for inner, where in own_nodes(node, scope):
@@ -56,13 +56,13 @@ class Asks:
         return None
 
     def directly(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether an expression is an operation of a context, named when it is made."""
+        """Whether an expression calls a method of a context, which names its step at once."""
         return isinstance(node, ast.Call) and isinstance(
             self._values.of(node.func, scope), ContextMethod
         )
 
-    def hand_over(self, function: Function, call: ast.Call, scope: Scope) -> None:
-        """Note which parameters of ``function`` are given a context by ``call``."""
+    def follow_contexts(self, function: Function, call: ast.Call, scope: Scope) -> None:
+        """Record which parameters of ``function`` are given a context by ``call``."""
         names = [arg.arg for arg in parameters_of(function.node)]
         by_position = names[1:] if function.owner is not None else names
         given = [*zip(by_position, call.args, strict=False)]
@@ -72,7 +72,7 @@ class Asks:
                 self._values.contexts.add((function.scope, name))
 
     def first_parameter_is_context(self, function: Function) -> None:
-        """Note that ``function`` is called as ``fn(branch_ctx, *args)``."""
+        """Record that ``function`` is called as ``fn(branch_ctx, *args)``."""
         names = [arg.arg for arg in parameters_of(function.node)]
         place = 1 if function.owner is not None else 0
         self._values.contexts.update((function.scope, name) for name in names[place : place + 1])
@@ -86,7 +86,7 @@ class Asks:
                 named = unnamed and any(keyword.arg == "key" for keyword in call.keywords)
                 return name == "call_tool" or (name in ASKS and not named)
             case Function():
-                self.hand_over(value, call, scope)
+                self.follow_contexts(value, call, scope)
                 return self._function_asks(value, unnamed=unnamed)
             case _:
                 given = [*call.args, *(keyword.value for keyword in call.keywords)]
@@ -104,7 +104,7 @@ class Asks:
 
     def _function_asks(self, function: Function, *, unnamed: bool) -> bool:
         if function.node in self._in_progress:
-            return False  # the calls around this one tell
+            return False  # a recursion: the calls around this one decide
         self._in_progress.add(function.node)
         if function.owner is not None:
             self._values.owners[function.scope] = function.owner

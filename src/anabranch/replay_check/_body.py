@@ -1,8 +1,8 @@
-"""One replayed function: what it calls, and what it changes.
+"""The check of one function that is replayed: what it calls, and what it changes.
 
-Owns the walk through a body. Every call is looked up in the tables of ``calls.py``; functions of
-the tool's own are followed. What is given to ``ctx.step`` runs once and is not looked at; the other
-arguments of the step are made by the body, in every round.
+Every call is looked up in the tables of ``_call_rules.py``; the tool's own functions are followed.
+The function given to ``ctx.step`` runs once and is not checked; the other arguments of the step are
+evaluated by the body, in every round.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 import ast
 
 from anabranch.replay_check._asks import name_of
-from anabranch.replay_check._call_sites import rule_of, rule_of_unknown
-from anabranch.replay_check._changes import Changes
-from anabranch.replay_check._kinds import (
+from anabranch.replay_check._call_rules import rule_of, rule_of_unknown
+from anabranch.replay_check._check_port import Check
+from anabranch.replay_check._mutations import Mutations
+from anabranch.replay_check._scopes import Scope
+from anabranch.replay_check._suspension import Comprehension, Suspension
+from anabranch.replay_check._value_kinds import (
     Class,
     ContextMethod,
     External,
@@ -20,35 +23,32 @@ from anabranch.replay_check._kinds import (
     Instance,
     Value,
 )
-from anabranch.replay_check._reports import Check
-from anabranch.replay_check._scopes import Scope
-from anabranch.replay_check._suspension import Comprehension, Suspension
 
-__all__ = ["walk_through"]
+__all__ = ["check_body"]
 
 STANDARD_STREAMS = frozenset({"sys.stdout", "sys.stderr"})
 
 
-def walk_through(check: Check, function: Function) -> None:
-    """Report what is found in one function; functions nested in it wait until they are called."""
-    walk = _Walk(check, function.scope)
+def check_body(check: Check, function: Function) -> None:
+    """Report what is found in one function; nested functions are checked where they are called."""
+    visitor = _BodyVisitor(check, function.scope)
     body = function.node.body
     for node in [body] if isinstance(body, ast.expr) else body:
-        walk.visit(node)
+        visitor.visit(node)
 
 
-class _Walk(ast.NodeVisitor):
-    """Walks through one function."""
+class _BodyVisitor(ast.NodeVisitor):
+    """Visits the nodes of one function."""
 
     def __init__(self, check: Check, scope: Scope) -> None:
         self._check = check
         self._values = check.values
         self._scope = scope
-        self._changes = Changes(check)
+        self._mutations = Mutations(check)
         self._suspension = Suspension(check)
         self._in_step = False
 
-    # -- what is defined is not run --------------------------------------------------------------
+    # -- definitions, whose bodies are not run ---------------------------------------------------
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._definition(node)
@@ -87,7 +87,7 @@ class _Walk(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _step(self, node: ast.Call) -> None:
-        """The function, and its undo, run once; the arguments are made in every round."""
+        """The function and its undo run once; the arguments are evaluated in every round."""
         undo = [keyword for keyword in node.keywords if keyword.arg == "undo"]
         others = [keyword for keyword in node.keywords if keyword.arg != "undo"]
         outer = self._in_step
@@ -104,7 +104,7 @@ class _Walk(ast.NodeVisitor):
                 if rule == "console-output" and self._writes_elsewhere(node):
                     rule = None
             case Function():
-                self._check.asks.hand_over(value, node, self._scope)
+                self._check.asks.follow_contexts(value, node, self._scope)
                 self._check.follow(value)
                 rule = None
             case Class():
@@ -116,10 +116,10 @@ class _Walk(ast.NodeVisitor):
                 rule = None
         if rule is not None:
             self._check.emit(rule, f"`{name_of(node.func)}()`", node, self._scope)
-        self._changes.check_call(node, self._scope)
+        self._mutations.check_call(node, self._scope)
 
     def _writes_elsewhere(self, node: ast.Call) -> bool:
-        """Whether a print goes into something of the body's own."""
+        """Whether a print goes to something other than the standard streams."""
         for keyword in node.keywords:
             if keyword.arg == "file":
                 value = self._values.of(keyword.value, self._scope)
@@ -130,11 +130,11 @@ class _Walk(ast.NodeVisitor):
         for name in ("__init__", "__post_init__"):
             method = self._values.attribute(Instance(cls), name)
             if isinstance(method, Function):
-                self._check.asks.hand_over(method, node, self._scope)
+                self._check.asks.follow_contexts(method, node, self._scope)
                 self._check.follow(method)
 
     def _follow_arguments(self, node: ast.Call, called: Value) -> None:
-        """Follow functions that are handed to somebody who will call them."""
+        """Follow functions that are passed to others, which may call them."""
         method = called.name if isinstance(called, ContextMethod) else ""
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         for place, argument in enumerate(given):
@@ -188,25 +188,25 @@ class _Walk(ast.NodeVisitor):
         self._suspension.check_comprehension(node, self._scope)
         self.generic_visit(node)
 
-    # -- what is changed -------------------------------------------------------------------------
+    # -- mutations -------------------------------------------------------------------------------
 
     def visit_Assign(self, node: ast.Assign) -> None:
         for target in node.targets:
-            self._changes.check_target(target, node, self._scope)
+            self._mutations.check_target(target, node, self._scope)
         # A lambda with a name is a function like any other.
         if not (isinstance(node.value, ast.Lambda) and isinstance(node.targets[0], ast.Name)):
             self.generic_visit(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self._changes.check_target(node.target, node, self._scope)
+        self._mutations.check_target(node.target, node, self._scope)
         self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
-            self._changes.check_target(node.target, node, self._scope)
+            self._mutations.check_target(node.target, node, self._scope)
             self.visit(node.value)
 
     def visit_Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
-            self._changes.check_target(target, node, self._scope)
+            self._mutations.check_target(target, node, self._scope)
         self.generic_visit(node)

@@ -1,7 +1,7 @@
-"""How two runs of the same round differ.
+"""The comparison of two runs of the same round.
 
-Owns the comparison and its words. Which order concurrent questions come in does not matter; what
-is asked, told, recorded and returned does.
+The questions, the notices, the records and the outcome must be equal; the order of concurrent
+questions may differ.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class _Difference:
 
 
 def troubles(tool: Tool[Any], run: Run) -> list[Finding]:
-    """Return what one run alone shows: that it could not be replayed."""
+    """Return the findings that one run alone shows: why it could not be replayed."""
     match run.error:
         case NonDeterminismError() as error:
-            found = _other_way(error)
+            found = _different_step(error)
         case SuspensionError() as error:
             found = _Difference("not-suspended", _quoted(error.step_ids[0]), error.step_ids[0])
         case SerializationError() as error:
@@ -71,7 +71,7 @@ def differences(
 ) -> list[Finding]:
     """Return how ``second``, the replay, differs from ``first``.
 
-    ``interrupted`` is a step that the replay would have had to run again.
+    ``interrupted`` is a step that the replay would have run again.
     """
     place = place_of(tool)
     return [each.at(place) for each in _differences(tool, first, second, interrupted)]
@@ -83,21 +83,21 @@ def _differences(
     if interrupted is not None:
         yield _Difference("interrupted-step", _quoted(interrupted), interrupted)
     elif isinstance(second.error, NonDeterminismError):
-        yield _other_way(second.error)
+        yield _different_step(second.error)
     else:
         yield from _recorded(first, second)
         yield from _asked(first.asks, second.asks)
-        yield from _told(first, second)
+        yield from _noticed(first, second)
         yield from _ended(tool, first, second)
 
 
-def _other_way(error: NonDeterminismError) -> _Difference:
+def _different_step(error: NonDeterminismError) -> _Difference:
     step = error.step_id
     return _Difference("different-step", _quoted(step), step, error.expected, error.found)
 
 
 def _recorded(first: Run, second: Run) -> Iterator[_Difference]:
-    """What the first run has recorded, the replay has passed, or has ended with an error."""
+    """Compare the records; a replay that passed by one of the first run's has ended in an error."""
     for step, entry in second.call.journal.entries.items():
         if step not in first.call.journal.entries:
             yield _Difference("different-step", _quoted(step), step, NOTHING, entry.kind)
@@ -123,7 +123,7 @@ def _apart(one: Ask, other: Ask) -> tuple[str, str]:
         return one.kind, other.kind
     left, right = _request(one), _request(other)
     names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
-    if not names:  # pinned by more than is sent
+    if not names:  # the fingerprint covers more than is sent
         return one.fingerprint, other.fingerprint
     return (
         _shown({name: left.get(name) for name in names}),
@@ -136,7 +136,7 @@ def _request(ask: Ask) -> dict[str, JsonValue]:
     return shown
 
 
-def _told(first: Run, second: Run) -> Iterator[_Difference]:
+def _noticed(first: Run, second: Run) -> Iterator[_Difference]:
     journal = first.call.journal
     folded = [f"{step}/" for step, entry in journal.entries.items() if entry.kind == "branch"]
     for place in [*first.notices, *(each for each in second.notices if each not in first.notices)]:
@@ -172,7 +172,7 @@ def _outcome(tool: Tool[Any], run: Run) -> str:
     try:
         return _shown(codec_of(tool.returned_by).encode("", run.value))
     except SerializationError:
-        # Nobody could be told such a value, and most of its kind are equal to themselves alone.
+        # It could not be returned to a caller, and most such values are equal only to themselves.
         return type(run.value).__qualname__
 
 

@@ -1,7 +1,4 @@
-"""What a check has found: where, why it matters, and what to do about it.
-
-Owns the shape of a finding and its text. It finds nothing.
-"""
+"""``Finding``: what a check reports, with its place, its reason and its remedy."""
 
 from __future__ import annotations
 
@@ -13,18 +10,18 @@ __all__ = ["Finding"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing in a tool that is not safe to replay.
+    """One place in a tool that is not safe to replay.
 
     Attributes:
-        rule: which rule, in kebab-case.
+        rule: the name of the rule, in kebab-case.
         file: the source file.
-        line: the line there, counted from 1.
-        column: the column there, counted from 1.
+        line: the line, counted from 1.
+        column: the column, counted from 1.
         reason: what happens in a replay, in one sentence.
         fix: what to do about it, in one sentence.
         step: the step of the call, if a run has shown it.
-        first: what the first run did there.
-        second: what the replay of the same round did there.
+        first: what the first run did at this step.
+        second: what the replay of the same round did at this step.
     """
 
     rule: str
@@ -44,11 +41,11 @@ class Finding:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, str | int]:
-        """Return the fields that are set."""
+        """Return the fields that are not ``None``."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def seen_from(self, folder: Path) -> Finding:
-        """Return the same finding with its file named as seen from ``folder``, if it is in it."""
+        """Return the finding with a file name relative to ``folder``, if the file is in it."""
         path = Path(self.file)
         return replace(self, file=str(path.relative_to(folder))) if _within(path, folder) else self
 

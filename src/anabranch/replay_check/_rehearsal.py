@@ -1,10 +1,9 @@
-"""A tool run twice: each round once for real, and once again as its own replay.
+"""A rehearsal: a tool is run with each round executed twice, the second time as a replay.
 
-Owns running the rounds and keeping effects from happening twice. The first run of a round is the
-real one: its steps are performed, its notices delivered, its questions answered. The second run
-starts from the same journal and all that the first run's steps have recorded. So it passes every
-step by its record, and what differs is what the tool does outside of steps. A step that the second
-run alone comes to is refused.
+The first run of a round is the real one: its steps are performed, its notices delivered, its
+questions answered. The second run starts from the same journal and from what the first run's steps
+have recorded; it performs no step, so any difference comes from what the tool does outside of
+steps. A step that only the second run reaches is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from anabranch.tool import Tool
 __all__ = ["Rehearsal", "check_replay", "rehearse"]
 
 FATAL = (NonDeterminismError, SuspensionError, SerializationError)
-"""After these a replay would tell nothing new, or would have to repeat an effect."""
+"""After these a replay would show nothing new, or would have to repeat an effect."""
 
 
 async def check_replay(
@@ -67,7 +66,7 @@ async def check_replay(
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What a check has found, and how the tool has ended: ``None`` if it was not left to."""
+    """What a check has found, and the last run; ``None`` if the check ended before the tool."""
 
     findings: list[Finding]
     last: Run | None

@@ -1,7 +1,4 @@
-"""The rules: what each is called, why it matters, what to do instead.
-
-Owns every word of a finding but its place. Which calls a rule is about is in ``calls.py``.
-"""
+"""The rules of the checks, by name: the reason and the remedy that a finding shows."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ __all__ = ["RULES", "Rule"]
 
 
 class Rule(NamedTuple):
-    """``reason`` has a place for what was found; ``fix`` says what to do."""
+    """``reason`` has a placeholder for what was found; ``fix`` says what to do."""
 
     reason: str
     fix: str
@@ -20,19 +17,19 @@ class Rule(NamedTuple):
 RULES: dict[str, Rule] = {
     # -- what is called outside of steps ---------------------------------------------------------
     "clock": Rule(
-        "{} tells another time in every round.",
+        "{} returns a different time in every round.",
         "Use ctx.now(), or read the clock in ctx.step.",
     ),
     "randomness": Rule(
-        "{} draws something else in every round.",
+        "{} returns a different value in every round.",
         "Use ctx.random or ctx.uuid(), or draw in ctx.step.",
     ),
     "process-identity": Rule(
-        "{} is another value in every process, and each round may run in another one.",
+        "{} differs from process to process, and each round may run in a different one.",
         "Use ctx.uuid() or ctx.call_id for a name, hashlib for a digest.",
     ),
     "network": Rule(
-        "{} goes over the network again in every round, and may bring something else.",
+        "{} uses the network again in every round, and may return something else.",
         "Call it through ctx.step.",
     ),
     "subprocess": Rule(
@@ -40,16 +37,16 @@ RULES: dict[str, Rule] = {
         "Call it through ctx.step.",
     ),
     "file-access": Rule(
-        "{} reaches for the file system again in every round, where it may find something else.",
+        "{} accesses the file system again in every round, and may find something else.",
         "Call it through ctx.step.",
     ),
     "database": Rule(
-        "{} talks to the database again in every round.",
+        "{} accesses the database again in every round.",
         "Call it through ctx.step.",
     ),
     "console-output": Rule(
         "{} writes the same again in every round.",
-        "Tell the client with ctx.log or ctx.notify, which speak once.",
+        "Use ctx.log or ctx.notify, which send a message once.",
     ),
     "console-input": Rule(
         "{} reads from the server's own terminal, again in every round.",
@@ -61,57 +58,57 @@ RULES: dict[str, Rule] = {
         "Catch Exception instead, or raise the cancellation again.",
     ),
     "ask-in-finally": Rule(
-        "{} in a finally block is left out whenever a round ends or the call is cancelled.",
+        "{} in a finally block is skipped whenever a round ends or the call is cancelled.",
         "Ask after the try statement.",
     ),
     "await-in-finally": Rule(
         "{} in a finally block runs at the end of every round.",
-        "Leave only closing to the block; put an effect into ctx.step, or after the try statement.",
+        "Only close resources in the block; move an effect into ctx.step, or after the try statement.",
     ),
     "timeout-around-ask": Rule(
-        "{} around a question begins anew in every round, and so never ends on a stateless server.",
+        "{} around a question starts again in every round, so it never expires on a stateless server.",
         "Give ctx.branch the timeout= instead.",
     ),
-    # -- what replays must do alike ----------------------------------------------------------------
+    # -- what must be the same in every replay ----------------------------------------------------------------
     "unordered-asks": Rule(
-        "{} starts questions in an order that changes from run to run, and their names with it.",
+        "{} starts questions in an order that changes from run to run, as their names do.",
         "Use a list in a fixed order, or give each question a key= of its own.",
     ),
     "global-mutation": Rule(
         "{} is changed again in every round, and stays changed for the next call.",
-        "Keep it in a local variable, or change it in ctx.step.",
+        "Use a local variable, or change it in ctx.step.",
     ),
     "self-mutation": Rule(
         "{} is changed again in every round, on a tool that all calls share.",
-        "Keep it in a local variable, or change it in before, after or ctx.step.",
+        "Use a local variable, or change it in before, after or ctx.step.",
     ),
     # -- what a run has shown ----------------------------------------------------------------------
     "different-ask": Rule(
-        "The question {} is another one when the round is replayed.",
-        "Build it from arguments, answers and values of steps alone.",
+        "The question {} differs when the round is replayed.",
+        "Build it only from arguments, answers and values of steps.",
     ),
     "different-asks": Rule(
-        "The question {} is asked in one of two runs of the same round only.",
-        "Decide what to ask by arguments, answers and values of steps alone.",
+        "The question {} is asked in only one of two runs of the same round.",
+        "Decide what to ask only by arguments, answers and values of steps.",
     ),
     "different-outcome": Rule(
-        "The tool's {} is another one when its last round is replayed.",
-        "Build it from arguments, answers and values of steps alone.",
+        "The tool's {} differs when its last round is replayed.",
+        "Build it only from arguments, answers and values of steps.",
     ),
     "different-notice": Rule(
-        "The notice {} is another one when the round is replayed.",
-        "Build it from arguments, answers and values of steps alone.",
+        "The notice {} differs when the round is replayed.",
+        "Build it only from arguments, answers and values of steps.",
     ),
     "different-step": Rule(
-        "The replay of a round goes another way at {}.",
-        "Decide what to do by arguments, answers and values of steps alone.",
+        "The replay of a round does something else at {}.",
+        "Decide what to do only by arguments, answers and values of steps.",
     ),
     "interrupted-step": Rule(
-        "The step {} was cut off before it was recorded, so that a replay runs it again.",
-        "Limit its time by the timeout= of a ctx.branch around it.",
+        "The step {} was interrupted before it was recorded, so a replay runs it again.",
+        "Limit its time with the timeout= of a ctx.branch around it.",
     ),
     "unrecordable-value": Rule(
-        "The value of {} cannot be recorded, so that nothing after it can be replayed.",
+        "The value of {} cannot be recorded, so nothing after it can be replayed.",
         "Return plain data, a pydantic model or a dataclass.",
     ),
     "not-suspended": Rule(

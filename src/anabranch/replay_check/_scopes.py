@@ -1,8 +1,4 @@
-"""Names in a module's source: which scope binds them, and to what.
-
-Owns reading bindings off the syntax tree, for the module and for every function, lambda and class
-in it. What a binding means is decided in ``values.py``.
-"""
+"""The scopes of a module (itself, functions, lambdas, classes) and the names that each binds."""
 
 from __future__ import annotations
 
@@ -46,7 +42,7 @@ class Defined:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """Bound to ``value``, if one stands there; ``annotation`` tells its type."""
+    """Bound to ``value``, if it is known; ``annotation`` is its type, if there is one."""
 
     value: ast.expr | None = None
     annotation: ast.expr | None = None
@@ -66,7 +62,7 @@ Binding: TypeAlias = Imported | Defined | Assigned | Parameter
 
 @dataclass(eq=False, slots=True)
 class Scope:
-    """One scope. ``outside`` are the names that it declares ``global`` or ``nonlocal``."""
+    """One scope; ``outside`` has the names that it declares ``global`` or ``nonlocal``."""
 
     node: ast.AST
     module: Module
@@ -76,23 +72,23 @@ class Scope:
 
     @property
     def of_class(self) -> bool:
-        """Whether this is the body of a class, whose names its methods do not see."""
+        """Whether this is the body of a class, whose names are not visible in its methods."""
         return isinstance(self.node, ast.ClassDef)
 
     @property
     def qualname(self) -> str:
-        """The name by which Python knows the function or class, as in ``__qualname__``."""
+        """The ``__qualname__`` of the function or class."""
         own = str(getattr(self.node, "name", ""))
         if self.parent is None or self.parent.parent is None:
             return own
         return f"{self.parent.qualname}.{'' if self.parent.of_class else '<locals>.'}{own}"
 
     def bind(self, name: str, binding: Binding) -> None:
-        """Add what ``name`` may stand for here."""
+        """Add a binding of ``name`` in this scope."""
         self.bindings.setdefault(name, []).append(binding)
 
     def find(self, name: str) -> tuple[Scope, Sequence[Binding]] | None:
-        """Return the scope that binds ``name``, as seen from here, and its bindings."""
+        """Return the scope in which ``name`` is looked up from here, and its bindings."""
         scope: Scope | None = self
         while scope is not None:
             visible = scope is self or not scope.of_class
@@ -135,7 +131,7 @@ class _Reader(ast.NodeVisitor):
         self.scopes[node] = scope
         if isinstance(node, FUNCTIONS):
             for position, arg in enumerate(parameters_of(node)):
-                # What *args and **kwargs hold has another type than the annotation says.
+                # The annotation of *args and **kwargs is that of each value in them.
                 extra = arg is node.args.vararg or arg is node.args.kwarg
                 annotation = None if extra else arg.annotation
                 scope.bind(arg.arg, Parameter(arg.arg, annotation, position))
@@ -207,7 +203,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        """Bind what a loop, a comprehension or a pattern binds: to something not known."""
+        """Bind the names of loops, comprehensions and patterns, to something unknown."""
         if isinstance(node.ctx, ast.Store):
             self._scope.bind(node.id, Assigned())
 

@@ -1,8 +1,7 @@
-"""The source of a tool and of its neighbours: read, never run.
+"""The source files of a tool and of the modules in its package, or next to it.
 
-Owns finding a module's file, its syntax tree, and the comments that call a line replay-safe. Only
-a tool's own package is read, or the modules that lie next to it: what others have written, the
-rules know by name.
+Modules are parsed and never run. Other packages are not read; the rules know their functions by
+name.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ OURS = "anabranch"
 
 
 class NoSourceError(Exception):
-    """There is no source that could be checked."""
+    """A module has no source that could be checked."""
 
 
 class Module:
-    """One module: its syntax tree, its scopes, and the lines that are called replay-safe.
+    """One module: its syntax tree, its scopes, and the lines marked as replay-safe.
 
     Raises:
-        NoSourceError: it cannot be read, or is no Python.
+        NoSourceError: it cannot be read, or is not Python.
     """
 
     def __init__(self, name: str, package: str, path: str, text: str) -> None:
@@ -45,7 +44,7 @@ class Module:
         try:
             self.tree: ast.Module = ast.parse(text, path)
         except (SyntaxError, ValueError) as error:
-            raise NoSourceError(f"{path} is no Python source: {error}.") from error
+            raise NoSourceError(f"{path} is not Python source: {error}.") from error
         self.safe_lines: set[int] = _safe_lines(text)
         self.scopes: dict[ast.AST, Scope] = read_scopes(self, self.tree)
 
@@ -55,7 +54,7 @@ class Module:
         return self.scopes[self.tree]
 
     def absolute(self, name: str, level: int) -> str:
-        """Return the full name of what an import of this module names."""
+        """Return the full name of what an import in this module names."""
         if not level:
             return name
         package = self.package.split(".")
@@ -109,7 +108,7 @@ class Library:
         self._root = Path(path).resolve().parents[package.count(".") + 1 if package else 0]
 
     def module(self, name: str) -> Module | None:
-        """Return the neighbour of that name, ``None`` if it is somebody else's, or no module."""
+        """Return the module ``name`` of the tool's own; ``None`` for others, and for no module."""
         if name not in self._modules:
             self._modules[name] = self._read(name)
         return self._modules[name]
@@ -137,7 +136,7 @@ class Library:
 
 
 def _file_of(name: str) -> Path | None:
-    """Return where a module comes from. Its package is imported for that; the module is not."""
+    """Return the file of a module; its package is imported for this, the module itself is not."""
     loaded = sys.modules.get(name)
     try:
         spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(name)

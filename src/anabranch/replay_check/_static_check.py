@@ -1,7 +1,7 @@
-"""The static check: from a tool's body through all that it runs in every round.
+"""The static check: a tool's body, and every function that runs with it in every round.
 
-Owns which functions are walked through, and the findings. Nothing of the tool is run. A step's
-function is not looked at, nor are ``before`` and ``after``, which are steps.
+Nothing of the tool is run. Functions of steps are not checked, nor are ``before`` and ``after``,
+which are steps.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from types import FunctionType
 from typing import Any, cast
 
 from anabranch.replay_check._asks import Asks
-from anabranch.replay_check._body import walk_through
+from anabranch.replay_check._body import check_body
 from anabranch.replay_check._findings import Finding
-from anabranch.replay_check._kinds import Class, Function
 from anabranch.replay_check._rules import RULES
 from anabranch.replay_check._scopes import Scope
 from anabranch.replay_check._sources import Library, NoSourceError
+from anabranch.replay_check._value_kinds import Class, Function
 from anabranch.replay_check._values import Values
 from anabranch.tool import FunctionTool, HandoffTool, Tool
 
@@ -27,10 +27,10 @@ __all__ = ["body_of", "check_tool", "place_of"]
 def check_tool(tool: Tool[Any]) -> list[Finding]:
     """Return what in the source of ``tool`` is not safe to replay, in the order of the source.
 
-    Its body is read, and every function of its own package, or next to it, that the body calls
-    or hands on: not what ``ctx.step`` runs. Nothing is run. A finding is left out where its line
-    has the comment ``# anabranch: replay-safe``; on the line of a call or a ``def``, the comment
-    speaks for the whole function.
+    The body is read, and every function of its package, or next to it, that the body calls or
+    passes on, except those that ``ctx.step`` runs. Nothing is run. A line with the comment
+    ``# anabranch: replay-safe`` has no findings; on the line of a call or a ``def``, the comment
+    covers the whole function.
 
     Raises:
         OSError: the source cannot be read.
@@ -49,7 +49,7 @@ def body_of(tool: Tool[Any]) -> FunctionType:
     if isinstance(tool, FunctionTool):
         function = tool.fn
     elif isinstance(tool, HandoffTool):
-        function = getattr(type(tool), "client")  # noqa: B009 - it is the subclass's own
+        function = getattr(type(tool), "client")  # noqa: B009 - subclasses define it
     else:
         function = type(tool).run
     return cast("FunctionType", inspect.unwrap(function))
@@ -92,12 +92,12 @@ class _Check:
         self.follow(root)
 
     def run(self) -> None:
-        """Walk until nothing new is reached."""
+        """Check functions until no new one is reached."""
         while self._pending:
-            walk_through(self, self._pending.pop())
+            check_body(self, self._pending.pop())
 
     def emit(self, rule: str, found: str, node: ast.stmt | ast.expr, scope: Scope) -> None:
-        """Take a finding, unless its line is called safe."""
+        """Report a finding, unless its line is marked as safe."""
         if not scope.module.is_safe(node):
             reason, fix = RULES[rule]
             self.findings[
@@ -112,7 +112,7 @@ class _Check:
             ] = None
 
     def follow(self, function: Function) -> None:
-        """Walk through a function later, once for all that is known of its parameters."""
+        """Have a function checked, again if more is known of its parameters."""
         if function.scope.module.is_safe_function(function.node):
             return
         contexts = sum(scope is function.scope for scope, _ in self.values.contexts)
@@ -133,7 +133,7 @@ class _Check:
 
 
 def _class_of(tool: Tool[Any], library: Library, body: Scope) -> Class | None:
-    """Return the class of a tool, or that in which its body stands."""
+    """Return the class of a tool, or the class that its body is defined in."""
     module = library.module(type(tool).__module__)
     scopes = module.scopes.values() if module is not None else ()
     wanted = type(tool).__qualname__

@@ -1,7 +1,4 @@
-"""What goes wrong where a round ends: cancellation, ``finally``, timeouts, and order.
-
-Owns the rules about code around questions. What is called between them is ``body.py``'s business.
-"""
+"""The rules about code around questions: cancellation, ``finally``, timeouts, and order."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from anabranch.replay_check._asks import name_of, own_nodes
-from anabranch.replay_check._kinds import ContextMethod, External, Function
-from anabranch.replay_check._reports import Check
+from anabranch.replay_check._check_port import Check
 from anabranch.replay_check._scopes import Scope
+from anabranch.replay_check._value_kinds import ContextMethod, External, Function
 
 __all__ = ["Comprehension", "Suspension"]
 
@@ -41,14 +38,14 @@ UNORDERED = re.compile(
     r"\(\)(\.(union|intersection|difference|symmetric_difference|copy)\(\))*$"
 )
 PASSING = frozenset({"list", "tuple", "iter", "enumerate", "reversed", "map", "filter", "zip"})
-"""Builtins that keep the order of what they are given."""
+"""Builtins that preserve the order of their argument."""
 
 Loop = ast.For | ast.AsyncFor
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 class Suspension:
-    """Looks at the code around questions."""
+    """Checks the code around questions."""
 
     def __init__(self, check: Check) -> None:
         self._values = check.values
@@ -58,7 +55,7 @@ class Suspension:
     # -- cancellation --------------------------------------------------------------------------
 
     def check_try(self, node: ast.Try | ast.TryStar, scope: Scope) -> None:
-        """Look at the handlers around questions, and at what a ``finally`` does."""
+        """Check the handlers around questions, and what a ``finally`` block does."""
         if self._asks.first(node.body, scope) is not None:
             self._check_handlers(node.handlers, scope)
         around = [*node.body, *node.handlers, *node.orelse]
@@ -72,11 +69,11 @@ class Suspension:
                     what = (
                         f"`except {name_of(handler.type)}`" if handler.type else "A bare `except`"
                     )
-                    # The line of the handler: it has no expression of its own to point at.
+                    # The line of the handler, which has no expression of its own.
                     place = ast.copy_location(ast.Pass(), handler)
                     place.end_lineno = handler.lineno
                     self._emit("swallowed-cancellation", what, place, scope)
-                return  # the handlers below do not meet it
+                return  # the cancellation does not reach the handlers below
 
     def _catches_cancellation(self, caught: ast.expr | None, scope: Scope) -> bool:
         if caught is None:
@@ -102,15 +99,15 @@ class Suspension:
             return False
         function = node.value.func
         if isinstance(self._values.of(function, scope), ContextMethod):
-            return False  # left out until the block is left for good
+            return False  # runs only when the block is left for good
         if self._asks.first([node.value], scope) is not None:
-            return False  # found as a question
+            return False  # reported as a question
         return CLOSING.match(name_of(function).rpartition(".")[2]) is None
 
     # -- timeouts ------------------------------------------------------------------------------
 
     def check_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> None:
-        """Look for timeouts and ``suppress`` around questions."""
+        """Check for timeouts and ``suppress`` around questions."""
         for item in node.items:
             expression = item.context_expr
             if not isinstance(expression, ast.Call):
@@ -124,7 +121,7 @@ class Suspension:
                 self._emit(rule, f"`{name_of(expression)}`", expression, scope)
 
     def check_call(self, call: ast.Call, scope: Scope) -> None:
-        """Look for timeouts and for sets that are given questions to start."""
+        """Check for timeouts, and for sets of questions that are started."""
         name = self._name(call.func, scope)
         limited = name == "asyncio.wait_for" or (name == "asyncio.wait" and _has(call, "timeout"))
         if limited and self._asks.first(call.args, scope) is not None:
@@ -161,12 +158,12 @@ class Suspension:
     # -- order ---------------------------------------------------------------------------------
 
     def check_loop(self, node: Loop, scope: Scope) -> None:
-        """Look for questions in the order of a set."""
+        """Check for questions in the order of a set."""
         if self._is_unordered(node.iter, scope):
             self._check_order(node.iter, node.body, scope)
 
     def check_comprehension(self, node: Comprehension, scope: Scope) -> None:
-        """Look for questions in the order of a set."""
+        """Check for questions in the order of a set."""
         parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         for generator in node.generators:
             if self._is_unordered(generator.iter, scope):
@@ -196,12 +193,12 @@ def _has(call: ast.Call, name: str) -> bool:
 
 
 def _is_number(node: ast.expr) -> bool:
-    """Numbers have the same place in a set in every process; texts have not."""
+    """Whether a node is a number: those have the same order in a set in every process."""
     return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
 
 
 def _raises_again(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler ends in raising what it has caught, whichever way it goes."""
+    """Whether a handler raises what it has caught on every path."""
     nodes = [node for statement in handler.body for node in ast.walk(statement)]
     return _ends_in_raise(handler.body, handler.name) and not any(
         isinstance(node, ast.Return) for node in nodes

@@ -1,8 +1,8 @@
-"""What an expression stands for, as far as the source tells without running it.
+"""What an expression stands for, as far as the source shows without running it.
 
-Owns following names through imports, assignments, annotations and the attributes of classes. What
-lies outside the tool's own modules stays a dotted name, in which ``()`` marks a call: the client
-of ``async with httpx.AsyncClient() as client`` is ``httpx.AsyncClient()``.
+Names are followed through imports, assignments, annotations and attributes of classes. What is
+outside of the tool's own modules is a dotted name, in which ``()`` marks a call: the client of
+``async with httpx.AsyncClient() as client`` is ``httpx.AsyncClient()``.
 """
 
 from __future__ import annotations
@@ -11,16 +11,6 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from anabranch.replay_check._kinds import (
-    Class,
-    Context,
-    ContextMethod,
-    External,
-    Function,
-    Instance,
-    Neighbour,
-    Value,
-)
 from anabranch.replay_check._scopes import (
     Assigned,
     Binding,
@@ -31,6 +21,16 @@ from anabranch.replay_check._scopes import (
     parameters_of,
 )
 from anabranch.replay_check._sources import Library, Module
+from anabranch.replay_check._value_kinds import (
+    Class,
+    Context,
+    ContextMethod,
+    External,
+    Function,
+    Instance,
+    OwnModule,
+    Value,
+)
 
 __all__ = ["Values"]
 
@@ -53,8 +53,8 @@ class Values:
     """Finds what expressions stand for.
 
     Attributes:
-        contexts: parameters that are known to be given a context, by scope and name.
-        owners: methods' scopes, and the class on whose instance each is called.
+        contexts: parameters that are given a context, by scope and name.
+        owners: the class on whose instance each method is called, by the method's scope.
     """
 
     def __init__(self, library: Library) -> None:
@@ -64,7 +64,7 @@ class Values:
         self._asked: set[tuple[Scope, str]] = set()
 
     def of(self, node: ast.expr, scope: Scope) -> Value:  # noqa: PLR0911 - one for each kind
-        """Return what ``node`` stands for in ``scope``; ``None`` where that cannot be told."""
+        """Return what ``node`` stands for in ``scope``; ``None`` if that is not known."""
         match node:
             case ast.Name():
                 return self._of_name(node.id, scope)
@@ -115,7 +115,7 @@ class Values:
                 return External(f"{value.name}.{name}")
             case Context():
                 return ContextMethod(name)
-            case Neighbour():
+            case OwnModule():
                 if name in value.module.scope.bindings:
                     return self._of_name(name, value.module.scope)
                 return self._imported(f"{value.module.name}.{name}")
@@ -127,7 +127,7 @@ class Values:
                 return None
 
     def assigned(self, name: str, scope: Scope) -> ast.expr | None:
-        """Return the expression that ``name`` is bound to, if there is just one."""
+        """Return the expression that ``name`` is bound to, if there is exactly one."""
         found = scope.find(name)
         match found[1] if found is not None else ():
             case [Assigned(value=value)]:
@@ -136,7 +136,7 @@ class Values:
                 return None
 
     def is_context(self, scope: Scope, parameter: Parameter) -> bool:
-        """Whether a parameter is a context: it is given one, or is annotated or named like one."""
+        """Whether a parameter is a context: one is passed, or annotation or name say so."""
         if (scope, parameter.name) in self.contexts:
             return True
         if parameter.annotation is None:
@@ -152,7 +152,7 @@ class Values:
             return External(f"builtins.{name}") if name in BUILTINS else None
         where, bindings = found
         if (where, name) in self._asked:
-            return None  # it is made of itself
+            return None  # it is defined by itself
         self._asked.add((where, name))
         try:
             values = [self._bound(binding, where) for binding in bindings]
@@ -160,7 +160,8 @@ class Values:
             self._asked.discard((where, name))
         pairs = zip(bindings, values, strict=True)
         meant = [value for binding, value in pairs if isinstance(binding, Imported | Defined)]
-        if meant:  # the last: after overloads; a fallback (`except ImportError: x = None`) is none
+        # The last one, which follows overloads. `x = None` after an ImportError is not counted.
+        if meant:
             return meant[-1]
         return values[0] if all(value == values[0] for value in values) else None
 
@@ -198,9 +199,9 @@ class Values:
         return External(target)
 
     def _inside(self, module: Module, names: list[str]) -> Value:
-        value: Value = Neighbour(module)
+        value: Value = OwnModule(module)
         for name in names:
-            if isinstance(value, Neighbour) and name not in value.module.scope.bindings:
+            if isinstance(value, OwnModule) and name not in value.module.scope.bindings:
                 return None
             value = self.attribute(value, name)
         return value
@@ -219,7 +220,7 @@ class Values:
                 return None
 
     def _in_class(self, cls: Class, name: str, owner: Class) -> Value:
-        """Look an attribute up in the body of a class and of its bases."""
+        """Return an attribute of a class from its body or those of its bases."""
         if name in cls.scope.bindings:
             value = self._of_name(name, cls.scope)
             if isinstance(value, Function):
@@ -241,7 +242,7 @@ class Values:
                 yield base
 
     def _on_self(self, cls: Class, name: str) -> Value:
-        """Return what ``__init__`` puts into an attribute, in the class or in a base."""
+        """Return what the ``__init__`` of the class or of a base assigns to an attribute."""
         init = self._in_class(cls, "__init__", cls)
         if not isinstance(init, Function) or isinstance(init.node, ast.Lambda):
             return None
@@ -270,7 +271,7 @@ def _is_own(target: ast.expr, name: str, me: list[ast.arg]) -> bool:
 
 
 def _says_nothing(base: Value) -> bool:
-    """Whether a base is one of the library's own, whose attributes are no business of a tool's."""
+    """Whether a base is one of this library's or a builtin, whose attributes are all safe."""
     return isinstance(base, External) and base.name.partition(".")[0] in {"anabranch", "builtins"}
 
 

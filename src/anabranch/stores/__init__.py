@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch.errors import StoreError, UnknownCallError
-from anabranch.tree._tree_store import TreeStore
+from anabranch.tree import TreeStore
 
 if TYPE_CHECKING:
     from anabranch.stores._database import Database

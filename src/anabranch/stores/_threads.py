@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
-from anabranch._engine import to_the_end
+from anabranch._engine import run_shielded
 
 __all__ = ["BATCH", "Batches", "Separately", "Transaction", "Work", "Workers", "outcome"]
 
@@ -38,7 +38,7 @@ async def outcome(future: Future[T]) -> T:
         return await asyncio.wrap_future(future)  # cancels `future`, if it has not begun
     except asyncio.CancelledError:
         if not future.done():
-            await to_the_end(_ended(future))
+            await run_shielded(_ended(future))
         raise
 
 

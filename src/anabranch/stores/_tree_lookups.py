@@ -9,8 +9,7 @@ import sqlalchemy as sa
 from anabranch.stores._columns import to_text
 from anabranch.stores._tree_queries import FIND_NODE, FIND_THREAD, REFS
 from anabranch.stores._tree_rows import to_nodes
-from anabranch.tree._nodes import Node, Thread, check_place
-from anabranch.tree._tree_store import RefusedError
+from anabranch.tree import Node, RefusedError, Thread, check_place
 
 __all__ = ["check", "find_node", "find_refs", "find_thread", "refusal", "unknown_node"]
 

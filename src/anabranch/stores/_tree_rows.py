@@ -19,7 +19,7 @@ from anabranch.errors import StoreError
 from anabranch.messages import Block, TextBlock, Usage
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._statements import Row
-from anabranch.tree._nodes import Node, Result
+from anabranch.tree import Node, Result
 
 __all__ = ["node_row", "result_row", "to_nodes", "to_path", "to_results"]
 

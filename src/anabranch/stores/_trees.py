@@ -44,8 +44,7 @@ from anabranch.stores._tree_tables import (
     SETTLE,
     WritingStatements,
 )
-from anabranch.tree._nodes import Node, Ref, Result, Thread
-from anabranch.tree._tree_store import Path, Tree
+from anabranch.tree import Node, Path, Ref, Result, Thread, Tree
 
 __all__ = ["Trees"]
 

@@ -1,4 +1,4 @@
-"""Time and identity driven by hand."""
+"""A clock that a test moves, and a source of predictable call ids."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
+
+from anabranch._engine.clock import Timer
 
 __all__ = ["ManualClock", "SequentialIds"]
 
@@ -23,7 +25,7 @@ class _Alarm:
 
 
 class ManualClock:
-    """A clock that stands until it is moved. ``start`` is in seconds since the epoch."""
+    """A clock that stands still until it is moved; ``start`` is in seconds since the epoch."""
 
     def __init__(self, start: float = 1_000_000_000.0) -> None:
         self._now = start
@@ -34,15 +36,15 @@ class ManualClock:
         """Return the seconds since the epoch."""
         return self._now
 
-    def call_at(self, when: float, callback: Callable[[], None]) -> _Alarm:
-        """Call ``callback`` when the clock is moved to ``when`` or beyond; at once if it is."""
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Call ``callback`` when the clock reaches ``when``; at once if it has been reached."""
         alarm = _Alarm(when, next(self._order), callback)
         self._alarms.append(alarm)
         self.advance(0)
         return alarm
 
     def advance(self, seconds: float) -> None:
-        """Move the clock and call, in order, whatever has come due on the way."""
+        """Move the clock, and call the callbacks that become due, in the order of their times."""
         target = self._now + seconds
         while due := sorted(a for a in self._alarms if a.when <= target and not a.cancelled):
             alarm = due[0]
@@ -54,7 +56,7 @@ class ManualClock:
 
     @asynccontextmanager
     async def running(self, step: float = 0.1) -> AsyncGenerator[None]:
-        """Move on by itself, ``step`` seconds with each pass of the loop, while the block runs."""
+        """Move the clock by ``step`` seconds in each pass of the event loop, inside the block."""
 
         async def run() -> None:
             while True:
@@ -70,11 +72,11 @@ class ManualClock:
 
 
 class SequentialIds:
-    """Names calls ``call_1``, ``call_2`` and so on."""
+    """A source of the call ids ``call_1``, ``call_2`` and so on."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
 
     def call_id(self) -> str:
-        """Return the next name."""
+        """Return the next id."""
         return f"call_{next(self._numbers)}"

@@ -1,7 +1,4 @@
-"""A client that answers as a test tells it, and remembers what it was asked.
-
-Source: seed 000, "Testing".
-"""
+"""``MockClient``, which answers what a test has prepared and records what it was asked."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ from pydantic import BaseModel
 from anabranch._asking.answerer import AnswerError
 from anabranch._asking.host import Capabilities
 from anabranch.elicitation import Accepted, Cancelled, Declined
+from anabranch.errors import AnabranchError
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
@@ -40,19 +38,19 @@ Samples: TypeAlias = Iterable[Sample | SampleFunction] | SampleFunction
 Elicits: TypeAlias = Iterable[Elicit | ElicitFunction] | ElicitFunction
 
 
-class MockExhausted(AssertionError):  # noqa: N818 - what the queue is
-    """The tool asked more often than the test had answers for."""
+class MockExhausted(AnabranchError, AssertionError):  # noqa: N818 - it is a failed assertion
+    """The tool asked more often than the test has answers; also an ``AssertionError``."""
 
 
 class LogCall(NamedTuple):
-    """One log line."""
+    """A log message that a client has received."""
 
     level: LogLevel
     message: str
 
 
 class NotifyCall(NamedTuple):
-    """One progress message."""
+    """A progress message that a client has received."""
 
     message: str
     progress: float | None
@@ -60,24 +58,24 @@ class NotifyCall(NamedTuple):
 
 
 class MockClient:
-    """Answers from queues, or by functions.
+    """A client whose answers come from lists or functions.
 
     Args:
         samples: the model's replies in order: a text, a ``SampleReply`` (or its JSON), a model
-            instance (given as JSON text), an exception, or a function of the ``SampleRequest``
-            that returns one of these, sync or async. One function alone answers always.
-        elicits: the person's answers in order: a dict or a model instance (accepted with that
+            instance (sent as its JSON text), an exception, or a function of the ``SampleRequest``
+            that returns one of these, sync or async. A single function answers every request.
+        elicits: the person's answers in order: a dict or a model instance (accepted with this
             content), ``Accepted``, ``Declined()``, ``Cancelled()``, an exception, or a function
-            of the ``ElicitRequest`` (or ``UrlRequest``). One function alone answers always.
-        capabilities: what the client can do: a set of names (``{"sampling", "elicitation"}``;
-            each stands for its finer ones too), or :class:`Capabilities`. All by default.
+            of the ``ElicitRequest`` or ``UrlRequest``. A single function answers every request.
+        capabilities: the client's capabilities: a set of names (``{"sampling", "elicitation"}``,
+            each with its finer ones), or :class:`Capabilities`. All by default.
 
     Attributes:
-        sample_calls, elicit_calls: the requests, in the order in which they came.
-        log_calls, notify_calls: the notices.
+        sample_calls, elicit_calls: the requests, in the order of their arrival.
+        log_calls, notify_calls: the log and progress messages.
 
-    An exception among the answers reaches the tool as ``StepFailed``. When a queue runs dry,
-    :class:`MockExhausted` is raised by ``run_tool``, past the tool.
+    An exception among the answers reaches the tool as ``StepFailed``. When a list is used up,
+    ``run_tool`` raises :class:`MockExhausted`, which the tool cannot catch.
     """
 
     def __init__(
@@ -93,7 +91,7 @@ class MockClient:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was asked; what is left in the queues stays."""
+        """Forget the recorded requests and messages; unused answers remain."""
         self.sample_calls: list[SampleRequest] = []
         self.elicit_calls: list[ElicitRequest | UrlRequest] = []
         self.log_calls: list[LogCall] = []
@@ -103,14 +101,14 @@ class MockClient:
         """Answer as the model."""
         del step_id
         self.sample_calls.append(request)
-        said = await self._samples.next(request)
-        if isinstance(said, SampleReply):
-            return said
-        if isinstance(said, Mapping):
-            return SampleReply.model_validate(dict(cast("Mapping[str, Any]", said)))
-        text = said.model_dump_json(by_alias=True) if isinstance(said, BaseModel) else said
+        answer = await self._samples.next(request)
+        if isinstance(answer, SampleReply):
+            return answer
+        if isinstance(answer, Mapping):
+            return SampleReply.model_validate(dict(cast("Mapping[str, Any]", answer)))
+        text = answer.model_dump_json(by_alias=True) if isinstance(answer, BaseModel) else answer
         if not isinstance(text, str):
-            raise TypeError(f"MockClient cannot make a model's reply of {said!r}")
+            raise TypeError(f"MockClient cannot make a model's reply of {answer!r}")
         return SampleReply.model_validate(
             {"content": text, "model": "mock", "stop_reason": "endTurn"}
         )
@@ -121,29 +119,30 @@ class MockClient:
         """Answer as the person."""
         del step_id
         self.elicit_calls.append(request)
-        done = await self._elicits.next(request)
-        if isinstance(done, ElicitReply):
-            return done
-        if isinstance(done, Declined | Cancelled):
-            return ElicitReply(action=done.action)
-        content = cast("Accepted[object]", done).content if isinstance(done, Accepted) else done
+        answer = await self._elicits.next(request)
+        if isinstance(answer, ElicitReply):
+            return answer
+        if isinstance(answer, Declined | Cancelled):
+            return ElicitReply(action=answer.action)
+        accepted = isinstance(answer, Accepted)
+        content = cast("Accepted[object]", answer).content if accepted else answer
         if isinstance(content, BaseModel):
             content = content.model_dump(mode="json", by_alias=True)
         if content is not None and not isinstance(content, Mapping):
-            raise TypeError(f"MockClient cannot make a person's answer of {done!r}")
+            raise TypeError(f"MockClient cannot make a person's answer of {answer!r}")
         return ElicitReply.model_validate({"action": "accept", "content": content})
 
     async def log(self, level: LogLevel, message: str) -> None:
-        """Remember a log line."""
+        """Record a log message."""
         self.log_calls.append(LogCall(level, message))
 
     async def notify(self, message: str, progress: float | None, total: float | None) -> None:
-        """Remember a progress message."""
+        """Record a progress message."""
         self.notify_calls.append(NotifyCall(message, progress, total))
 
 
 class _Answers:
-    """A queue of answers, or one function that always answers."""
+    """A queue of answers, or one function for all of them."""
 
     def __init__(self, name: str, given: Iterable[object] | Callable[..., object]) -> None:
         if isinstance(given, str | bytes | Mapping | BaseModel):
@@ -162,8 +161,8 @@ class _Answers:
                 if inspect.isawaitable(answer):
                     answer = await answer
         except AssertionError:
-            raise  # the test's own, not the client's answer
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            raise  # an assertion of the test, not an answer
+        except Exception as error:  # noqa: BLE001 - any exception is an answer
             answer = error
         if isinstance(answer, AnswerError):
             raise answer

@@ -1,7 +1,7 @@
-"""A model that answers by a function of what it is asked, and streams.
+"""``MockModel``, a streaming model whose replies are computed by a function of the request.
 
-Owns no script: see ``models/scripted.py`` for replies in a given order. With many branches at work,
-what a model is asked is the only thing that tells which of them is asking.
+For replies in a given order there is ``anabranch.models.ScriptedModel``. When many branches ask at
+once, their order is not known; the request says which of them is asking.
 """
 
 from __future__ import annotations
@@ -23,29 +23,31 @@ from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock, Too
 from anabranch.models import SampleStream
 from anabranch.models._streaming import interrupted
 
-__all__ = ["MockModel", "calls"]
+__all__ = ["MockModel", "ModelAnswer", "ModelFunction", "calls"]
 
-Said: TypeAlias = str | SampleReply | Exception | AsyncIterator[str | SampleReply]
-Decide: TypeAlias = Callable[[SampleRequest], Said | Awaitable[Said]]
+ModelAnswer: TypeAlias = str | SampleReply | Exception | AsyncIterator[str | SampleReply]
+"""What a mock model answers: a text, a whole reply, an error, or what is streamed."""
+ModelFunction: TypeAlias = Callable[[SampleRequest], ModelAnswer | Awaitable[ModelAnswer]]
+"""Computes the answer of a mock model, sync or async."""
 
 
 class MockModel:
     """A streaming model for tests.
 
     Args:
-        decide: returns the reply to a request: a text, a ``SampleReply`` (see :func:`calls`), an
+        answer: returns the reply to a request: a text, a ``SampleReply`` (see :func:`calls`), an
             exception to raise, or an async iterator of what is streamed; sync or async.
 
     Attributes:
-        requests: all that it was asked, in the order in which it was.
+        requests: the requests, in the order of their arrival.
     """
 
-    def __init__(self, decide: Decide) -> None:
-        self._decide = decide
+    def __init__(self, answer: ModelFunction) -> None:
+        self._answer = answer
         self.requests: list[SampleRequest] = []
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Answer at once."""
+        """Return the whole reply."""
         async with self.stream(request) as stream:
             async for _ in stream:
                 pass
@@ -53,14 +55,14 @@ class MockModel:
 
     @asynccontextmanager
     async def stream(self, request: SampleRequest) -> AsyncGenerator[SampleStream]:
-        """Answer word by word."""
+        """Stream the reply word by word."""
         self.requests.append(request)
-        said = self._decide(request)
-        if isawaitable(said):
-            said = await said
-        if isinstance(said, Exception):
-            raise said
-        parts = said if isinstance(said, AsyncIterator) else _in_words(said)
+        answer = self._answer(request)
+        if isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, Exception):
+            raise answer
+        parts = answer if isinstance(answer, AsyncIterator) else _in_words(answer)
         try:
             yield _Arriving(parts)
         finally:
@@ -69,14 +71,14 @@ class MockModel:
 
 
 class _Arriving:
-    """A :class:`SampleStream` of texts, and the whole reply in the end.
+    """A :class:`SampleStream` of texts and, at the end, the whole reply.
 
-    Without a whole reply in the end it stays interrupted.
+    Without the whole reply it remains interrupted.
     """
 
     def __init__(self, parts: AsyncIterator[str | SampleReply]) -> None:
         self._parts = parts
-        self._heard = ""
+        self._received = ""
         self._whole: SampleReply | None = None
 
     def __aiter__(self) -> AsyncIterator[str]:
@@ -85,7 +87,7 @@ class _Arriving:
     async def __anext__(self) -> str:
         async for part in self._parts:
             if isinstance(part, str):
-                self._heard += part
+                self._received += part
                 return part
             self._whole = part
         raise StopAsyncIteration
@@ -94,11 +96,11 @@ class _Arriving:
     def reply(self) -> SampleReply:
         if self._whole is not None:
             return self._whole
-        return interrupted(calls(), [TextBlock(text=self._heard)])
+        return interrupted(calls(), [TextBlock(text=self._received)])
 
 
-async def _in_words(said: str | SampleReply) -> AsyncGenerator[str | SampleReply]:
-    reply = calls(text=said) if isinstance(said, str) else said
+async def _in_words(answer: str | SampleReply) -> AsyncGenerator[str | SampleReply]:
+    reply = calls(text=answer) if isinstance(answer, str) else answer
     for word in re.findall(r"\s*\S+\s*$|\s*\S+", reply.text):
         yield word
     yield reply
@@ -109,7 +111,7 @@ def calls(
     text: str = "",
     usage: Usage | None = None,
 ) -> SampleReply:
-    """Return a reply that says ``text`` and calls tools, each given as (id, name, input)."""
+    """Return a reply with a text and tool calls, each given as ``(id, name, input)``."""
     content: list[Block] = [TextBlock(text=text)] if text else []
     content += _blocks(uses)
     stop = "toolUse" if uses else "endTurn"

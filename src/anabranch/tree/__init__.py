@@ -1,34 +1,66 @@
-"""The conversation tree: what the main stream has been, in all its branches.
+"""The conversation tree: threads of immutable nodes, and what a provider is sent for a path.
 
-Owns words, projection and port. Who lives on the tree is in ``agents/``; where it is kept, in
-``stores/``.
+Agents (``anabranch.agents``) write conversations as trees; ``anabranch.stores`` has the stores
+behind the protocol ``TreeStore``, and ``anabranch.testing.suites`` the tests that each must pass.
 
-    nodes.py        threads, nodes, results of tools, refs
-    projection.py   from a path to what a provider is sent (law 6)
-    store.py        the port behind which threads are kept
-    naming.py       what branches are called
-    walking.py      up, down, to a sibling, to a fork, to the leaves
-    drawing.py      a thread as a terminal shows it
-    export.py       a thread as JSON, Mermaid, Markdown
-    saving.py       a thread in a file, and back
+    _nodes.py          threads, nodes, results of tools, refs
+    _projection.py     the messages of a path, and which of them each node accounts for (law 6)
+    _wire_names.py     names and ids that every provider accepts
+    _tree_store.py     the protocol of stores
+    _branch_names.py   what branches are called
+    _navigator.py      up, down, to a sibling, to a fork, to the leaves
+    _drawing.py        a thread as lines of text
+    _export.py         a thread as JSON, Mermaid, Markdown
+    _thread_file.py    a thread in a file, and back
 """
 
-from anabranch.tree._nodes import HEAD, Kind, Node, Ref, Result, Role, Thread
-from anabranch.tree._projection import project, project_each
+from anabranch.tree._branch_names import Branches, find_node, name_branches
+from anabranch.tree._drawing import draw
+from anabranch.tree._export import messages_to_json, to_markdown, to_mermaid, tree_to_json
+from anabranch.tree._navigator import Navigator, cut, glimpse
+from anabranch.tree._nodes import HEAD, Kind, Node, Ref, Result, Role, Thread, check_place
+from anabranch.tree._projection import (
+    NO_RESULT,
+    Results,
+    project,
+    project_each,
+    provider_blocks,
+)
+from anabranch.tree._thread_file import LoadedThread, thread_from_json, thread_to_json
 from anabranch.tree._tree_store import Path, RefusedError, Tree, TreeStore
+from anabranch.tree._wire_names import wire_name
 
 __all__ = [
     "HEAD",
+    "NO_RESULT",
+    "Branches",
     "Kind",
+    "LoadedThread",
+    "Navigator",
     "Node",
     "Path",
     "Ref",
     "RefusedError",
     "Result",
+    "Results",
     "Role",
     "Thread",
     "Tree",
     "TreeStore",
+    "check_place",
+    "cut",
+    "draw",
+    "find_node",
+    "glimpse",
+    "messages_to_json",
+    "name_branches",
     "project",
     "project_each",
+    "provider_blocks",
+    "thread_from_json",
+    "thread_to_json",
+    "to_markdown",
+    "to_mermaid",
+    "tree_to_json",
+    "wire_name",
 ]

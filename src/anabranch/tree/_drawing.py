@@ -1,7 +1,6 @@
-"""A thread as a terminal shows it: one line for each node.
+"""A thread as lines of text, one for each node, for a terminal.
 
-Owns this form, a pure function. Only branches are indented, so that a long conversation does not
-wander off to the right.
+Only branches are indented, so that the lines of a long conversation do not move to the right.
 
     user       node_1  Where to?
     assistant  node_2  [branch_self]
@@ -15,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.tree._naming import name_branches
+from anabranch.tree._branch_names import name_branches
 from anabranch.tree._nodes import HEAD, ROLES, Node
 from anabranch.tree._tree_store import Tree
 
 __all__ = ["draw", "names_of", "preview"]
 
 WIDTH = 60
-"""Characters of a node's text."""
+"""The default for the length of a node's text, in characters."""
 
 _KIND = max(map(len, ROLES))
 
@@ -30,9 +29,12 @@ _KIND = max(map(len, ROLES))
 def draw(
     tree: Tree, shown: Callable[[Node], bool] = lambda _: True, *, width: int = WIDTH
 ) -> list[str]:
-    """Return the lines of a thread. Below what is not ``shown``, nothing is.
+    """Return the lines of a thread.
 
-    Of a node's text there are ``width`` characters.
+    Args:
+        tree: the thread.
+        shown: decides whether a node, and everything below it, is drawn.
+        width: the most characters of a node's text.
     """
     branches = name_branches(tree.nodes)
     below: dict[str | None, list[Node]] = {}
@@ -48,10 +50,10 @@ def draw(
         heading = f"  {name}  " if branches.opens(node) else ""
         lines.append(f"{indent}{heading}{_line(tree, node, width)}")
         inside = indent + " " * len(heading)
-        followers = below.get(node.id, ())
-        opening = [one for one in followers if branches.opens(one)]
-        continuing = [one for one in followers if not branches.opens(one)]
-        # The last that is put in is the first that is taken out: branches before what continues.
+        children = below.get(node.id, ())
+        opening = [one for one in children if branches.opens(one)]
+        continuing = [one for one in children if not branches.opens(one)]
+        # A stack: branches are pushed last, to be drawn before the node that continues.
         waiting += [(one, inside) for one in (*continuing, *reversed(opening))]
     return lines
 
@@ -70,7 +72,7 @@ def names_of(tree: Tree, node_id: str) -> list[str]:
 
 
 def preview(node: Node, width: int) -> str:
-    """Return the beginning of what a node says, on one line, and the tools that it calls."""
+    """Return the beginning of a node's text, on one line, and the tools that it calls."""
     text = " ".join(node.text.split())
     if len(text) > width:
         text = text[: width - 1].rstrip() + "…"

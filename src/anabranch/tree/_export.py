@@ -1,8 +1,4 @@
-"""A thread as JSON, as Mermaid, as Markdown.
-
-Owns these forms. All are pure functions of a :class:`~anabranch.tree._tree_store.Tree`; what a terminal
-shows is ``drawing.py``'s.
-"""
+"""Exports of a thread: JSON, Mermaid, Markdown."""
 
 from __future__ import annotations
 
@@ -12,25 +8,25 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from anabranch.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock, text_of
+from anabranch.tree._branch_names import name_branches
 from anabranch.tree._drawing import names_of, preview
-from anabranch.tree._naming import name_branches
 from anabranch.tree._nodes import HEAD, Node
-from anabranch.tree._projection import tell
+from anabranch.tree._projection import provider_blocks
 from anabranch.tree._tree_store import Tree
 
 __all__ = ["messages_to_json", "to_markdown", "to_mermaid", "tree_to_json"]
 
 SHORT = 40
-"""Characters of a node's text in a diagram."""
+"""The most characters of a node's text in a diagram."""
 
 
 def tree_to_json(tree: Tree) -> dict[str, Any]:
-    """Return all of a thread as JSON.
+    """Return the export of a thread as JSON.
 
-    The blocks of a node are those that a provider is told of it: the node that follows on tool
-    uses begins with their results.
+    The content of a node is what a provider is sent for it: results of tools are at the beginning
+    of the node that follows the tool uses.
     """
-    told = tell(tree.nodes, tree.results)
+    blocks = provider_blocks(tree.nodes, tree.results)
     labels = {node_id: name for name, node_id in sorted(tree.refs.items()) if name != HEAD}
     return {
         "thread": tree.thread.id,
@@ -41,7 +37,7 @@ def tree_to_json(tree: Tree) -> dict[str, Any]:
                 "parent_id": node.parent_id,
                 "kind": node.kind,
                 "role": node.role,
-                "content": _to_json(told[node.id]),
+                "content": _to_json(blocks[node.id]),
                 "label": labels.get(node.id),
                 "usage": None if node.usage is None else node.usage.model_dump(),
                 "created_at": node.created_at,
@@ -52,7 +48,7 @@ def tree_to_json(tree: Tree) -> dict[str, Any]:
 
 
 def messages_to_json(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return messages as JSON, in this library's own spelling."""
+    """Return messages as JSON, with this library's own field names."""
     return [{"role": one.role, "content": _to_json(one.content)} for one in messages]
 
 
@@ -64,7 +60,7 @@ def _to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
 
 
 def to_mermaid(tree: Tree) -> str:
-    """Return a flowchart: a box for each node, branches named on the way, refs pointing in."""
+    """Return a flowchart: a box for each node and each ref, edges to branches with their names."""
     branches = name_branches(tree.nodes)
     numbers = {node.id: f"n{number}" for number, node in enumerate(tree.nodes)}
     lines = ["graph TD"]
@@ -72,15 +68,15 @@ def to_mermaid(tree: Tree) -> str:
         text = f"{node.kind}: {preview(node, SHORT)}"
         lines.append(f'    {numbers[node.id]}["{_mermaid(text)}"]')
         if node.parent_id is not None:
-            way = f"-->|{branches.of[node.id]}|" if branches.opens(node) else "-->"
-            lines.append(f"    {numbers[node.parent_id]} {way} {numbers[node.id]}")
+            edge = f"-->|{branches.of[node.id]}|" if branches.opens(node) else "-->"
+            lines.append(f"    {numbers[node.parent_id]} {edge} {numbers[node.id]}")
     for number, (name, node_id) in enumerate(tree.refs.items()):
         lines.append(f'    r{number}(["{_mermaid(name)}"]) -.-> {numbers[node_id]}')
     return "\n".join(lines) + "\n"
 
 
 def _mermaid(text: str) -> str:
-    """Return ``text`` for a quoted label: what has a meaning there becomes a character's code."""
+    """Return ``text`` for a quoted label, with the characters that are special there escaped."""
     return re.sub(r'[#"<>`&\\]', lambda found: f"#{ord(found[0])};", " ".join(text.split()))
 
 
@@ -88,9 +84,9 @@ def _mermaid(text: str) -> str:
 
 
 def to_markdown(tree: Tree) -> str:
-    """Return a text to read: the main stream, then each branch under a heading of its own."""
+    """Return a page to read: the main stream, then each branch under its own heading."""
     branches = name_branches(tree.nodes)
-    told = tell(tree.nodes, tree.results)
+    blocks = provider_blocks(tree.nodes, tree.results)
     sections: dict[str, list[str]] = {"": [f"# {_line(tree.thread.title or tree.thread.id)}"]}
     if tree.thread.system_prompt:
         sections[""].append(_quoted(tree.thread.system_prompt))
@@ -100,15 +96,15 @@ def to_markdown(tree: Tree) -> str:
             sections[name] = [f'<a id="{_anchor(name)}"></a>', f"## {name}"]
             if node.parent_id is not None:
                 sections[branches.of[node.parent_id]].append(f"→ [{name}](#{_anchor(name)})")
-        sections[name] += _markdown(tree, node, told[node.id])
+        sections[name] += _markdown(tree, node, blocks[node.id])
     order = sorted(sections, key=lambda name: [int(part) for part in re.findall(r"\d+", name)])
     return "\n\n".join(part for name in order for part in sections[name]) + "\n"
 
 
-def _markdown(tree: Tree, node: Node, told: Sequence[Block]) -> list[str]:
+def _markdown(tree: Tree, node: Node, blocks: Sequence[Block]) -> list[str]:
     names = "".join(f" · {_line(name)}" for name in names_of(tree, node.id))
     parts = [f"**{node.kind}**{names}"]
-    for block in told:
+    for block in blocks:
         match block:
             case TextBlock():
                 parts.append(_quoted(block.text))
@@ -143,5 +139,5 @@ def _line(text: str) -> str:
 
 
 def _anchor(name: str) -> str:
-    """Return an id that no heading gets by itself: those have no dots, so b1.2 would be b12."""
+    """Return an id that is no heading's own: those have no dots, so b1.2 would become b12."""
     return f"branch.{name}"

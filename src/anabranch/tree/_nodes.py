@@ -1,19 +1,18 @@
-"""The words of the main stream: threads, nodes, results of tools, named pointers.
+"""Threads, nodes, results of tools and refs: the data of the conversation tree.
 
-Owns their shapes and what may hang below what. A node never changes once it is there. What a tool
-has returned is kept beside the node that called it, once for each ``tool_use_id``, so that all
-that follows on that node, in whichever branch, sees the same.
+A node never changes. What a tool returned is stored beside the node that called it, once for each
+``tool_use_id``, so that everything below that node, in any branch, has the same result.
 
-    kind        role        what it is
-    user        user        what a person has said
-    assistant   assistant   what a model has answered, tool uses included
-    results     user        nothing of its own: the results of the tools that were just used
+    kind        role        content
+    user        user        a message of the person
+    assistant   assistant   a reply of the model, tool uses included
+    results     user        none of its own: the results of the tools that were just used
     branch      user        the prompt of a branch that the model has opened
-    question    assistant   what a tool asks the person
-    answer      user        what the person answers
+    question    assistant   a tool's question to the person
+    answer      user        the person's answer
 
-Questions and answers are part of the tree and not of what a model is told: they hang between the
-node that called the tool and whatever follows on its result.
+Questions and answers are nodes between the one that called the tool and the one that follows its
+result. A model is not sent them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,9 @@ from anabranch.messages import Block, TextBlock, ToolUseBlock, Usage, text_of
 __all__ = ["HEAD", "ROLES", "Kind", "Node", "Ref", "Result", "Role", "Thread", "check_place"]
 
 Kind: TypeAlias = Literal["user", "assistant", "results", "branch", "question", "answer"]
+"""The kind of a node."""
 Role: TypeAlias = Literal["user", "assistant"]
+"""The role of a node in messages to a model."""
 
 ROLES: Mapping[Kind, Role] = {
     "user": "user",
@@ -41,7 +42,7 @@ ROLES: Mapping[Kind, Role] = {
 }
 
 HEAD = "head"
-"""The ref that follows the conversation; every other ref of a thread is a label."""
+"""The ref that moves with the conversation; every other ref of a thread is a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,9 @@ class Thread:
     """A conversation.
 
     Attributes:
-        id: its name, hard to guess.
+        id: unique, hard to guess.
         created_at: seconds since the epoch.
-        system_prompt: what every model that answers in it is told first.
+        system_prompt: the system prompt of every request.
         title: for people; may be empty.
     """
 
@@ -67,14 +68,14 @@ class Node:
 
     Attributes:
         id: unique among all threads.
-        thread_id: the conversation it belongs to.
-        parent_id: what it follows on; ``None`` for a beginning.
-        kind: see the module.
+        thread_id: the thread that it belongs to.
+        parent_id: the node that it follows; ``None`` for a root.
+        kind: one of the kinds above.
         content: its own blocks; results of tools are not among them.
         created_at: seconds since the epoch.
-        usage: what the model's answer has cost, if it was told; at ``results``, what the tools
-            have asked of models aside.
-        data: what only its kind needs (the model's name; a question's step and schema).
+        usage: the tokens of the model's reply, if the provider reported them; at ``results``,
+            those of the requests that the tools made themselves.
+        data: values of its kind (the model's name; a question's step and schema).
     """
 
     id: str
@@ -88,30 +89,30 @@ class Node:
 
     @property
     def role(self) -> Role:
-        """Who speaks."""
+        """The role of its kind."""
         return ROLES[self.kind]
 
     @property
     def text(self) -> str:
-        """All its text."""
+        """The text of its text blocks, joined."""
         return text_of(self.content)
 
     @property
     def tool_uses(self) -> tuple[ToolUseBlock, ...]:
-        """The tools that it calls."""
+        """Its tool use blocks."""
         return tuple(block for block in self.content if isinstance(block, ToolUseBlock))
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool has returned to the node that called it.
+    """What a tool returned to the node that called it.
 
     Attributes:
-        node_id: the caller; or the answer from which the call was run anew.
-        tool_use_id: the block in the caller that this belongs to.
-        content: what every node after ``node_id`` is shown.
-        is_error: whether the tool has failed; of what is pending, where something is.
-        pending: what takes the place of ``content`` when the next message follows on ``node_id``,
+        node_id: the node that called the tool, or the answer from which the call ran again.
+        tool_use_id: the tool use block in the calling node.
+        content: the result on every path below ``node_id``.
+        is_error: whether the tool failed; that of ``pending`` where this is not ``None``.
+        pending: the content that replaces ``content`` when the next message follows ``node_id``,
             directly or after questions and answers.
     """
 
@@ -131,11 +132,11 @@ class Ref:
 
 
 def check_place(node: Node, parent: Node | None) -> None:
-    """Refuse a node where it cannot hang.
+    """Check that ``node`` may follow ``parent``; stores call this for every new node.
 
     Raises:
-        ValueError: it begins a thread and is not a user's message; or it follows on another
-            thread; or it is a branch of something that has called no tool.
+        ValueError: it is a root and not a user's message; or its parent belongs to another
+            thread; or it is a branch below a node that has called no tool.
     """
     if parent is None:
         if node.kind != "user":

@@ -1,12 +1,9 @@
-"""From a path of the tree to what a provider is sent: law 6.
+"""The messages that a provider is sent for a path of the tree (law 6), as a pure function.
 
-Owns this pure function of one path, and the same for several that share a beginning and for a whole
-tree at once. Whatever path it is given, the messages alternate between user and assistant, begin
-with the user, hold no empty block, and answer each tool use exactly once, in the message after it;
-ids of tool uses never repeat, and ids and names have no characters that a provider refuses. It never
-looks anything up: the path and the results along it are all there is. A longer path has the shorter
-one's messages as its beginning (but for the message that it continues), so that providers' prompt
-caches hold.
+For any path, the messages alternate between user and assistant, begin with the user, have no empty
+block, and answer each tool use exactly once, in the next message; ids of tool uses never repeat, and
+ids and names have only characters that every provider accepts. The messages of a path are a prefix
+of those of any longer path, except for the message that this continues: so prompt caches hit.
 """
 
 from __future__ import annotations
@@ -26,130 +23,130 @@ from anabranch.messages import (
 from anabranch.tree._nodes import ROLES, Kind, Node, Result, Role
 from anabranch.tree._wire_names import LONGEST, wire_name
 
-__all__ = ["NO_RESULT", "Results", "project", "project_each", "tell"]
+__all__ = ["NO_RESULT", "Results", "project", "project_each", "provider_blocks"]
 
 Results: TypeAlias = Mapping[tuple[str, str], Result]
-"""By the id of the node that holds it, and the tool use's."""
+"""Results of tools, by the ids of the node that holds the result and of the tool use."""
 
 _Closed: TypeAlias = "tuple[_Closed | None, Message]"
-"""A message, after all before it: where paths part, both go on from one of these."""
+"""A message and the list of those before it, which the paths after a fork share."""
 
 _ASIDE: frozenset[Kind] = frozenset({"question", "answer"})
-"""Of these a provider hears nothing."""
+"""Kinds of nodes that a provider is not sent."""
 
 NO_RESULT = "The tool was interrupted before it returned anything."
-"""Stands for the result of a tool use that has none."""
+"""The result that is sent for a tool use without one."""
 
 
 def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:
-    """Return the messages of ``path``, which leads from a beginning to any node."""
+    """Return the messages of ``path``, the nodes from a root to any node."""
     projection = _Projection(results)
     for node in path:
         projection.add(node)
     return projection.messages()
 
 
-def tell(nodes: Iterable[Node], results: Results) -> dict[str, tuple[Block, ...]]:
-    """Return for each node of a tree what a provider is told of it, on whatever path.
+def provider_blocks(nodes: Iterable[Node], results: Results) -> dict[str, tuple[Block, ...]]:
+    """Return the blocks that a provider is sent for each node of a tree, by node id.
 
-    Tool uses have the ids that they are told under, and the node of the user's that follows on
-    them begins with their results. Where the assistant itself goes on, it has none of them.
-    Questions and answers, of which a provider hears nothing, have their own content.
+    They are the same on every path. Tool uses have the ids under which they are sent, and their
+    results are at the beginning of the user's next node; an assistant's next node has none of
+    them. Questions and answers, which a provider is not sent, have their own content.
 
     Args:
-        nodes: a tree's, parents before children.
-        results: all that its nodes hold.
+        nodes: the nodes of a tree, parents before children.
+        results: the results that these nodes hold.
     """
     below: dict[str | None, list[Node]] = {}
     for node in nodes:
         below.setdefault(node.parent_id, []).append(node)
-    told: dict[str, tuple[Block, ...]] = {}
+    blocks: dict[str, tuple[Block, ...]] = {}
     waiting = [(node, _Projection(results)) for node in below.get(None, ())]
     while waiting:
         node, projection = waiting.pop()
-        told[node.id] = projection.add(node)
-        followers = below.get(node.id, [])
-        waiting += [(other, projection.copy()) for other in followers[1:]]
-        waiting += [(first, projection) for first in followers[:1]]
-    return told
+        blocks[node.id] = projection.add(node)
+        children = below.get(node.id, [])
+        waiting += [(other, projection.copy()) for other in children[1:]]
+        waiting += [(first, projection) for first in children[:1]]
+    return blocks
 
 
 def project_each(
     path: Iterable[Node], ends: Iterable[Node], results: Results
 ) -> Iterator[tuple[Message, ...]]:
-    """Yield the messages of ``path`` with each of ``ends`` at its end; all share its messages.
+    """Yield the messages of ``path`` followed by each of ``ends``; all share those of the path.
 
-    ``ends`` are messages: what is true of questions and answers is not looked for among them.
+    ``ends`` are nodes of kinds that a provider is sent: neither questions nor answers.
     """
-    trunk = _Projection(results)
+    shared = _Projection(results)
     for node in path:
-        trunk.add(node)
-    trunk.answer()
+        shared.add(node)
+    shared.answer()
     for end in ends:
-        twig = trunk.copy()
-        twig.add(end)
-        yield twig.messages()
+        projection = shared.copy()
+        projection.add(end)
+        yield projection.messages()
 
 
 class _Projection:
     """Messages under construction.
 
-    The turn that is being built takes in whatever the same role goes on saying; with the other
-    role's first word it is closed. Tool uses wait until then for the results that answer them.
+    Consecutive nodes of one role are one message, which the first node of the other role closes.
+    Tool uses are answered at that point.
     """
 
     def __init__(self, results: Results) -> None:
         self._results = results
         self._closed: _Closed | None = None
         self._role: Role = "user"
-        self._spoken = False
+        self._started = False
         self._blocks: list[Block] = []
-        self._waiting: list[tuple[str, str]] = []  # each tool use as it was stored, and as told
+        self._unanswered: list[tuple[str, str]] = []  # ids of tool uses, as stored and as sent
         self._holders: list[str] = []
-        self._told: dict[str, None] = {}  # all twins' ids, in order; mine are the first of them
-        self._mine = 0
+        self._ids: dict[str, None] = {}  # shared by copies, in order; the first ones are our own
+        self._own_ids = 0
 
     def copy(self) -> _Projection:
-        """Return a projection that goes on from here by itself.
+        """Return an independent projection of the same nodes.
 
-        To copy costs the same however long the path is: twins share what is before. So they are to
-        be used depth first: each to its end, before one that was copied earlier goes on.
+        The cost does not depend on the length of the path, since copies share what is before.
+        They must therefore be used depth first: each to its end before an earlier one continues.
         """
-        twin = _Projection(self._results)
-        twin._closed = self._closed
-        twin._role, twin._spoken = self._role, self._spoken
-        twin._blocks = list(self._blocks)
-        twin._waiting = list(self._waiting)
-        twin._holders = list(self._holders)
-        twin._told, twin._mine = self._told, self._mine
-        return twin
+        copied = _Projection(self._results)
+        copied._closed = self._closed
+        copied._role, copied._started = self._role, self._started
+        copied._blocks = list(self._blocks)
+        copied._unanswered = list(self._unanswered)
+        copied._holders = list(self._holders)
+        copied._ids, copied._own_ids = self._ids, self._own_ids
+        return copied
 
     def add(self, node: Node) -> tuple[Block, ...]:
-        """Take in one more node; return what is told of it."""
+        """Append a node; return the blocks that are sent for it."""
         kind = node.kind
         if kind in _ASIDE:
-            self._holders.append(node.id)  # from an answer on, a call may have run anew
+            self._holders.append(node.id)  # a call may have run again from an answer
             return node.content
         role = ROLES[kind]
-        answers = self._turn(role) if role != self._role or self._waiting else ()
-        self._spoken = True
+        answers = self._turn(role) if role != self._role or self._unanswered else ()
+        self._started = True
         if kind == "assistant":
             self._holders = [node.id]
         own = [
             self._named(block) if block.type == "tool_use" else block
             for block in node.content
-            if _says(block, role)
+            if _is_sent(block, role)
         ]
         self._blocks += own
         return (*answers, *own) if role == "user" else tuple(own)
 
     def answer(self) -> None:
         """Answer the tool uses at the end of the path."""
-        if self._waiting:
+        if self._unanswered:
             self._turn("user")
 
     def messages(self) -> tuple[Message, ...]:
-        """Return them all; tool uses at the end of the path are answered, too."""
+        """Return all messages; tool uses at the end of the path are answered as well."""
         self.answer()
         self._close()
         if self._closed is None:
@@ -158,14 +155,14 @@ class _Projection:
         return (*before, _ending(last) if last.role == "assistant" else last)
 
     def _turn(self, role: Role) -> Sequence[Block]:
-        """Let ``role`` speak; tool uses are answered first, by the user. Return the answers."""
+        """Begin a message of ``role``; return the results that are sent before it, by the user."""
         self._close()
-        if not self._waiting:
+        if not self._unanswered:
             self._role = role
             return ()
-        answers = [self._answer(stored, told) for stored, told in self._waiting]
+        answers = [self._result(stored, sent) for stored, sent in self._unanswered]
         self._blocks += answers
-        self._waiting = []
+        self._unanswered = []
         self._role = "user"
         if role != "user":
             self._close()
@@ -173,41 +170,41 @@ class _Projection:
         return answers
 
     def _close(self) -> None:
-        if not self._spoken and not self._blocks:
+        if not self._started and not self._blocks:
             return
         if self._closed is None and self._role == "assistant":
             self._closed = (None, _message("user", ()))
         self._closed = (self._closed, _message(self._role, self._blocks))
-        self._spoken, self._blocks = False, []
+        self._started, self._blocks = False, []
 
     def _named(self, block: ToolUseBlock) -> ToolUseBlock:
-        """Return ``block`` under an id that nothing before it has."""
-        while len(self._told) > self._mine:  # what a twin has added, and is done with
-            self._told.popitem()
-        told, number = wire_name(block.id), 1
-        while told in self._told:
+        """Return ``block`` under an id that no block before it has."""
+        while len(self._ids) > self._own_ids:  # those of a copy that is no longer used
+            self._ids.popitem()
+        sent, number = wire_name(block.id), 1
+        while sent in self._ids:
             number += 1
             suffix = f"_{number}"
-            told = wire_name(block.id)[: LONGEST - len(suffix)] + suffix
-        self._told[told] = None
-        self._mine += 1
-        self._waiting.append((block.id, told))
+            sent = wire_name(block.id)[: LONGEST - len(suffix)] + suffix
+        self._ids[sent] = None
+        self._own_ids += 1
+        self._unanswered.append((block.id, sent))
         name = wire_name(block.name)
-        if (told, name) == (block.id, block.name):
+        if (sent, name) == (block.id, block.name):
             return block
-        return block.model_copy(update={"id": told, "name": name})
+        return block.model_copy(update={"id": sent, "name": name})
 
-    def _answer(self, stored: str, told: str) -> ToolResultBlock:
+    def _result(self, stored: str, sent: str) -> ToolResultBlock:
         for holder in reversed(self._holders):
             result = self._results.get((holder, stored))
             if result is not None:
-                content = tuple(block for block in result.content if _says(block, "user"))
+                content = tuple(block for block in result.content if _is_sent(block, "user"))
                 return _result(
-                    told,
+                    sent,
                     content or (TextBlock(text=NOTHING),),
                     is_error=result.is_error and result.pending is None,
                 )
-        return _result(told, (TextBlock(text=NO_RESULT),), is_error=True)
+        return _result(sent, (TextBlock(text=NO_RESULT),), is_error=True)
 
 
 def _in_order(last: _Closed | None) -> list[Message]:
@@ -219,9 +216,12 @@ def _in_order(last: _Closed | None) -> list[Message]:
     return messages
 
 
-def _says(block: Block, role: Role) -> bool:
-    """Whether a provider takes the block from ``role``; tools' results come from beside the nodes."""
-    # By its type's name: to ask pydantic whose instance a block is takes ten times as long.
+def _is_sent(block: Block, role: Role) -> bool:
+    """Whether a provider is sent the block in a message of ``role``.
+
+    Results of tools are not: they are stored beside the nodes, and inserted.
+    """
+    # By the name of its type: ``isinstance`` of pydantic models takes ten times as long.
     match block.type:
         case "text":
             return bool(block.text.strip())
@@ -234,7 +234,7 @@ def _says(block: Block, role: Role) -> bool:
 
 
 def _ending(message: Message) -> Message:
-    """Return the last message, the assistant's, without space at its end, which is refused there."""
+    """Return an assistant's last message without trailing space, which providers reject there."""
     *before, last = message.content
     if not isinstance(last, TextBlock) or last.text == last.text.rstrip():
         return message
@@ -246,7 +246,7 @@ def _message(role: Role, blocks: Sequence[Block]) -> Message:
     return unchecked(Message, role=role, content=tuple(blocks) or (TextBlock(text=NOTHING),))
 
 
-def _result(told: str, content: tuple[TextBlock, ...], *, is_error: bool) -> ToolResultBlock:
+def _result(use_id: str, content: tuple[TextBlock, ...], *, is_error: bool) -> ToolResultBlock:
     return unchecked(
-        ToolResultBlock, type="tool_result", tool_use_id=told, content=content, is_error=is_error
+        ToolResultBlock, type="tool_result", tool_use_id=use_id, content=content, is_error=is_error
     )

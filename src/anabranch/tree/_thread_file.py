@@ -1,9 +1,9 @@
-"""A whole thread as JSON, and back: for files that outlive a store.
+"""Saved threads: a whole thread as JSON in a file, and back.
 
-Owns the form of saved conversations: that of an export, with what only a reader of ours needs
-beside it (``data`` of nodes, ``results``). An export without these is read as well; what tools have
-returned is then found in the messages that tell it. Files come from anywhere: what does not fit is
-refused whole, and ids are given anew, so that a file can be loaded twice.
+The format is that of an export with two more fields, ``results`` and the ``data`` of nodes. An
+export without these can be loaded as well: the results of tools are then taken from the messages.
+Files come from anywhere: one that is not valid is refused as a whole, and all ids are replaced by
+new ones, so a file can be loaded twice.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from anabranch.messages import Block, TextBlock, ToolResultBlock, Usage
 from anabranch.tree._nodes import HEAD, Kind, Node, Ref, Result, Thread, check_place
 from anabranch.tree._tree_store import Tree
 
-__all__ = ["Loaded", "from_json", "to_json"]
+__all__ = ["LoadedThread", "thread_from_json", "thread_to_json"]
 
-Naming: TypeAlias = Callable[[Literal["thread", "node"]], str]
+NewId: TypeAlias = Callable[[Literal["thread", "node"]], str]
 _RESULTS: TypeAdapter[list[Result]] = TypeAdapter(list[Result])
 
 
@@ -49,8 +49,8 @@ class _Saved(_Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """What was read from a file, under names of its own, not yet in any store."""
+class LoadedThread:
+    """A thread that was read from a file, with new ids, not yet in any store."""
 
     thread: Thread
     nodes: tuple[Node, ...]
@@ -58,8 +58,8 @@ class Loaded:
     refs: tuple[Ref, ...]
 
 
-def to_json(tree: Tree) -> dict[str, Any]:
-    """Return all of a thread as JSON."""
+def thread_to_json(tree: Tree) -> dict[str, Any]:
+    """Return a whole thread as JSON, to be loaded again."""
     labels = {node_id: name for name, node_id in tree.refs.items() if name != HEAD}
     return {
         "thread": tree.thread.id,
@@ -71,16 +71,16 @@ def to_json(tree: Tree) -> dict[str, Any]:
     }
 
 
-def from_json(text: bytes, naming: Naming, now: float) -> Loaded:
-    """Return the conversation in ``text``, under new names.
+def thread_from_json(text: bytes, new_id: NewId, now: float) -> LoadedThread:
+    """Return the thread in ``text``, with new ids.
 
     Args:
-        text: JSON, as :func:`to_json` or an export wrote it.
-        naming: gives the names.
-        now: when the thread begins anew, in seconds since the epoch.
+        text: the JSON of :func:`thread_to_json` or of an export.
+        new_id: returns a new id for a ``"thread"`` or a ``"node"``.
+        now: the thread's time of creation, in seconds since the epoch.
 
     Raises:
-        ValueError: it is no conversation; the message says where.
+        ValueError: the text is not a thread; the message says where.
     """
     try:
         saved = _Saved.model_validate_json(text)
@@ -88,13 +88,13 @@ def from_json(text: bytes, naming: Naming, now: float) -> Loaded:
         problem = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, problem["loc"]))
         raise ValueError(f"{where}: {problem['msg']}" if where else problem["msg"]) from None
-    thread = Thread(naming("thread"), now, saved.system_prompt, saved.title)
-    names = {node.id: naming("node") for node in saved.nodes}
-    nodes = _nodes(saved, thread, names)
-    found = saved.results if saved.results is not None else _told(saved)
-    results = [replace(each, node_id=_named(names, each.node_id, "a result")) for each in found]
-    refs = [Ref(name, _named(names, at, f"ref {name!r}")) for name, at in saved.refs.items()]
-    return Loaded(thread, tuple(nodes.values()), tuple(results), tuple(refs))
+    thread = Thread(new_id("thread"), now, saved.system_prompt, saved.title)
+    ids = {node.id: new_id("node") for node in saved.nodes}
+    nodes = _nodes(saved, thread, ids)
+    found = saved.results if saved.results is not None else _results_in_messages(saved)
+    results = [replace(each, node_id=_new(ids, each.node_id, "a result")) for each in found]
+    refs = [Ref(name, _new(ids, at, f"ref {name!r}")) for name, at in saved.refs.items()]
+    return LoadedThread(thread, tuple(nodes.values()), tuple(results), tuple(refs))
 
 
 def _node_json(node: Node, label: str | None) -> dict[str, Any]:
@@ -111,35 +111,35 @@ def _node_json(node: Node, label: str | None) -> dict[str, Any]:
     }
 
 
-def _nodes(saved: _Saved, thread: Thread, names: Mapping[str, str]) -> dict[str, Node]:
+def _nodes(saved: _Saved, thread: Thread, ids: Mapping[str, str]) -> dict[str, Node]:
     nodes: dict[str, Node] = {}
     for each in saved.nodes:
-        if names[each.id] in nodes:
+        if ids[each.id] in nodes:
             raise ValueError(f"node {each.id!r} is there twice")
         parent_id = None
         if each.parent_id is not None:
-            parent_id = _named(names, each.parent_id, f"node {each.id!r}")
+            parent_id = _new(ids, each.parent_id, f"node {each.id!r}")
             if parent_id not in nodes:
                 raise ValueError(f"node {each.id!r} comes before its parent {each.parent_id!r}")
         content = tuple(block for block in each.content if not isinstance(block, ToolResultBlock))
         data = dict(each.data)
         if each.kind == "question" and "caller" in data:
-            data["caller"] = _named(names, str(data["caller"]), f"node {each.id!r}")
+            data["caller"] = _new(ids, str(data["caller"]), f"node {each.id!r}")
         at = each.created_at
-        node = Node(names[each.id], thread.id, parent_id, each.kind, content, at, each.usage, data)
+        node = Node(ids[each.id], thread.id, parent_id, each.kind, content, at, each.usage, data)
         check_place(node, nodes[parent_id] if parent_id is not None else None)
         nodes[node.id] = node
     return nodes
 
 
-def _named(names: Mapping[str, str], node_id: str, who: str) -> str:
-    if node_id not in names:
-        raise ValueError(f"{who} points at {node_id!r}, which is not there")
-    return names[node_id]
+def _new(ids: Mapping[str, str], node_id: str, what: str) -> str:
+    if node_id not in ids:
+        raise ValueError(f"{what} points at {node_id!r}, which is not there")
+    return ids[node_id]
 
 
-def _told(saved: _Saved) -> list[Result]:
-    """Return the results that the user's messages tell, each where it is held."""
+def _results_in_messages(saved: _Saved) -> list[Result]:
+    """Return the results in the user's messages, each with the node that holds it."""
     nodes = {node.id: node for node in saved.nodes}
     results: dict[tuple[str, str], Result] = {}
     for node in saved.nodes:
@@ -153,7 +153,7 @@ def _told(saved: _Saved) -> list[Result]:
 
 
 def _holder(nodes: Mapping[str, _SavedNode], node: _SavedNode, tool_use_id: str) -> str:
-    """Return the caller; or the answer before ``node`` from which the call may have run anew."""
+    """Return the node that called the tool, or the answer from which the call ran again."""
     for above in _above(nodes, node):
         if above.kind in {"answer", "assistant"}:
             return above.id
@@ -161,8 +161,8 @@ def _holder(nodes: Mapping[str, _SavedNode], node: _SavedNode, tool_use_id: str)
 
 
 def _above(nodes: Mapping[str, _SavedNode], node: _SavedNode) -> Iterator[_SavedNode]:
-    passed: set[str] = set()
-    while node.parent_id is not None and node.parent_id in nodes and node.id not in passed:
-        passed.add(node.id)
+    seen: set[str] = set()
+    while node.parent_id is not None and node.parent_id in nodes and node.id not in seen:
+        seen.add(node.id)
         node = nodes[node.parent_id]
         yield node

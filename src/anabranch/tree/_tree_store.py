@@ -1,8 +1,7 @@
-"""The port behind which conversations are kept.
+"""``TreeStore``, the protocol of stores of conversations, and the values that it returns.
 
-Owns the promises; ``stores/`` has the implementations and ``testing`` the suite that each must
-pass. Nodes are only ever added, and a ref is a pointer beside them: whatever two processes do to
-one thread at the same time, both have succeeded, and neither has lost a node.
+Nodes are only added, and a ref is a pointer beside them: when two processes write to one thread at
+the same time, both succeed and no node is lost.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ __all__ = ["Path", "RefusedError", "Tree", "TreeStore"]
 
 
 class RefusedError(StoreError):
-    """What was to be added cannot be: the store is well, and takes other nodes.
+    """A node, result or ref cannot be written; the store itself works.
 
-    Of all that is given in one append, one thing alone may be to blame.
+    One item alone may be the reason that a whole append is refused.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The nodes from a beginning to one node, and the results that any of them holds."""
+    """The nodes from a root to one node, and the results that these nodes hold."""
 
     nodes: tuple[Node, ...]
     results: Mapping[tuple[str, str], Result]
@@ -34,7 +33,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """All of a thread: nodes with parents before children, older siblings first."""
+    """A whole thread: its nodes with parents before children and older siblings first."""
 
     thread: Thread
     nodes: tuple[Node, ...]
@@ -43,23 +42,23 @@ class Tree:
 
 
 class TreeStore(Protocol):
-    """Where threads are kept.
+    """A store of threads.
 
-    Methods raise ``StoreError`` (``anabranch._durable.store``) and leave nothing half done. Texts come
-    back as they were. When a method returns, what it wrote survives a crash. To ask for a thread
-    or node that is not there is an error only where that is said.
+    A method that raises ``StoreError`` has changed nothing. Texts are returned exactly as they were
+    written. When a method returns, what it wrote survives a crash. An unknown thread or node is an
+    error only where a method says so.
     """
 
     async def create_thread(self, thread: Thread) -> None:
-        """Add a thread without nodes. A thread of this id that exists already is an error."""
+        """Add a thread without nodes. An id that exists already is an error."""
         ...
 
     async def thread(self, thread_id: str) -> Thread | None:
-        """Return the thread, ``None`` if there is none."""
+        """Return the thread, ``None`` if it does not exist."""
         ...
 
     async def threads(self, limit: int) -> list[Thread]:
-        """Return the latest threads, the last that was created first."""
+        """Return the latest threads, the newest first."""
         ...
 
     async def append(
@@ -67,76 +66,77 @@ class TreeStore(Protocol):
     ) -> None:
         """Add nodes, in order, then set results, then move refs: all or nothing.
 
-        A parent must be there, or come earlier in ``nodes``; :func:`~nodes.check_place` must allow
-        each place. A node that is there already with this id is an error. What is refused for
-        such a reason, or since it refers to what is not there, is a :class:`RefusedError`; any
-        other error says that nothing can be written now.
+        A parent must exist, or come earlier in ``nodes``; :func:`check_place` must allow each
+        place; an id must be new. :class:`RefusedError` is raised if one of these is violated, or
+        if a result or ref names an unknown node; any other error means that nothing can be
+        written now.
 
-        Where a new node follows on one whose results have something ``pending``, that becomes
-        their content, unless the new node is a ``branch``, ``question`` or ``answer``. Questions
-        and answers may stand between the two. ``results`` come too late for ``nodes``: they wait
-        for another message.
+        Where a new node follows one whose results have a ``pending`` content, directly or after
+        questions and answers, this becomes their content, unless the new node is a ``branch``,
+        ``question`` or ``answer``. The ``results`` of the same append are set after that: their
+        ``pending`` waits for a later message.
         """
         ...
 
     async def set_results(self, results: Sequence[Result]) -> None:
-        """Write results; one that is there for its node and tool use is replaced.
+        """Write results, replacing those of the same node and tool use.
 
         All or nothing; an unknown node is an error.
         """
         ...
 
     async def set_ref(self, thread_id: str, ref: Ref) -> None:
-        """Point a name at a node of the thread; a node that is not in it is an error."""
+        """Point a name at a node of the thread; a node of another thread is an error."""
         ...
 
     async def delete_ref(self, thread_id: str, name: str) -> bool:
-        """Take a name away; false if there is none."""
+        """Delete a name; return whether it existed."""
         ...
 
     async def refs(self, thread_id: str) -> dict[str, str]:
-        """Return the thread's names, in their order, and the nodes that they point at."""
+        """Return the thread's names, sorted, and the nodes that they point at."""
         ...
 
     async def node(self, node_id: str) -> Node | None:
-        """Return the node, ``None`` if there is none."""
+        """Return the node, ``None`` if it does not exist."""
         ...
 
     async def path(self, node_id: str) -> Path:
-        """Return the way to a node. One statement, however long it is and large the thread.
+        """Return the path to a node, in one statement whatever its length and the thread's size.
 
         An unknown node is an error.
         """
         ...
 
     async def children(self, node_id: str) -> list[Node]:
-        """Return what follows on a node, the oldest first."""
+        """Return the children of a node, the oldest first."""
         ...
 
     async def beginnings(self, thread_id: str) -> list[Node]:
-        """Return the nodes that follow on nothing, the oldest first."""
+        """Return the roots of a thread, the oldest first."""
         ...
 
     async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
-        """Return what was added to a thread since ``known`` were all its nodes, as in a tree.
+        """Return the nodes that were added to a thread since ``known`` were all its nodes.
 
-        Of the others it reads no more than how many there are. ``None`` if some of ``known`` are
-        not there any more; what was deleted, and added again under its old id, may go unnoticed.
+        They are in the order of a :class:`Tree`. Of the known nodes only the count is read: the
+        result is ``None`` if some are gone; one that was deleted and added again under its old id
+        may go unnoticed.
         """
         ...
 
     async def tree(self, thread_id: str) -> Tree:
-        """Return all of a thread. An unknown thread is an error."""
+        """Return a whole thread. An unknown thread is an error."""
         ...
 
     async def delete_thread(self, thread_id: str) -> bool:
-        """Delete a thread with all that belongs to it; false if there is none."""
+        """Delete a thread with everything in it; return whether it existed."""
         ...
 
     async def delete_subtree(self, node_id: str) -> int:
-        """Delete a node and all that follows on it, refs to them included; return how many."""
+        """Delete a node, everything below it and the refs to them; return the number of nodes."""
         ...
 
     async def close(self) -> None:
-        """Give up connections and files; again does nothing. Afterwards the store refuses."""
+        """Close connections and files; a second call does nothing. Other methods raise after it."""
         ...

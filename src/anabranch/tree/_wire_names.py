@@ -1,8 +1,7 @@
-"""Names and ids that every provider takes.
+"""Names of tools and ids of tool uses that every provider accepts.
 
-Owns the one translation from any name to one that Anthropic's and OpenAI's interfaces accept. It
-is a function of the name alone: wherever a name is met (in the list of tools, in a conversation of
-last year), the same comes out, and a name that is fine already stays.
+The translation is a function of the name alone: a name in a list of tools and the same name in an
+old conversation become the same, and a name that is accepted already is not changed.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ import re
 __all__ = ["LONGEST", "wire_name"]
 
 LONGEST = 64
-_FINE = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST}}}")
+_ACCEPTED = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST}}}")
 _OTHER = re.compile(r"[^a-zA-Z0-9_-]")
 _DIGEST = 8
 
 
 def wire_name(name: str) -> str:
-    """Return ``name`` if it is 1 to 64 letters, digits, ``_`` and ``-``, else one like it.
+    """Return ``name`` if it is 1 to 64 letters, digits, ``_`` and ``-``, else one made of it.
 
-    That ends in a digest of ``name``, so that ``a.b`` and ``a/b`` stay two names.
+    The name made of it ends in a digest, so that ``a.b`` and ``a/b`` remain different.
     """
-    if _FINE.fullmatch(name):
+    if _ACCEPTED.fullmatch(name):
         return name
-    # Names come out of JSON, where half a surrogate pair is a legal text and UTF-8 has no bytes.
+    # Names come from JSON, in which half a surrogate pair is legal; UTF-8 has no bytes for it.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
     return f"{_OTHER.sub('_', name)[: LONGEST - _DIGEST - 1]}_{digest}"

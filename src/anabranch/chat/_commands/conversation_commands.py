@@ -104,10 +104,10 @@ async def _combine_leaves(session: SessionState, how: str | None = None) -> Outp
         raise SessionError(
             f"To combine takes two branches or more that have answered; below are {len(leaves)}."
         )
-    if how is None:
-        ways = "\n".join(f"{number}. {each}" for number, each in enumerate(TEXT_RECOMBINERS, 1))
-        return Output("system", f"{ways}\n/combine_leaves HOW combines {len(leaves)} leaves.")
     ways = TEXT_RECOMBINERS
+    if how is None:
+        listed = "\n".join(f"{number}. {each}" for number, each in enumerate(ways, 1))
+        return Output("system", f"{listed}\n/combine_leaves HOW combines {len(leaves)} leaves.")
     name = ways[number_in(how, len(ways))] if how.isdigit() else how.lower()
     if name not in ways:
         raise SessionError(f"There is no way {how!r} to combine. Ways: {', '.join(ways)}.")

@@ -7,8 +7,7 @@ from anabranch.chat._session.place_text import preview
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
 from anabranch.chat._session.typed_values import number_in
-from anabranch.tree import HEAD, Node, Ref
-from anabranch.tree._walking import Walk, glimpse
+from anabranch.tree import HEAD, Navigator, Node, Ref, glimpse
 
 __all__ = ["NAVIGATION_COMMANDS"]
 
@@ -134,7 +133,7 @@ async def _undo(session: SessionState) -> Outputs:
     return await session.cursor.undo()
 
 
-def _glimpse(walk: Walk, node: Node) -> str:
+def _glimpse(walk: Navigator, node: Node) -> str:
     branch = walk.branch_of(node.id)
     return f"[{branch}] {glimpse(node)}" if branch else glimpse(node)
 

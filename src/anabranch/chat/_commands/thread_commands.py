@@ -16,9 +16,7 @@ from anabranch.chat._commands.command import Command, Outputs
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
 from anabranch.errors import StoreError
-from anabranch.tree import HEAD
-from anabranch.tree._drawing import draw
-from anabranch.tree._thread_file import from_json, to_json
+from anabranch.tree import HEAD, draw, thread_from_json, thread_to_json
 
 __all__ = ["THREAD_COMMANDS", "write_thread_file"]
 
@@ -54,7 +52,7 @@ async def _thread(session: SessionState, thread_id: str | None = None) -> Output
 async def _save(session: SessionState, name: str) -> Outputs:
     await session.cursor.walk()
     tree = await session.dependencies.store.tree(session.cursor.thread_id)
-    text = json.dumps(to_json(tree), indent=2).encode()
+    text = json.dumps(thread_to_json(tree), indent=2).encode()
     await to_thread.run_sync(write_thread_file, Path(name), text)
     return Output("system", f"Saved in {name}; /load {name} brings it back.")
 
@@ -63,7 +61,7 @@ async def _load(session: SessionState, name: str) -> Outputs:
     given = session.dependencies
     try:
         text = await to_thread.run_sync(_read_file, Path(name))
-        loaded = from_json(text, given.naming, given.clock.now())
+        loaded = thread_from_json(text, given.naming, given.clock.now())
     except OSError as error:
         raise SessionError(f"Cannot read {name}: {error.strerror}.") from None
     except ValueError as error:
@@ -103,7 +101,7 @@ def write_thread_file(path: Path, text: bytes) -> None:
 
 def _is_thread_file(path: Path) -> bool:
     try:
-        from_json(path.read_bytes(), random_names, 0.0)
+        thread_from_json(path.read_bytes(), random_names, 0.0)
     except ValueError:
         return False
     return True

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from anabranch.tree import Node
-from anabranch.tree._walking import Walk, glimpse
+from anabranch.tree import Navigator, Node, glimpse
 
 __all__ = ["position", "preview", "whole"]
 
@@ -14,7 +13,7 @@ PREVIEW = 300
 BEFORE = "Before the first message: what you say now is a new beginning."
 
 
-def position(walk: Walk, node_id: str | None) -> str:
+def position(walk: Navigator, node_id: str | None) -> str:
     """Return one line about a place: its branch, kind and labels, what is beside it and below."""
     below = len(walk.below(node_id))
     ways = f"{below} below (/down)" if below else ""
@@ -40,7 +39,7 @@ def whole(node: Node, followers: Sequence[Node]) -> str:
     return "\n".join(lines) or f"({node.kind})"
 
 
-def preview(walk: Walk, node: Node) -> str:
+def preview(walk: Navigator, node: Node) -> str:
     """Return one line about a leaf: its depth, branch and labels, and the start of its text."""
     names = [f"depth {len(walk.path(node.id))}", walk.branch_of(node.id)]
     names += walk.labels.get(node.id, [])

@@ -10,8 +10,7 @@ from anabranch.chat._session.navigation_history import NavigationHistory, Place
 from anabranch.chat._session.place_text import position, whole
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.thread_cache import ThreadCache
-from anabranch.tree import HEAD, Node, Ref, TreeStore
-from anabranch.tree._walking import Walk
+from anabranch.tree import HEAD, Navigator, Node, Ref, TreeStore
 
 __all__ = ["SessionCursor"]
 
@@ -37,11 +36,11 @@ class SessionCursor:
 
     # -- reading -----------------------------------------------------------------------------
 
-    async def look(self) -> Walk | None:
+    async def look(self) -> Navigator | None:
         """Return the thread, ``None`` if it does not exist yet; without the results of tools."""
         return await self._threads.read(self.thread_id)
 
-    async def walk(self) -> Walk:
+    async def walk(self) -> Navigator:
         """Return the thread, in which the cursor's node exists; without the results of tools.
 
         Raises:
@@ -81,7 +80,7 @@ class SessionCursor:
             outputs.append(Output("message", whole(node, walk.children(node.id)), node.id))
         return outputs
 
-    async def _look_around(self) -> Walk | None:
+    async def _look_around(self) -> Navigator | None:
         walk = await self.look()
         if self.node_id is not None and (walk is None or self.node_id not in walk.nodes):
             raise await self._deleted()

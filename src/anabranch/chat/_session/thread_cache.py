@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from anabranch.tree import Tree, TreeStore
-from anabranch.tree._walking import Walk
+from anabranch.tree import Navigator, Tree, TreeStore
 
 __all__ = ["ThreadCache"]
 
@@ -19,10 +18,10 @@ class ThreadCache:
 
     def __init__(self, store: TreeStore) -> None:
         self._store = store
-        self._cached: Walk | None = None
+        self._cached: Navigator | None = None
         self._lock = asyncio.Lock()
 
-    async def read(self, thread_id: str) -> Walk | None:
+    async def read(self, thread_id: str) -> Navigator | None:
         """Return the thread as it is now, ``None`` if there is none.
 
         Only nodes added since the last call are read, so that a step in a large thread is cheap.
@@ -40,8 +39,8 @@ class ThreadCache:
             if walk is not None and walk.tree.thread == thread:
                 added = await self._store.nodes_after(thread_id, walk.tree.nodes)
             if walk is None or added is None:
-                walk = Walk(Tree(thread, (), {}))
+                walk = Navigator(Tree(thread, (), {}))
                 added = await self._store.nodes_after(thread_id, ()) or []
-            walk.grow(added, refs)
+            walk.update(added, refs)
             self._cached = walk
             return walk

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
-from anabranch._terminal.console import Console, printable
+from anabranch._terminal.console import Console
+from anabranch._terminal.plain_text import printable
 from anabranch.agents import (
     Event,
     NodeAdded,
@@ -25,8 +26,7 @@ from anabranch.chat._chat_session import Session
 from anabranch.chat._session.session_output import Output
 from anabranch.errors import StoreError
 from anabranch.messages import text_of
-from anabranch.tree import Node
-from anabranch.tree._walking import cut, glimpse
+from anabranch.tree import Node, cut, glimpse
 
 __all__ = ["ChatScreen"]
 

@@ -12,8 +12,7 @@ from itertools import takewhile
 
 from anabranch.errors import StoreError
 from anabranch.testing.suites._linearizability import Operation
-from anabranch.tree import Node, Path, Ref, Result, Thread, Tree
-from anabranch.tree._nodes import check_place
+from anabranch.tree import Node, Path, Ref, Result, Thread, Tree, check_place
 
 __all__ = ["TreeModel"]
 

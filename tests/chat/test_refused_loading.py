@@ -1,4 +1,4 @@
-"""A conversation that the store does not take leaves nothing behind."""
+"""Loading a conversation that the store refuses leaves nothing behind."""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from anabranch.errors import StoreError
 from anabranch.tree import Node, Ref, Result
 from tests.agents.memory import MemoryTrees
-from tests.agents.sessions import session, told
+from tests.chat.sessions import session, shown
 
 
 class Full(MemoryTrees):
@@ -19,10 +19,12 @@ class Full(MemoryTrees):
         raise StoreError("No space is left.")
 
 
-async def test_what_could_not_be_loaded_leaves_no_empty_conversation(tmp_path: Path) -> None:
+async def test_a_conversation_that_could_not_be_loaded_leaves_no_empty_thread(
+    tmp_path: Path,
+) -> None:
     node = {"id": "a", "kind": "user", "content": [{"type": "text", "text": "hello"}]}
     file = tmp_path / "saved.json"
     file.write_text(json.dumps({"thread": "t", "nodes": [node]}))
     chat = session(store=Full())
-    assert await told(chat, f"/load {file}") == "error: No space is left."
+    assert await shown(chat, f"/load {file}") == "error: No space is left."
     assert await chat.state.dependencies.store.threads(5) == []

@@ -1,4 +1,4 @@
-"""Help, settings, models, threads, prompts: the commands about the session and what is kept."""
+"""Help, settings, models, threads, prompts: the commands about the session and its files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,12 +7,12 @@ import pytest
 
 from anabranch.chat import COMMANDS, SavedPrompts, SessionError
 from anabranch.models import ModelError
-from anabranch.testing._mock_model import MockModel
-from tests.agents.sessions import feed, session, text_here, told
+from anabranch.testing import MockModel
+from tests.chat.sessions import feed, session, shown, text_here
 
 
 async def test_help_lists_every_command_with_what_it_does_and_the_tools() -> None:
-    helped = await told(session(), "/help")
+    helped = await shown(session(), "/help")
     lines = helped.splitlines()
     assert len(lines) == len(COMMANDS) + 2
     for line, command in zip(lines, COMMANDS.values(), strict=False):
@@ -22,13 +22,13 @@ async def test_help_lists_every_command_with_what_it_does_and_the_tools() -> Non
 
 
 async def test_help_on_one_command_is_its_usage_and_its_sentence() -> None:
-    assert await told(session(), "/help down") == (
+    assert await shown(session(), "/help down") == (
         "/down [N]: Go on to the next answer; where there are several, to the Nth."
     )
-    assert await told(session(), "/help /exit") == "/exit: Leave. The conversation is stored."
+    assert await shown(session(), "/help /exit") == "/exit: Leave. The conversation is stored."
 
 
-async def test_every_command_of_the_old_hands_is_there() -> None:
+async def test_all_familiar_commands_exist() -> None:
     familiar = (
         "help clear exit verbose quiet config save load up down left right root lastfork nextfork"
         " label leaf combine_leaves broadcast undo auto tree fork threads thread models switch"
@@ -47,8 +47,8 @@ async def test_every_command_of_the_old_hands_is_there() -> None:
         ("/usr/bin is full", "There is no command /usr/bin. A message like this begins with //."),
     ],
 )
-async def test_a_command_that_does_not_exist_is_told_of(line: str, said: str) -> None:
-    assert await told(session(), line) == f"error: {said}"
+async def test_an_unknown_command_is_reported(line: str, said: str) -> None:
+    assert await shown(session(), line) == f"error: {said}"
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -91,10 +91,10 @@ async def test_verbose_and_quiet_are_settings() -> None:
 
 async def test_config_shows_and_sets() -> None:
     chat = session()
-    assert "width                   = 60  (characters of a message in /tree)" in await told(
+    assert "width                   = 60  (characters of a message in /tree)" in await shown(
         chat, "/config"
     )
-    assert await told(chat, "/config set width 80") == "width = 80"
+    assert await shown(chat, "/config set width 80") == "width = 80"
     await feed(chat, "/config set max_tokens 1000", "/config set verbose false")
     assert (chat.settings.width, chat.settings.max_tokens, chat.settings.verbose) == (
         80,
@@ -119,7 +119,7 @@ async def test_config_shows_and_sets() -> None:
 async def test_config_refuses_what_a_setting_does_not_take(words: str, said: str) -> None:
     chat = session()
     before = chat.settings.model_copy()
-    answer = await told(chat, f"/config {words}")
+    answer = await shown(chat, f"/config {words}")
     assert answer.startswith("error: ")
     assert said in answer
     assert chat.settings == before
@@ -127,8 +127,8 @@ async def test_config_refuses_what_a_setting_does_not_take(words: str, said: str
 
 async def test_a_limit_that_is_set_holds_from_the_next_turn_on() -> None:
     chat = session()
-    assert "2/2 branches" in await told(chat, '/branch_self {"prompts": ["a", "b"]}')
-    answer = await told(
+    assert "2/2 branches" in await shown(chat, '/branch_self {"prompts": ["a", "b"]}')
+    answer = await shown(
         chat, "/config set max_branches_per_call 1", '/branch_self {"prompts": ["a", "b"]}'
     )
     assert answer.startswith("error: ")
@@ -148,24 +148,24 @@ class Shelf:
 
 async def test_models_are_listed_and_switched() -> None:
     chat = session(models=Shelf())
-    listed = await told(chat, "/models")
+    listed = await shown(chat, "/models")
     assert listed.splitlines()[:2] == ["Now answering: mock. /switch MODEL changes that.", "a:one"]
     assert "… and 42 more" in listed
-    assert (await told(chat, "/models a:")).splitlines()[1:] == ["a:one", "a:two"]
-    assert await told(chat, "/switch a:two", "hello") == "I am a:two."
-    assert "Now answering: a:two." in await told(chat, "/models")
+    assert (await shown(chat, "/models a:")).splitlines()[1:] == ["a:one", "a:two"]
+    assert await shown(chat, "/switch a:two", "hello") == "I am a:two."
+    assert "Now answering: a:two." in await shown(chat, "/models")
 
 
 async def test_a_model_that_cannot_be_opened_leaves_the_old_one() -> None:
     chat = session(models=Shelf())
-    assert await told(chat, "/switch broken") == "error: It has no key. Set KEY."
-    assert await told(chat, "hello") == "You said: hello"
+    assert await shown(chat, "/switch broken") == "error: It has no key. Set KEY."
+    assert await shown(chat, "hello") == "You said: hello"
 
 
 async def test_a_session_without_other_models_cannot_switch() -> None:
     chat = session()
-    assert "cannot switch to 'x'" in await told(chat, "/switch x")
-    assert await told(chat, "/models") == "Now answering: mock. /switch MODEL changes that."
+    assert "cannot switch to 'x'" in await shown(chat, "/switch x")
+    assert await shown(chat, "/models") == "Now answering: mock. /switch MODEL changes that."
 
 
 # -- threads ---------------------------------------------------------------------------------
@@ -175,22 +175,22 @@ async def test_threads_are_listed_and_changed() -> None:
     chat = session()
     await feed(chat, "hello")
     first = chat.cursor.thread_id
-    assert "A new thread" in await told(chat, "/thread")
+    assert "A new thread" in await shown(chat, "/thread")
     await feed(chat, "elsewhere")
-    assert (await told(chat, "/threads")).splitlines() == [
+    assert (await shown(chat, "/threads")).splitlines() == [
         f"* {chat.cursor.thread_id}  elsewhere",
         f"  {first}  hello",
     ]
-    assert (await told(chat, f"/thread {first}")).splitlines()[0] == f"Thread {first}: hello"
+    assert (await shown(chat, f"/thread {first}")).splitlines()[0] == f"Thread {first}: hello"
     assert await text_here(chat) == "You said: hello"
-    assert "There is no thread 'x'." in await told(chat, "/thread x")
+    assert "There is no thread 'x'." in await shown(chat, "/thread x")
     assert chat.cursor.thread_id == first
 
 
 async def test_the_tree_is_drawn_with_branches_labels_and_the_place_where_one_is() -> None:
     chat = session()
     await feed(chat, "fork one two", "/fork b1", "/label best")
-    drawn = (await told(chat, "/tree")).splitlines()
+    drawn = (await shown(chat, "/tree")).splitlines()
     assert drawn == [
         "user       n1  fork one two",
         "assistant  n2  Forking. [branch_self]",
@@ -202,7 +202,7 @@ async def test_the_tree_is_drawn_with_branches_labels_and_the_place_where_one_is
         "assistant  n8  Done.",
     ]
     await feed(chat, "/config set width 10")
-    assert "n5  You said:…  (best, head)" in await told(chat, "/tree")
+    assert "n5  You said:…  (best, head)" in await shown(chat, "/tree")
 
 
 # -- prompts ---------------------------------------------------------------------------------
@@ -210,23 +210,23 @@ async def test_the_tree_is_drawn_with_branches_labels_and_the_place_where_one_is
 
 async def test_prompts_are_saved_listed_said_and_deleted() -> None:
     chat = session()
-    assert "No prompts are saved." in await told(chat, "/p")
+    assert "No prompts are saved." in await shown(chat, "/p")
     await feed(chat, "what now?", "/s now", "/s other say  something")
-    assert await told(chat, "/p") == "now: what now?\nother: say something"
-    assert await told(chat, "/p other") == "You said: say  something"
+    assert await shown(chat, "/p") == "now: what now?\nother: say something"
+    assert await shown(chat, "/p other") == "You said: say  something"
     await feed(chat, "/d other")
-    assert await told(chat, "/p") == "now: what now?"
-    assert "There is no saved prompt 'other'" in await told(chat, "/p other")
-    assert "There is no saved prompt 'other'" in await told(chat, "/d other")
+    assert await shown(chat, "/p") == "now: what now?"
+    assert "There is no saved prompt 'other'" in await shown(chat, "/p other")
+    assert "There is no saved prompt 'other'" in await shown(chat, "/d other")
 
 
 async def test_without_a_text_there_must_be_something_that_was_said() -> None:
     chat = session()
-    assert "Nothing has been said here yet." in await told(chat, "/s x")
-    assert "Nothing has been said here yet." in await told(chat, "hello", "/up", "/s x")
+    assert "Nothing has been said here yet." in await shown(chat, "/s x")
+    assert "Nothing has been said here yet." in await shown(chat, "hello", "/up", "/s x")
 
 
-def test_prompts_are_kept_in_a_file(tmp_path: Path) -> None:
+def test_prompts_are_stored_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "prompts.json"
     SavedPrompts(path).write({"a": "ä"})
     assert SavedPrompts(path).read() == {"a": "ä"}
@@ -241,7 +241,7 @@ def test_a_file_that_holds_no_prompts_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text() == "[1]"
 
 
-def test_prompts_that_cannot_be_kept_are_told_of(tmp_path: Path) -> None:
+def test_an_error_when_prompts_are_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SessionError, match="Cannot store prompts in"):
         SavedPrompts(tmp_path / "file" / "prompts.json").write({"a": "b"})

@@ -12,7 +12,7 @@ from anabranch import BranchContext, Elicitation, tool
 from anabranch.agents import Absent, BranchSelf, Question
 from anabranch.chat import Output, Session, SessionDependencies
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
-from anabranch.testing._mock_model import MockModel, calls
+from anabranch.testing import MockModel, calls
 from anabranch.tree import Tree, TreeStore
 from tests.agents.memory import MemoryTrees
 
@@ -45,7 +45,7 @@ async def fail(ctx: BranchContext) -> str:
 
 
 class Person(Absent):
-    """Answers what it was told to, in order; afterwards declines."""
+    """Gives these answers, in order; afterwards declines."""
 
     def __init__(self, *replies: ElicitReply) -> None:
         self.replies = list(replies)
@@ -114,7 +114,7 @@ async def feed(chat: Session, *lines: str) -> list[Output]:
     return outputs
 
 
-async def told(chat: Session, *lines: str) -> str:
+async def shown(chat: Session, *lines: str) -> str:
     """Put lines in; return the text that the last one gives, errors marked as such."""
     return "\n".join(
         f"error: {output.content}" if output.type == "error" else output.content

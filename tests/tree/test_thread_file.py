@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from anabranch.agents import random_names
-from anabranch.tree._thread_file import from_json
+from anabranch.tree import thread_from_json
 
 
 def saved(**changes: Any) -> bytes:
@@ -19,4 +19,4 @@ def test_a_time_that_is_no_number_is_refused(number: str) -> None:
     """A database takes it for none, and refuses the node for that."""
     text = saved(created_at=0.0).replace(b"0.0", number.encode())
     with pytest.raises(ValueError, match=r"nodes\.0\.created_at"):
-        from_json(text, random_names, 1.0)
+        thread_from_json(text, random_names, 1.0)

@@ -1,4 +1,4 @@
-"""Saying things, calling tools, answering questions: what it does to the tree and gives back."""
+"""Messages, tool calls, answers to questions: what they add to the tree and return."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,10 +10,10 @@ from anabranch.chat import Output, Session
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.models import ModelError
-from anabranch.testing._mock_model import MockModel, Said, calls
+from anabranch.testing import MockModel, ModelAnswer, calls
 from anabranch.tree import Node, Thread, project
 from tests.agents.memory import MemoryTrees
-from tests.agents.sessions import Person, echo, feed, session, text_here, told, tree_of
+from tests.chat.sessions import Person, echo, feed, session, shown, text_here, tree_of
 
 
 async def test_a_message_goes_to_the_model_and_its_answer_comes_back() -> None:
@@ -51,10 +51,10 @@ async def test_message_and_command_in_one_line_are_done_in_this_order() -> None:
 @pytest.mark.parametrize(
     "line", ["look at /etc/passwd", "what is /up?", "and/or /either", "1 /2", "so /up and away"]
 )
-async def test_what_is_no_command_at_the_end_of_a_message_is_part_of_it(line: str) -> None:
+async def test_text_that_is_not_a_command_at_the_end_of_a_message_is_part_of_it(line: str) -> None:
     chat = session()
     await feed(chat, "first")
-    assert await told(chat, line) == f"You said: {line}"
+    assert await shown(chat, line) == f"You said: {line}"
 
 
 async def test_after_a_message_that_failed_its_command_is_not_run() -> None:
@@ -65,15 +65,15 @@ async def test_after_a_message_that_failed_its_command_is_not_run() -> None:
 
 
 async def test_a_message_may_begin_with_a_slash() -> None:
-    assert await told(session(), "//usr/bin /up") == "You said: /usr/bin /up"
+    assert await shown(session(), "//usr/bin /up") == "You said: /usr/bin /up"
 
 
-async def test_a_model_that_fails_is_told_of_and_the_conversation_can_go_on() -> None:
+async def test_an_error_of_the_model_is_shown_and_the_conversation_can_continue() -> None:
     chat = session()
-    failed = await told(chat, "break")
+    failed = await shown(chat, "break")
     assert failed.startswith("error: An unexpected error: RuntimeError: the line is dead.")
     assert await text_here(chat) == "break"
-    assert await told(chat, "hello") == "You said: breakhello"
+    assert await shown(chat, "hello") == "You said: breakhello"
 
 
 async def test_auto_lets_a_model_answer_what_it_failed_to_answer() -> None:
@@ -84,19 +84,19 @@ async def test_auto_lets_a_model_answer_what_it_failed_to_answer() -> None:
         return RuntimeError("not now") if len(said) == 1 else "Now."
 
     chat = session(decide)
-    assert await told(chat, "hello", "/auto") == "Now."
+    assert await shown(chat, "hello", "/auto") == "Now."
     assert said == ["hello", "hello"]
 
 
 async def test_auto_after_an_answer_says_the_prompt_that_is_set() -> None:
     chat = session()
-    assert await told(chat, "hello", "/config set auto_prompt go on", "/auto") == "You said: go on"
+    assert await shown(chat, "hello", "/config set auto_prompt go on", "/auto") == "You said: go on"
 
 
 async def test_auto_goes_on_after_a_limit_was_reached() -> None:
     chat = session(limits=TurnLimits(max_requests=1))
-    assert "error: The turn stopped" in await told(chat, "fork one")
-    assert await told(chat, "/auto") == "Done."
+    assert "error: The turn stopped" in await shown(chat, "fork one")
+    assert await shown(chat, "/auto") == "Done."
 
 
 async def test_auto_runs_tools_that_a_branch_has_called_and_not_been_allowed_to_use() -> None:
@@ -110,7 +110,7 @@ async def test_auto_runs_tools_that_a_branch_has_called_and_not_been_allowed_to_
 
     chat = session(decide)
     await feed(chat, "go", "/fork b1")
-    assert await told(chat, "/auto") == "Result: 42"
+    assert await shown(chat, "/auto") == "Result: 42"
     assert (await chat.cursor.walk()).branch_of(chat.cursor.node_id) == "b1"
 
 
@@ -126,13 +126,13 @@ async def test_auto_does_not_run_a_tool_again_that_has_returned() -> None:
         listener=count,
     )
     await feed(chat, "go", "/root")
-    assert await told(chat, "/auto") == "ok"
+    assert await shown(chat, "/auto") == "ok"
     assert ran == ["started"]
 
 
 async def test_auto_before_anything_was_said_has_nothing_to_go_on_from() -> None:
     chat = session()
-    assert "Nothing has been said yet" in await told(chat, "a", "/up", "/auto")
+    assert "Nothing has been said yet" in await shown(chat, "a", "/up", "/auto")
 
 
 # -- tools -----------------------------------------------------------------------------------
@@ -143,12 +143,12 @@ async def test_a_tool_is_called_directly_and_the_model_is_not_asked() -> None:
         raise AssertionError("asked")
 
     chat = session(decide)
-    assert await told(chat, "/add a=40 b=2") == "42"
-    assert await told(chat, '/add {"a": 1}') == "2"
-    assert await told(chat, "/call add a=1 b=1") == "2"
+    assert await shown(chat, "/add a=40 b=2") == "42"
+    assert await shown(chat, '/add {"a": 1}') == "2"
+    assert await shown(chat, "/call add a=1 b=1") == "2"
 
 
-async def test_the_model_sees_what_a_person_has_called_and_what_came_of_it() -> None:
+async def test_the_model_sees_a_persons_call_and_its_result() -> None:
     chat = session()
     await feed(chat, "/add a=40 b=2", "what was it?")
     path = await chat.state.dependencies.store.path(str(chat.cursor.node_id))
@@ -190,10 +190,10 @@ async def test_a_tool_that_fails_is_an_error_without_its_secrets() -> None:
 
 async def test_branches_can_be_opened_directly() -> None:
     chat = session()
-    assert "2/2 branches completed" in await told(
+    assert "2/2 branches completed" in await shown(
         chat, '/branch_self prompts=["a b", "c"] parallel=false'
     )
-    assert await told(chat, "/fork b2") == (
+    assert await shown(chat, "/fork b2") == (
         "b2 · assistant · 2 of 3 (/left, /right)\nYou said: (self-prompt): c"
     )
 
@@ -206,14 +206,14 @@ YES, NO = ElicitReply(action="accept", content={"ok": True}), ElicitReply(action
 async def test_a_tools_question_goes_to_the_person() -> None:
     person = Person(YES)
     chat = session(person=person)
-    assert await told(chat, "/book place=Ulm") == "Ulm: accept"
+    assert await shown(chat, "/book place=Ulm") == "Ulm: accept"
     assert person.asked == ["Book Ulm?"]
 
 
-async def test_a_question_answered_anew_is_a_branch_with_a_result_of_its_own() -> None:
+async def test_a_question_answered_again_is_a_branch_with_a_result_of_its_own() -> None:
     chat = session(person=Person(YES))
     await feed(chat, "book Ulm")
-    assert await told(chat, "/answer decline") == "Done."
+    assert await shown(chat, "/answer decline") == "Done."
     tree = await tree_of(chat)
     [question] = [node for node in tree.nodes if node.kind == "question"]
     answers = [node for node in tree.nodes if node.parent_id == question.id]
@@ -227,7 +227,7 @@ async def test_answer_takes_values_or_json_or_a_word() -> None:
     chat = session(person=Person(NO))
     await feed(chat, "book Ulm")
     for typed in ("ok=true note='all right'", '{"ok": true}', "cancel"):
-        assert await told(chat, f"/answer {typed}") == "Done."
+        assert await shown(chat, f"/answer {typed}") == "Done."
     tree = await tree_of(chat)
     answers = [node.text for node in tree.nodes if node.kind == "answer"]
     assert answers == ["decline", '{"ok":true,"note":"all right"}', '{"ok":true}', "cancel"]
@@ -246,7 +246,7 @@ async def test_an_answer_that_cannot_be_read_changes_nothing(typed: str) -> None
     chat = session(person=Person(YES))
     await feed(chat, "book Ulm")
     before = chat.cursor.node_id, len((await tree_of(chat)).nodes)
-    assert "Write /answer with name=value" in await told(chat, f"/answer {typed}")
+    assert "Write /answer with name=value" in await shown(chat, f"/answer {typed}")
     assert (chat.cursor.node_id, len((await tree_of(chat)).nodes)) == before
 
 
@@ -258,11 +258,11 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
     assert "Ulm: accept" in await _results_here(chat)
 
 
-async def test_where_nothing_was_asked_there_is_nothing_to_answer() -> None:
-    assert "No tool has asked anything" in await told(session(), "hello", "/answer decline")
+async def test_without_a_question_there_is_nothing_to_answer() -> None:
+    assert "No tool has asked anything" in await shown(session(), "hello", "/answer decline")
 
 
-async def test_an_open_question_is_told_of_when_the_thread_is_opened_again() -> None:
+async def test_an_open_question_is_shown_when_the_thread_is_opened_again() -> None:
     chat = await _interrupted_at_a_question()
     again = session(
         store=chat.state.dependencies.store,
@@ -271,14 +271,14 @@ async def test_an_open_question_is_told_of_when_the_thread_is_opened_again() -> 
     )
     outputs = await again.start()
     assert outputs[-1].content == "Book Ulm?\n(open; /answer answers it)"
-    assert "A tool waits for your answer" in await told(again, "/auto")
-    assert await told(again, "/answer ok=true") == "Done."
+    assert "A tool waits for your answer" in await shown(again, "/auto")
+    assert await shown(again, "/answer ok=true") == "Done."
     assert await _results_here(again) == ["Ulm: accept"]
 
 
-async def test_who_says_something_else_at_an_open_question_goes_on_without_answering() -> None:
+async def test_a_message_at_an_open_question_continues_without_an_answer() -> None:
     chat = await _interrupted_at_a_question()
-    assert await told(chat, "never mind") == "You said: never mind"
+    assert await shown(chat, "never mind") == "You said: never mind"
 
 
 async def _interrupted_at_a_question() -> Session:
@@ -302,7 +302,7 @@ async def _interrupted_at_a_question() -> Session:
 # -- interruption ----------------------------------------------------------------------------
 
 
-async def test_an_interrupted_answer_is_kept_and_the_conversation_goes_on_from_it() -> None:
+async def test_an_interrupted_reply_is_stored_and_the_conversation_continues_from_it() -> None:
     halfway = asyncio.Event()
 
     async def stream() -> AsyncIterator[str | SampleReply]:
@@ -318,11 +318,11 @@ async def test_an_interrupted_answer_is_kept_and_the_conversation_goes_on_from_i
     with pytest.raises(asyncio.CancelledError):
         await task
     assert await text_here(chat) == "Half an answer"
-    assert await told(chat, "and?") == "You said: and?"
+    assert await shown(chat, "and?") == "You said: and?"
     assert [node.kind for node in (await tree_of(chat)).nodes] == ["user", "assistant"] * 2
 
 
-async def test_the_cursor_follows_a_node_whose_coming_an_interruption_kept_from_it() -> None:
+async def test_the_cursor_follows_a_node_whose_event_an_interruption_has_lost() -> None:
     chat = session()
     caught: list[asyncio.Task[list[Output]]] = []
 
@@ -369,9 +369,9 @@ async def test_a_store_that_fails_hides_neither_an_interruption_nor_another_erro
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await told(chat, "buy") == "error: No credit. Buy some."
+    assert await shown(chat, "buy") == "error: No credit. Buy some."
     store.fails = False
-    assert await told(chat, "buy") == "error: No credit. Buy some."
+    assert await shown(chat, "buy") == "error: No credit. Buy some."
     said = [node.text for node in (await chat.cursor.walk()).path(chat.cursor.node_id)]
     assert said == ["go", "Half an answer", "buy", "buy"]
 
@@ -397,7 +397,7 @@ async def test_two_sessions_in_one_thread_both_succeed_as_branches() -> None:
 
 async def test_two_sessions_that_begin_one_thread_at_once_both_succeed() -> None:
     class Meeting(MemoryTrees):
-        """Whoever asks for the thread waits until both have found that there is none."""
+        """The first two who read the thread wait for each other, so that both find none."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -421,12 +421,12 @@ async def test_two_sessions_that_begin_one_thread_at_once_both_succeed() -> None
     assert sorted(node.text for node in await store.beginnings("t")) == ["one", "two"]
 
 
-async def test_a_thread_that_cannot_begin_is_told_of() -> None:
+async def test_an_error_when_a_thread_is_created_is_shown() -> None:
     class Full(MemoryTrees):
         async def create_thread(self, thread: Thread) -> None:
             raise StoreError("The disk is full.")
 
-    assert await told(session(store=Full()), "hello") == "error: The disk is full."
+    assert await shown(session(store=Full()), "hello") == "error: The disk is full."
 
 
 # -- branches --------------------------------------------------------------------------------
@@ -466,7 +466,7 @@ async def test_a_broadcast_names_the_branches_that_fail_and_the_others_answer() 
 
 async def test_a_broadcast_at_a_leaf_is_a_message() -> None:
     chat = session()
-    assert await told(chat, "hello", "/broadcast more") == "You said: more"
+    assert await shown(chat, "hello", "/broadcast more") == "You said: more"
     again = session(store=chat.state.dependencies.store, thread_id=chat.cursor.thread_id)
     await again.start()
     assert again.cursor.node_id == chat.cursor.node_id
@@ -476,10 +476,10 @@ async def test_a_broadcast_at_a_leaf_is_a_message() -> None:
 async def test_combine_leaves_lists_the_ways_and_combines_by_number_or_name() -> None:
     chat = session()
     await feed(chat, "fork one two", "/root")
-    listed = await told(chat, "/combine_leaves")
+    listed = await shown(chat, "/combine_leaves")
     assert listed.splitlines()[0] == "1. concatenate"
     assert listed.splitlines()[-1] == "/combine_leaves HOW combines 3 leaves."
-    combined = await told(chat, "/combine_leaves 1")
+    combined = await shown(chat, "/combine_leaves 1")
     assert "1. b1: You said: (self-prompt): one" in combined
     assert "3. main: Done." in combined
     node = await chat.cursor.node()
@@ -487,7 +487,7 @@ async def test_combine_leaves_lists_the_ways_and_combines_by_number_or_name() ->
     assert node.kind == "user"
     assert node.text.startswith("(combined from 3 branches): ")
     await feed(chat, "/undo")
-    assert "Concatenated" in await told(chat, "/combine_leaves CONCATENATE")
+    assert "Concatenated" in await shown(chat, "/combine_leaves CONCATENATE")
 
 
 async def test_combining_by_a_model_leaves_the_conversation_alone() -> None:
@@ -506,10 +506,10 @@ async def test_combining_by_a_model_leaves_the_conversation_alone() -> None:
 @pytest.mark.parametrize(("how", "said"), [("9", "from 1 to 4"), ("llm_guess", "no way")])
 async def test_there_are_no_other_ways_to_combine(how: str, said: str) -> None:
     chat = session()
-    assert said in await told(chat, "fork one two", "/root", f"/combine_leaves {how}")
+    assert said in await shown(chat, "fork one two", "/root", f"/combine_leaves {how}")
 
 
-async def test_what_is_no_answer_is_not_combined() -> None:
+async def test_only_complete_answers_are_combined() -> None:
     """An open question, a branch that has failed, half an answer, and one that says nothing."""
     chat = await _interrupted_at_a_question()
 
@@ -517,7 +517,7 @@ async def test_what_is_no_answer_is_not_combined() -> None:
         yield "Half an"
         raise RuntimeError("the line is dead")
 
-    def decide(request: SampleRequest) -> Said:
+    def decide(request: SampleRequest) -> ModelAnswer:
         match request.messages[-1].text.split():
             case ["half"]:
                 return break_off()
@@ -532,7 +532,7 @@ async def test_what_is_no_answer_is_not_combined() -> None:
     await feed(chat, "/root", "/up", "half", "/root", "/up", "blank", "/root", "/up")
     await feed(chat, "fork one bad", "/root", "/up")
     assert len((await chat.cursor.walk()).leaves(None)) == 6
-    combined = await told(chat, "/combine_leaves concatenate")
+    combined = await shown(chat, "/combine_leaves concatenate")
     assert combined.splitlines()[::2] == [
         "1. b3.1: You said: (self-prompt): one",
         "2. b3: Done.",
@@ -540,7 +540,7 @@ async def test_what_is_no_answer_is_not_combined() -> None:
 
 
 async def test_one_leaf_cannot_be_combined() -> None:
-    assert "takes two branches or more" in await told(session(), "a", "/combine_leaves 1")
+    assert "takes two branches or more" in await shown(session(), "a", "/combine_leaves 1")
 
 
 def _text(request: SampleRequest) -> str:

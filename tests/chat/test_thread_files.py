@@ -8,10 +8,8 @@ import pytest
 
 from anabranch.chat import Session
 from anabranch.messages import ElicitReply
-from anabranch.tree import project
-from anabranch.tree._thread_file import from_json, to_json
-from anabranch.tree._tree_store import Tree
-from tests.agents.sessions import Person, feed, numbered, session, text_here, told, tree_of
+from anabranch.tree import Tree, project, thread_from_json, thread_to_json
+from tests.chat.sessions import Person, feed, numbered, session, shown, text_here, tree_of
 
 
 async def rich() -> Session:
@@ -41,7 +39,7 @@ async def test_a_saved_conversation_is_loaded_as_a_new_one_with_all_that_was_in_
     chat = await rich()
     before, place = await tree_of(chat), await text_here(chat)
     file = tmp_path / "a saved one.json"
-    assert (await told(chat, f"/save {file}")).startswith("Saved in ")
+    assert (await shown(chat, f"/save {file}")).startswith("Saved in ")
     await feed(chat, f"/load {file}")
     after = await tree_of(chat)
     assert after.thread.id != before.thread.id
@@ -52,17 +50,17 @@ async def test_a_saved_conversation_is_loaded_as_a_new_one_with_all_that_was_in_
     assert shape(await tree_of(chat)) == shape(before)
 
 
-async def test_a_question_in_a_loaded_conversation_can_be_answered_anew(tmp_path: Path) -> None:
+async def test_a_question_in_a_loaded_conversation_can_be_answered_again(tmp_path: Path) -> None:
     chat = await rich()
     await feed(chat, f"/save {tmp_path / 'c.json'}", f"/load {tmp_path / 'c.json'}")
-    assert await told(chat, "/answer cancel") == "Done."
+    assert await shown(chat, "/answer cancel") == "Done."
     assert "Ulm: cancel" in str(await chat.state.dependencies.store.path(str(chat.cursor.node_id)))
 
 
-async def test_an_export_without_our_own_fields_is_loaded_with_what_its_messages_tell() -> None:
+async def test_an_export_without_our_own_fields_is_loaded_from_its_messages() -> None:
     chat = await rich()
     tree = await tree_of(chat)
-    exported = to_json(tree)
+    exported = thread_to_json(tree)
     del exported["results"]
     paths = {node.id: await chat.state.dependencies.store.path(node.id) for node in tree.nodes}
     for node in exported["nodes"]:
@@ -70,9 +68,9 @@ async def test_an_export_without_our_own_fields_is_loaded_with_what_its_messages
         if node["kind"] in {"results", "branch"}:
             path = paths[node["id"]]
             last = project(path.nodes, path.results)[-1]
-            told = [block for block in last.content if block.type == "tool_result"]
-            node["content"] = [b.model_dump(mode="json") for b in told] + node["content"]
-    loaded = from_json(json.dumps(exported).encode(), numbered(), 1.0)
+            returned = [block for block in last.content if block.type == "tool_result"]
+            node["content"] = [b.model_dump(mode="json") for b in returned] + node["content"]
+    loaded = thread_from_json(json.dumps(exported).encode(), numbered(), 1.0)
     at = {node.id: number for number, node in enumerate(loaded.nodes)}
     results = {(at[each.node_id], each.content[0].text) for each in loaded.results}
     old = {node.id: number for number, node in enumerate(tree.nodes)}
@@ -132,17 +130,17 @@ async def test_a_file_that_holds_no_conversation_is_refused_whole(
     file = tmp_path / "file.json"
     file.write_text(json.dumps(saved))
     chat = session()
-    answer = await told(chat, f"/load {file}")
+    answer = await shown(chat, f"/load {file}")
     assert answer.startswith(f"error: {file} holds no conversation: ")
     assert said in answer
     assert await chat.state.dependencies.store.threads(10) == []
 
 
-async def test_a_file_that_is_not_there_or_not_json_is_told_of(tmp_path: Path) -> None:
+async def test_a_file_that_is_missing_or_not_json_is_reported(tmp_path: Path) -> None:
     chat = session()
-    assert "Cannot read" in await told(chat, f"/load {tmp_path / 'none'}")
+    assert "Cannot read" in await shown(chat, f"/load {tmp_path / 'none'}")
     (tmp_path / "binary").write_bytes(b"\xff\x00")
-    assert "holds no conversation" in await told(chat, f"/load {tmp_path / 'binary'}")
+    assert "holds no conversation" in await shown(chat, f"/load {tmp_path / 'binary'}")
 
 
 async def test_saving_replaces_a_saved_conversation_and_nothing_else(tmp_path: Path) -> None:
@@ -151,7 +149,7 @@ async def test_saving_replaces_a_saved_conversation_and_nothing_else(tmp_path: P
     await feed(chat, "one", f"/save {file}", "two", f"/save {file}")
     assert len(json.loads(file.read_text())["nodes"]) == 4
     file.write_text("precious")
-    assert "is no saved conversation" in await told(chat, f"/save {file}")
+    assert "is no saved conversation" in await shown(chat, f"/save {file}")
     assert file.read_text() == "precious"
-    assert "Cannot write" in await told(chat, f"/save {tmp_path / 'none' / 'file'}")
+    assert "Cannot write" in await shown(chat, f"/save {tmp_path / 'none' / 'file'}")
     assert names_in(tmp_path) == ["file.json"]

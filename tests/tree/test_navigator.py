@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from anabranch.tree import Node
-from anabranch.tree._walking import Walk
+from anabranch.tree import Navigator, Node
 from tests.tree.samples import SAMPLE
 
 
@@ -19,7 +18,7 @@ class Nodes(tuple[Node, ...]):
 
 
 def test_the_names_of_branches_are_kept_and_not_made_again() -> None:
-    walk = Walk(replace(SAMPLE, nodes=Nodes(SAMPLE.nodes)))
+    walk = Navigator(replace(SAMPLE, nodes=Nodes(SAMPLE.nodes)))
     Nodes.times = 0
     found = walk.find("b2")
     assert (found and found.id, Nodes.times) == ("linz", 0)
@@ -29,7 +28,7 @@ def test_the_names_of_branches_are_kept_and_not_made_again() -> None:
 
 
 def test_what_is_no_node_of_a_thread_is_on_no_branch() -> None:
-    walk = Walk(SAMPLE)
+    walk = Navigator(SAMPLE)
     assert [walk.branch_of(node) for node in ("linz", "end", None, "gone")] == [
         "b2",
         None,

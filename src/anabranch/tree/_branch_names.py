@@ -1,7 +1,7 @@
-"""What the branches of a thread are called: b1, b2, and inside of b1, b1.1.
+"""Names of the branches of a thread: ``b1``, ``b2``, and inside of b1, ``b1.1``.
 
-Owns these names, a pure function of the nodes. A name, once given, stays while nodes are only
-added: branches are counted in the order in which they were opened.
+Branches are numbered in the order in which they were opened, so a name does not change while nodes
+are only added.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from anabranch.tree._nodes import Node
 from anabranch.tree._tree_store import Tree
 
-__all__ = ["Branches", "Naming", "find_node", "name_branches"]
+__all__ = ["BranchNamer", "Branches", "find_node", "name_branches"]
 
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """The branches of a thread. Each is one line of nodes; the main stream's name is empty.
+    """The branches of a thread, each a line of nodes; the main stream's name is empty.
 
     Attributes:
-        of: the branch that each node is on, by node.
-        first: the node that opens a branch, by name.
-        last: the node at which a branch ends so far, by name.
+        of: the name of the branch that each node is on, by node id.
+        first: the id of the node that opens each branch, by name.
+        last: the id of the last node of each branch, by name.
     """
 
     of: Mapping[str, str]
@@ -31,16 +31,16 @@ class Branches:
     last: Mapping[str, str]
 
     def opens(self, node: Node) -> bool:
-        """Whether ``node`` is the first of a branch; the main stream is none."""
+        """Whether ``node`` is the first of a branch other than the main stream."""
         name = self.of[node.id]
         return bool(name) and self.first[name] == node.id
 
 
-class Naming:
+class BranchNamer:
     """Names the branches of a thread, node by node.
 
     Attributes:
-        branches: those of all nodes so far.
+        branches: the branches of all nodes that were added.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Naming:
         self.branches: Branches = Branches(self._of, self._first, self._last)
 
     def add(self, node: Node) -> None:
-        """Name the branch of one more node; its parent, and its older siblings, have theirs."""
+        """Name the branch of a node, whose parent and older siblings were added before."""
         name = "" if node.parent_id is None else self._of[node.parent_id]
         if node.kind == "branch" or node.parent_id in self._continued:
             self._opened[name] += 1
@@ -67,22 +67,22 @@ class Naming:
 def name_branches(nodes: Iterable[Node]) -> Branches:
     """Return the branches of a thread.
 
-    A ``branch`` node opens a branch. Of other nodes that follow on the same one, the oldest
-    continues its branch, and each further one opens another.
+    A ``branch`` node opens a branch. Of the other children of a node, the oldest continues its
+    branch and each younger one opens another.
 
     Args:
-        nodes: all of the thread, in the order of :class:`~anabranch.tree._tree_store.Tree`.
+        nodes: all nodes of the thread, in the order of :class:`Tree`.
     """
-    naming = Naming()
+    namer = BranchNamer()
     for node in nodes:
-        naming.add(node)
-    return naming.branches
+        namer.add(node)
+    return namer.branches
 
 
 def find_node(tree: Tree, name: str, branches: Branches | None = None) -> str | None:
-    """Return the node that ``name`` stands for: a ref, a branch (where it ends), or an id.
+    """Return the id of the node that ``name`` stands for: a ref, a branch (its end), or an id.
 
-    ``branches`` are those of the tree, where they are known.
+    ``branches`` are those of the tree, if the caller has them already.
     """
     if name in tree.refs:
         return tree.refs[name]

@@ -1,4 +1,4 @@
-"""Walking through a conversation: every way, and every way that is not there."""
+"""Moving through a conversation: every direction, and directions that do not exist."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from anabranch.chat import Session
 from anabranch.errors import StoreError
 from anabranch.tree import Node, Ref
 from tests.agents.memory import MemoryTrees
-from tests.agents.sessions import feed, session, text_here, told, tree_of
+from tests.chat.sessions import feed, session, shown, text_here, tree_of
 
 
 async def forked() -> Session:
@@ -37,11 +37,11 @@ async def test_up_from_the_first_answer_leads_before_everything_and_down_back() 
     chat = session()
     await feed(chat, "first", "/up")
     assert chat.cursor.node_id is None
-    assert await told(chat, "/up") == "error: This is the beginning."
+    assert await shown(chat, "/up") == "error: This is the beginning."
     assert await at(chat, "/down") == "You said: first"
 
 
-async def test_what_is_said_before_everything_begins_anew_in_the_same_thread() -> None:
+async def test_a_message_before_everything_is_a_new_beginning_in_the_same_thread() -> None:
     chat = session()
     await feed(chat, "first", "/up", "other")
     assert await at(chat, "/left") == "You said: first"
@@ -52,7 +52,7 @@ async def test_what_is_said_before_everything_begins_anew_in_the_same_thread() -
 async def test_down_lists_the_ways_where_there_are_several_and_goes_the_one_that_is_named() -> None:
     chat = await forked()
     assert await at(chat, "/up") == "Forking."
-    listed = await told(chat, "/down")
+    listed = await shown(chat, "/down")
     assert "1. [b1] You said: (self-prompt): one" in listed
     assert "4. Done." in listed
     assert await text_here(chat) == "Forking."
@@ -62,11 +62,11 @@ async def test_down_lists_the_ways_where_there_are_several_and_goes_the_one_that
 @pytest.mark.parametrize("number", ["0", "5", "x", "-1", "²", "1" * 5000])
 async def test_down_refuses_a_way_that_is_not_there(number: str) -> None:
     chat = await forked()
-    assert "is not a number from 1 to 4." in await told(chat, "/up", f"/down {number}")
+    assert "is not a number from 1 to 4." in await shown(chat, "/up", f"/down {number}")
 
 
 async def test_down_at_the_end_says_so() -> None:
-    assert "error: This is where the conversation ends." in await told(await forked(), "/down")
+    assert "error: This is where the conversation ends." in await shown(await forked(), "/down")
 
 
 async def test_left_and_right_go_round_all_branches_those_of_branch_self_included() -> None:
@@ -91,7 +91,7 @@ async def test_siblings_are_reachable_from_deep_inside_of_a_branch() -> None:
 
 
 async def test_without_branches_there_is_nothing_beside() -> None:
-    assert "There is no other branch" in await told(session(), "hello", "/left")
+    assert "There is no other branch" in await shown(session(), "hello", "/left")
 
 
 async def test_root_is_an_answer_that_one_can_go_on_from() -> None:
@@ -117,24 +117,24 @@ async def test_lastfork_and_nextfork_find_the_nearest_fork() -> None:
     assert chat.cursor.node_id == inner
 
 
-async def test_no_fork_above_or_below_is_said() -> None:
+async def test_a_missing_fork_above_or_below_is_reported() -> None:
     chat = session()
-    assert "There is no fork from here to the beginning." in await told(chat, "a", "/lastfork")
-    assert "There is no fork below." in await told(chat, "/nextfork")
+    assert "There is no fork from here to the beginning." in await shown(chat, "a", "/lastfork")
+    assert "There is no fork below." in await shown(chat, "/nextfork")
 
 
 async def test_leaf_lists_the_ends_below_and_goes_to_one() -> None:
     chat = await forked()
-    listed = await told(chat, "/root", "/leaf")
+    listed = await shown(chat, "/root", "/leaf")
     assert "1. [depth 6, b1] You said: (self-prompt): one" in listed
     assert "4. [depth 6] Done." in listed
     assert await at(chat, "/leaf 3") == "You said: (self-prompt): three"
-    assert "is not a number from 1 to 1." in await told(chat, "/leaf 2")
+    assert "is not a number from 1 to 1." in await shown(chat, "/leaf 2")
 
 
 async def test_a_long_leaf_is_cut_in_the_middle() -> None:
     chat = session()
-    listed = await told(chat, "a" * 400 + "z" * 400, "/leaf")
+    listed = await shown(chat, "a" * 400 + "z" * 400, "/leaf")
     line = listed.splitlines()[0].partition("] ")[2]
     assert len(line) == 300
     assert line.startswith("You said: aaa")
@@ -146,27 +146,27 @@ async def test_label_names_a_place_leads_back_to_it_and_lists() -> None:
     chat = session()
     await feed(chat, "first", "/label start", "second")
     assert await at(chat, "/label start") == "You said: first"
-    assert "start: You said: first" in await told(chat, "/label")
-    assert await told(chat, "/unlabel start") == "The label 'start' is removed."
-    assert "There are no labels" in await told(chat, "/label")
-    assert "error: There is no label 'start'." in await told(chat, "/unlabel start")
+    assert "start: You said: first" in await shown(chat, "/label")
+    assert await shown(chat, "/unlabel start") == "The label 'start' is removed."
+    assert "There are no labels" in await shown(chat, "/label")
+    assert "error: There is no label 'start'." in await shown(chat, "/unlabel start")
 
 
 @pytest.mark.parametrize("name", ["head", "b1", "n1"])
 async def test_a_label_cannot_have_the_name_of_something_else(name: str) -> None:
     chat = await forked()
-    assert "is the name of something else here" in await told(chat, f"/label {name}")
+    assert "is the name of something else here" in await shown(chat, f"/label {name}")
 
 
 async def test_nothing_can_be_labelled_before_the_first_message() -> None:
     chat = session()
-    assert "error: Nothing has been said here yet." in await told(chat, "/label x")
-    assert "There is nothing here yet" in await told(chat, "a", "/up", "/label x")
+    assert "error: Nothing has been said here yet." in await shown(chat, "/label x")
+    assert "There is nothing here yet" in await shown(chat, "a", "/up", "/label x")
 
 
 async def test_unlabel_never_takes_the_head_away() -> None:
     chat = session()
-    assert "error: There is no label 'head'." in await told(chat, "a", "/unlabel head")
+    assert "error: There is no label 'head'." in await shown(chat, "a", "/unlabel head")
     assert await chat.state.agent.head(chat.cursor.thread_id) == chat.cursor.node_id
 
 
@@ -179,7 +179,7 @@ async def test_fork_goes_to_a_node_by_id_label_or_branch_name() -> None:
     assert await at(chat, "/root", "/fork b3") == "You said: deeper"
     assert await at(chat, "/fork end") == "Done."
     assert await at(chat, "/root", f"/fork {node}") == "Done."
-    assert "There is no node, label or branch 'b9'" in await told(chat, "/fork b9")
+    assert "There is no node, label or branch 'b9'" in await shown(chat, "/fork b9")
 
 
 async def test_a_conversation_goes_on_from_the_middle_of_another() -> None:
@@ -207,14 +207,14 @@ async def test_undo_goes_back_over_messages_and_moves_and_deletes_nothing() -> N
 async def test_undo_without_anything_to_undo_says_so() -> None:
     chat = session()
     await chat.start()
-    assert "error: There is nothing to undo." in await told(chat, "/undo")
+    assert "error: There is nothing to undo." in await shown(chat, "/undo")
 
 
 async def test_where_a_session_begins_is_nothing_to_undo() -> None:
     chat = await forked()
     again = session(store=chat.state.dependencies.store, thread_id=chat.cursor.thread_id)
     await again.start()
-    assert "error: There is nothing to undo." in await told(again, "/undo")
+    assert "error: There is nothing to undo." in await shown(again, "/undo")
     assert again.cursor.node_id == chat.cursor.node_id
 
 
@@ -248,25 +248,27 @@ async def test_undo_leads_back_to_the_thread_before() -> None:
 )
 async def test_in_a_thread_that_has_not_begun_there_is_nowhere_to_go(line: str) -> None:
     line = line.replace("·", " ")
-    assert await told(session(), line) == "error: Nothing has been said here yet."
+    assert await shown(session(), line) == "error: Nothing has been said here yet."
 
 
 async def test_what_another_session_adds_and_deletes_is_seen_at_the_next_step() -> None:
     chat = await forked()
-    world = chat.state.dependencies
-    other = session(store=world.store, thread_id=chat.cursor.thread_id, naming=world.naming)
+    dependencies = chat.state.dependencies
+    other = session(
+        store=dependencies.store, thread_id=chat.cursor.thread_id, naming=dependencies.naming
+    )
     await other.start()
     await feed(chat, "/root")
     await feed(other, "/root", "beside", "/label theirs")
-    assert "2. [b4] You said: beside" in await told(chat, "/down")
-    assert "theirs: [b4] You said: beside" in await told(chat, "/label")
-    await world.store.delete_subtree((await tree_of(chat)).nodes[-2].id)
-    assert "beside" not in await told(chat, "/down")
-    assert "There are no labels." in await told(chat, "/label")
+    assert "2. [b4] You said: beside" in await shown(chat, "/down")
+    assert "theirs: [b4] You said: beside" in await shown(chat, "/label")
+    await dependencies.store.delete_subtree((await tree_of(chat)).nodes[-2].id)
+    assert "beside" not in await shown(chat, "/down")
+    assert "There are no labels." in await shown(chat, "/label")
 
 
 async def test_a_thread_that_is_read_twice_at_once_knows_each_node_once() -> None:
-    """A line and whoever shows what happens read at the same time."""
+    """A command and a front end read at the same time."""
 
     class Yielding(MemoryTrees):
         async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
@@ -297,7 +299,7 @@ async def test_the_head_follows_the_cursor_so_that_the_next_session_begins_there
     assert again.cursor.node_id is None
 
 
-async def test_a_place_tells_its_branch_its_siblings_its_labels_and_what_is_below() -> None:
+async def test_a_place_shows_its_branch_siblings_labels_and_what_is_below() -> None:
     chat = await forked()
     outputs = await feed(chat, "/fork b2", "/label here", "/up", "/down 2")
     assert outputs[0].content == "b2 · assistant · label here · 2 of 4 (/left, /right)"
@@ -306,7 +308,7 @@ async def test_a_place_tells_its_branch_its_siblings_its_labels_and_what_is_belo
     assert outputs[1].content.startswith('Forking.\n→ branch_self({"prompts": ["one",')
 
 
-# -- what somebody else deletes --------------------------------------------------------------
+# -- what someone else deletes --------------------------------------------------------------
 
 ANYWHERE = ["/up", "/down", "/left", "/leaf", "/fork b1", "/tree", "/broadcast x", "/auto"]
 
@@ -319,48 +321,48 @@ async def test_a_place_that_is_deleted_elsewhere_is_left_for_the_head(line: str)
     last = (await tree_of(chat)).nodes[1]
     await chat.state.dependencies.store.delete_subtree((await tree_of(chat)).nodes[2].id)
     await chat.state.dependencies.store.set_ref(chat.cursor.thread_id, Ref("head", last.id))
-    assert await told(chat, line) == (
+    assert await shown(chat, line) == (
         "error: What was here has been deleted elsewhere."
         " You are where the conversation was left now."
     )
     assert (chat.cursor.node_id, len((await tree_of(chat)).nodes)) == (last.id, 2)
-    assert await told(chat, "third") == "You said: third"
+    assert await shown(chat, "third") == "You said: third"
 
 
-async def test_where_no_head_is_left_one_is_before_the_first_message() -> None:
+async def test_without_a_head_the_cursor_is_before_the_first_message() -> None:
     chat = session()
     await feed(chat, "first", "/up", "other")
     await chat.state.dependencies.store.delete_subtree((await tree_of(chat)).nodes[2].id)
-    assert "You are before the first message now." in await told(chat, "/up")
+    assert "You are before the first message now." in await shown(chat, "/up")
     assert await at(chat, "/down") == "You said: first"
 
 
 @pytest.mark.parametrize("line", [*ANYWHERE, "hello", "/add a=1"])
-async def test_a_conversation_that_is_deleted_elsewhere_can_begin_anew(line: str) -> None:
+async def test_a_conversation_that_is_deleted_elsewhere_can_begin_again(line: str) -> None:
     chat = session()
     await feed(chat, "first")
     await chat.state.dependencies.store.delete_thread(chat.cursor.thread_id)
-    assert await told(chat, line) == (
+    assert await shown(chat, line) == (
         "error: This conversation has been deleted elsewhere. What you say next begins it again."
     )
-    assert await told(chat, "/tree") == "error: Nothing has been said here yet."
-    assert await told(chat, "again") == "You said: again"
+    assert await shown(chat, "/tree") == "error: Nothing has been said here yet."
+    assert await shown(chat, "again") == "You said: again"
     assert (await tree_of(chat)).thread.title == "again"
 
 
-async def test_a_conversation_that_is_deleted_during_a_step_is_told_of() -> None:
+async def test_a_conversation_that_is_deleted_during_a_step_is_reported() -> None:
     class Vanishing(MemoryTrees):
         async def delete_ref(self, thread_id: str, name: str) -> bool:
             await self.delete_thread(thread_id)
             return False
 
     chat = session(store=Vanishing())
-    assert "This conversation has been deleted elsewhere." in await told(chat, "first", "/up")
-    assert await told(chat, "again") == "You said: again"
+    assert "This conversation has been deleted elsewhere." in await shown(chat, "first", "/up")
+    assert await shown(chat, "again") == "You said: again"
 
 
 @pytest.mark.parametrize("line", [*ANYWHERE, "/root", "/right", "/combine_leaves", "/answer"])
-async def test_in_a_conversation_of_which_all_is_deleted_there_is_nowhere_to_go(line: str) -> None:
+async def test_in_an_emptied_conversation_there_is_nowhere_to_go(line: str) -> None:
     chat = session()
     await feed(chat, "first")
     await chat.state.dependencies.store.delete_subtree((await tree_of(chat)).nodes[0].id)
@@ -370,15 +372,15 @@ async def test_in_a_conversation_of_which_all_is_deleted_there_is_nowhere_to_go(
         naming=chat.state.dependencies.naming,
     )
     assert "Before the first message" in (await chat.start())[-1].content
-    assert await told(chat, line) == "error: Nothing has been said here yet."
-    assert await told(chat, "again") == "You said: again"
+    assert await shown(chat, line) == "error: Nothing has been said here yet."
+    assert await shown(chat, "again") == "You said: again"
 
 
-async def test_undo_skips_what_is_gone() -> None:
+async def test_undo_skips_deleted_places() -> None:
     chat = session()
     await feed(chat, "first", "/up", "other", "/left")
     await chat.state.dependencies.store.delete_subtree((await tree_of(chat)).nodes[2].id)
-    assert "Before the first message" in await told(chat, "/undo")
+    assert "Before the first message" in await shown(chat, "/undo")
     assert await at(chat, "/undo") == "You said: first"
 
 
@@ -395,7 +397,7 @@ async def test_an_undo_that_the_store_refuses_leaves_the_session_where_it_is() -
     chat = session(store=store)
     await feed(chat, "first", "/thread", "elsewhere", "/undo")
     store.refuses = True
-    assert await told(chat, "/undo") == "error: The store is locked."
+    assert await shown(chat, "/undo") == "error: The store is locked."
     assert (chat.cursor.thread_id, chat.cursor.node_id) == ("t2", None)
     store.refuses = False
     assert await at(chat, "/undo") == "You said: first"

@@ -1,7 +1,7 @@
-"""Which calls reach for the clock, for chance or for the world, by the names of what is called.
+"""Tables of calls that are not safe to replay (clocks, randomness, input and output), by name.
 
-Owns the tables. Names are those of ``values.py``, without the ``()``: a method of an instance is
-named after its class, ``httpx.AsyncClient.get``. What is not in a table is not found.
+Names are those of ``_values.py`` without the ``()``: a method of an instance is named after its
+class, ``httpx.AsyncClient.get``. Calls that are in no table are not reported.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ DATABASE = _words("""
 """)
 SESSION = DATABASE | _words("add add_all merge delete get refresh query")
 
-# Of these packages, the last part of the name decides; what else they offer computes.
+# In these packages the last part of the name decides; their other functions only compute.
 VERBS: list[tuple[str, frozenset[str], frozenset[str]]] = [
     ("file-access", _words("pathlib anyio.Path"), FILES),
     (
@@ -118,18 +118,18 @@ UNSEEDED = _words("random.Random numpy.random.default_rng numpy.random.RandomSta
 CHANCE = re.compile(r"(random\.[a-z]\w*|random\.SystemRandom\.\w+|numpy\.random\.\w+)$")
 CLOUD = re.compile(r"boto3\.(client|resource)\.\w+$")
 OF_NOW = _words("time.localtime time.gmtime time.ctime")
-"""The present only if called without a time."""
+"""The current time only if called without a time."""
 PURE = _words("""
     random.seed random.getstate random.setstate numpy.random.seed numpy.random.Generator
     numpy.random.SeedSequence numpy.random.PCG64
 """)
 OPENED = _words("connect begin")
-"""What makes a connection; what is called on the value of any other verb is only its result."""
+"""Verbs that return a connection; the value of any other verb is a plain result."""
 PLAIN = _words("headers cookies params Headers Cookies QueryParams")
-"""Attributes that hold plain data, whatever holds them."""
+"""Attributes that are plain data on any object."""
 
 RECEIVERS = re.compile(r"(^|_)(conn|connection|cur|cursor|db|database|session|engine|tx|pool)$")
-"""What a database is usually called, where nothing else tells what it is."""
+"""Usual names of databases, for objects of which nothing else is known."""
 CERTAIN = _words("""
     execute executemany executescript commit rollback fetchone fetchall fetchmany fetchrow fetchval
 """)
@@ -138,7 +138,7 @@ CERTAIN = _words("""
 def rule_of(name: str, call: ast.Call | None = None) -> str | None:
     """Return the rule against calling ``name``, if there is one.
 
-    ``call`` is where it is called, if it is: what it is given may make the difference.
+    ``call`` is the call, if it is called here: its arguments may make a difference.
     """
     name = name.replace("()", "")
     if name in UNSEEDED or name in OF_NOW or name == "time.strftime":
@@ -154,7 +154,7 @@ def rule_of(name: str, call: ast.Call | None = None) -> str | None:
 
 
 def _rule_by_arguments(name: str, call: ast.Call | None) -> str | None:
-    """What is called without a seed or a time takes one of its own."""
+    """Return the rule against a call without the seed or the time that would determine it."""
     rule = "randomness" if name in UNSEEDED else "clock"
     needed = 2 if name == "time.strftime" else 1
     given = len(call.args) + len(call.keywords) if call is not None else needed
@@ -172,7 +172,7 @@ def _is_verb(name: str, packages: frozenset[str], verbs: frozenset[str]) -> bool
 
 
 def rule_of_unknown(function: ast.expr) -> str | None:
-    """Return the rule against calling a method of something that only its name tells of."""
+    """Return the rule against calling a method of an object of which only the name is known."""
     if not isinstance(function, ast.Attribute) or function.attr not in CERTAIN:
         return None
     receiver = function.value

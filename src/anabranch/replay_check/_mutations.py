@@ -1,7 +1,4 @@
-"""What a body changes that outlives it: globals, and the tool itself.
-
-Owns the rules about mutation. What is local to one run of the body may change as it likes.
-"""
+"""Mutations of what outlives one run of the body: globals, and the tool itself."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ import ast
 from collections.abc import Sequence
 
 from anabranch.replay_check._asks import name_of
-from anabranch.replay_check._kinds import External, Instance
-from anabranch.replay_check._reports import Check
+from anabranch.replay_check._check_port import Check
 from anabranch.replay_check._scopes import Assigned, Binding, Scope
+from anabranch.replay_check._value_kinds import External, Instance
 
-__all__ = ["Changes"]
+__all__ = ["Mutations"]
 
 CONTAINERS = frozenset({
     "builtins.list()",
@@ -30,14 +27,14 @@ MUTATORS = frozenset({
 })  # fmt: skip
 
 
-class Changes:
-    """Looks at what is changed."""
+class Mutations:
+    """Reports assignments and method calls that change globals or the tool."""
 
     def __init__(self, check: Check) -> None:
         self._check = check
 
     def check_target(self, target: ast.expr, node: ast.stmt, scope: Scope) -> None:
-        """Look at what is assigned to, or deleted."""
+        """Check a target that is assigned to or deleted."""
         if isinstance(target, ast.Tuple | ast.List):
             for each in target.elts:
                 self.check_target(each, node, scope)
@@ -47,7 +44,7 @@ class Changes:
             self._check_change(target, node, scope, whole=True)
 
     def check_call(self, node: ast.Call, scope: Scope) -> None:
-        """Look at a method that changes a container."""
+        """Check a call of a method that changes a container."""
         function = node.func
         if isinstance(function, ast.Attribute) and function.attr in MUTATORS:
             value = self._check.values.of(function.value, scope)
@@ -57,7 +54,7 @@ class Changes:
     def _check_change(
         self, target: ast.expr, node: ast.stmt | ast.expr, scope: Scope, *, whole: bool
     ) -> None:
-        """Find a change of something that outlives the run; ``whole`` if a name may be bound."""
+        """Report a change of what outlives the run; ``whole`` if the target may bind a name."""
         root = target
         while isinstance(root, ast.Attribute | ast.Subscript):
             root = root.value

@@ -1,8 +1,4 @@
-"""What the parts of a check report to.
-
-Owns the port between the walk, which finds, and the check, which collects and decides what to walk
-through next.
-"""
+"""``Check``, the protocol between the parts that find and the check that collects and continues."""
 
 from __future__ import annotations
 
@@ -10,25 +6,25 @@ import ast
 from typing import Protocol
 
 from anabranch.replay_check._asks import Asks
-from anabranch.replay_check._kinds import Class, Function
 from anabranch.replay_check._scopes import Scope
+from anabranch.replay_check._value_kinds import Class, Function
 from anabranch.replay_check._values import Values
 
 __all__ = ["Check"]
 
 
 class Check(Protocol):
-    """What a walk reports to."""
+    """A check in progress, as its parts use it."""
 
     values: Values
     asks: Asks
 
     def emit(self, rule: str, found: str, node: ast.stmt | ast.expr, scope: Scope) -> None:
-        """Take a finding."""
+        """Report a finding."""
         ...
 
     def follow(self, function: Function) -> None:
-        """Have a function walked through that the body runs."""
+        """Have a function checked that the body runs."""
         ...
 
     def is_shared(self, scope: Scope) -> bool:

@@ -1,7 +1,4 @@
-"""What an expression may stand for.
-
-Owns the kinds. Which expression is of which kind is found out in ``values.py``.
-"""
+"""The kinds of values that an expression can stand for, as ``_values.py`` finds them."""
 
 from __future__ import annotations
 
@@ -19,14 +16,14 @@ __all__ = [
     "External",
     "Function",
     "Instance",
-    "Neighbour",
+    "OwnModule",
     "Value",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """Something that others have written, by its dotted name."""
+    """Something outside of the tool's own modules, by its dotted name."""
 
     name: str
 
@@ -56,7 +53,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
+class OwnModule:
     """A module of the tool's own."""
 
     module: Module
@@ -75,5 +72,5 @@ class ContextMethod:
 
 
 Value: TypeAlias = (
-    External | Function | Class | Instance | Neighbour | Context | ContextMethod | None
+    External | Function | Class | Instance | OwnModule | Context | ContextMethod | None
 )

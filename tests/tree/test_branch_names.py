@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.tree import Kind, Node, Tree
-from anabranch.tree._naming import find_node, name_branches
+from anabranch.tree import Kind, Node, Tree, find_node, name_branches
 from tests.tree.samples import SAMPLE, THREAD, node
 
 KINDS: st.SearchStrategy[Kind] = st.sampled_from(["user", "assistant", "branch", "answer"])

@@ -1,0 +1,182 @@
+"""Navigation in a thread: up, down, to a sibling, to a fork, to the leaves.
+
+A *place* is a node at which the person can continue: a reply of the model, a question, or a leaf.
+Forks are between places, at the messages of the user and the prompts of branches. Two places are
+adjacent if there is no other place on the path between them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from anabranch.tree._branch_names import BranchNamer, find_node
+from anabranch.tree._nodes import HEAD, Node
+from anabranch.tree._tree_store import Tree
+
+__all__ = ["Navigator", "cut", "glimpse"]
+
+
+class Navigator:
+    """An index of a thread that answers what is next to a place, without the store.
+
+    A place is given by its node's id. ``None`` is the place above the roots.
+
+    Attributes:
+        tree: the thread.
+        nodes: its nodes, by id.
+        labels: the labels of each node that has one, by id.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree: Tree = tree
+        self.nodes: dict[str, Node] = {}
+        self.labels: dict[str, list[str]] = {}
+        self._children: dict[str | None, list[Node]] = {None: []}
+        self._namer = BranchNamer()
+        self._branches = self._namer.branches
+        self._index(tree.nodes)
+        self._label()
+
+    def update(self, nodes: Sequence[Node], refs: Mapping[str, str]) -> None:
+        """Add nodes that were appended to the thread, and replace the refs.
+
+        Refs to unknown nodes are left out.
+        """
+        self._index(nodes)
+        all_nodes = (*self.tree.nodes, *nodes) if nodes else self.tree.nodes
+        known = {name: node_id for name, node_id in refs.items() if node_id in self.nodes}
+        self.tree = replace(self.tree, nodes=all_nodes, refs=known)
+        self._label()
+
+    def _index(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            self.nodes[node.id] = node
+            self._children.setdefault(node.parent_id, []).append(node)
+            self._namer.add(node)
+
+    def _label(self) -> None:
+        self.labels = {}
+        for name, node_id in sorted(self.tree.refs.items()):
+            if name != HEAD:
+                self.labels.setdefault(node_id, []).append(name)
+
+    def children(self, node_id: str | None) -> Sequence[Node]:
+        """Return the children of a node, or the roots; the oldest first."""
+        return self._children.get(node_id, ())
+
+    def is_place(self, node: Node) -> bool:
+        """Whether a node is a place."""
+        return node.role == "assistant" or not self.children(node.id)
+
+    def path(self, node_id: str | None) -> list[Node]:
+        """Return the nodes from a root to this one."""
+        return list(self._upwards(node_id))[::-1]
+
+    def above(self, node_id: str | None) -> str | None:
+        """Return the next place above, ``None`` if there is only the one above the roots."""
+        if node_id is None:
+            return None
+        upwards = self._upwards(self.nodes[node_id].parent_id)
+        return next((node.id for node in upwards if self.is_place(node)), None)
+
+    def below(self, node_id: str | None) -> list[Node]:
+        """Return the next places below, in the order of the tree."""
+        found: list[Node] = []
+        pending = list(reversed(self.children(node_id)))
+        while pending:
+            node = pending.pop()
+            if self.is_place(node):
+                found.append(node)
+            else:
+                pending += reversed(self.children(node.id))
+        return found
+
+    def siblings(self, node_id: str) -> tuple[list[Node], int]:
+        """Return the places below the same place above, and the index of this one among them.
+
+        A node that is not a place counts as the first place below it.
+        """
+        node = self.nodes[node_id]
+        here = node if self.is_place(node) else self.below(node_id)[0]
+        places = self.below(self.above(node_id))
+        return places, next(n for n, place in enumerate(places) if place.id == here.id)
+
+    def last_fork(self, node_id: str | None) -> str | None:
+        """Return the nearest place above that has several places below it.
+
+        Raises:
+            LookupError: there is no such place; ``None`` stands for the place above the roots.
+        """
+        here = node_id
+        while here is not None:
+            here = self.above(here)
+            if len(self.below(here)) > 1:
+                return here
+        raise LookupError
+
+    def next_fork(self, node_id: str | None) -> str | None:
+        """Return the nearest place below that has several places below it, if there is one."""
+        pending = deque(self.below(node_id))
+        while pending:
+            place = pending.popleft()
+            next_places = self.below(place.id)
+            if len(next_places) > 1:
+                return place.id
+            pending += next_places
+        return None
+
+    def branch_of(self, node_id: str | None) -> str | None:
+        """Return the name of the branch that a node is on.
+
+        ``None`` stands for the main stream, and for an id that is not in the thread.
+        """
+        return self._branches.of.get(node_id) or None if node_id is not None else None
+
+    @property
+    def branches(self) -> dict[str, str]:
+        """The name of the branch that each node is on; the main stream's is empty."""
+        return dict(self._branches.of)
+
+    def find(self, name: str) -> Node | None:
+        """Return the node with this id or ref, or the last node of the branch with this name."""
+        node_id = find_node(self.tree, name, self._branches)
+        return self.nodes[node_id] if node_id is not None else None
+
+    def leaves(self, node_id: str | None) -> list[Node]:
+        """Return the leaves below, in the order of the tree; the node itself if it is a leaf."""
+        found: list[Node] = []
+        pending = list(reversed(self.children(node_id)))
+        if node_id is not None and not pending:
+            return [self.nodes[node_id]]
+        while pending:
+            node = pending.pop()
+            children = self.children(node.id)
+            if children:
+                pending += reversed(children)
+            else:
+                found.append(node)
+        return found
+
+    def _upwards(self, node_id: str | None) -> Iterator[Node]:
+        while node_id is not None:
+            node = self.nodes[node_id]
+            yield node
+            node_id = node.parent_id
+
+
+def glimpse(node: Node, width: int = 50) -> str:
+    """Return a node's text and tool calls in one line of at most ``width`` characters."""
+    text = " ".join(node.text.split())
+    calls = ", ".join(f"{use.name}(…)" for use in node.tool_uses)
+    line = " → ".join(part for part in (text, calls) if part) or f"({node.kind})"
+    return cut(line, width)
+
+
+def cut(text: str, width: int) -> str:
+    """Return ``text``, or its beginning and its end if it is longer than ``width``."""
+    if len(text) <= width:
+        return text
+    before = (width - 1) // 2
+    return f"{text[:before]}…{text[len(text) - (width - 1 - before) :]}"

@@ -1,0 +1,298 @@
+"""The public surface is meant: what is public is listed, described, typed and snapshotted."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+import typing
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, TypeGuard
+
+import mcp
+import pytest
+
+import anabranch
+from anabranch import errors
+from anabranch.errors import AnabranchError
+from tests.api import surface
+
+MODULES = [
+    "anabranch",
+    "anabranch.agents",
+    "anabranch.chat",
+    "anabranch.cli",
+    "anabranch.context",
+    "anabranch.elicitation",
+    "anabranch.errors",
+    "anabranch.inprocess",
+    "anabranch.limits",
+    "anabranch.mcp",
+    "anabranch.messages",
+    "anabranch.models",
+    "anabranch.replay_check",
+    "anabranch.stores",
+    "anabranch.testing",
+    "anabranch.testing.suites",
+    "anabranch.tool",
+    "anabranch.tree",
+]
+"""What may be imported from outside. Everything else has an underscore in its path."""
+
+# What is known to be missing, each name with the module that has to export or change it. A name
+# that is no longer missing has to be taken out, so the lists can only become shorter.
+WITHOUT_ALL = {"anabranch.chat", "anabranch.testing.suites"}
+PRIVATE_TYPES = {
+    "anabranch._durable.store.CallStore",  # stores
+    "anabranch.agents._agent_tools.AgentTool",
+    "anabranch.agents._agent_tools.Outcome",
+    "anabranch.agents._events.NodeAdded",
+    "anabranch.agents._events.TextReceived",
+    "anabranch.agents._events.ToolEnded",
+    "anabranch.agents._events.ToolNoticed",
+    "anabranch.agents._events.ToolStarted",
+    "anabranch.agents._tool_batch.ToolUse",
+    "anabranch.mcp._installation.Installation",
+}
+FOREIGN_ERRORS = {"AnswerError", "SagaRoundsExceededError"}  # inprocess, mcp
+CLASHES = {("anabranch", "Client"), ("anabranch.inprocess", "Client")}
+
+MOST_MODULES = 20
+ENTRIES = surface.entries()
+HOW = "the public surface has changed; if that is meant, run `make api` and commit what it writes"
+
+
+def load(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+def offered(name: str) -> list[str]:
+    return list(getattr(load(name), "__all__", ()))
+
+
+def importable() -> set[str]:
+    found = {"anabranch"}
+    for module in pkgutil.walk_packages(anabranch.__path__, "anabranch."):
+        if not any(part.startswith("_") for part in module.name.split(".")):
+            found.add(module.name)
+    return found
+
+
+def test_the_public_modules_are_those_that_are_listed() -> None:
+    """Chosen: a module is public because somebody meant it to be."""
+    assert sorted(importable()) == MODULES
+    assert len(MODULES) <= MOST_MODULES
+
+
+def test_the_root_module_names_every_public_module() -> None:
+    """Chosen: help(anabranch) is where a newcomer looks."""
+    listed = re.findall(r"^ {4}(anabranch[\w.]*)  ", anabranch.__doc__ or "", re.MULTILINE)
+    assert listed == MODULES
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_public_module_says_what_it_is_and_what_it_offers(name: str) -> None:
+    """Chosen: __all__ is what is promised."""
+    module = load(name)
+    assert inspect.getdoc(module)
+    assert hasattr(module, "__all__") is (name not in WITHOUT_ALL)
+    names = offered(name)
+    assert names == sorted(set(names), key=as_ruff_sorts)
+    assert [each for each in names if not hasattr(module, each)] == []
+
+
+def as_ruff_sorts(name: str) -> tuple[int, str]:
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
+
+
+def test_every_public_name_is_described() -> None:
+    """Chosen: a name without a sentence is not ready to be relied on."""
+    assert [f"{each.module}.{each.name}" for each in described() if not each.meaning] == []
+
+
+def described() -> Iterator[surface.Entry]:
+    """Yield the names, and the methods and properties of classes."""
+    for entry in ENTRIES:
+        if not entry.is_member or entry.target.is_function or "property" in entry.target.labels:
+            yield entry
+
+
+def test_the_reference_page_is_made_of_the_docstrings() -> None:
+    """Chosen: docs/api.md has every public name with its meaning."""
+    assert surface.PAGE.read_text(encoding="utf-8") == surface.page(), HOW
+
+
+def test_a_change_of_the_public_surface_is_a_change_of_the_snapshot() -> None:
+    """Chosen: nobody changes a signature without noticing."""
+    written = surface.SNAPSHOT.read_text(encoding="utf-8").splitlines()
+    assert written == surface.snapshot().splitlines(), HOW
+
+
+def test_the_source_and_the_imported_package_agree_on_what_is_public() -> None:
+    """Chosen: the page and the snapshot are read from the source, users import the package."""
+    read = {name: set[str]() for name in MODULES}
+    for entry in ENTRIES:
+        if not entry.is_member:
+            read[entry.module].add(entry.name)
+    assert read == {name: set(offered(name)) for name in MODULES}
+
+
+# -- names of others -----------------------------------------------------------------------------
+
+SHARED_WITH_MCP = {("anabranch.tool", "Tool")}
+"""The class that tools are instances of is a tool in both packages; the root leaves it out."""
+
+
+def test_a_star_import_replaces_none_of_the_names_of_mcp() -> None:
+    """Chosen: most programs import both packages."""
+    clashes = {(name, each) for name in MODULES for each in offered(name)} & {
+        (name, each) for name in MODULES for each in mcp.__all__
+    }
+    assert clashes == SHARED_WITH_MCP | CLASHES
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+def exported_errors() -> set[type[BaseException]]:
+    values = {getattr(load(name), each) for name in MODULES for each in offered(name)}
+    return {each for each in values if isinstance(each, type) and issubclass(each, BaseException)}
+
+
+def test_every_public_error_is_an_anabranch_error() -> None:
+    """Contract: all under AnabranchError, so that one clause catches them."""
+    outside = {cls.__name__ for cls in exported_errors() if not issubclass(cls, AnabranchError)}
+    assert outside == FOREIGN_ERRORS
+
+
+def test_every_anabranch_error_is_public() -> None:
+    """Chosen: a caller can name whatever it catches."""
+    for name in MODULES:
+        load(name)
+    hidden = {
+        cls.__qualname__
+        for cls in subclasses(AnabranchError)
+        if cls.__module__.startswith("anabranch.") and cls not in exported_errors()
+    }
+    assert hidden == set()
+
+
+def subclasses(cls: type[AnabranchError]) -> Iterator[type[AnabranchError]]:
+    for direct in cls.__subclasses__():
+        yield direct
+        yield from subclasses(direct)
+
+
+def test_the_tree_in_the_errors_module_is_complete() -> None:
+    """Chosen: the module's docstring is where the hierarchy is looked up."""
+    drawn: dict[str, str] = {}
+    above: list[str] = ["AnabranchError"]
+    for line in (errors.__doc__ or "").splitlines():
+        if found := re.match(r" {4}([│ ]*)[├└]── (?:[a-z_]+\.)*(\w+)", line):
+            depth = len(found[1]) // 4
+            drawn[found[2]] = above[depth]
+            above[depth + 1 :] = [found[2]]
+    real = {cls.__name__: bases_of(cls) for cls in exported_errors() - {AnabranchError}}
+    assert drawn.keys() == real.keys()
+    misplaced = {name for name, parent in drawn.items() if parent not in real[name]}
+    assert misplaced == FOREIGN_ERRORS
+
+
+def bases_of(cls: type[BaseException]) -> set[str]:
+    return {base.__name__ for base in cls.__bases__}
+
+
+# -- types ---------------------------------------------------------------------------------------
+
+OF_EXTRAS = dict.fromkeys(["BaseTool", "FastMCP", "ServerExtension"], list)
+"""Classes of optional packages, which annotations name and modules do not import at run time."""
+MADE_BY_THE_LIBRARY = "Made by the library"
+"""Says in a class's docstring that its constructor is no part of the surface."""
+
+
+def public_objects() -> dict[int, str]:
+    return {
+        id(getattr(load(name), each)): f"{name}.{each}"
+        for name in MODULES
+        for each in offered(name)
+    }
+
+
+def test_every_type_that_a_public_signature_mentions_is_public() -> None:
+    """Chosen: whoever writes a wrapper can annotate it."""
+    known = public_objects()
+    private: dict[str, str] = {}
+    for name in MODULES:
+        for each in offered(name):
+            for where, cls in mentioned(getattr(load(name), each), f"{name}.{each}"):
+                if id(cls) not in known:
+                    private.setdefault(f"{cls.__module__}.{cls.__qualname__}", where)
+    assert private.keys() == PRIVATE_TYPES, private
+
+
+def mentioned(value: object, path: str) -> Iterator[tuple[str, type]]:
+    """Yield the classes of this package that the annotations of a public name mention."""
+    if inspect.ismodule(value):
+        for name in value.__all__:
+            yield from mentioned(getattr(value, name), f"{path}.{name}")
+        return
+    for where, hint in hints_of(value, path):
+        yield from ((where, cls) for cls in classes_in(hint))
+
+
+def hints_of(value: object, path: str) -> Iterator[tuple[str, object]]:
+    """Yield the annotations of a function or a class, or an alias itself, each with its place."""
+    if inspect.isclass(value):
+        yield from ((path, hint) for hint in class_hints(value))
+        for name, member in vars(value).items():
+            if is_promised(name, value):
+                for function in functions_of(member):
+                    yield from hints_of(function, f"{path}.{name}")
+    elif inspect.isfunction(value):
+        for function in typing.get_overloads(value) or [value]:
+            yield from (
+                (path, hint) for hint in typing.get_type_hints(function, localns=OF_EXTRAS).values()
+            )
+    else:
+        yield path, value
+
+
+def class_hints(cls: type) -> Iterator[object]:
+    own = {name for name in vars(cls).get("__annotations__", {}) if not name.startswith("_")}
+    hints = typing.get_type_hints(cls, localns=OF_EXTRAS)
+    yield from (hints[name] for name in own)
+
+
+def is_promised(name: str, cls: type) -> bool:
+    if name == "__init__":
+        return MADE_BY_THE_LIBRARY not in (cls.__doc__ or "")
+    return not name.startswith("_") or name in surface.PROTOCOLS
+
+
+def functions_of(member: object) -> Iterator[Callable[..., object]]:
+    if isinstance(member, property) and member.fget is not None:
+        yield member.fget
+    elif isinstance(member, staticmethod | classmethod):
+        yield member.__func__
+    elif inspect.isfunction(member):
+        yield inspect.unwrap(member)
+
+
+def classes_in(hint: object) -> Iterator[type]:
+    """Yield the classes of this package in an annotation, however deep."""
+    origin = typing.get_origin(hint)
+    if origin is not None:
+        yield from classes_in(origin)
+    for part in typing.get_args(hint):
+        yield from classes_in(part)
+    if isinstance(hint, list | tuple):  # the parameters of a Callable
+        for part in typing.cast("list[object]", hint):
+            yield from classes_in(part)
+    if isinstance(hint, typing.TypeVar) and hint.__bound__ is not None:
+        yield from classes_in(hint.__bound__)
+    if is_ours(hint):
+        yield hint
+
+
+def is_ours(hint: object) -> TypeGuard[type[Any]]:
+    return isinstance(hint, type) and hint.__module__.partition(".")[0] == "anabranch"

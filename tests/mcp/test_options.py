@@ -1,0 +1,84 @@
+"""The options of a server: one frozen object, or keyword arguments with the same names."""
+
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import Any, get_type_hints
+
+import pytest
+from fastmcp import FastMCP
+from mcp.server.mcpserver import MCPServer
+
+from anabranch import BranchContext, Limits, tool
+from anabranch.mcp import (
+    ServerKeywords,
+    ServerOptions,
+    as_fastmcp_tool,
+    create_server,
+    install,
+    install_fastmcp,
+)
+from tests.mcp.harness import MODERN, connected, text_of
+
+
+@tool
+async def deep(ctx: BranchContext) -> int:
+    """Go down until a limit is met."""
+
+    async def down(ctx: BranchContext) -> int:
+        return await ctx.branch(down)
+
+    return await ctx.branch(down)
+
+
+OPTIONS = ServerOptions(limits=Limits(max_depth=2))
+
+
+def created(options: ServerOptions, **keywords: Any) -> Any:
+    return create_server("s", [deep], options=options, **keywords)
+
+
+def installed(options: ServerOptions, **keywords: Any) -> Any:
+    server: MCPServer[Any] = MCPServer("s", log_level="WARNING")
+    install(server, deep, options=options, **keywords)
+    return server
+
+
+def fastmcp_installed(options: ServerOptions, **keywords: Any) -> Any:
+    server: FastMCP[Any] = FastMCP("s")
+    install_fastmcp(server, deep, options=options, **keywords)
+    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+
+
+def fastmcp_tool(options: ServerOptions, **keywords: Any) -> Any:
+    server: FastMCP[Any] = FastMCP("s")
+    server.add_tool(as_fastmcp_tool(deep, options=options, **keywords))
+    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("make", [created, installed, fastmcp_installed, fastmcp_tool])
+async def test_every_way_to_serve_takes_options_and_keywords_replace_their_fields(
+    make: Any,
+) -> None:
+    for server, depth in (
+        (make(OPTIONS), 2),
+        (make(OPTIONS, limits=Limits(max_depth=1)), 1),
+    ):
+        async with connected(server, MODERN) as client:
+            result = await client.call_tool("deep")
+        assert f"would exceed max_depth={depth}" in text_of(result)
+
+
+def test_the_keywords_are_the_fields() -> None:
+    assert get_type_hints(ServerKeywords) == get_type_hints(ServerOptions)
+    assert {field.name for field in fields(ServerOptions)} == set(get_type_hints(ServerKeywords))
+
+
+def test_options_are_frozen_and_show_no_secrets() -> None:
+    options = replace(OPTIONS, keys=["a secret of thirty-two bytes, or more"], store="memory:")
+    with pytest.raises(FrozenInstanceError):
+        options.ttl = 1  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    assert "secret" not in repr(options)
+
+
+def test_a_keyword_that_is_not_an_option_is_refused() -> None:
+    with pytest.raises(TypeError, match="stor"):
+        created(OPTIONS, stor="memory:")

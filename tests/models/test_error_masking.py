@@ -1,0 +1,34 @@
+"""What the callers of a server learn of an error of a model."""
+
+import pytest
+
+from anabranch import BranchContext, tool
+from anabranch.errors import AnabranchError
+from anabranch.models import ProviderError
+from tests.mcp.harness import ERAS, connected, serving, text_of
+from tests.sagas.harness import call_saga, text_in
+
+
+@tool
+async def ask_directly(ctx: BranchContext) -> str:
+    raise ProviderError("m refused the key (401): no key hunter2 in org-1. Check the key.")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_a_provider_says_does_not_reach_the_callers_of_a_server(
+    era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Chosen: the text is a foreign one, and may hold what is for the operator alone."""
+    async with connected(serving(ask_directly), era) as client:
+        called = await client.call_tool("ask_directly")
+        saga = await call_saga(client, "ask_directly", {})
+    assert text_of(called) == text_in(saga) == "Error executing tool ask_directly"
+    assert called.is_error
+    assert saga["isError"]
+    assert "hunter2" in caplog.text
+
+
+def test_an_error_of_a_model_is_caught_with_all_others() -> None:
+    """Contract: all under AnabranchError."""
+    with pytest.raises(AnabranchError):
+        raise ProviderError("m failed. Ask again later.")

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
+from anabranch._asking.host import Capabilities
 from anabranch._engine import Effect, codec_of, current_call, step_fingerprint
 from anabranch._parameters import Parameters, hints_of
 from anabranch.context import BranchContext
@@ -24,7 +25,7 @@ __all__ = ["FunctionTool", "HandoffTool", "Tool", "tool"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-CAPABILITIES = frozenset({"sampling", "sampling.tools", "elicitation", "elicitation.url"})
+CAPABILITIES = Capabilities().names()
 
 
 class Tool(ABC, Generic[T]):
@@ -86,6 +87,9 @@ class Tool(ABC, Generic[T]):
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
         """Run the body in the branch of ``ctx`` with validated ``arguments``."""
 
+    def __repr__(self) -> str:
+        return f"<tool {self.name}>"
+
 
 def _checked_requires(name: str, requires: Iterable[str]) -> frozenset[str]:
     wanted = frozenset([requires] if isinstance(requires, str) else requires)
@@ -146,9 +150,6 @@ class FunctionTool(Tool[T], Generic[P, T]):
     def __call__(self, ctx: BranchContext, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
         """Call the function, for instance in another tool's body, without a branch of its own."""
         return self.fn(ctx, *args, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"<tool {self.name}>"
 
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
         """Run the function."""
@@ -230,9 +231,6 @@ class HandoffTool(Tool[Any]):
 
     def _phase(self, name: str) -> Callable[..., Any]:
         return getattr(self, name)  # type: ignore[no-any-return]
-
-    def __repr__(self) -> str:
-        return f"<tool {self.name}>"
 
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> object:
         """Run the three phases."""

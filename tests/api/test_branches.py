@@ -110,15 +110,15 @@ async def test_seeded_messages_are_appended_to_what_is_inherited(replay: bool) -
     @tool
     async def outer(ctx: BranchContext) -> None:
         await ctx.sample("first")
-        seeds = [user("seed"), assistant("grown")]
+        seeds = [user("seed"), assistant("plant")]
         await ctx.branch(inner, messages=seeds, system_prompt="for the branch")
         await ctx.branch(inner, messages=seeds, inherit_messages=False)
 
     client = MockClient(samples=echo)
     await run_tool(outer, {}, client, replay=replay)
     _, inheriting, fresh = client.sample_calls
-    assert texts(inheriting.messages) == ["first", "re: first", "seed", "grown", "go"]
-    assert texts(fresh.messages) == ["seed", "grown", "go"]
+    assert texts(inheriting.messages) == ["first", "re: first", "seed", "plant", "go"]
+    assert texts(fresh.messages) == ["seed", "plant", "go"]
     assert inheriting.system_prompt == fresh.system_prompt == "for this once"
 
 
@@ -282,7 +282,7 @@ async def test_a_race_returns_the_first_and_withdraws_the_others(replay: bool) -
 
 
 async def test_there_must_be_something_to_race() -> None:
-    """Chosen: a race of nobody would never end."""
+    """Chosen: a race of nothing would never end."""
 
     @tool
     async def outer(ctx: BranchContext) -> bool:
@@ -364,7 +364,7 @@ async def test_operations_made_first_and_awaited_later_are_not_forgotten(replay:
 
 @pytest.mark.requirement("pitfall.limits-and-branches")
 @pytest.mark.requirement("pitfall.cancelled-call")
-async def test_cancelling_the_call_stops_the_body_and_pays_its_undos(replay: bool) -> None:
+async def test_cancelling_the_call_stops_the_body_and_runs_its_undos(replay: bool) -> None:
     """Required: cancellation stops the tool, and undos run when a call is cancelled."""
     happened: list[str] = []
 

@@ -188,7 +188,7 @@ async def test_only_an_accepted_answer_has_an_exchange(replay: bool) -> None:
 
 
 @pytest.mark.requirement("elicit.extended-messages")
-async def test_an_answer_can_be_told_to_the_model_as_an_exchange(replay: bool) -> None:
+async def test_an_answer_can_be_sent_to_the_model_as_an_exchange(replay: bool) -> None:
     """Required: messages extended by an elicit's exchange."""
 
     @tool(elicits=[SEAT])
@@ -331,7 +331,7 @@ async def test_a_host_that_shows_one_question_at_a_time_refuses_the_second(repla
 
 
 @pytest.mark.requirement("elicit.in-branch")
-async def test_a_host_may_keep_questions_to_the_tool_itself(replay: bool) -> None:
+async def test_a_host_may_allow_questions_of_the_tool_itself_only(replay: bool) -> None:
     """Required: elicit refused in a sub-branch where the host says so, allowed at depth 0."""
 
     @tool(elicits=[SEAT])

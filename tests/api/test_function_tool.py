@@ -167,7 +167,7 @@ def test_an_annotation_that_is_not_known_at_run_time_is_named() -> None:
 
 
 def test_an_unknown_capability_is_refused_where_the_tool_is_defined() -> None:
-    """Chosen: a requirement nobody can meet is a typing mistake."""
+    """Chosen: a requirement that no client can meet is a typing mistake."""
 
     @tool(requires=["sampling"])
     async def fine(ctx: BranchContext) -> None: ...

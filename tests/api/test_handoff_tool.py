@@ -43,7 +43,7 @@ class Outcome(BaseModel):
 
 
 class Deck:
-    """What must stay on the server: it draws, and it keeps score."""
+    """A service of the server: it draws cards and counts."""
 
     def __init__(self) -> None:
         self.left = ["A♠", "K♥", "Q♦", "J♣", "10♠"]

@@ -66,7 +66,7 @@ async def test_a_request_carries_every_option_that_was_given(replay: bool) -> No
 
 @pytest.mark.requirement("pitfall.model-preferences")
 async def test_model_preferences_are_forwarded(replay: bool) -> None:
-    """Required: what the author prefers reaches whoever chooses the model."""
+    """Required: the preferences of the author reach the client, which chooses the model."""
     wanted = {"hints": [{"name": "small"}], "costPriority": 0.9}
 
     @tool
@@ -137,7 +137,7 @@ async def test_a_tool_result_is_sent_back_in_the_next_turn(replay: bool) -> None
     assert kinds == [["text"], ["tool_use"], ["tool_result"]]
 
 
-async def test_a_tool_use_is_told_not_kept_in_the_conversation(replay: bool) -> None:
+async def test_a_tool_use_is_returned_and_not_added_to_the_conversation(replay: bool) -> None:
     """Chosen: its result never enters the conversation, and a provider refuses one without."""
 
     @tool

@@ -138,7 +138,7 @@ async def test_what_is_spent_is_charged_to_the_branch_and_every_ancestor(replay:
 
 
 async def test_the_innermost_budget_that_is_too_small_is_named(replay: bool) -> None:
-    """Chosen: the author is told which of several limits to raise."""
+    """Chosen: the error says which of several limits to raise."""
 
     async def inner(sub: BranchContext) -> None:
         await sub.sample("word " * 200)
@@ -226,7 +226,7 @@ async def test_a_retry_that_the_budget_does_not_hold_is_not_made(replay: bool) -
     assert len(client.sample_calls) == 1
 
 
-async def test_a_replay_does_not_pay_again(replay: bool) -> None:
+async def test_a_replay_is_not_charged_again(replay: bool) -> None:
     """Contract: a replay refuses nothing that was once allowed."""
 
     @tool(limits=Limits(max_tokens=400))

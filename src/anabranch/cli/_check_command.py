@@ -26,7 +26,7 @@ from anabranch.cli._output import print_json
 from anabranch.cli._targets import is_url, load
 from anabranch.cli._tool_arguments import read_arguments
 from anabranch.errors import InvalidArgumentsError
-from anabranch.replay_check import Finding, check_tool
+from anabranch.replay_check import Finding, NoSourceError, check_tool
 from anabranch.replay_check._rehearsal import rehearse
 from anabranch.tool import Tool
 
@@ -84,7 +84,7 @@ async def check(
     for tool in tools:
         try:
             found.update(dict.fromkeys(check_tool(tool)))
-        except OSError as error:
+        except NoSourceError as error:
             raise UsageError(str(error)) from error
     if respondent is not None:
         found.update(dict.fromkeys(await run(options, tools, console, respondent)))

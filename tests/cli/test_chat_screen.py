@@ -22,13 +22,13 @@ class Unreadable(MemoryTrees):
 
 
 async def test_a_branch_that_has_no_name_is_shown_beside_and_has_answered_all_the_same() -> None:
-    told, store = io.StringIO(), Unreadable()
-    screen = Screen(Console(told), io.StringIO())
+    shown, store = io.StringIO(), Unreadable()
+    screen = Screen(Console(shown), io.StringIO())
     world = World(store, MockModel(echo), tools=[BranchSelf()])
     chat = screen.show_session(world, "t")
     [output] = await chat.input("fork one two")
     assert (output.type, output.content) == ("message", "Done.")
-    assert "[beside] You said: (self-prompt): one" in told.getvalue()
+    assert "[beside] You said: (self-prompt): one" in shown.getvalue()
     answers = [node.data for node in (await store.tree("t")).nodes if node.kind == "assistant"]
     assert len(answers) == 4
     assert not any("error" in data for data in answers)

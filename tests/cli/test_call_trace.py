@@ -60,7 +60,7 @@ def test_a_saga_is_described_round_by_round(lines: list[str]) -> None:
     ]
 
 
-def test_a_call_of_the_handshake_era_is_told_in_questions(lines: list[str]) -> None:
+def test_a_call_of_the_handshake_era_is_described_by_its_questions(lines: list[str]) -> None:
     trace = CallTrace(lines.append)
     trace.sent(request(1, "tools/call", name="pick"))
     trace.received(request(7, "elicitation/create"))

@@ -48,12 +48,12 @@ def raising(error: Exception) -> Callable[[Client], Awaitable[None]]:
         (FailedError("As it is."), "As it is."),
     ],
 )
-async def test_an_error_of_the_connection_is_told_in_words(error: Exception, words: str) -> None:
+async def test_an_error_of_the_connection_is_reported(error: Exception, words: str) -> None:
     ended = await attempt(raising(error))
     assert (type(ended), str(ended)) == (FailedError, words)
 
 
-async def test_a_server_that_talks_something_else_is_told() -> None:
+async def test_a_server_that_talks_something_else_is_reported() -> None:
     async def act(client: Client) -> None:
         types.Tool.model_validate({})
 
@@ -68,7 +68,7 @@ async def test_an_error_of_this_library_is_not_dressed_up() -> None:
     assert raised.group_contains(KeyError, match="bug")
 
 
-async def test_an_address_that_cannot_be_reached_is_told() -> None:
+async def test_an_address_that_cannot_be_reached_is_reported() -> None:
     @asynccontextmanager
     async def unreachable() -> AsyncGenerator[Any]:
         raise OSError("no route")

@@ -12,7 +12,6 @@ from anabranch._durable import expiry
 from anabranch._durable.store import CallRecord, CallStore
 from anabranch.errors import UnknownCallError, error_to_json
 from anabranch.testing import MockClient, run_tool
-from anabranch.tool import Tool
 from tests.durable.harness import UNAVAILABLE, Desk, accept, always
 from tests.durable.stores import Modelled, Watched
 from tests.mcp.harness import ERAS, Answers, connected, serving, text_of

@@ -47,9 +47,10 @@ demo: ## play the pick-a-card tool, served over MCP, in this terminal
 demo: $(PACKAGE)
 	@$(BIN)/anabranch demo
 
-# JOBS is the number of worker processes; 0 runs the tests in pytest's own process.
+# JOBS is the number of worker processes; 0 runs the tests in pytest's own process. One worker runs
+# a file, from top to bottom: examples of a page build on those above. Files start in their order.
 JOBS ?= logical
-PYTEST = -m pytest --numprocesses=$(JOBS) --dist=loadgroup
+PYTEST = -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder
 RUN = $(BIN)/python
 
 .PHONY: test

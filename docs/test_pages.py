@@ -10,11 +10,7 @@ from tests.docs.pages import PAGES, ROOT, environment, parse, workplace
 from tests.docs.warm import warm_command
 
 EXAMPLES = [
-    pytest.param(
-        example,
-        id=f"{page.relative_to(ROOT)}:{example.line}",
-        marks=pytest.mark.xdist_group(page.name),  # one worker runs a page from top to bottom
-    )
+    pytest.param(example, id=f"{page.relative_to(ROOT)}:{example.line}")
     for page in PAGES
     for example in parse(page).examples()
 ]

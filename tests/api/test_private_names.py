@@ -21,11 +21,12 @@ REASONS: dict[str, str] = {
     " asyncio.as_completed starts a task from a set",
     "_engine/waits.py": "as frames.py",
     "cli/_combined_server.py": "the SDK has no public way to compose servers",
-    "mcp/_fastmcp_host.py": "FastMCP has no public way to read a session's log level or a server's"
-    " extensions",
+    "mcp/_fastmcp_sagas.py": "FastMCP has no public way to ask a server for its extensions",
+    "mcp/_fastmcp_tool.py": "FastMCP has no public way to read a session's log level or the SDK's"
+    " request context",
     "mcp/_log_level.py": "the SDK has no public way to read the log level that a client has set",
-    "mcp/_server.py": "the SDK takes extensions in a server's constructor only, and install()"
-    " adds one to a server that exists",
+    "mcp/_server.py": "the SDK takes tools and extensions in a server's constructor only, and"
+    " install() adds them to a server that exists",
 }
 """Every file below src/anabranch that uses a private name of a library, and why it has to."""
 

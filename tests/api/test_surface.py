@@ -52,10 +52,9 @@ PRIVATE_TYPES = {
     "anabranch.agents._events.ToolNoticed",
     "anabranch.agents._events.ToolStarted",
     "anabranch.agents._tool_batch.ToolUse",
-    "anabranch.mcp._installation.Installation",
 }
-FOREIGN_ERRORS = {"AnswerError", "SagaRoundsExceededError"}  # inprocess, mcp
-CLASHES = {("anabranch", "Client"), ("anabranch.inprocess", "Client")}
+FOREIGN_ERRORS: set[str] = set()
+CLASHES: set[tuple[str, str]] = set()
 
 MOST_MODULES = 20
 ENTRIES = surface.entries()

@@ -11,9 +11,9 @@ time; ``anabranch.testing.suites`` has the tests that every store must pass.
 from anabranch._asking.answerer import AnswerError
 from anabranch.inprocess import run_tool
 from anabranch.replay_check import Finding, check_replay, check_tool
-from anabranch.testing import MockModel, ModelAnswer, ModelFunction, calls
 from anabranch.testing._manual_time import ManualClock, SequentialIds
 from anabranch.testing._mock_client import LogCall, MockClient, MockExhausted, NotifyCall
+from anabranch.testing._mock_model import MockModel, ModelAnswer, ModelFunction, calls
 
 __all__ = [
     "AnswerError",

@@ -7,6 +7,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VIRTUAL_ENV := $(abspath $(VENV))
 
+# The tests start hundreds of interpreters. Where this is set, each would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE =
+
 # The installer reads pip's index variables under names of its own.
 ifdef PIP_INDEX_URL
 export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
@@ -15,7 +18,7 @@ ifdef PIP_EXTRA_INDEX_URL
 export UV_INDEX ?= $(PIP_EXTRA_INDEX_URL)
 endif
 
-# Stamps carry the interpreter's version: with another PYTHON the environment is built anew.
+# Stamps carry the interpreter's version: with another PYTHON the environment is built again.
 PYTHON_TAG := $(shell $(PYTHON) -ISc 'import sys; print("%d.%d" % sys.version_info[:2])')
 RUNTIME = $(VENV)/.stamp-runtime-$(PYTHON_TAG)
 DEV = $(VENV)/.stamp-dev-$(PYTHON_TAG)
@@ -24,7 +27,9 @@ PACKAGE = $(VENV)/.stamp-package-$(PYTHON_TAG)
 CLIENTS = tests/interop/node_modules/.stamp
 
 # Hashes are checked on either way in. pip is the way for an index that only pip is configured for.
-INSTALL = $(BIN)/uv pip install --quiet --require-hashes --requirements
+# Compiled as pip does it: where PYTHONDONTWRITEBYTECODE is set, nothing else ever would, and each
+# process that a test starts would compile all that it imports.
+INSTALL = $(BIN)/uv pip install --quiet --compile-bytecode --require-hashes --requirements
 INSTALL_BY_PIP = $(BIN)/python -m pip install --quiet --require-hashes --requirement
 
 .DEFAULT_GOAL := help
@@ -42,31 +47,44 @@ demo: ## play the pick-a-card tool, served over MCP, in this terminal
 demo: $(PACKAGE)
 	@$(BIN)/anabranch demo
 
-.PHONY: test
-test: ## run all tests and show their coverage (ARGS="tests/engine -k replay" for a part)
-test: $(DEV) $(PACKAGE)
-	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(ARGS)
-	@$(BIN)/coverage combine --quiet
-	@$(BIN)/coverage report --fail-under=0
+# JOBS is the number of worker processes; 0 runs the tests in pytest's own process.
+JOBS ?= logical
+PYTEST = -m pytest --numprocesses=$(JOBS) --dist=loadgroup
+RUN = $(BIN)/python
 
+.PHONY: test
+test: ## run all tests, on every core (ARGS="tests/engine -k replay" for a part)
+test: $(DEV) $(PACKAGE)
+	$(RUN) $(PYTEST) $(ARGS)
+
+.PHONY: coverage
+coverage: ## run all tests and show their coverage; that of the call machine must be complete
+coverage: $(DEV) $(PACKAGE)
+	$(BIN)/coverage erase
+	@$(MAKE) --no-print-directory test RUN="$(BIN)/coverage run"
+	@$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+	$(BIN)/coverage report --include='src/anabranch/_engine/*' --fail-under=100
+
+# pyright and mypy use one core each. A failure stops the gate before the tests, which take longest.
 .PHONY: check
 check: ## the full gate: format, lint, import layers, types, tests, coverage
-check: lint types test
-	$(BIN)/coverage report --format=total
-	$(BIN)/coverage report --include='src/anabranch/_engine/*' --fail-under=100
+check: $(DEV) $(PACKAGE)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types
+	@$(MAKE) --no-print-directory coverage
 
 # Random programs and trees are multiplied by ANABRANCH_EXAMPLES; what the others count is in the tests.
 .PHONY: long
 long: ## the long runs, some hours: 100,000 attacks and rounds, every crash, thousands of programs
 long: $(DEV) $(PACKAGE)
+	ANABRANCH_SEED=random \
 	ANABRANCH_ATTACKS=100000 ANABRANCH_LOAD=100000 ANABRANCH_FAULTS=all ANABRANCH_EXAMPLES=20 \
-		$(BIN)/python -m pytest --timeout=14400 tests/sagas tests/load tests/faults tests/laws tests/durable
+		$(RUN) $(PYTEST) --timeout=14400 tests/sagas tests/load tests/faults tests/laws tests/durable
 
 .PHONY: interop
 interop: ## run clients of other makers against our servers; npm fetches them
 interop: $(DEV) $(PACKAGE) $(CLIENTS)
-	$(BIN)/python -m pytest $(or $(ARGS),tests/interop)
+	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop)
 
 # The lower and the upper bound of the SDK in pyproject.toml.
 SDK = $(shell sed -n 's/.*"mcp>=\([0-9.]*\),<\([0-9.]*\)".*/\1 \2/p' pyproject.toml)
@@ -93,9 +111,15 @@ PYRIGHT = PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright
 
 .PHONY: types
 types: ## check types with pyright and mypy, and the completeness of the public ones
-types: $(DEV) $(PACKAGE)
+types: pyright mypy
+
+.PHONY: pyright
+pyright: $(DEV) $(PACKAGE)
 	$(PYRIGHT)
 	$(PYRIGHT) --verifytypes anabranch --ignoreexternal
+
+.PHONY: mypy
+mypy: $(DEV) $(PACKAGE)
 	$(BIN)/mypy
 
 .PHONY: format
@@ -119,13 +143,13 @@ bench: ## measure (ARGS="sagas sealing" for some of it, which is printed only)
 bench: $(DEV) $(PEERS) $(PACKAGE)
 	$(BIN)/python -m bench $(ARGS)
 
-# Pins that still fit are kept; UPGRADE=--upgrade renews them all. Releases younger than a week are
+# Pins that still fit stay; UPGRADE=--upgrade renews them all. Releases younger than a week are
 # left out: a compromised one is usually found and withdrawn within days.
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--exclude-newer "1 week" --no-emit-index-url --no-emit-find-links --no-annotate --no-header $(UPGRADE)
 
 .PHONY: lock
-lock: ## write the pinned lists in requirements/ anew (UPGRADE=--upgrade for newer versions)
+lock: ## write the pinned lists in requirements/ again (UPGRADE=--upgrade for newer versions)
 lock: $(RUNTIME)
 	$(LOCK) --group bootstrap --output-file requirements/bootstrap.txt
 	$(LOCK) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
@@ -133,7 +157,7 @@ lock: $(RUNTIME)
 	$(LOCK) --group bench --constraints requirements/dev.txt --output-file requirements/bench.txt
 
 .PHONY: interop-lock
-interop-lock: ## write the pinned list of those clients anew, from tests/interop/package.json
+interop-lock: ## write the pinned list of those clients again, from tests/interop/package.json
 interop-lock: $(DEV)
 	cd tests/interop && $(NPM) install --package-lock-only --min-release-age=7
 

@@ -55,7 +55,7 @@ from anabranch.tool import Tool
 from bench.dbos_peer import dbos_on
 from bench.measure import Row, Times, time_in_turns
 from tests.mcp.harness import http
-from tests.stores.conftest import Server
+from tests.postgres import Server
 
 NAME = "sagas"
 TURNS = 30

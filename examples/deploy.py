@@ -1,4 +1,4 @@
-"""Seed 001's tool: ask the person where to, ask the model whether it is safe, deploy.
+"""Named questions: ask the person where to, ask the model whether it is safe, deploy.
 
 Both questions carry a key of their own, so that a client meets them under exactly these names.
 """

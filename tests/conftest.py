@@ -1,9 +1,49 @@
-"""What every test shares: one event loop to run on, and a log that can be silenced."""
+"""Fixtures that every test shares: the event loop, the Postgres server and the silenced log.
+
+With several workers, each runs this file, and so does the process that starts them: the
+*controller*. It alone draws the seed and removes the Postgres server, even if a worker crashes.
+"""
 
 import logging
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.postgres import Server
+from tests.randomised import SEED
+
+FOLDER = "ANABRANCH_TEST_SERVER"
+"""The variable by which workers learn the folder of the Postgres server."""
+
+
+@pytest.hookimpl(tryfirst=True)  # Hypothesis reads its option in this hook
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = SEED
+    if not _is_worker(config):
+        os.environ["ANABRANCH_SEED"] = SEED
+        os.environ[FOLDER] = tempfile.mkdtemp(prefix="anabranch-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not _is_worker(config):
+        folder = Path(os.environ.pop(FOLDER))
+        server = Server(folder)
+        if server.is_running:
+            server.stop()
+        shutil.rmtree(folder)
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def pytest_report_header() -> str:
+    return f"seed: ANABRANCH_SEED={SEED}"
 
 
 @pytest.fixture(scope="session")
@@ -12,9 +52,18 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Server:
+    """A running server, shared by all workers; the database is this worker's own."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    server = Server(Path(os.environ[FOLDER]), database=worker)
+    server.share()
+    return server
+
+
 @pytest.fixture(scope="module")
 def quiet() -> Iterator[None]:
-    """For tests that fail on purpose, thousands of times: the log would tell of nothing else."""
+    """Silence the log, for tests that fail on purpose thousands of times."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

@@ -41,7 +41,7 @@ def test_each_requirement_has_a_test(name: str) -> None:
 
 
 def test_no_test_names_an_unknown_requirement() -> None:
-    """Chosen: a mistyped id shows nothing."""
+    """Chosen: a mistyped id proves nothing."""
     assert marked().keys() <= REQUIREMENTS.keys()
 
 

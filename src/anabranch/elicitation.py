@@ -69,7 +69,7 @@ class Elicitation(Generic[M]):
     """
 
     def __init__(self, key: str, model: type[M]) -> None:
-        self.key = checked_name(key, "key")
+        self.key: str = checked_name(key, "key")
         self.model = model
         self.schema: dict[str, Any] = form_schema(model)
 

@@ -26,6 +26,7 @@
     ├── agents.TurnLimitError         a turn of an agent reached one of its limits
     ├── AnswerError                   raised by an answerer: it answers with an error
     ├── mcp.SagaRoundsExceededError   a saga asked more often than its caller allows
+    ├── replay_check.NoSourceError    the source of a tool cannot be checked
     └── testing.MockExhausted         a mock client has no answer left
 
 Names with a dot are defined in that public module; the others in this one. A constructor here

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
+from anabranch._asking.host import Capabilities
 from anabranch._engine import Effect, codec_of, current_call, step_fingerprint
 from anabranch._parameters import Parameters, hints_of
 from anabranch.context import BranchContext
@@ -24,7 +25,7 @@ __all__ = ["FunctionTool", "HandoffTool", "Tool", "tool"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-CAPABILITIES = frozenset({"sampling", "sampling.tools", "elicitation", "elicitation.url"})
+CAPABILITIES = Capabilities().names()
 
 
 class Tool(ABC, Generic[T]):
@@ -85,6 +86,9 @@ class Tool(ABC, Generic[T]):
     @abstractmethod
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
         """Run the body in the branch of ``ctx`` with validated ``arguments``."""
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name}>"
 
 
 def _checked_requires(name: str, requires: Iterable[str]) -> frozenset[str]:
@@ -147,9 +151,6 @@ class FunctionTool(Tool[T], Generic[P, T]):
         """Call the function, for instance in another tool's body, without a branch of its own."""
         return self.fn(ctx, *args, **kwargs)
 
-    def __repr__(self) -> str:
-        return f"<tool {self.name}>"
-
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
         """Run the function."""
         fn = cast("Callable[..., Awaitable[T]]", self.fn)
@@ -189,10 +190,10 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
 class HandoffTool(Tool[Any]):
     """A tool in three phases: ``before`` and ``after`` on the server, ``client`` in between.
 
-    ``before(**parameters)`` and ``after(handoff, picked)`` are steps: they run once per call.
-    ``client(handoff, ctx)`` asks, and runs again in every round; what it takes and returns is
-    serialised. ``before`` and ``after`` may take a parameter ``ctx`` for its ``call_id`` and
-    ``idempotency_key``; they cannot ask.
+    ``before(**parameters)`` and ``after(handoff, picked)`` are steps: they run once per call and
+    may use the resources on ``self``, such as a database. ``client(handoff, ctx)`` asks: it
+    receives what ``before`` returned, after the round trip through JSON. Either of the two steps
+    may take a parameter ``ctx``, for its ``call_id`` and ``idempotency_key``; they cannot ask.
 
     Subclasses define the three methods and may set ``name`` (default: the class name in
     snake_case), ``description`` (default: the class's docstring), ``requires`` and ``limits``.
@@ -230,9 +231,6 @@ class HandoffTool(Tool[Any]):
 
     def _phase(self, name: str) -> Callable[..., Any]:
         return getattr(self, name)  # type: ignore[no-any-return]
-
-    def __repr__(self) -> str:
-        return f"<tool {self.name}>"
 
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> object:
         """Run the three phases."""

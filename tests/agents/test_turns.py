@@ -134,7 +134,9 @@ async def test_an_unexpected_error_is_masked_and_a_refusal_reaches_the_model(
     assert "the password is 1234" in errors
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, StoreError])
 async def test_an_unexpected_error_of_an_agent_tool_is_masked_and_logged(
+    kind: type[Exception],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """No call machine stands between it and the agent."""
@@ -145,7 +147,7 @@ async def test_an_unexpected_error_of_an_agent_tool_is_masked_and_logged(
         placeholder: str | None = None
 
         async def use(self, here: ToolUse) -> Outcome:
-            raise RuntimeError("the password is 1234")
+            raise kind("the password is 1234")
 
     uses = [("a", "careless", NOTHING), ("b", "weather", {"city": "Linz"})]
     here = await set_up(once(*uses), tools=[Careless(), weather])

@@ -202,22 +202,10 @@ def page() -> str:
     """Return the reference page: a table for each module."""
     parts = [HEADING]
     for module in public_modules():
-        meaning = Entry(module.path, "", module).meaning
-        rows = [f"| `{each.name}` | {_cell(each.meaning)} |" for each in _rows(module)]
-        parts.append(
-            "\n".join(
-                [
-                    f"## `{module.path}`",
-                    "",
-                    _cell(meaning),
-                    "",
-                    "| name | |",
-                    "|---|---|",
-                    *rows,
-                    "",
-                ]
-            )
-        )
+        parts += [f"## `{module.path}`\n", f"{_cell(Entry(module.path, '', module).meaning)}\n"]
+        rows = [f"| `{each.name}` | {_cell(each.meaning)} |\n" for each in _rows(module)]
+        if rows:
+            parts.append("".join(["| name | meaning |\n|---|---|\n", *rows]))
     return "\n".join(parts)
 
 

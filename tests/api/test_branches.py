@@ -110,15 +110,15 @@ async def test_seeded_messages_are_appended_to_what_is_inherited(replay: bool) -
     @tool
     async def outer(ctx: BranchContext) -> None:
         await ctx.sample("first")
-        seeds = [user("seed"), assistant("grown")]
+        seeds = [user("seed"), assistant("plant")]
         await ctx.branch(inner, messages=seeds, system_prompt="for the branch")
         await ctx.branch(inner, messages=seeds, inherit_messages=False)
 
     client = MockClient(samples=echo)
     await run_tool(outer, {}, client, replay=replay)
     _, inheriting, fresh = client.sample_calls
-    assert texts(inheriting.messages) == ["first", "re: first", "seed", "grown", "go"]
-    assert texts(fresh.messages) == ["seed", "grown", "go"]
+    assert texts(inheriting.messages) == ["first", "re: first", "seed", "plant", "go"]
+    assert texts(fresh.messages) == ["seed", "plant", "go"]
     assert inheriting.system_prompt == fresh.system_prompt == "for this once"
 
 
@@ -179,7 +179,7 @@ async def test_a_branch_may_lower_the_depth_limit_for_what_is_inside_it(replay: 
     assert await run_tool(outer, {}, MockClient(), replay=replay) == 3
 
 
-@pytest.mark.requirement("SP8")
+@pytest.mark.requirement("pitfall.limits-and-branches")
 async def test_branches_run_at_once_and_all_must_finish(replay: bool) -> None:
     """Required: parallel branches; contract: gather, concurrent, all must finish."""
 
@@ -208,7 +208,7 @@ async def test_branches_run_at_once_and_all_must_finish(replay: bool) -> None:
     assert await run_tool(outer, {}, client, replay=replay) == ["re: price?", "re: time?"]
 
 
-@pytest.mark.requirement("SP8")
+@pytest.mark.requirement("pitfall.limits-and-branches")
 async def test_an_error_in_a_branch_reaches_its_parent_which_may_go_on(replay: bool) -> None:
     """Required: sub-branch error propagation."""
 
@@ -282,7 +282,7 @@ async def test_a_race_returns_the_first_and_withdraws_the_others(replay: bool) -
 
 
 async def test_there_must_be_something_to_race() -> None:
-    """Chosen: a race of nobody would never end."""
+    """Chosen: a race of nothing would never end."""
 
     @tool
     async def outer(ctx: BranchContext) -> bool:
@@ -362,9 +362,9 @@ async def test_operations_made_first_and_awaited_later_are_not_forgotten(replay:
     assert [call.message for call in client.log_calls] == ["d"]
 
 
-@pytest.mark.requirement("SP8")
-@pytest.mark.requirement("SP12")
-async def test_cancelling_the_call_stops_the_body_and_pays_its_undos(replay: bool) -> None:
+@pytest.mark.requirement("pitfall.limits-and-branches")
+@pytest.mark.requirement("pitfall.cancelled-call")
+async def test_cancelling_the_call_stops_the_body_and_runs_its_undos(replay: bool) -> None:
     """Required: cancellation stops the tool, and undos run when a call is cancelled."""
     happened: list[str] = []
 

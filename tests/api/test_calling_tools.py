@@ -50,7 +50,7 @@ async def test_a_tool_is_called_by_itself_with_arguments_by_name(replay: bool) -
 
 
 async def test_a_bound_tool_is_called_by_its_name(replay: bool) -> None:
-    """Seed 000: branch(…, {tools: [...]}) and subCtx.callTool(name, …)."""
+    """Contract: tools that are bound to a branch can be called by name."""
 
     async def inner(sub: BranchContext) -> int:
         assert list(sub.tools) == ["choose"]
@@ -85,7 +85,7 @@ async def test_wrong_arguments_are_refused_before_anything_runs(replay: bool) ->
 
 
 async def test_a_called_tool_sees_the_callers_conversation_as_its_parents(replay: bool) -> None:
-    """Chosen: a tool starts fresh, whoever calls it."""
+    """Chosen: a tool has a conversation of its own, whatever calls it."""
 
     @tool
     async def callee(ctx: BranchContext) -> list[int]:

@@ -1,4 +1,4 @@
-"""The conversation of a branch: what is sent along, what is kept, and who sees it."""
+"""The conversation of a branch: what is sent, what is appended, and who sees it."""
 
 import asyncio
 
@@ -38,12 +38,14 @@ async def test_a_prompt_and_its_reply_are_two_messages_that_the_next_prompt_cont
 
 
 @pytest.mark.requirement("sampling.explicit")
-async def test_explicit_messages_are_sent_as_they_are_and_never_kept(replay: bool) -> None:
+async def test_explicit_messages_are_sent_unchanged_and_not_added_to_the_conversation(
+    replay: bool,
+) -> None:
     """Contract: messages= mode never touches the conversation."""
 
     @tool
     async def talk(ctx: BranchContext) -> int:
-        await ctx.sample("kept")
+        await ctx.sample("appended")
         given: list[MessageLike] = [user("q"), assistant("a"), {"role": "user", "content": "again"}]
         await ctx.sample(messages=given)
         return len(ctx.messages)
@@ -70,7 +72,7 @@ async def test_a_sample_that_failed_leaves_the_conversation_as_it_was(replay: bo
     assert await run_tool(talk, {}, client, replay=replay) == ["second", "up"]
 
 
-async def test_prompts_sent_at_once_are_kept_in_the_order_of_the_program(replay: bool) -> None:
+async def test_prompts_sent_at_once_are_in_the_conversation_in_program_order(replay: bool) -> None:
     """Chosen: the order of answers must not decide the conversation, which differs by edge."""
 
     @tool
@@ -107,7 +109,7 @@ async def test_an_operation_is_placed_where_it_was_made_not_where_it_is_awaited(
     assert said == ["one", "re: one", "two", "re: two"]
 
 
-async def test_a_task_continues_what_its_parent_had_said_and_keeps_its_own_to_itself(
+async def test_a_task_continues_the_conversation_of_its_parent_without_changing_it(
     replay: bool,
 ) -> None:
     """Chosen: two tasks that talk at once cannot share one line of messages."""
@@ -130,7 +132,7 @@ async def test_a_task_continues_what_its_parent_had_said_and_keeps_its_own_to_it
     assert said == [["a", "b", "x"], ["a", "b", "y"], ["a", "b", "c"]]
 
 
-@pytest.mark.requirement("SP7")
+@pytest.mark.requirement("pitfall.parent-snapshot")
 async def test_the_parent_conversation_is_a_snapshot(replay: bool) -> None:
     """Required: what a branch sees of its parent does not change under it."""
 
@@ -199,7 +201,7 @@ async def test_messages_are_frozen() -> None:
     assert await run_tool(talk, {}, MockClient(samples=["x"]))
 
 
-async def test_an_outer_context_used_inside_a_branch_keeps_nothing_of_it(replay: bool) -> None:
+async def test_an_outer_context_used_inside_a_branch_does_not_grow(replay: bool) -> None:
     """Law 4, by the back door: a folded branch is not run again, so nothing may stay of it."""
 
     @tool

@@ -134,7 +134,7 @@ async def test_a_caught_difference_still_ends_the_call() -> None:
 
 
 @pytest.mark.requirement("bad.swallowed-cancellation")
-async def test_a_tool_that_swallows_cancellation_is_told_which_step_and_what_to_do() -> None:
+async def test_the_error_for_swallowed_cancellation_names_the_step_and_the_remedy() -> None:
     """Required: an error that names the line's step and the remedy."""
 
     @tool
@@ -191,19 +191,19 @@ async def test_a_tool_that_never_stops_asking_is_given_up(monkeypatch: pytest.Mo
 
 async def test_a_context_is_of_no_use_outside_its_call() -> None:
     """Chosen: nothing done there could be named."""
-    kept: list[BranchContext] = []
+    contexts: list[BranchContext] = []
 
     @tool
     async def first(ctx: BranchContext) -> None:
-        kept.append(ctx)
+        contexts.append(ctx)
 
     @tool
     async def second(ctx: BranchContext) -> None:
-        await kept[0].sample("hello?")
+        await contexts[0].sample("hello?")
 
     await run_tool(first, {}, willing())
     with pytest.raises(NonDeterminismError, match="which no task of the call has started"):
-        kept[0].now()
+        contexts[0].now()
     with pytest.raises(NonDeterminismError, match="use in another call"):
         await run_tool(second, {}, willing())
 

@@ -188,7 +188,7 @@ async def test_only_an_accepted_answer_has_an_exchange(replay: bool) -> None:
 
 
 @pytest.mark.requirement("elicit.extended-messages")
-async def test_an_answer_can_be_told_to_the_model_as_an_exchange(replay: bool) -> None:
+async def test_an_answer_can_be_sent_to_the_model_as_an_exchange(replay: bool) -> None:
     """Required: messages extended by an elicit's exchange."""
 
     @tool(elicits=[SEAT])
@@ -292,7 +292,7 @@ async def test_an_answer_of_the_wrong_kind_is_asked_for_again(way: str, replay: 
         await run_tool(ask, {}, Confused(times=4), replay=replay)
 
 
-@pytest.mark.requirement("SP9")
+@pytest.mark.requirement("pitfall.second-question")
 async def test_several_questions_may_be_open_at_once(replay: bool) -> None:
     """Required: a second elicit while one is pending is supported, not lost."""
 
@@ -307,7 +307,7 @@ async def test_several_questions_may_be_open_at_once(replay: bool) -> None:
     assert await run_tool(ask, {}, MockClient(elicits=answer), replay=replay) == [1, 2, 3]
 
 
-@pytest.mark.requirement("SP9")
+@pytest.mark.requirement("pitfall.second-question")
 async def test_a_host_that_shows_one_question_at_a_time_refuses_the_second(replay: bool) -> None:
     """Required: raise on a second elicit while one is pending; the first one stands."""
 
@@ -331,7 +331,7 @@ async def test_a_host_that_shows_one_question_at_a_time_refuses_the_second(repla
 
 
 @pytest.mark.requirement("elicit.in-branch")
-async def test_a_host_may_keep_questions_to_the_tool_itself(replay: bool) -> None:
+async def test_a_host_may_allow_questions_of_the_tool_itself_only(replay: bool) -> None:
     """Required: elicit refused in a sub-branch where the host says so, allowed at depth 0."""
 
     @tool(elicits=[SEAT])

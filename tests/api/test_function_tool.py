@@ -167,7 +167,7 @@ def test_an_annotation_that_is_not_known_at_run_time_is_named() -> None:
 
 
 def test_an_unknown_capability_is_refused_where_the_tool_is_defined() -> None:
-    """Chosen: a requirement nobody can meet is a typing mistake."""
+    """Chosen: a requirement that no client can meet is a typing mistake."""
 
     @tool(requires=["sampling"])
     async def fine(ctx: BranchContext) -> None: ...
@@ -244,7 +244,7 @@ async def test_a_parameter_may_have_a_name_that_pydantic_uses_itself(name: str) 
         await run_tool(named, {name: "x"})
 
 
-@pytest.mark.requirement("SP1")
+@pytest.mark.requirement("pitfall.requirements-first")
 @pytest.mark.parametrize(
     ("required", "offered"),
     [

@@ -43,7 +43,7 @@ class Outcome(BaseModel):
 
 
 class Deck:
-    """What must stay on the server: it draws, and it keeps score."""
+    """A service of the server: it draws cards and counts."""
 
     def __init__(self) -> None:
         self.left = ["A♠", "K♥", "Q♦", "J♣", "10♠"]
@@ -87,7 +87,7 @@ class PickCard(HandoffTool):
 
 @pytest.mark.requirement("builder.phases")
 async def test_a_card_is_picked_with_analysis_as_in_the_seed(replay: bool) -> None:
-    """Seed 000: "Testing", the pick-a-card tool against a mock client."""
+    """Contract: a tool in three phases against a mock client."""
     deck = Deck()
     client = MockClient(samples=["An interesting hand."], elicits=[{"card_number": 3}])
     result = await run_tool(PickCard(deck), {"count": 3, "analyze": True}, client, replay=replay)
@@ -230,7 +230,7 @@ async def test_what_arrives_in_client_is_a_copy_without_what_is_not_data(replay:
     assert arrived[0] is not given[0]
 
 
-@pytest.mark.requirement("SP1")
+@pytest.mark.requirement("pitfall.requirements-first")
 async def test_what_is_required_is_checked_before_the_first_phase(replay: bool) -> None:
     """Required: requires is checked before tool code runs."""
 

@@ -1,4 +1,4 @@
-"""``MockClient``: answers as told, remembers what it was asked, says when it has no answer."""
+"""``MockClient``: it answers from lists or functions, records requests, and fails without an answer."""
 
 import asyncio
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""``log`` and ``notify``: told to the client once, in the order of the program."""
+"""``log`` and ``notify``: delivered to the client once, in the order of the program."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ async def test_log_lines_and_progress_are_delivered_once_however_often_they_are_
 
 
 @pytest.mark.requirement("notices")
-async def test_branches_and_tasks_tell_in_their_own_name(replay: bool) -> None:
+async def test_notices_are_counted_for_each_branch_and_task(replay: bool) -> None:
     """Contract: a notification is delivered once."""
 
     @tool
@@ -58,9 +58,9 @@ async def test_branches_and_tasks_tell_in_their_own_name(replay: bool) -> None:
 
     client = willing()
     await run_tool(outer, {}, client, replay=replay)
-    told = [call.message for call in client.log_calls]
-    assert sorted(told) == ["a ends", "a starts", "b ends", "b starts", "x", "y"]
-    assert told[:2] == ["a starts", "b starts"]
+    messages = [call.message for call in client.log_calls]
+    assert sorted(messages) == ["a ends", "a starts", "b ends", "b starts", "x", "y"]
+    assert messages[:2] == ["a starts", "b starts"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ async def test_an_unknown_level_is_refused_where_it_is_made() -> None:
         await run_tool(outer, {}, willing())
 
 
-async def test_nobody_is_told_nothing() -> None:
+async def test_without_a_client_notices_are_dropped() -> None:
     """Chosen: a tool may be run without a client, and talk."""
 
     @tool

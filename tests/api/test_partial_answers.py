@@ -1,4 +1,4 @@
-"""A client that answers some of a round's questions: the others are asked again, not judged anew."""
+"""A client that answers some of a round's questions: the others are asked again, under the same rules."""
 
 from collections.abc import Mapping
 from typing import TypeAlias

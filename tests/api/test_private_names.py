@@ -21,12 +21,12 @@ REASONS: dict[str, str] = {
     " asyncio.as_completed starts a task from a set",
     "_engine/waits.py": "as frames.py",
     "cli/_combined_server.py": "the SDK has no public way to compose servers",
-    "mcp/_fastmcp_sagas.py": "FastMCP has no public way to ask a server for its extensions",
-    "mcp/_fastmcp_tool.py": "FastMCP has no public way to read a session's log level or the SDK's"
-    " request context",
+    "mcp/_fastmcp_sagas.py": "FastMCP has no public way to ask a server for an extension",
+    "mcp/_fastmcp_tool.py": "FastMCP has no public way to the log level that a client has set, or to"
+    " the SDK's context of a request",
     "mcp/_log_level.py": "the SDK has no public way to read the log level that a client has set",
-    "mcp/_server.py": "the SDK takes tools and extensions in a server's constructor only, and"
-    " install() adds them to a server that exists",
+    "mcp/_server.py": "install() adds tools and an extension to a server that exists: the SDK makes"
+    " tools of functions only, and takes extensions in the constructor only",
 }
 """Every file below src/anabranch that uses a private name of a library, and why it has to."""
 

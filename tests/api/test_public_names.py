@@ -1,4 +1,4 @@
-"""The names that the world imports."""
+"""The names that the contract promises."""
 
 import inspect
 from types import ModuleType

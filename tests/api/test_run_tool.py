@@ -116,7 +116,7 @@ class Terminal:
     capabilities = Capabilities(sampling=False)
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.shown: list[str] = []
 
     async def sample(self, request: SampleRequest, *, step_id: str) -> SampleReply:
         raise AnswerError("no model here")
@@ -125,10 +125,10 @@ class Terminal:
         return ElicitReply(action="accept", content={"ok": True})
 
     async def log(self, level: LogLevel, message: str) -> None:
-        self.told.append(message)
+        self.shown.append(message)
 
     async def notify(self, message: str, progress: float | None, total: float | None) -> None:
-        self.told.append(message)
+        self.shown.append(message)
 
 
 @tool(elicits=[CONFIRM])
@@ -144,11 +144,11 @@ async def test_any_object_with_the_methods_is_an_answerer(replay: bool) -> None:
     terminal = Terminal()
     client: Answerer = terminal
     assert await run_tool(confirm, {}, client, replay=replay) is True
-    assert terminal.told == ["asking", "asked"]
+    assert terminal.shown == ["asking", "asked"]
 
 
 async def test_without_a_client_nothing_can_be_asked(replay: bool) -> None:
-    """Chosen: nobody has no capabilities."""
+    """Chosen: without a client there are no capabilities."""
 
     @tool
     async def curious(ctx: BranchContext, what: str) -> None:
@@ -167,7 +167,7 @@ async def test_without_a_client_nothing_can_be_asked(replay: bool) -> None:
 async def test_a_client_that_breaks_ends_the_call_and_what_was_done_is_undone(
     replay: bool,
 ) -> None:
-    """Contract: what the client raises is raised; undos are paid over every edge alike."""
+    """Contract: what the client raises is raised; undos run alike over every edge."""
     undone: list[str] = []
 
     class Broken(Terminal):
@@ -206,8 +206,8 @@ async def test_an_undo_that_fails_when_the_client_breaks_is_noted(
     assert "the undo of step 'outer/str.1' failed" in caplog.text
 
 
-@pytest.mark.requirement("SP10")
-async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
+@pytest.mark.requirement("pitfall.late-answer")
+async def test_an_answer_that_is_no_longer_awaited_is_dropped() -> None:
     """Required: a response is rejected when nothing is pending."""
     late = asyncio.Event()
     answered: list[str] = []
@@ -234,7 +234,7 @@ async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
     assert answered == ["given up"]
 
 
-@pytest.mark.requirement("SP15")
+@pytest.mark.requirement("pitfall.client-error")
 async def test_answers_find_their_questions_in_whatever_order_they_come(replay: bool) -> None:
     """Required: answers and errors are matched to their requests."""
 

@@ -64,9 +64,9 @@ async def test_a_request_carries_every_option_that_was_given(replay: bool) -> No
     assert (request.tools, request.tool_choice) == ((WEATHER,), "auto")
 
 
-@pytest.mark.requirement("SP2")
+@pytest.mark.requirement("pitfall.model-preferences")
 async def test_model_preferences_are_forwarded(replay: bool) -> None:
-    """Required: what the author prefers reaches whoever chooses the model."""
+    """Required: the preferences of the author reach the client, which chooses the model."""
     wanted = {"hints": [{"name": "small"}], "costPriority": 0.9}
 
     @tool
@@ -102,7 +102,7 @@ async def test_a_result_says_which_model_answered_why_it_stopped_and_what_it_use
     assert await run_tool(ask, {}, MockClient(samples=lambda _: reply), replay=replay)
 
 
-@pytest.mark.requirement("SP16")
+@pytest.mark.requirement("pitfall.whole-reply")
 @pytest.mark.requirement("sampling.tools")
 async def test_tool_calls_of_the_model_reach_the_author(replay: bool) -> None:
     """Required: tools and tool choice are passed on, and so are the calls that come back."""
@@ -137,7 +137,7 @@ async def test_a_tool_result_is_sent_back_in_the_next_turn(replay: bool) -> None
     assert kinds == [["text"], ["tool_use"], ["tool_result"]]
 
 
-async def test_a_tool_use_is_told_not_kept_in_the_conversation(replay: bool) -> None:
+async def test_a_tool_use_is_returned_and_not_added_to_the_conversation(replay: bool) -> None:
     """Chosen: its result never enters the conversation, and a provider refuses one without."""
 
     @tool
@@ -217,7 +217,7 @@ async def test_a_sample_that_makes_no_sense_is_refused_where_it_is_made() -> Non
     assert client.sample_calls == []
 
 
-@pytest.mark.requirement("SP15")
+@pytest.mark.requirement("pitfall.client-error")
 async def test_an_error_of_the_client_reaches_the_sample_that_it_belongs_to(replay: bool) -> None:
     """Required: client errors are matched to their request."""
 

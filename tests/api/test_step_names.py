@@ -59,7 +59,7 @@ async def test_a_name_that_could_be_read_as_a_generated_one_is_refused_when_it_i
 
     client = MockClient()
     assert await run_tool(body, {}, client) == "refused"
-    assert client.sample_calls == client.elicit_calls == []
+    assert (client.sample_calls, client.elicit_calls) == ([], [])
 
 
 @pytest.mark.parametrize("operation", NAMED)

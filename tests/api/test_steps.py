@@ -104,7 +104,7 @@ async def test_undos_receive_the_steps_value_and_run_in_reverse_when_the_call_fa
     assert undone == [Ticket(seat=2), Ticket(seat=1)]
 
 
-async def test_an_undo_that_fails_is_noted_and_keeps_none_from_running(
+async def test_an_undo_that_fails_is_noted_and_the_others_run(
     replay: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Chosen: the error that the caller gets is the call's own."""
@@ -300,7 +300,7 @@ async def test_a_class_can_be_a_step_and_its_instance_is_the_value(replay: bool)
     assert await run_tool(outer, {}, willing(), replay=replay) == Ticket(seat=3)
 
 
-async def test_steps_run_at_once_and_keep_their_names(replay: bool) -> None:
+async def test_steps_run_at_once_under_their_own_names(replay: bool) -> None:
     """Contract: identity does not depend on timing."""
 
     async def slow(n: int) -> int:
@@ -386,10 +386,10 @@ async def test_a_step_cannot_ask(replay: bool) -> None:
 
 async def test_a_value_is_a_copy_in_every_round(replay: bool) -> None:
     """Chosen: a tool sees the same thing in its first run and in each replay."""
-    kept: list[list[int]] = [[1]]
+    stored: list[list[int]] = [[1]]
 
     def first() -> list[int]:
-        return kept[0]
+        return stored[0]
 
     @tool
     async def outer(ctx: BranchContext) -> list[int]:
@@ -399,4 +399,4 @@ async def test_a_value_is_a_copy_in_every_round(replay: bool) -> None:
         return values
 
     assert await run_tool(outer, {}, willing(), replay=replay) == [1, 2]
-    assert kept == [[1]]
+    assert stored == [[1]]

@@ -1,4 +1,4 @@
-"""Samples with a schema: parsed, retried with the reason, and told as an exchange of three."""
+"""Samples with a schema: parsed, retried with the reason, and returned as an exchange of three."""
 
 import json
 
@@ -57,7 +57,7 @@ async def test_the_schema_is_offered_as_a_tool_that_must_be_called(replay: bool)
     assert request.tool_choice == "required"
 
 
-async def test_a_client_without_tools_is_told_the_schema_in_words(replay: bool) -> None:
+async def test_a_client_without_tools_is_sent_the_schema_in_the_prompt(replay: bool) -> None:
     """Chosen: a schema must not need more than plain sampling."""
     client = MockClient(samples=[GOOD], capabilities=Capabilities(sampling_tools=False))
 
@@ -87,8 +87,10 @@ async def test_an_unfitting_reply_is_retried_twice_with_the_reason_fed_back(repl
     assert "score: Input should be less than or equal to 10" in third[4].text
 
 
-async def test_only_the_prompt_and_the_reply_that_fitted_are_kept(replay: bool) -> None:
-    """Required: history keeps the original prompt only."""
+async def test_only_the_prompt_and_the_reply_that_fitted_are_in_the_conversation(
+    replay: bool,
+) -> None:
+    """Required: history has the original prompt only."""
 
     @tool
     async def twice(ctx: BranchContext) -> list[str]:
@@ -200,7 +202,7 @@ async def test_an_instance_given_to_the_mock_answers_as_its_json() -> None:
     assert await run_tool(judge, {}, client) == Verdict(score=1, reason="x")
 
 
-@pytest.mark.requirement("SP16")
+@pytest.mark.requirement("pitfall.whole-reply")
 async def test_a_parsed_value_survives_the_rounds_that_follow(replay: bool) -> None:
     """Required: parsed values of sampling responses are passed on."""
 

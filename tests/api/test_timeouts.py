@@ -32,7 +32,7 @@ async def ask_twice(ctx: BranchContext) -> str:
     return "done"
 
 
-@pytest.mark.requirement("SP4")
+@pytest.mark.requirement("pitfall.timeouts")
 async def test_a_tool_that_waits_longer_than_its_timeout_is_stopped(replay: bool) -> None:
     """Required: timeouts are enforced for the tool."""
     clock = ManualClock()
@@ -49,7 +49,7 @@ async def test_a_tool_that_waits_longer_than_its_timeout_is_stopped(replay: bool
     assert "stopped after its timeout of 10 s" in str(raised.value)
 
 
-@pytest.mark.requirement("SP4")
+@pytest.mark.requirement("pitfall.timeouts")
 async def test_a_timeout_holds_across_rounds(replay: bool) -> None:
     """Contract: a timeout counts from the start of the call, waiting included."""
     clock = ManualClock()
@@ -69,8 +69,8 @@ async def test_a_call_that_is_done_in_time_is_not_stopped(replay: bool) -> None:
     clock.advance(100)  # no alarm is left that could hit anything
 
 
-@pytest.mark.requirement("SP4")
-@pytest.mark.requirement("SP8")
+@pytest.mark.requirement("pitfall.timeouts")
+@pytest.mark.requirement("pitfall.limits-and-branches")
 async def test_a_branch_is_stopped_alone_and_its_parent_may_go_on(replay: bool) -> None:
     """Required: timeouts are enforced for a branch."""
     clock = ManualClock()
@@ -118,7 +118,7 @@ async def test_a_branch_done_in_time_stays_done_however_late_it_gets(replay: boo
     class Opaque:
         """No value that could be written down, so that the branch is replayed."""
 
-        text = "kept"
+        text = "intact"
 
     async def quick(sub: BranchContext) -> Opaque:
         await sub.elicit(Yes, "Quick?")
@@ -126,13 +126,13 @@ async def test_a_branch_done_in_time_stays_done_however_late_it_gets(replay: boo
 
     @tool
     async def outer(ctx: BranchContext) -> str:
-        kept = await ctx.branch(quick, timeout=10)
+        result = await ctx.branch(quick, timeout=10)
         await ctx.elicit(Yes, "Then?")
         await ctx.elicit(Yes, "And then?")
-        return kept.text
+        return result.text
 
     client = MockClient(elicits=answering_after(clock, 8))
-    assert await run_tool(outer, {}, client, replay=replay, clock=clock) == "kept"
+    assert await run_tool(outer, {}, client, replay=replay, clock=clock) == "intact"
 
 
 async def test_a_branch_that_was_too_late_stays_too_late(replay: bool) -> None:
@@ -198,7 +198,7 @@ async def test_a_step_that_is_still_running_is_stopped(replay: bool) -> None:
 
 
 async def test_a_question_that_came_too_late_is_withdrawn() -> None:
-    """Required: the person is not asked for what nobody waits for."""
+    """Required: the person is not asked for an answer that is no longer awaited."""
     clock = ManualClock()
     withdrawn: list[str] = []
 

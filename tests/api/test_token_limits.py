@@ -26,7 +26,7 @@ def costing(tokens: int, text: str = "ok") -> Callable[[SampleRequest], SampleRe
     return lambda _: SampleReply(content=(TextBlock(text=text),), usage=usage)
 
 
-@pytest.mark.requirement("SP6")
+@pytest.mark.requirement("pitfall.budget-before-sending")
 async def test_a_prompt_that_the_budget_does_not_hold_is_never_sent(replay: bool) -> None:
     """Required: the prompt's cost is checked before calling."""
 
@@ -42,7 +42,7 @@ async def test_a_prompt_that_the_budget_does_not_hold_is_never_sent(replay: bool
     assert client.sample_calls == []
 
 
-@pytest.mark.requirement("SP6")
+@pytest.mark.requirement("pitfall.budget-before-sending")
 async def test_history_system_prompt_and_tools_are_part_of_the_price() -> None:
     """Required: the prompt's cost is that of everything that is sent."""
     long = "word " * 200
@@ -138,7 +138,7 @@ async def test_what_is_spent_is_charged_to_the_branch_and_every_ancestor(replay:
 
 
 async def test_the_innermost_budget_that_is_too_small_is_named(replay: bool) -> None:
-    """Chosen: the author is told which of several limits to raise."""
+    """Chosen: the error says which of several limits to raise."""
 
     async def inner(sub: BranchContext) -> None:
         await sub.sample("word " * 200)
@@ -168,7 +168,7 @@ async def test_a_budget_of_its_own_is_no_more_than_what_encloses_it(replay: bool
     await run_tool(outer, {}, client, replay=replay, limits=Limits(max_tokens=1000))
 
 
-@pytest.mark.requirement("SP8")
+@pytest.mark.requirement("pitfall.limits-and-branches")
 async def test_a_request_may_not_ask_for_more_than_what_is_left(replay: bool) -> None:
     """Required: before spending where that is possible: max_tokens is cut to what is left."""
 
@@ -193,7 +193,7 @@ class Answer(BaseModel):
     n: int
 
 
-@pytest.mark.requirement("SP3")
+@pytest.mark.requirement("pitfall.retries-charged")
 async def test_every_attempt_of_a_structured_sample_is_charged(replay: bool) -> None:
     """Required: tokens are charged in structured samples and their retries as in plain ones."""
 
@@ -211,7 +211,7 @@ async def test_every_attempt_of_a_structured_sample_is_charged(replay: bool) -> 
     assert len(client.sample_calls) == 3
 
 
-@pytest.mark.requirement("SP3")
+@pytest.mark.requirement("pitfall.retries-charged")
 async def test_a_retry_that_the_budget_does_not_hold_is_not_made(replay: bool) -> None:
     """Required: a retry is a request like any other."""
     spec = ToolSpec(name="t", input_schema={})
@@ -226,7 +226,7 @@ async def test_a_retry_that_the_budget_does_not_hold_is_not_made(replay: bool) -
     assert len(client.sample_calls) == 1
 
 
-async def test_a_replay_does_not_pay_again(replay: bool) -> None:
+async def test_a_replay_is_not_charged_again(replay: bool) -> None:
     """Contract: a replay refuses nothing that was once allowed."""
 
     @tool(limits=Limits(max_tokens=400))
@@ -241,7 +241,7 @@ async def test_a_replay_does_not_pay_again(replay: bool) -> None:
     assert len(client.sample_calls) == 5
 
 
-@pytest.mark.requirement("SP8")
+@pytest.mark.requirement("pitfall.limits-and-branches")
 async def test_branches_at_once_share_the_budget_that_encloses_them(replay: bool) -> None:
     """Required: token limit with parallel branches."""
 

@@ -1,4 +1,4 @@
-"""A server process that the tests of ``call`` share."""
+"""Compiled code for the processes that tests start, and a server that the tests of ``call`` share."""
 
 import os
 import signal
@@ -12,6 +12,20 @@ import pytest
 SERVED = Path(__file__).with_name("served.py")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def bytecode(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Processes share compiled code, even where the environment says to write none.
+
+    Otherwise each of them compiles every library anew, which takes longer than all the rest.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
+            folder = pytestconfig.cache.mkdir("bytecode") if pytestconfig.cache else None
+            patch.setenv("PYTHONPYCACHEPREFIX", str(folder or ""))
+        yield
+
+
 @pytest.fixture(scope="session")
 def served() -> Path:
     """The TARGET as a file."""
@@ -19,17 +33,17 @@ def served() -> Path:
 
 
 @pytest.fixture(scope="session")
-def url() -> Iterator[str]:
-    """The TARGET's tools, served over HTTP by the real command; it is stopped as by Ctrl-C."""
+def url(bytecode: None) -> Iterator[str]:
+    """The URL of the TARGET's tools, served by the real command, which Ctrl-C ends."""
     command = [sys.executable, "-m", "anabranch", "serve", str(SERVED), "--transport", "http"]
     environment = {**os.environ, "ANABRANCH_KEYS": "k" * 32}
     with subprocess.Popen(
         [*command, "--port", "0"], stderr=subprocess.PIPE, text=True, env=environment
     ) as server:
         assert server.stderr is not None
-        told = server.stderr.readline()
-        assert told.startswith("Serving greet, count,")
-        yield told.rpartition(" at ")[2].strip()
+        line = server.stderr.readline()
+        assert line.startswith("Serving greet, count,")
+        yield line.rpartition(" at ")[2].strip()
         server.send_signal(signal.SIGINT)
         assert server.wait() == 0
         assert server.stderr.read() == ""

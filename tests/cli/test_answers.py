@@ -38,13 +38,13 @@ def test_questions_and_samples_are_taken_each_in_their_order() -> None:
     assert [reply and reply.text for reply in replies] == ["hm", "well"]
     assert not answers.samples
     assert answers.sample("t/sample.3") is None
-    assert answers.left() == ['{"decline":true}']
+    assert answers.unused() == ['{"decline":true}']
 
 
 def test_two_equal_entries_answer_two_questions() -> None:
     answers = Answers([{"decline": True}, {"decline": True}])
     answers.elicit("a")
-    assert answers.left() == ['{"decline":true}']
+    assert answers.unused() == ['{"decline":true}']
 
 
 @pytest.mark.parametrize("content", [{}, None])

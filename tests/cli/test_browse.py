@@ -95,16 +95,16 @@ async def test_go_to_a_label_or_a_branch_opens_what_is_collapsed() -> None:
         assert "You said: hello" in details(app)
 
 
-async def test_an_unknown_name_is_told_of_and_escape_leaves_the_question() -> None:
+async def test_an_unknown_name_is_reported_and_escape_leaves_the_question() -> None:
     app = Browser(await forked())
     async with app.run_test() as pilot:
         while not (before := details(app)):
             await pilot.pause()
         await pilot.press("g", *"nowhere", "enter")
         await pilot.pause()
-        # The pilot has no other way to look at what was told.
-        told = app._notifications  # pyright: ignore[reportPrivateUsage]
-        assert [str(each.message) for each in told] == [
+        # The pilot has no other way to look at what was shown.
+        shown = app._notifications  # pyright: ignore[reportPrivateUsage]
+        assert [str(each.message) for each in shown] == [
             "There is no label, branch or node 'nowhere'."
         ]
         assert app.query_one("#find", Input).has_class("open")
@@ -159,7 +159,7 @@ def test_without_the_extra_the_error_names_it(
     monkeypatch.setattr(builtins, "__import__", without)
     assert main(["browse", "t"]) == 2
     assert capsys.readouterr().err == (
-        "anabranch: To browse takes the package 'textual', which is not installed. Install"
+        "anabranch: Browsing needs the package 'textual', which is not installed. Install"
         ' "anabranch[tui]"; anabranch tree show needs nothing.\n'
     )
 

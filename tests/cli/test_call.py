@@ -14,7 +14,7 @@ ERAS = ["modern", "handshake", "saga"]
 class Done(NamedTuple):
     status: int
     value: Any
-    told: str
+    shown: str
 
 
 class Caller:
@@ -29,8 +29,8 @@ class Caller:
                 file.write_text(json.dumps(content))
                 options += [option, f"{prefix}{file}"]
         status = main(["call", self.url, *arguments, *options])
-        out, told = self.capsys.readouterr()
-        return Done(status, json.loads(out) if out else None, told)
+        out, shown = self.capsys.readouterr()
+        return Done(status, json.loads(out) if out else None, shown)
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_answers_are_taken_in_order(call: Caller, era: str) -> None:
         answers=[{"cancel": True}, {"accept": {"ok": True}}, {"decline": True}],
     )
     assert (done.status, done.value) == (0, ["cancel", "accept", "decline"])
-    assert 'Sure (1)?\n> accept {"ok": true}' in done.told
+    assert 'Sure (1)?\n> accept {"ok": true}' in done.shown
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -86,7 +86,7 @@ def test_answers_are_taken_by_key(call: Caller, era: str, key: str) -> None:
     done = call("confirm", "times=2", "--era", era, answers=answers)
     first = "decline" if key == "confirm" else "cancel"
     assert done.value == [first, "cancel" if key == "confirm" else "decline"]
-    assert 'Nothing asked for the answer {"cancel":true}.' in done.told
+    assert 'Nothing asked for the answer {"cancel":true}.' in done.shown
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -99,20 +99,20 @@ def test_questions_asked_at_once_find_their_answers_by_key(call: Caller, era: st
 def test_an_answer_that_does_not_fit_is_asked_for_again(call: Caller) -> None:
     done = call("confirm", answers=[{"accept": {"ok": "perhaps"}}, {"accept": {"ok": True}}])
     assert done.value == ["accept"]
-    assert "> accept" in done.told
+    assert "> accept" in done.shown
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_without_a_terminal_questions_are_declined_aloud(call: Caller, era: str) -> None:
     done = call("confirm", "--era", era)
     assert (done.status, done.value) == (0, ["decline"])
-    assert "there is no terminal to ask at. Give --answers FILE." in done.told
+    assert "there is no terminal to ask at. Give --answers FILE." in done.shown
 
 
 def test_answers_that_run_out_are_declined_aloud(call: Caller) -> None:
     done = call("confirm", answers=[])
     assert (done.status, done.value) == (0, ["decline"])
-    assert "No answer is left for the question 'confirm/confirm.1' (Sure (0)?): " in done.told
+    assert "No answer is left for the question 'confirm/confirm.1' (Sure (0)?): " in done.shown
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -139,37 +139,37 @@ def test_samples_can_be_answered_from_the_file(call: Caller, era: str) -> None:
 def test_without_a_model_the_call_is_refused_with_the_way_out(call: Caller, era: str) -> None:
     done = call("think", "about=rivers", "--era", era)
     assert (done.status, done.value) == (1, None)
-    assert "'sampling'" in done.told
-    assert done.told.endswith("give --model NAME or set ANABRANCH_MODEL.\n")
+    assert "'sampling'" in done.shown
+    assert done.shown.endswith("give --model NAME or set ANABRANCH_MODEL.\n")
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_model_that_fails_ends_the_call_with_its_reason(call: Caller, era: str) -> None:
     done = call("think", "about=rivers", "--era", era, script=[])
     assert (done.status, done.value) == (1, None)
-    assert "has no reply left for request 1" in done.told
+    assert "has no reply left for request 1" in done.shown
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_an_address_is_shown_and_can_be_consented_to(call: Caller, era: str) -> None:
     done = call("pay", "--era", era, answers=[{"accept": None}])
     assert (done.status, done.value) == (0, "accept")
-    assert "Please pay." in done.told
+    assert "Please pay." in done.shown
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_refusal_is_told_on_stderr_with_status_1(call: Caller, era: str) -> None:
+def test_a_refusal_is_reported_on_stderr_with_status_1(call: Caller, era: str) -> None:
     done = call("refuse", "--era", era)
     assert (done.status, done.value) == (1, None)
-    assert done.told.startswith("anabranch: ")
-    assert done.told.endswith("No seats are left.\n")
+    assert done.shown.startswith("anabranch: ")
+    assert done.shown.endswith("No seats are left.\n")
 
 
 def test_arguments_that_do_not_fit_are_refused_by_the_server_in_one_go(call: Caller) -> None:
     done = call("greet", "times=0", "whom=Ann")
     assert done.status == 1
-    assert "who: " in done.told
-    assert "whom: " in done.told
+    assert "who: " in done.shown
+    assert "whom: " in done.shown
 
 
 @pytest.mark.parametrize(
@@ -187,30 +187,30 @@ def test_arguments_that_do_not_fit_are_refused_by_the_server_in_one_go(call: Cal
         ([], "TOOL"),
     ],
 )
-def test_wrong_usage_is_told_in_one_line_with_status_2(
+def test_wrong_usage_is_reported_in_one_line_with_status_2(
     call: Caller, arguments: list[str], problem: str
 ) -> None:
     done = call(*arguments)
     assert (done.status, done.value) == (2, None)
-    assert problem in done.told
-    assert done.told.count("\n") == 1
+    assert problem in done.shown
+    assert done.shown.count("\n") == 1
 
 
-def test_a_server_that_is_not_there_is_told(call: Caller) -> None:
+def test_a_server_that_is_not_there_is_reported(call: Caller) -> None:
     call.url = "http://127.0.0.1:9/mcp"
     done = call("greet")
     assert done.status == 1
-    assert done.told.startswith("anabranch: Cannot reach http://127.0.0.1:9/mcp: ")
+    assert done.shown.startswith("anabranch: Cannot reach http://127.0.0.1:9/mcp: ")
 
 
-def test_a_host_that_nobody_knows_is_told(call: Caller) -> None:
+def test_an_unknown_host_is_reported(call: Caller) -> None:
     call.url = "http://nowhere.invalid/mcp"
     done = call("greet")
     assert done.status == 1
-    assert done.told.startswith("anabranch: Cannot reach http://nowhere.invalid/mcp: ")
+    assert done.shown.startswith("anabranch: Cannot reach http://nowhere.invalid/mcp: ")
 
 
-def test_an_address_without_mcp_is_told(call: Caller, url: str) -> None:
+def test_an_address_without_mcp_is_reported(call: Caller, url: str) -> None:
     call.url = url.replace("/mcp", "/nothing")
     done = call("greet")
-    assert (done.status, done.told) == (1, f"anabranch: Cannot connect to {call.url}: Not Found\n")
+    assert (done.status, done.shown) == (1, f"anabranch: Cannot connect to {call.url}: Not Found\n")

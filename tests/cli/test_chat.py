@@ -52,8 +52,8 @@ class Desk:
         """Run the command in this process, which is quicker."""
         self._capsys.readouterr()
         status = main(arguments)
-        out, told = self._capsys.readouterr()
-        return Done(status, out, told)
+        out, shown = self._capsys.readouterr()
+        return Done(status, out, shown)
 
     def begin(self, *arguments: str) -> "subprocess.Popen[str]":
         """Begin the command in a process of its own."""
@@ -81,8 +81,8 @@ class Desk:
 
     def messages(self) -> list[dict[str, Any]]:
         """What a provider would be sent from the head of `t`."""
-        told = self.run("tree", "messages", self.exported()["refs"]["head"]).stdout
-        messages: list[dict[str, Any]] = json.loads(told)
+        shown = self.run("tree", "messages", self.exported()["refs"]["head"]).stdout
+        messages: list[dict[str, Any]] = json.loads(shown)
         return messages
 
 
@@ -108,10 +108,10 @@ def test_a_script_leads_a_conversation_and_stdout_carries_it_alone(desk: Desk) -
         "All right.",
         "This place is 'west' now; /label west leads back to it.",
     ]
-    told = done.stderr.splitlines()
-    assert told[0] == "A new thread, t. /help lists the commands."
-    assert told[-1] == "To go on: anabranch chat --thread t"
-    assert {"[b1] Sunrise.", "[b2] Sunset."} <= set(told)
+    shown = done.stderr.splitlines()
+    assert shown[0] == "A new thread, t. /help lists the commands."
+    assert shown[-1] == "To go on: anabranch chat --thread t"
+    assert {"[b1] Sunrise.", "[b2] Sunset."} <= set(shown)
 
 
 def test_a_conversation_goes_on_where_it_was_left(desk: Desk) -> None:
@@ -125,9 +125,9 @@ def test_a_conversation_goes_on_where_it_was_left(desk: Desk) -> None:
 
 def test_lines_are_read_from_a_pipe_and_exit_ends_it(desk: Desk) -> None:
     with desk.begin("chat", *desk.model) as process:
-        out, told = process.communicate("hello\nexit\nhello\n", timeout=PATIENCE)
+        out, shown = process.communicate("hello\nexit\nhello\n", timeout=PATIENCE)
     assert (process.returncode, out) == (0, "All right.\n")
-    assert told.splitlines()[1:3] == ["> hello", "> exit"]
+    assert shown.splitlines()[1:3] == ["> hello", "> exit"]
 
 
 def test_a_script_answers_questions_with_its_next_line(desk: Desk) -> None:
@@ -138,7 +138,7 @@ def test_a_script_answers_questions_with_its_next_line(desk: Desk) -> None:
     assert '? Book Ulm?\n> accept {"ok": true}\n' in done.stderr
 
 
-def test_a_question_that_a_script_does_not_answer_is_declined_and_told_of(desk: Desk) -> None:
+def test_a_question_that_a_script_does_not_answer_is_declined_and_reported(desk: Desk) -> None:
     done = desk.chat("/book place=Ulm", "/answer nonsense", "/book place=Bonn", "hello")
     assert done.stdout == "Ulm: decline\nBonn: decline\nAll right.\n"
     assert "Declined: 'nonsense' is no argument." in done.stderr
@@ -147,7 +147,7 @@ def test_a_question_that_a_script_does_not_answer_is_declined_and_told_of(desk: 
     )
 
 
-def test_a_line_that_fails_is_told_of_on_stderr_and_by_the_exit_status(desk: Desk) -> None:
+def test_a_line_that_fails_is_reported_on_stderr_and_by_the_exit_status(desk: Desk) -> None:
     done = desk.chat("/fail", "/nothing", "hello")
     assert (done.returncode, done.stdout) == (1, "All right.\n")
     assert "error: It is closed.\n" in done.stderr
@@ -200,7 +200,7 @@ def test_two_tools_of_one_name_are_refused(desk: Desk, tmp_path: Path) -> None:
     assert (done.returncode, "Two tools are called book." in done.stderr) == (2, True)
 
 
-def test_a_script_that_is_not_text_and_a_store_that_is_none_are_told_of(desk: Desk) -> None:
+def test_a_script_that_is_not_text_and_a_store_that_is_none_are_reported(desk: Desk) -> None:
     (desk.folder / "binary").write_bytes(b"\xff\xfe\xff")
     done = desk.run("chat", "--script", "missing.txt")
     assert (done.returncode, "Cannot read the script missing.txt: No such" in done.stderr) == (
@@ -216,17 +216,17 @@ def test_a_script_that_is_not_text_and_a_store_that_is_none_are_told_of(desk: De
 
 
 def begin(desk: Desk, line: str, until: str) -> "subprocess.Popen[str]":
-    """Begin a chat in `t` with one line, and wait until stderr has told something."""
+    """Begin a chat in `t` with one line, and wait until stderr has shown something."""
     process = desk.begin("chat", TARGET, "--thread", "t", *desk.model)
     assert process.stdin is not None
     assert process.stderr is not None
     process.stdin.write(line + "\n")
     process.stdin.flush()
-    told = ""
-    while until not in told:
+    shown = ""
+    while until not in shown:
         read = process.stderr.readline()
-        assert read, f"{until!r} never came: {told!r}"
-        told += read
+        assert read, f"{until!r} never came: {shown!r}"
+        shown += read
     return process
 
 
@@ -236,11 +236,11 @@ def test_whatever_ends_a_chat_in_the_middle_of_a_turn_the_thread_is_valid(
 ) -> None:
     with begin(desk, "hang", "[hang] waiting") as process:
         process.send_signal(number)
-        out, told = process.communicate(timeout=PATIENCE)
+        out, shown = process.communicate(timeout=PATIENCE)
     assert out == "I wait.\n"
     if number == signal.SIGINT:
         assert process.returncode == 130
-        assert told.splitlines()[-2:] == [
+        assert shown.splitlines()[-2:] == [
             "Interrupted. What was received is stored.",
             "anabranch: cancelled",
         ]
@@ -259,8 +259,8 @@ def test_two_chats_in_one_thread_both_succeed_as_branches(desk: Desk) -> None:
             process.stdin.write("mine\nand mine\n")
             process.stdin.flush()
         for process in (first, second):
-            out, told = process.communicate(timeout=PATIENCE)
-            assert (process.returncode, out.splitlines()[-1]) == (0, "All right."), told
+            out, shown = process.communicate(timeout=PATIENCE)
+            assert (process.returncode, out.splitlines()[-1]) == (0, "All right."), shown
     nodes = desk.exported()["nodes"]
     parents = [node["parent_id"] for node in nodes]
     assert len(nodes) == 10

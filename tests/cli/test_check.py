@@ -62,7 +62,7 @@ server = MCPServer("server")
 class Done(NamedTuple):
     status: int
     value: Any
-    told: str
+    shown: str
 
 
 @pytest.fixture(autouse=True)
@@ -83,22 +83,22 @@ def check(
         Path("answers.json").write_text(json.dumps(answers))
         options = ["--answers", "answers.json"]
     status = main(["check", *arguments, *options])
-    out, told = capsys.readouterr()
-    return Done(status, json.loads(out) if out else None, told)
+    out, shown = capsys.readouterr()
+    return Done(status, json.loads(out) if out else None, shown)
 
 
 ADA = {"key": "who", "accept": {"name": "Ada"}}
 
 
-def test_what_is_found_is_printed_as_json_and_told_in_words(
+def test_what_is_found_is_printed_as_json_and_described_on_stderr(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     done = check(capsys, "careless.py")
     (found,) = done.value
     assert (done.status, found["rule"], found["file"]) == (1, "clock", "careless.py")
     line = f"careless.py:{found['line']}:{found['column']}: clock: `time.time_ns()` "
-    assert done.told.startswith(line)
-    assert done.told.endswith("anabranch: 1 finding. A replay would not do the same again.\n")
+    assert done.shown.startswith(line)
+    assert done.shown.endswith("anabranch: 1 finding. A replay would not do the same again.\n")
 
 
 @pytest.mark.parametrize("target", ["careless.py", "careless", "careless:right"])
@@ -114,7 +114,7 @@ def test_a_run_finds_what_reading_does_not(
     (found,) = done.value
     assert (done.status, found["rule"], found["step"]) == (1, "different-ask", "who")
     assert found["first"].startswith('{"message": "Hello! It is ')
-    assert f"  first run: {found['first']}\n  replay:    {found['second']}\n" in done.told
+    assert f"  first run: {found['first']}\n  replay:    {found['second']}\n" in done.shown
     assert (folder / "notes").read_text() == "x"
 
 
@@ -123,18 +123,18 @@ def test_a_run_of_a_tool_that_is_right_finds_nothing(
 ) -> None:
     done = check(capsys, "careless.py", "right", answers=[ADA, {"sample": "Yes."}])
     assert (done.status, done.value) == (0, [])
-    assert done.told == '[info] begun\nWho?\n> accept {"name": "Ada"}\n[1] done\n'
+    assert done.shown == '[info] begun\nWho?\n> accept {"name": "Ada"}\n[1] done\n'
     assert (folder / "notes").read_text() == "x"
 
 
-def test_a_tool_that_fails_is_told_of_and_is_no_finding(
+def test_a_tool_that_fails_is_reported_and_is_no_finding(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     answers = [ADA, {"sample": "No."}, {"decline": True}]
     done = check(capsys, "careless:right", answers=answers)
     assert (done.status, done.value) == (0, [])
-    assert "The tool ended with ToolError: No, then.\n" in done.told
-    assert "Nothing asked for the answer" in done.told
+    assert "The tool ended with ToolError: No, then.\n" in done.shown
+    assert "Nothing asked for the answer" in done.shown
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_tool_that_fails_is_told_of_and_is_no_finding(
         (["careless.py", "hidden", "--json", "{}"], None, "give --answers FILE as well"),
         (["careless.py", "careless", "times=many"], [], "times must be a whole number"),
         (["careless.py", "hidden"], [], "greeting"),
-        (["careless:server"], None, "offers an MCPServer alone"),
+        (["careless:server"], None, "offers only an MCPServer"),
     ],
 )
 def test_what_cannot_be_checked_is_wrong_usage(
@@ -157,7 +157,7 @@ def test_what_cannot_be_checked_is_wrong_usage(
 ) -> None:
     done = check(capsys, *arguments, answers=answers)
     assert (done.status, done.value) == (2, None)
-    assert problem in done.told
+    assert problem in done.shown
 
 
 def test_a_tool_without_a_source_is_wrong_usage(
@@ -167,7 +167,7 @@ def test_a_tool_without_a_source_is_wrong_usage(
     (folder / "careless_too.py").write_text(made)
     done = check(capsys, "careless_too.py")
     assert (done.status, done.value) == (2, None)
-    assert "cannot be checked" in done.told
+    assert "cannot be checked" in done.shown
 
 
 def test_the_real_command_keeps_stdout_for_the_result(folder: Path) -> None:

@@ -14,7 +14,7 @@ from mcp.server.mcpserver import MCPServer
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
-from anabranch.cli._connection import server_of, talk
+from anabranch.cli._connection import open_session, server_of
 from anabranch.mcp import SagaRoundsExceededError
 
 URL = "http://server.example/mcp"
@@ -24,7 +24,7 @@ async def attempt(act: Callable[[Client], Awaitable[Any]], server: Any = None) -
     """Talk to a server in this process and return how it ended."""
     console = Console(io.StringIO(), interactive=False)
     with pytest.raises(CommandError) as raised:
-        await talk(URL, server or MCPServer("plain"), Respondent(console), act)
+        await open_session(URL, server or MCPServer("plain"), Respondent(console), act)
     return raised.value
 
 
@@ -48,12 +48,12 @@ def raising(error: Exception) -> Callable[[Client], Awaitable[None]]:
         (FailedError("As it is."), "As it is."),
     ],
 )
-async def test_an_error_of_the_connection_is_told_in_words(error: Exception, words: str) -> None:
+async def test_an_error_of_the_connection_is_reported(error: Exception, words: str) -> None:
     ended = await attempt(raising(error))
     assert (type(ended), str(ended)) == (FailedError, words)
 
 
-async def test_a_server_that_talks_something_else_is_told() -> None:
+async def test_a_server_that_talks_something_else_is_reported() -> None:
     async def act(client: Client) -> None:
         types.Tool.model_validate({})
 
@@ -64,11 +64,11 @@ async def test_a_server_that_talks_something_else_is_told() -> None:
 async def test_an_error_of_this_library_is_not_dressed_up() -> None:
     console = Console(io.StringIO(), interactive=False)
     with pytest.raises(ExceptionGroup) as raised:
-        await talk(URL, MCPServer("plain"), Respondent(console), raising(KeyError("bug")))
+        await open_session(URL, MCPServer("plain"), Respondent(console), raising(KeyError("bug")))
     assert raised.group_contains(KeyError, match="bug")
 
 
-async def test_an_address_that_cannot_be_reached_is_told() -> None:
+async def test_an_address_that_cannot_be_reached_is_reported() -> None:
     @asynccontextmanager
     async def unreachable() -> AsyncGenerator[Any]:
         raise OSError("no route")
@@ -82,7 +82,7 @@ async def test_an_address_that_cannot_be_reached_is_told() -> None:
 async def test_a_server_without_sagas_is_not_called_by_them() -> None:
     respondent = Respondent(Console(io.StringIO(), interactive=False))
     with pytest.raises(UsageError) as raised:
-        await talk(URL, MCPServer("plain"), respondent, raising(KeyError()), era="saga")
+        await open_session(URL, MCPServer("plain"), respondent, raising(KeyError()), era="saga")
     assert str(raised.value) == "This server offers no sagas. Leave out --era saga."
 
 

@@ -37,12 +37,12 @@ def test_a_label_tells_that_a_field_may_be_left_out() -> None:
         ({"type": "string", "format": "date"}, "today", "not a valid date"),
     ],
 )
-def test_a_slip_is_told_in_words(schema: dict[str, object], text: str, problem: str) -> None:
+def test_a_slip_is_reported(schema: dict[str, object], text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Field.model_validate(schema).read(text, required=True)
 
 
-def test_too_few_or_too_many_choices_are_told_in_words() -> None:
+def test_too_few_or_too_many_choices_are_reported() -> None:
     field = Field(type="array", min_items=1, max_items=2)
     assert field.check_chosen(["a"]) is True
     assert field.check_chosen([]) == field.check_chosen(["a"] * 3) == "choose 1 to 2 choices"

@@ -10,7 +10,7 @@ from prompt_toolkit.output import DummyOutput
 from pydantic import BaseModel, Field
 
 from anabranch import AnswerError
-from anabranch._terminal.forms import LeftError, ask_consent, ask_form, ask_text
+from anabranch._terminal.forms import DismissedError, ask_consent, ask_form, ask_text
 from anabranch.elicitation import form_schema
 from anabranch.messages import ElicitReply, ElicitRequest
 
@@ -149,7 +149,7 @@ async def test_consent_is_given_by_y_alone(keys: str, action: str) -> None:
 
 async def test_a_line_of_text_is_asked_for() -> None:
     assert await typing("hm" + ENTER, lambda: ask_text("say:")) == "hm"
-    with pytest.raises(LeftError):
+    with pytest.raises(DismissedError):
         await typing(ESCAPE, lambda: ask_text("say:"))
 
 

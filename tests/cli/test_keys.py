@@ -8,7 +8,7 @@ from anabranch.cli._keys import new_key, read_keys
 
 
 def never(line: str) -> None:
-    """Take what is told; nothing should be."""
+    """Take what is shown; nothing should be."""
     raise AssertionError(line)
 
 
@@ -45,12 +45,12 @@ def test_a_key_of_the_file_can_be_replaced_by_hand(tmp_path: Path) -> None:
 
 
 def test_where_no_file_can_be_made_a_key_is_used_that_nobody_keeps(tmp_path: Path) -> None:
-    occupied, told = tmp_path / "file", list[str]()
+    occupied, shown = tmp_path / "file", list[str]()
     occupied.write_text("")
-    keys = [read_keys({}, told.append, occupied) for _ in range(2)]
+    keys = [read_keys({}, shown.append, occupied) for _ in range(2)]
     assert keys[0] != keys[1]
-    assert told[0].startswith(f"Cannot keep a key in {occupied / 'keys'} (")
-    assert told[0].endswith("will not survive a restart. Set ANABRANCH_KEYS to change that.")
+    assert shown[0].startswith(f"Cannot store a key in {occupied / 'keys'} (")
+    assert shown[0].endswith("will not survive a restart. Set ANABRANCH_KEYS to change that.")
 
 
 def test_no_two_keys_are_the_same() -> None:

@@ -22,20 +22,20 @@ def own_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main(list(arguments))
-    out, told = capsys.readouterr()
-    return status, out, told
+    out, shown = capsys.readouterr()
+    return status, out, shown
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, told = run(capsys, "--version")
-    assert (status, told) == (0, "")
+    status, out, shown = run(capsys, "--version")
+    assert (status, shown) == (0, "")
     assert out.strip()
 
 
 @pytest.mark.parametrize("arguments", [["--help"], []])
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    status, out, told = run(capsys, *arguments)
-    assert (status, told) == (0, "")
+    status, out, shown = run(capsys, *arguments)
+    assert (status, shown) == (0, "")
     assert all(command in out for command in ("serve", "call", "check", "demo", "tree"))
 
 
@@ -74,7 +74,7 @@ def test_help_of_a_command_names_its_options(
             ["serve", "missing.py", "--workers=2", "--transport=http", "--store=memory:"],
             "Workers cannot share memory.",
         ),
-        (["serve", "missing.py", "--ttl", "0"], "Nobody can answer in 0 s."),
+        (["serve", "missing.py", "--ttl", "0"], "No one can answer in 0 s."),
         (["serve", SERVED, "--store", "paper:///x"], "There is no store for 'paper' URLs"),
         (["call", "missing.py", "tool"], "There is no file missing.py"),
         (["check"], "TARGET"),
@@ -84,32 +84,32 @@ def test_help_of_a_command_names_its_options(
         (["demo", "--answers", "missing.json"], "Cannot read the answers"),
     ],
 )
-def test_wrong_usage_is_told_in_one_line_with_status_2(
+def test_wrong_usage_is_reported_in_one_line_with_status_2(
     capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
 ) -> None:
-    status, out, told = run(capsys, *arguments)
+    status, out, shown = run(capsys, *arguments)
     assert (status, out) == (2, "")
-    assert problem in told
-    assert told.count("\n") == 1
+    assert problem in shown
+    assert shown.count("\n") == 1
 
 
-def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str], served: Path) -> None:
+def test_a_port_that_is_taken_is_reported(capsys: pytest.CaptureFixture[str], served: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        status, _, told = run(capsys, "serve", str(served), "--transport", "http", "--port", port)
+        status, _, shown = run(capsys, "serve", str(served), "--transport", "http", "--port", port)
     assert status == 1
-    assert told.startswith(f"anabranch: Cannot listen on 127.0.0.1:{port}: ")
+    assert shown.startswith(f"anabranch: Cannot listen on 127.0.0.1:{port}: ")
 
 
-def test_a_store_that_cannot_be_reached_is_told_at_once(
+def test_a_store_that_cannot_be_reached_is_reported_at_once(
     capsys: pytest.CaptureFixture[str], served: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    status, out, told = run(
+    status, out, shown = run(
         capsys, "serve", str(served), "--store", f"sqlite:///{tmp_path}/file/calls.db"
     )
     assert (status, out) == (1, "")
-    assert "cannot be opened" in told
+    assert "cannot be opened" in shown
 
 
 def test_an_interrupt_ends_a_command_without_a_traceback(

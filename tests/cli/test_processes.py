@@ -1,134 +1,150 @@
-"""The real command, with server processes of its own."""
+"""The real command, with server processes of its own.
+
+The commands of all tests are started at once: starting takes longer than everything else.
+"""
 
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from anabranch.cli import main
-
 ANABRANCH = [sys.executable, "-m", "anabranch"]
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 
 
-def run(*arguments: str, stdin: str = "", **environment: str) -> tuple[int, Any, str]:
-    done = subprocess.run(
-        [*ANABRANCH, *arguments],
-        check=False,
-        input=stdin,
-        capture_output=True,
-        encoding="utf-8",
-        env={**os.environ, **environment},
-    )
-    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+class Started:
+    """A command that runs: ``done`` waits for its end."""
+
+    def __init__(
+        self, *arguments: str, before: Callable[[], None] | None = None, **more: str
+    ) -> None:
+        self.process = subprocess.Popen(
+            [*ANABRANCH, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            env={**os.environ, **more},
+            preexec_fn=before,  # noqa: PLW1509 - nothing here has threads yet
+        )
+
+    def done(self) -> tuple[int, Any, str]:
+        """Return the exit status, the result and what was shown; stdin is empty."""
+        out, shown = self.process.communicate()
+        return self.process.returncode, json.loads(out) if out else None, shown
 
 
-def call_here(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Call as a client in this process; the server has one of its own."""
-    status = main(["call", *arguments])
-    out, told = capsys.readouterr()
-    return status, out, told
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with models, answers and broken targets."""
+    folder = tmp_path_factory.mktemp("processes")
+    (folder / "model.json").write_text('[{"text": "deep"}]')
+    (folder / "answers.json").write_text('[{"sample": "shallow"}]')
+    (folder / "raising.py").write_text("1 / 0")
+    (folder / "exiting.py").write_text("import os; os._exit(9)")
+    return folder
 
 
-def test_a_file_is_called_over_stdio_with_the_callers_model(served: Path, tmp_path: Path) -> None:
-    """A server that took the model for its own would not ask the client, whose file says more."""
-    (tmp_path / "model.json").write_text('[{"text": "deep"}]')
-    (tmp_path / "answers.json").write_text('[{"sample": "shallow"}]')
-    options = ["--answers", str(tmp_path / "answers.json")]
-    model = f"script:{tmp_path / 'model.json'}"
-    done = run("call", str(served), "think", "about=rivers", *options, ANABRANCH_MODEL=model)
-    assert done == (0, "shallow", "")
-
-
-def test_a_server_with_a_model_of_its_own_asks_nobody(served: Path, tmp_path: Path) -> None:
-    """And what an MCP client starts is told how: the same command over stdio."""
-    (tmp_path / "model.json").write_text('[{"text": "deep"}]')
-    wish = {"name": "think", "arguments": {"about": "rivers"}}
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
-        "io.modelcontextprotocol/clientCapabilities": {},
+@pytest.fixture(scope="module")
+def commands(served: Path, folder: Path) -> Iterator[dict[str, Started]]:
+    """The commands, by the tests that use them."""
+    target, model = str(served), f"script:{folder / 'model.json'}"
+    answers = ["--answers", str(folder / "answers.json")]
+    started = {
+        "stdio": Started("call", target, "think", "about=x", *answers, ANABRANCH_MODEL=model),
+        "serve": Started("serve", target, "--model", model, ANABRANCH_KEYS="k" * 32),
+        "raising": Started("call", str(folder / "raising.py"), "tool"),
+        "exiting": Started("call", str(folder / "exiting.py"), "tool"),
+        "dying": Started("call", target, "die"),
+        "demo": Started("demo", ANABRANCH_MODEL=""),
     }
-    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**wish, "_meta": meta}}
-    with subprocess.Popen(
-        [*ANABRANCH, "serve", str(served), "--model", f"script:{tmp_path / 'model.json'}"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "ANABRANCH_KEYS": "k" * 32},
-        text=True,
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        server.stdin.write(json.dumps(request) + "\n")
-        server.stdin.flush()
-        response = json.loads(server.stdout.readline())
-        server.stdin.close()  # a server that is left answers nothing more
-        status = server.wait()
-    assert status == 0
+    for era in ("modern", "handshake"):
+        wait = ["call", target, "wait", f"notes={folder / era}", "--era", era]
+        started[era] = Started(*wait, before=heed_interrupts)
+    yield started
+    for command in started.values():
+        with command.process as process:  # closes its pipes, and waits
+            process.kill()
+
+
+def heed_interrupts() -> None:
+    """A shell starts its background jobs with Ctrl-C ignored, and the tests may be one of them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_a_file_is_called_over_stdio_with_the_callers_model(commands: dict[str, Started]) -> None:
+    """A server that used the model itself would not ask the client, whose file says otherwise."""
+    assert commands["stdio"].done() == (0, "shallow", "")
+
+
+def test_a_server_with_a_model_of_its_own_does_not_ask_the_client(
+    commands: dict[str, Started],
+) -> None:
+    """And an MCP client can start it with the same command, over stdio."""
+    call = {"name": "think", "arguments": {"about": "rivers"}, "_meta": META}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    server = commands["serve"].process
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(json.dumps(request) + "\n")
+    server.stdin.flush()
+    response = json.loads(server.stdout.readline())
+    server.communicate()  # closes stdin, after which a server ends
+    assert server.returncode == 0
     assert response["result"]["structuredContent"] == {"result": "deep"}
 
 
 @pytest.mark.parametrize(
-    ("text", "status", "reason"),
+    ("target", "status", "reason"),
     [
-        ("1 / 0", 2, "cannot be served; the reason stands above."),
-        ("import os; os._exit(9)", 1, "ended before it answered."),
+        ("raising", 2, "cannot be served; the reason is above."),
+        ("exiting", 1, "ended before it answered."),
     ],
 )
-def test_a_target_that_cannot_be_served_is_told(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, status: int, reason: str
+def test_a_target_that_cannot_be_served_is_reported(
+    commands: dict[str, Started], target: str, status: int, reason: str
 ) -> None:
-    target = tmp_path / "target.py"
-    target.write_text(text)
-    ended, out, told = call_here(capsys, str(target), "tool")
-    assert (ended, out) == (status, "")
-    assert told.endswith(f"{reason}\n")
-    assert "Traceback" not in told
+    ended, value, shown = commands[target].done()
+    assert (ended, value) == (status, None)
+    assert shown.endswith(f"{reason}\n")
+    assert "Traceback" not in shown
 
 
-def test_a_server_that_dies_during_the_call_is_told(
-    capsys: pytest.CaptureFixture[str], served: Path
+def test_a_server_that_dies_during_the_call_is_reported(
+    commands: dict[str, Started], served: Path
 ) -> None:
-    status, out, told = call_here(capsys, str(served), "die")
-    assert (status, out) == (1, "")
-    assert told == f"anabranch: The server of {served} ended the connection.\n"
+    status, value, shown = commands["dying"].done()
+    assert (status, value) == (1, None)
+    assert shown == f"anabranch: The server of {served} ended the connection.\n"
 
 
 @pytest.mark.parametrize("era", ["modern", "handshake"])
 def test_ctrl_c_cancels_the_call_and_what_was_done_is_undone(
-    served: Path, tmp_path: Path, era: str
+    commands: dict[str, Started], folder: Path, era: str
 ) -> None:
-    notes = tmp_path / "notes"
-    command = ["call", str(served), "wait", f"notes={notes}", "--era", era]
-    with subprocess.Popen(
-        [*ANABRANCH, *command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed_interrupts,  # noqa: PLW1509 - nothing here has threads yet
-    ) as call:
-        assert call.stderr is not None
-        assert call.stderr.readline() == "[1/2] waiting\n"
-        call.send_signal(signal.SIGINT)
-        out, told = call.communicate()
-    assert (call.returncode, out, told) == (130, "", "anabranch: cancelled\n")
-    assert notes.read_text() == "done\nundone\n"
+    call = commands[era].process
+    assert call.stderr is not None
+    assert call.stderr.readline() == "[1/2] waiting\n"
+    call.send_signal(signal.SIGINT)
+    out, shown = call.communicate()
+    assert (call.returncode, out, shown) == (130, "", "anabranch: cancelled\n")
+    assert (folder / era).read_text() == "done\nundone\n"
 
 
-def heed_interrupts() -> None:
-    """A shell starts what runs in its background deaf to Ctrl-C, and the tests may be run there."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def test_the_demo_plays_itself_without_a_terminal() -> None:
-    status, outcome, told = run("demo", ANABRANCH_MODEL="")
+def test_the_demo_plays_itself_without_a_terminal(commands: dict[str, Started]) -> None:
+    status, outcome, shown = commands["demo"].done()
     assert status == 0
     assert outcome["picked"] in outcome["message"]
-    assert "the person's answers are scripted" in told
-    assert "round 2 ends with 1 question: pick_card/card.1 (the person)" in told
-    assert '> accept {"cardNumber": 3}' in told
+    assert "the person's answers are scripted" in shown
+    assert "round 2 ends with 1 question: pick_card/card.1 (the person)" in shown
+    assert '> accept {"cardNumber": 3}' in shown

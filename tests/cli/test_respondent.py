@@ -60,7 +60,7 @@ async def test_a_question_without_a_step_is_called_by_its_words() -> None:
     assert shown.getvalue().startswith("Declined 'Who are you?': there is no terminal")
 
 
-async def test_a_file_answers_and_the_answer_is_told() -> None:
+async def test_a_file_answers_and_the_answer_is_reported() -> None:
     console, shown = present()
     respondent = Respondent(console, answers=Answers([{"accept": {"name": "Ann"}}]))
     reply = await respondent.elicit(NAME, step_id="t/name.1")
@@ -77,7 +77,7 @@ async def test_with_a_file_the_person_is_never_asked() -> None:
     )
 
 
-async def test_answers_that_nothing_asked_for_are_told() -> None:
+async def test_answers_that_nothing_asked_for_are_reported() -> None:
     console, shown = away()
     Respondent(console, answers=Answers([{"decline": True}])).report_left()
     Respondent(console).report_left()
@@ -100,7 +100,7 @@ async def test_without_a_model_and_an_answer_a_sample_is_an_error() -> None:
     assert "t/sample.1: give --model NAME or set ANABRANCH_MODEL" in shown.getvalue()
 
 
-async def test_a_model_that_fails_is_told_here_and_not_to_the_server() -> None:
+async def test_a_model_that_fails_is_reported_here_and_not_to_the_server() -> None:
     class Broken:
         async def sample(self, request: SampleRequest) -> SampleReply:
             raise RuntimeError("key sk-123 is not valid")

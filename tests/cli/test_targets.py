@@ -126,7 +126,7 @@ def test_what_a_target_prints_goes_to_stderr(capsys: pytest.CaptureFixture[str])
         ("http://127.0.0.1/mcp", None, "is running already"),
     ],
 )
-def test_a_wrong_target_is_told_in_one_sentence(
+def test_a_wrong_target_is_reported_in_one_sentence(
     target: str, text: str | None, problem: str
 ) -> None:
     if text is not None:

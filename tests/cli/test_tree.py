@@ -1,4 +1,4 @@
-"""``anabranch tree``: the real command, and everything it may be told."""
+"""``anabranch tree``: the real command, and its arguments."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from anabranch.cli import main
-from anabranch.cli._store_option import STORE, store_url
+from anabranch.cli._options import STORE, store_url
 from anabranch.messages import TextBlock
 from anabranch.stores import open_tree_store
 from anabranch.tree import Node, Thread
@@ -40,13 +40,13 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main(["tree", *arguments])
-    out, told = capsys.readouterr()
-    return status, out, told
+    out, err = capsys.readouterr()
+    return status, out, err
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    status, out, told = run(capsys, *arguments)
-    assert (status, told) == (0, "")
+    status, out, err = run(capsys, *arguments)
+    assert (status, err) == (0, "")
     return json.loads(out)
 
 
@@ -180,8 +180,8 @@ def test_prune_deletes_a_thread(capsys: pytest.CaptureFixture[str], store: str) 
         (["label", "trip", "b9", "x"], 1, "The thread 'trip' has no node 'b9': name one by"),
         (["label", "trip", "end", "head"], 2, "'head' cannot be a label"),
         (["label", "trip", "end", " "], 2, "cannot be a label"),
-        (["label", "trip", "end", "b2"], 1, "'b2' is the name of something else in the thread"),
-        (["label", "trip", "end", "graz"], 1, "'graz' is the name of something else"),
+        (["label", "trip", "end", "b2"], 1, "'b2' already names something else in the thread"),
+        (["label", "trip", "end", "graz"], 1, "'graz' already names something else"),
         (["unlabel", "trip", "best"], 1, "The thread 'trip' has no label 'best'."),
         (["prune", "nowhere"], 1, "no thread 'nowhere'"),
         (["prune", "trip", "b9"], 1, "no node 'b9'"),
@@ -192,29 +192,29 @@ def test_prune_deletes_a_thread(capsys: pytest.CaptureFixture[str], store: str) 
         (["export", "trip", "--format", "pdf"], 2, "pdf"),
     ],
 )
-def test_what_goes_wrong_is_told_in_one_line(
+def test_what_goes_wrong_is_reported_in_one_line(
     capsys: pytest.CaptureFixture[str],
     store: str,
     arguments: list[str],
     status: int,
     problem: str,
 ) -> None:
-    ended, out, told = run(capsys, *arguments)
+    ended, out, err = run(capsys, *arguments)
 
     assert (ended, out) == (status, "")
-    assert problem in told
-    assert told.count("\n") == 1
+    assert problem in err
+    assert err.count("\n") == 1
 
 
-def test_a_file_that_is_no_store_is_told_and_left_as_it_is(
+def test_a_file_that_is_no_store_is_reported_and_left_as_it_is(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("Dear diary, " * 100)
 
-    status, _, told = run(capsys, "list", "--store", f"sqlite:///{file}")
+    status, _, err = run(capsys, "list", "--store", f"sqlite:///{file}")
 
-    assert (status, "is not a SQLite database" in told) == (1, True)
+    assert (status, "is not a SQLite database" in err) == (1, True)
     assert file.read_text() == "Dear diary, " * 100
 
 

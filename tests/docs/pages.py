@@ -1,6 +1,6 @@
-"""How the examples in README.md and docs/ are run.
+"""The runner of the examples in README.md and docs/.
 
-Owns what a fenced block of each language means:
+What a fenced block of each language means:
 
     python    is run, with top-level ``await``; all blocks of a page share one namespace
     console   ``$ command`` lines are run in bash, ``> `` continues one, and the lines below must
@@ -8,7 +8,7 @@ Owns what a fenced block of each language means:
     json      must be JSON
     sh, text  are for the reader: commands that wait, install or open something; diagrams
 
-It never skips a block: another language is an error.
+No block is skipped: another language is an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from sybil import Document, Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser
 
-__all__ = ["PAGES", "ROOT", "blocks", "parse", "workplace"]
+__all__ = ["PAGES", "ROOT", "blocks", "environment", "parse", "workplace"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -38,23 +38,31 @@ PATIENCE = 120
 """Seconds until a command that does not end is a failure."""
 
 
-def workplace(folder: Path) -> Path:
-    """Fill ``folder`` with the example tools and an ``anabranch`` command; return it."""
+COMMAND = f'#!/bin/sh\nexec "{sys.executable}" -m anabranch "$@"\n'
+"""The source of an ``anabranch`` program that starts a new interpreter."""
+
+
+def workplace(folder: Path, source: str = COMMAND) -> Path:
+    """Fill ``folder`` with the example tools and an ``anabranch`` of ``source``; return it."""
     for example in (ROOT / "examples").glob("*.py"):
         shutil.copy(example, folder)
     command = folder / "bin" / "anabranch"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m anabranch "$@"\n', encoding="utf-8")
+    command.write_text(source, encoding="utf-8")
     command.chmod(0o755)
     return folder
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The variables of a command run in ``folder``: its own ``anabranch``, nothing configured."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
-    found = os.pathsep.join([str(folder / "bin"), kept.get("PATH", os.defpath)])
-    sources = os.pathsep.join(filter(None, [str(ROOT / "src"), kept.get("PYTHONPATH")]))
-    return {**kept, "PATH": found, "PYTHONPATH": sources}
+    """The variables of a command run in ``folder``: its own ``anabranch``, nothing configured.
+
+    Data of the user is in ``folder`` as well.
+    """
+    own = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
+    programs = os.pathsep.join([str(folder / "bin"), own.get("PATH", os.defpath)])
+    sources = os.pathsep.join(filter(None, [str(ROOT / "src"), own.get("PYTHONPATH")]))
+    data = str(folder / "data")
+    return {**own, "PATH": programs, "PYTHONPATH": sources, "XDG_DATA_HOME": data}
 
 
 def parse(text_or_path: Path | str) -> Document:

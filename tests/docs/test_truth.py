@@ -48,13 +48,20 @@ def test_every_page_is_in_the_index() -> None:
         assert page.name == "README.md" or f"({page.name})" in index
 
 
-def test_the_design_page_says_what_every_room_owns() -> None:
+def test_the_design_page_says_what_every_public_room_is() -> None:
     design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(\w+)/?`", design.partition("## The house")[2].partition("## ")[0]))
     rooms = {
         each.stem for each in (ROOT / "src" / "anabranch").iterdir() if each.stem[0] not in "_."
     }
     assert rooms - {"py"} <= named
+
+
+def test_the_files_that_the_design_page_names_exist() -> None:
+    design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    files = {path.as_posix() for path in (ROOT / "src" / "anabranch").rglob("*.py")}
+    for named in re.findall(r"`([\w/]+\.py)`", design):
+        assert any(path.endswith(f"/{named}") for path in files), named
 
 
 def test_the_readme_shows_the_wizard_as_it_is() -> None:

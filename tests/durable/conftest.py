@@ -1,8 +1,7 @@
-"""Stores of every kind for calls that are kept: the reference, SQLite and Postgres."""
+"""Stores of every kind for durable calls: the reference, SQLite and Postgres."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -10,22 +9,12 @@ from anabranch._durable.store import CallStore
 from anabranch.stores import open_store
 from anabranch.testing import ManualClock
 from tests.durable.stores import Modelled
-from tests.stores.conftest import Server
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
-    """A running server; without one the tests fail."""
-    with TemporaryDirectory(prefix="anabranch-") as folder:
-        server = Server(Path(folder))
-        server.start()
-        yield server
-        server.stop()
+from tests.postgres import Server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[CallStore]:
-    """A new store that is really kept."""
+    """A new store on disk."""
     url = f"sqlite:///{tmp_path}/calls.db?synchronous=normal"
     if request.param == "postgresql":
         server: Server = request.getfixturevalue("postgres")

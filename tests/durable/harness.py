@@ -1,7 +1,6 @@
 """Calls as a server runs them, and a client that repeats itself: without a transport.
 
-Owns a ledger of effects that tells which idempotency key each ran under, and a *desk* at which one
-call is played, request by request, by as many servers over one store as it takes. Questions and
+A ledger notes which idempotency key each effect ran under, and at a *desk* one call is played, request by request, by as many servers over one store as it takes. Questions and
 answers are those of the modern edge, so that what is compared are the very replies it sends.
 """
 
@@ -84,7 +83,7 @@ class Desk:
         tool, arguments: what is called.
         policy: how a store is used, from the store.
         person: answers a question, by its id and request.
-        notices: what the client was told, over all requests.
+        notices: those that the client was sent, over all requests.
     """
 
     tool: Tool[Any]

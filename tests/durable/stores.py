@@ -1,8 +1,4 @@
-"""Stores that fail on purpose: somebody stands between a server and a real one.
-
-Owns the ways in which a store, or the process in front of it, breaks down. What is kept meanwhile
-is kept by the real store behind.
-"""
+"""Stores that fail on purpose, in front of a real one: a server dies, leaves, waits or is cut off."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -100,7 +96,7 @@ class Watched:
 class Cut(Watched):
     """A store that is out of reach from its ``at``-th operation on, as for a process that died.
 
-    ``after``: that operation is still done, but nobody hears of it. Leases are given back all the
+    ``after``: that operation is still done, but its result is lost. Leases are released all the
     same, which stands for the time after which they have run out.
     """
 
@@ -140,8 +136,8 @@ class Interrupting(Watched):
         return await work()
 
 
-class Heard(Watched):
-    """A store that tells when an operation is done: its name is in ``done``."""
+class Observed(Watched):
+    """A store that notes when an operation is done: its name is put into ``done``."""
 
     def __init__(self, store: CallStore) -> None:
         super().__init__(store)

@@ -77,7 +77,7 @@ def handle_in(result: types.CallToolResult) -> str:
     return found[1]
 
 
-async def to_the_end(client: Client, result: types.CallToolResult) -> tuple[Any, int]:
+async def continue_until_done(client: Client, result: types.CallToolResult) -> tuple[Any, int]:
     """Go on as a model would, until no handle is named; the result, and how often it took."""
     times = 0
     while (found := HANDLE.search(text_of(result))) is not None:
@@ -92,7 +92,7 @@ async def test_twenty_five_questions_are_answered_by_an_ordinary_client(name: st
     async with connected(server(), MODERN, answers) as client:
         first = await client.call_tool(name, {"questions": 25})
         assert first.is_error is (name == "add_up_strictly")
-        result, times = await to_the_end(client, first)
+        result, times = await continue_until_done(client, first)
     assert not result.is_error
     assert "25" in text_of(result)
     assert times == 3
@@ -133,9 +133,9 @@ async def test_a_call_that_waits_since_its_first_round_can_be_continued() -> Non
 async def test_what_cannot_be_continued_is_said_in_one_sentence() -> None:
     for era in (MODERN, HANDSHAKE):
         async with connected(server(), era, person()) as client:
-            unknown = await client.call_tool("continue_call", {"call": "call_nobody"})
+            unknown = await client.call_tool("continue_call", {"call": "call_unknown"})
             assert unknown.is_error
-            assert "There is no call 'call_nobody' to continue" in text_of(unknown)
+            assert "There is no call 'call_unknown' to continue" in text_of(unknown)
 
 
 async def test_a_call_that_has_ended_is_not_continued() -> None:
@@ -143,7 +143,7 @@ async def test_a_call_that_has_ended_is_not_continued() -> None:
     async with connected(serves, MODERN, person()) as client:
         first = await client.call_tool("add_up", {"questions": 9})
         handle = handle_in(first)
-        result, _ = await to_the_end(client, first)
+        result, _ = await continue_until_done(client, first)
         assert text_of(result) == "sum 9"
         again = await client.call_tool("continue_call", {"call": handle})
     assert again.is_error

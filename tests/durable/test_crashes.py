@@ -51,7 +51,7 @@ def patiently(store: CallStore) -> Durability:
 
 
 class Play:
-    """One program, and whoever answers it."""
+    """One program, and the person who answers it."""
 
     def __init__(self, program: Block, limits: Limits | None = None) -> None:
         self.world = World(effects=Ledger())

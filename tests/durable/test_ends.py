@@ -60,7 +60,7 @@ async def asks(ctx: BranchContext) -> str:
 
 @tool
 async def has_a_bug(ctx: BranchContext) -> None:
-    """Do something, then raise what nobody expects."""
+    """Do something, then raise what is not expected."""
     await ctx.step(begin, undo=undo)
     raise ZeroDivisionError
 
@@ -99,7 +99,9 @@ async def test_a_call_that_fails_is_over_and_undone(
     assert undone == ["begun"]
 
 
-async def test_a_call_that_asks_what_nobody_can_answer_is_over_and_undone(store: CallStore) -> None:
+async def test_a_call_that_asks_what_its_host_cannot_answer_is_over_and_undone(
+    store: CallStore,
+) -> None:
     desk = Desk(asks, always(n=1), host=Host(Capabilities(elicitation=False)))
     with pytest.raises(CapabilityError):
         await desk.request(desk.service(store))
@@ -107,7 +109,7 @@ async def test_a_call_that_asks_what_nobody_can_answer_is_over_and_undone(store:
     assert undone == ["begun"]
 
 
-async def test_a_value_that_cannot_be_kept_is_returned_once(quick: Modelled) -> None:
+async def test_a_value_that_cannot_be_stored_is_returned_once(quick: Modelled) -> None:
     desk = Desk(returns_itself, always(n=1))
     first = await desk.request(desk.service(quick))
     assert isinstance(first, Finished)
@@ -138,8 +140,8 @@ async def test_bad_arguments_begin_no_call(era: str) -> None:
         refused = await client.call_tool("strict", {"n": "many"})
         assert refused.is_error
         assert "n" in text_of(refused)
-        told = await call_saga(client, "strict", {"n": "many"})
-        assert told["isError"] is True
+        saga = await call_saga(client, "strict", {"n": "many"})
+        assert saga["isError"] is True
     assert store.model.expired(1e12, 10) == []
     with pytest.raises(InvalidArgumentsError):
         strict.validate({"n": "many"})

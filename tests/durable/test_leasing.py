@@ -11,7 +11,7 @@ import pytest
 from anabranch._durable.lease import Lease
 from anabranch.testing import ManualClock
 from anabranch.testing.suites._call_samples import a_call
-from tests.durable.stores import Heard, Modelled
+from tests.durable.stores import Modelled, Observed
 
 FORKED = """
 import asyncio, os
@@ -42,7 +42,7 @@ def test_a_forked_process_does_not_take_its_parents_leases_for_its_own() -> None
     assert len(set(owners)) == 2
 
 
-class Forgetful(Heard):
+class Forgetful(Observed):
     """A store that fails, in a way of its own, when a lease is to be renewed."""
 
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:

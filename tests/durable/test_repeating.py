@@ -261,7 +261,7 @@ async def test_the_servers_model_is_not_asked_again_after_a_crash(quick: Modelle
         assert model.asked == 2, name
 
 
-async def test_a_store_out_of_reach_is_told_and_nothing_is_undone(store: CallStore) -> None:
+async def test_a_store_out_of_reach_is_reported_and_nothing_is_undone(store: CallStore) -> None:
     desk = Desk(trip, always(n=3))
     first = asking(await desk.request(desk.service(store)))
     for name in ("open_round", "record", "end_round"):
@@ -275,7 +275,9 @@ async def test_a_store_out_of_reach_is_told_and_nothing_is_undone(store: CallSto
     assert ledger == [("book", "seat"), ("book", "0:3")]
 
 
-async def test_a_first_call_that_cannot_be_kept_is_told_of_the_store(store: CallStore) -> None:
+async def test_a_first_call_that_cannot_be_stored_is_refused_because_of_the_store(
+    store: CallStore,
+) -> None:
     """What can be read may not be writable: the call is not unknown, it was never begun."""
     desk = Desk(trip, always(n=3))
     switch = Switch(store, only="open_round")
@@ -285,7 +287,7 @@ async def test_a_first_call_that_cannot_be_kept_is_told_of_the_store(store: Call
     assert ledger == []
 
 
-async def test_a_round_that_has_ended_is_told_while_a_later_one_is_running(
+async def test_a_round_that_has_ended_is_repeated_while_a_later_one_is_running(
     store: CallStore,
 ) -> None:
     desk = Desk(trip, always(n=3))

@@ -1,4 +1,4 @@
-"""What a call owes when it fails or is left alone is paid: in order, whatever fails, once."""
+"""Compensations of a call that fails or expires are run: in order, once, whatever else fails."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ from anabranch._engine import Answer, Ask
 from anabranch.errors import StoreError
 from anabranch.testing import ManualClock
 from tests.durable.harness import UNAVAILABLE, Desk, Ledger, OneCall, accept, always
-from tests.durable.stores import Cut, Gate, Heard, Modelled, Switch
+from tests.durable.stores import Cut, Gate, Modelled, Observed, Switch
 
 
 class Number(BaseModel):
@@ -62,11 +62,11 @@ async def found(ctx: BranchContext) -> str:
     await ctx.step(build, "a", undo=raze)
     await ctx.branch(in_branch)
     await ctx.step(build, "c", undo=lambda what: raze(what))  # noqa: PLW0108 - has no name
-    answer = await ctx.elicit(Number, "keep it?")
+    answer = await ctx.elicit(Number, "let it stand?")
     if isinstance(answer, Accepted) and answer.content.n:
-        return "kept"
+        return "stands"
     await ctx.step(build, "d", undo=raze)
-    raise ToolError("not kept")
+    raise ToolError("razed")
 
 
 BUILT = [("build", what) for what in "abc"]
@@ -100,7 +100,7 @@ async def test_undos_are_run_in_reverse_order_and_once(store: CallStore) -> None
     desk = Desk(found, always(n=0))
     first = asking(await desk.request(desk.service(store)))
     for _ in range(2):
-        assert await fail(desk, store, first.request_state, numbered(first, 0)) == "not kept"
+        assert await fail(desk, store, first.request_state, numbered(first, 0)) == "razed"
     assert town.done == [*BUILT, ("build", "d"), ("raze", "d"), *RAZED]
 
 
@@ -109,33 +109,33 @@ def patiently(store: CallStore) -> Durability:
     return Durability(store, lease=100_000_000)
 
 
-async def test_an_undo_that_fails_is_swept_until_it_is_paid(store: CallStore) -> None:
+async def test_a_compensation_that_fails_is_run_again_until_it_succeeds(store: CallStore) -> None:
     desk = Desk(found, always(n=0), policy=patiently)
     town.broken.add("b")
     first = asking(await desk.request(desk.service(store)))
     async with desk.clock.running():
         await fail(desk, store, first.request_state, numbered(first, 0))
-    owed_later = [*BUILT, ("build", "d"), ("raze", "d"), ("raze", "c"), ("raze", "a")]
-    assert town.done == owed_later
+    partly_undone = [*BUILT, ("build", "d"), ("raze", "d"), ("raze", "c"), ("raze", "a")]
+    assert town.done == partly_undone
     for _ in range(2):
         desk.clock.advance(31)
         async with desk.clock.running():
             assert await reaper(desk, store).expire() == 0
-        assert town.done == owed_later
+        assert town.done == partly_undone
     town.broken.clear()
     desk.clock.advance(31)
     assert await reaper(desk, store).expire() == 1
-    assert town.done == [*owed_later, ("raze", "b")]
+    assert town.done == [*partly_undone, ("raze", "b")]
     desk.clock.advance(31)
     assert await reaper(desk, store).expire() == 0
-    assert await fail(desk, store, first.request_state, numbered(first, 0)) == "not kept"
-    assert town.done == [*owed_later, ("raze", "b")]
+    assert await fail(desk, store, first.request_state, numbered(first, 0)) == "razed"
+    assert town.done == [*partly_undone, ("raze", "b")]
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("swept", [False, True])
-async def test_what_a_crash_left_owing_is_paid_and_the_body_does_not_go_on(
-    after: bool, swept: bool
+@pytest.mark.parametrize("reaped", [False, True])
+async def test_compensations_that_a_crash_left_are_run_and_the_body_is_not_continued(
+    after: bool, reaped: bool
 ) -> None:
     quick = Modelled()
     calm = Desk(found, always(n=0))
@@ -148,28 +148,28 @@ async def test_what_a_crash_left_owing_is_paid_and_the_body_does_not_go_on(
         desk = Desk(found, always(n=0))
         state = asking(await desk.request(desk.service(behind))).request_state
         dying = Cut(behind, at, after=after)
-        told = await fail(desk, dying, state, numbered(first, 0))
-        assert UNAVAILABLE in told, name
-        if swept:
+        message = await fail(desk, dying, state, numbered(first, 0))
+        assert UNAVAILABLE in message, name
+        if reaped:
             desk.clock.advance(1_000)
             is_over = name == "end_round" and after
             assert await reaper(desk, behind).expire() == (0 if is_over else 1), name
         else:
-            assert await fail(desk, behind, state, numbered(first, 0)) == "not kept"
+            assert await fail(desk, behind, state, numbered(first, 0)) == "razed"
         happened = list(dict.fromkeys(town.done))
         undone = [("raze", what) for kind, what in reversed(happened) if kind == "build"]
-        if name == "record" and not after and swept and len(happened) < 2 * len(undone):
-            undone.remove(("raze", "d"))  # the gap: nobody knows that it was built
+        if name == "record" and not after and reaped and len(happened) < 2 * len(undone):
+            undone.remove(("raze", "d"))  # the gap: that it was built was not recorded
         built = [*BUILT, ("build", "d")] if ("build", "d") in happened else BUILT
         assert happened == [*built, *undone], name
         repeated = len(town.done) - len(happened)
         assert repeated <= (name == "record" and not after), name
 
 
-# -- a call that nobody continues --------------------------------------------------------------
+# -- a call that is not continued ---------------------------------------------------------------
 
 
-async def test_an_abandoned_call_is_undone_after_its_deadline(store: CallStore) -> None:
+async def test_an_expired_call_is_undone_after_its_deadline(store: CallStore) -> None:
     desk = Desk(found, always(n=1))
     first = asking(await desk.request(desk.service(store)))
     desk.clock.advance(899)
@@ -185,7 +185,7 @@ async def test_an_abandoned_call_is_undone_after_its_deadline(store: CallStore) 
     assert town.done == [*BUILT, *RAZED]
 
 
-async def test_a_call_that_was_answered_in_time_waits_anew(store: CallStore) -> None:
+async def test_a_call_that_was_answered_in_time_gets_a_new_deadline(store: CallStore) -> None:
     desk = Desk(found, always(n=1))
     first = asking(await desk.request(desk.service(store)))
     desk.clock.advance(800)
@@ -195,7 +195,9 @@ async def test_a_call_that_was_answered_in_time_waits_anew(store: CallStore) -> 
     assert town.done == BUILT
 
 
-async def test_a_call_whose_client_asks_for_its_reply_again_waits_anew(store: CallStore) -> None:
+async def test_a_call_whose_client_asks_for_its_reply_again_gets_a_new_deadline(
+    store: CallStore,
+) -> None:
     desk = Desk(found, always(n=1))
     first = asking(await desk.request(desk.service(store)))
     second = asking(await desk.request(desk.service(store), first.request_state, {}))
@@ -223,19 +225,19 @@ async def test_a_client_that_repeats_itself_does_not_put_off_undos_that_failed(
     assert town.done[-1] == ("raze", "b")
 
 
-async def test_a_sweep_and_a_late_answer_do_not_mix(store: CallStore) -> None:
+async def test_an_expiry_and_a_late_answer_exclude_each_other(store: CallStore) -> None:
     desk = Desk(found, always(n=1), policy=patiently)
     first = asking(await desk.request(desk.service(store)))
     desk.clock.advance(901)
     gate = Gate(store, "record")
-    sweeping = asyncio.ensure_future(reaper(desk, gate).expire())
+    expiring = asyncio.ensure_future(reaper(desk, gate).expire())
     await gate.arrived.wait()
     late = asyncio.ensure_future(
         desk.request(desk.service(store), first.request_state, numbered(first, 1))
     )
     async with desk.clock.running(0.001):
         gate.opened.set()
-        assert await sweeping == 1
+        assert await expiring == 1
         with pytest.raises(InvalidTokenError):
             await late
     assert town.done == [*BUILT, *RAZED]
@@ -252,12 +254,12 @@ async def test_a_late_answer_that_is_first_is_taken(store: CallStore) -> None:
     await gate.arrived.wait()
     assert await reaper(desk, store).expire() == 0
     gate.opened.set()
-    assert getattr(await late, "value", None) == "kept"
+    assert getattr(await late, "value", None) == "stands"
     assert await reaper(desk, store).expire() == 0
     assert town.done == BUILT
 
 
-async def test_a_sweep_looks_behind_calls_of_tools_that_it_does_not_have(quick: Modelled) -> None:
+async def test_the_reaper_reads_past_calls_of_tools_that_it_does_not_have(quick: Modelled) -> None:
     @tool(name="other")
     async def other(ctx: BranchContext) -> None:
         """Ask."""
@@ -305,7 +307,7 @@ async def test_a_live_call_that_is_left_is_undone_at_once(store: CallStore) -> N
     assert await reaper(desk, store).expire() == 0
 
 
-async def test_a_live_call_that_is_left_without_its_store_is_undone_by_a_sweep(
+async def test_a_live_call_that_is_left_without_its_store_is_undone_by_the_reaper(
     quick: Modelled,
 ) -> None:
     desk = Desk(found, always(n=1))
@@ -338,13 +340,13 @@ async def test_a_lease_is_prolonged_for_as_long_as_a_step_takes(store: CallStore
         return await ctx.step(slowly)
 
     desk = Desk(slow, always(n=1))
-    heard = Heard(store)
-    request = asyncio.ensure_future(desk.request(desk.service(heard)))
+    observed = Observed(store)
+    request = asyncio.ensure_future(desk.request(desk.service(observed)))
     await begun.wait()
     other = Lease(store, "call_1", desk.clock, worker="other", seconds=15)
     for _ in range(8):
         desk.clock.advance(5)
-        await heard.until("lease")
+        await observed.until("lease")
         assert not await other.take()
     may_end.set()
     assert getattr(await request, "value", None) == "slow"
@@ -387,7 +389,7 @@ async def test_who_has_lost_the_lease_starts_nothing_and_the_first_record_counts
     assert await desk.request(desk.service(store)) == winner
 
 
-async def test_a_lease_that_has_run_out_is_told(quick: Modelled) -> None:
+async def test_a_lease_that_has_run_out_is_refused(quick: Modelled) -> None:
     desk = Desk(found, always(n=1))
     await desk.request(desk.service(quick))
     async with Lease(quick, "call_1", desk.clock, worker="w", seconds=10) as lease:

@@ -208,7 +208,7 @@ FLIGHT = Flight(price=Decimal(1), day=dt.date(2026, 1, 1))
         Desk(),
         Desk().method,
     ],
-    ids=str,
+    ids=["function", "coroutine function", "partial", "nested partial", "object", "method"],
 )
 def test_the_return_annotation_is_found_through_whatever_wraps_it(
     function: Callable[..., Any],
@@ -217,7 +217,9 @@ def test_the_return_annotation_is_found_through_whatever_wraps_it(
 
 
 @pytest.mark.parametrize(
-    "function", [anything, unresolvable, unserialisable, len, lambda: 1], ids=str
+    "function",
+    [anything, unresolvable, unserialisable, len, lambda: 1],
+    ids=["Any", "unresolvable", "unserialisable", "built-in", "lambda"],
 )
 def test_without_an_annotation_that_pydantic_can_use_a_value_must_be_json(
     function: Callable[..., Any],

@@ -1,4 +1,4 @@
-"""What keeps a round going, and what does not: one kind of waiting at a time."""
+"""When a round ends and when it does not: one kind of wait at a time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def work() -> None:
 
 
 def later() -> asyncio.Future[None]:
-    """A future that somebody outside completes."""
+    """A bare future that a timer completes."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
     loop.call_later(LONGER_THAN_SETTLING, future.set_result, None)
@@ -61,7 +61,7 @@ def device() -> asyncio.Future[None]:
     return future
 
 
-async def first_of_a_stranger_and_a_question() -> None:
+async def first_of_a_device_and_a_question() -> None:
     question = asyncio.create_task(ask_here("never"))
     await asyncio.wait({question, device()}, return_when=asyncio.FIRST_COMPLETED)
     question.cancel()
@@ -72,7 +72,7 @@ async def on_the_executor() -> None:
 
 
 async def a_call_inside() -> None:
-    """Whoever answers the inner call takes his time."""
+    """The answer to the inner call takes a while."""
 
     async def inner(_: Branch) -> Any:
         return await ask("inner")
@@ -92,7 +92,7 @@ DEVICES: dict[str, Callable[[], Awaitable[object]]] = {
     "a library's own future": device,
     "gather over it": lambda: asyncio.gather(device()),
     "shield over it": lambda: asyncio.shield(device()),
-    "wait for it or a question": first_of_a_stranger_and_a_question,
+    "wait for it or a question": first_of_a_device_and_a_question,
     "a thread in gather": lambda: asyncio.gather(
         asyncio.get_running_loop().run_in_executor(None, work)
     ),
@@ -169,7 +169,7 @@ def opened_by(opener: Callable[[], object], waiter: Callable[[], Awaitable[objec
 
 def condition() -> tuple[Callable[[], object], Callable[[], Awaitable[object]]]:
     waiting = asyncio.Condition()
-    notified: list[bool] = []  # a replay may notify before anybody waits
+    notified: list[bool] = []  # a replay may notify before another strand waits
 
     async def notify() -> None:
         async with waiting:
@@ -266,7 +266,7 @@ def shielded(future: asyncio.Future[None]) -> Awaitable[object]:
 async def test_patience_with_a_bare_future_ends(
     wrap: Callable[[asyncio.Future[None]], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It cannot be seen who completes it; hanging would be worse than another round."""
+    """What completes it cannot be seen; hanging would be worse than another round."""
     monkeypatch.setattr(quiescence, "PATIENCE", 0.02)
 
     async def body(root: Branch) -> None:
@@ -276,7 +276,7 @@ async def test_patience_with_a_bare_future_ends(
     assert await brackets(body) == [["a"], ["b"]]
 
 
-async def test_a_stranger_is_given_time_to_complete_a_bare_future() -> None:
+async def test_a_round_waits_a_while_for_a_bare_future_to_be_completed() -> None:
     assert await brackets_beside_an_ask(later) == [["a", "b"]]
 
 
@@ -298,8 +298,8 @@ async def test_a_question_that_a_timer_withdraws_while_the_round_settles_is_gone
     assert await brackets(body) == [["b"]]
 
 
-async def test_a_timer_that_nobody_tells_of_does_not_end_a_round_early() -> None:
-    """The strand that waits at the event goes on while the round settles."""
+async def test_a_timer_that_no_event_reports_does_not_end_a_round_early() -> None:
+    """The strand that waits at the event continues while the round settles."""
     event = asyncio.Event()
 
     async def impatient() -> None:
@@ -317,8 +317,8 @@ async def test_a_timer_that_nobody_tells_of_does_not_end_a_round_early() -> None
     assert await brackets(body) == [["a", "b"]]
 
 
-async def test_a_callback_may_close_over_anything_even_over_what_is_not_set_yet() -> None:
-    """Callbacks are looked through for what they complete."""
+async def test_a_callback_may_close_over_anything_even_over_an_unset_variable() -> None:
+    """The closures of callbacks are searched for futures that they complete."""
     seen: list[str] = []
 
     async def first() -> Any:
@@ -356,7 +356,7 @@ async def test_a_callback_may_close_over_anything_even_over_what_is_not_set_yet(
         loop.set_exception_handler(before)
 
 
-async def test_several_strands_may_wait_for_futures_of_strangers() -> None:
+async def test_several_strands_may_wait_for_bare_futures() -> None:
     async def waiting(question: str) -> None:
         await later()
         await ask(question)
@@ -368,7 +368,7 @@ async def test_several_strands_may_wait_for_futures_of_strangers() -> None:
 
 
 class Opaque(Coroutine[Any, Any, Any]):
-    """A coroutine that is not Python's own, as compiled libraries have them."""
+    """A coroutine of another type than Python's own, as compiled libraries have them."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self._inner = inner
@@ -396,7 +396,7 @@ async def test_a_coroutine_that_shows_nothing_is_a_device() -> None:
 
 
 async def test_a_body_may_end_while_its_round_settles() -> None:
-    """A task that nobody waits for has asked; the body waits for a stranger and returns."""
+    """A task that is not awaited has asked; the body waits for a timer and returns."""
 
     async def body(_: Branch) -> str:
         event = asyncio.Event()
@@ -425,8 +425,8 @@ async def test_a_round_that_is_broken_off_while_it_settles_leaves_no_timer() -> 
 
 
 @pytest.mark.parametrize("ticks", range(4))
-async def test_what_has_finished_is_about_to_go_on_and_keeps_the_round_going(ticks: int) -> None:
-    """Between the end of tasks and the waking of who waits for them, the loop passes again."""
+async def test_a_wait_whose_tasks_have_ended_is_ready_and_prolongs_the_round(ticks: int) -> None:
+    """Between the end of tasks and the waking of their waiter, the loop makes another pass."""
 
     async def briefly() -> None:
         for _ in range(ticks):

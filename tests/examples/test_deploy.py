@@ -1,4 +1,4 @@
-"""Seed 001's tool, with the questions that its message flow shows."""
+"""The tool that asks by named steps, with the questions and answers of the saga proposal."""
 
 import mcp_types as types
 import pytest

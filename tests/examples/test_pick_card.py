@@ -1,4 +1,4 @@
-"""Seed 000's game, with a deck that deals the same cards every time."""
+"""The card game, with a deck that deals the same cards every time."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""``python -m tests.faults --seed 7 --store URL --runs N`` kills workers, and tells what came of it."""
+"""``python -m tests.faults --seed 7 --store URL --runs N`` kills workers, and reports the outcome."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ for late in (
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.auto",
 ):
-    import_module(late)  # or every worker would load them, each time anew
+    import_module(late)  # or every worker would load them again
 
 
 def _have_a_process_to_fork() -> ForkServerContext:
@@ -47,7 +47,7 @@ def _have_a_process_to_fork() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(ROOT)  # it is not told of sys.path
+    os.environ["PYTHONPATH"] = str(ROOT)  # it does not inherit sys.path
     try:
         forkserver.ensure_running()
     finally:

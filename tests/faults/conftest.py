@@ -1,6 +1,5 @@
-"""Stores of both kinds: those of the store tests."""
+"""Stores on disk of both kinds: those of the store tests."""
 
 from tests.stores import conftest
 
-postgres = conftest.postgres
 url = conftest.url

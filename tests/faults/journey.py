@@ -39,7 +39,7 @@ END = "The journey ends here."
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a worker is told.
+    """What a worker is given.
 
     Attributes:
         folder: the ledger's.

@@ -67,5 +67,5 @@ class Ledger:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def armed(self) -> set[str]:
-        """Return what nobody has come to."""
+        """Return the points that no worker has come to."""
         return {path.name for path in self._arms.iterdir()}

@@ -1,8 +1,8 @@
 """Many calls, each disturbed at places of its own, and the verdict on what came of them.
 
-Owns which workers die where, the course of all runs, and that no call is lost: one that was
-played to its end has the right result, one that was left is abandoned, and none stays open. What
-must hold within each call is in ``verdict.py``.
+It plans which workers die where, and checks that no call is lost: one that was played to its end has
+the right result, one that was left expires, and none stays open. What must hold within each call is
+in ``verdict.py``.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tests.faults.journey import ANYONE, BEFORE_QUESTION, END, STEPS, Settings, 
 from tests.faults.ledger import Ledger, Line
 from tests.faults.verdict import broken_rules
 
-Course = Literal["success", "failure", "expired"]
+Scenario = Literal["success", "failure", "expired"]
 
 OPERATIONS = ("begin", "find", "lease", "release", "record", "entries", "end_round", "round")
 LEAVE_AT = 2
-"""The question at which an abandoned call is left."""
+"""The question at which an expired call was left."""
 
 LAST_LONG = 300.0
 """Seconds after which calls that are still open count as lost."""
@@ -43,7 +43,7 @@ class Run:
     """One call: how it is to go, and where its workers die."""
 
     name: str
-    course: Course
+    scenario: Scenario
     way: Way
     points: tuple[str, ...]
     anyone: tuple[str, ...]
@@ -70,43 +70,43 @@ class Report:
     wrong: list[str] = field(default_factory=list[str])
 
 
-def _points(course: Course) -> list[str]:
+def _points(scenario: Scenario) -> list[str]:
     """Return every place at which a worker can die in such a call."""
     steps = range(1, STEPS + 1)
     undone = [number for number in steps if has_undo(number)]
-    if course == "expired":
+    if scenario == "expired":
         undone = [number for number in undone if number in BEFORE_QUESTION[LEAVE_AT]]
     of_steps = [f"{when}-step-{n}" for n in steps for when in ("before", "gap", "after")]
     of_undos = [f"{when}-undo-{n}" for n in undone for when in ("before", "gap")]
-    if course == "success":
+    if scenario == "success":
         return of_steps
-    return of_undos if course == "expired" else of_steps + of_undos
+    return of_undos if scenario == "expired" else of_steps + of_undos
 
 
 def plan(seed: int, number: int | None) -> list[Run]:
     """Return runs in which workers die at every place in turn, in an order of ``seed``'s.
 
-    First one of each course whose workers die at all places; with a ``number``, only so many
+    First one of each scenario whose workers die at all places; with a ``number``, only so many
     runs, and those with a single place.
     """
     order = random.Random(seed)
-    courses: tuple[Course, ...] = ("success", "failure", "expired")
-    each: list[tuple[Course, tuple[str, ...]]]
-    each = [(course, (point,)) for course in courses for point in _points(course)]
+    scenarios: tuple[Scenario, ...] = ("success", "failure", "expired")
+    each: list[tuple[Scenario, tuple[str, ...]]]
+    each = [(scenario, (point,)) for scenario in scenarios for point in _points(scenario)]
     order.shuffle(each)
-    all_at_once: list[tuple[Course, tuple[str, ...]]]
-    all_at_once = [(course, tuple(_points(course))) for course in courses]
+    all_at_once: list[tuple[Scenario, tuple[str, ...]]]
+    all_at_once = [(scenario, tuple(_points(scenario))) for scenario in scenarios]
     chosen = [*all_at_once, *each] if number is None else each[:number]
     ways: tuple[Way, ...] = ("rounds", "saga")
     return [
         Run(
             f"run{seed}.{index}",
-            course,
+            scenario,
             order.choice(ways),
             points,
             (f"{order.choice(('before', 'after'))}-{order.choice(OPERATIONS)}",),
         )
-        for index, (course, points) in enumerate(chosen)
+        for index, (scenario, points) in enumerate(chosen)
     ]
 
 
@@ -127,7 +127,7 @@ class Trial:
             async with anyio.create_task_group() as group:
                 for run in runs:
                     group.start_soon(self._play, run, Client(url, http))
-            await self._sweep()
+            await self._expire_all()
         report = await self._judge(runs)
         await self._store.close()
         return report
@@ -138,8 +138,8 @@ class Trial:
                 self.ledger.arm(run.name, point)
             for point in run.anyone:
                 self.ledger.arm(ANYONE, point)
-            ending = "success" if run.course == "success" else "failure"
-            leave_at = LEAVE_AT if run.course == "expired" else None
+            ending = "success" if run.scenario == "success" else "failure"
+            leave_at = LEAVE_AT if run.scenario == "expired" else None
             arguments = {"run": run.name, "ending": ending}
             result = await client.play(run.way, arguments, leave_at=leave_at)
         self._repeated += client.repeated
@@ -148,7 +148,7 @@ class Trial:
 
     def _wrong_with(self, run: Run, result: dict[str, Any]) -> Iterable[str]:
         text, failed = result["content"][0]["text"], result.get("isError", False)
-        if run.course == "failure":
+        if run.scenario == "failure":
             if not failed or END not in text:
                 yield f"it ended with {text}"
         elif failed:
@@ -159,12 +159,12 @@ class Trial:
             if len(set(keys)) != STEPS or not set(keys) <= seen:
                 yield f"it returned {text}"
 
-    async def _sweep(self) -> None:
-        """Have time pass for the calls that nobody continues, until the workers have ended them."""
+    async def _expire_all(self) -> None:
+        """Expire the calls that were left, and wait until the workers have ended them."""
         with anyio.move_on_after(LAST_LONG):
             while left := await self._store.expired(float("inf"), 1000):
                 for call in left:
-                    if call.deadline > time.time() + 3600:  # not put off by a sweep
+                    if call.deadline > time.time() + 3600:  # not postponed by a reaper
                         await self._store.finish(call.call_id, "open", deadline=0.0)
                 await pause(SystemClock(), 0.1)  # other processes do the work, and do not call
             return
@@ -184,8 +184,8 @@ class Trial:
             statuses = Counter(
                 record.status for name in of_run if (record := ended[name]) is not None
             )
-            wanted = {"success": "done", "failure": "failed", "expired": "expired"}[run.course]
-            if statuses[wanted] < 1 or statuses["done"] != (run.course == "success"):
+            wanted = {"success": "done", "failure": "failed", "expired": "expired"}[run.scenario]
+            if statuses[wanted] < 1 or statuses["done"] != (run.scenario == "success"):
                 self._wrong.append(f"{run.name}: its calls are {dict(statuses)}")
         killed = self._cluster.killed
         for name, own in calls.items():
@@ -197,7 +197,7 @@ class Trial:
         for number, status in self._cluster.ended.items():
             self._wrong.append(f"worker {number} ended by itself with {status}")
         unused = [point for point in self.ledger.armed() if not point.startswith(ANYONE)]
-        self._wrong += [f"nobody came to {point}" for point in unused]
+        self._wrong += [f"no worker came to {point}" for point in unused]
         happened = [line for line in lines if line.kind != "seen"]
         return Report(
             len(runs),

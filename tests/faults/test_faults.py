@@ -58,8 +58,8 @@ def test_the_verdict_allows_the_gap() -> None:
     assert list(broken_rules([line("step", 1, pid=9)], {9}, done=False)) == []
 
 
-def test_a_whole_plan_comes_to_every_boundary_in_every_course() -> None:
-    places = {(run.course, point) for run in plan(SEED, None) for point in run.points}
+def test_a_whole_plan_comes_to_every_boundary_in_every_scenario() -> None:
+    places = {(run.scenario, point) for run in plan(SEED, None) for point in run.points}
     assert ("success", "gap-step-20") in places
     assert ("failure", "before-undo-1") in places
     assert ("expired", "gap-undo-16") in places

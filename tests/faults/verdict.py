@@ -58,7 +58,7 @@ def _undone_wrongly(lines: Sequence[Line], killed: Collection[int]) -> Iterable[
     if not undone <= set(steps):
         yield f"{undone - set(steps)} never happened, and was undone"
     for key, line in steps.items():
-        # Killed between effect and record: nobody can know of it but by its key.
+        # Killed between effect and record: it is known by its key alone.
         in_the_gap = key not in seen and line.pid in killed
         if key in undone and not has_undo(line.number):
             yield f"step {line.number} has no undo, and was undone"

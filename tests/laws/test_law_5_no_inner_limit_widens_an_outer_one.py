@@ -26,7 +26,7 @@ def tightest(chain: list[int | None]) -> int | None:
 
 
 @pytest.mark.requirement("law.5")
-@pytest.mark.requirement("SP5")
+@pytest.mark.requirement("pitfall.policy-ceiling")
 @settings(max_examples=80, deadline=None)
 @given(chain=chains, replay=st.booleans())
 async def test_a_branch_is_entered_if_and_only_if_every_depth_limit_around_it_allows(
@@ -63,7 +63,7 @@ async def test_a_branch_is_entered_if_and_only_if_every_depth_limit_around_it_al
 
 
 @pytest.mark.requirement("law.5")
-@pytest.mark.requirement("SP5")
+@pytest.mark.requirement("pitfall.policy-ceiling")
 @settings(max_examples=60, deadline=None)
 @given(chain=budgets, replay=st.booleans())
 async def test_no_budget_inside_lets_a_branch_spend_more_than_those_around_it(
@@ -101,7 +101,7 @@ async def test_no_budget_inside_lets_a_branch_spend_more_than_those_around_it(
 
 
 @pytest.mark.requirement("law.5")
-@pytest.mark.requirement("SP5")
+@pytest.mark.requirement("pitfall.policy-ceiling")
 @settings(max_examples=40, deadline=None)
 @given(chain=chains, replay=st.booleans())
 async def test_no_timeout_inside_outlasts_one_around_it(

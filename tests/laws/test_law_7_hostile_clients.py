@@ -394,21 +394,25 @@ async def test_only_asked_questions_are_answered_and_each_effect_of_a_line_happe
 
 
 async def test_a_reply_to_a_request_that_was_not_made_yet_is_not_kept_for_it() -> None:
-    forged: list[Any] = []
+    forged, arrived = anyio.Event(), anyio.Event()
 
     def alter(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
         """Answer the next request instead of this one, the first time."""
-        if isinstance(message, types.JSONRPCResponse) and not forged:
-            forged.append(message)
+        if isinstance(message, types.JSONRPCResponse) and not forged.is_set():
+            forged.set()
             return message.model_copy(update={"id": _next(message.id)})
         return message
+
+    async def until_it_arrived(ctx: BranchContext) -> str:
+        await ctx.step(arrived.wait)
+        return "nobody answered"
 
     @tool
     async def two(ctx: BranchContext) -> list[int]:
         """Ask twice, the first time in vain."""
         first = ctx.elicit(Number, "First?")
         second = ctx.elicit(Number, "Second?")
-        answers = [await ctx.race(first, ctx.branch(_soon)), await second]
+        answers = [await ctx.race(first, ctx.branch(until_it_arrived)), await second]
         return [answer.content.n for answer in answers if isinstance(answer, Accepted)]
 
     numbers = iter([1, 2])
@@ -416,19 +420,18 @@ async def test_a_reply_to_a_request_that_was_not_made_yet_is_not_kept_for_it() -
     async with (
         http(serving(two)) as url,
         connected(meddling(url, alter), HANDSHAKE, answers) as client,
+        anyio.create_task_group() as group,
     ):
+
+        async def follow() -> None:
+            await forged.wait()
+            await client.list_tools()  # messages arrive in order: so has the reply
+            arrived.set()
+
+        group.start_soon(follow)
         result = await client.call_tool("two")
-    assert len(forged) == 1
-    assert result.structured_content == {"result": [2]}
-
-
-async def _soon(ctx: BranchContext) -> str:
-    await ctx.step(_nap)
-    return "nobody answered"
-
-
-async def _nap() -> None:
-    await anyio.sleep(0.05)
+        assert forged.is_set()
+        assert result.structured_content == {"result": [2]}
 
 
 def _next(request_id: int | str) -> int | str:

@@ -16,8 +16,8 @@ from tests.load.calls import GO
 from tests.mcp.harness import HANDSHAKE, MODERN, Answers, accept, connected, serving, text_of
 
 AT_ONCE = int(os.environ.get("ANABRANCH_IN_FLIGHT", "1000"))
-KEPT = min(AT_ONCE, int(os.environ.get("ANABRANCH_IN_FLIGHT", "200")))
-"""With a store each of them holds a lease, and prolongs it all the time."""
+STORED = min(AT_ONCE, int(os.environ.get("ANABRANCH_IN_FLIGHT", "200")))
+"""With a store each of them holds a lease, and renews it all the time."""
 
 
 class Gate:
@@ -35,10 +35,12 @@ class Gate:
 
 
 @pytest.mark.parametrize(
-    ("era", "number", "kept"),
-    [(HANDSHAKE, AT_ONCE, False), (MODERN, AT_ONCE, False), (MODERN, KEPT, True)],
+    ("era", "number", "stored"),
+    [(HANDSHAKE, AT_ONCE, False), (MODERN, AT_ONCE, False), (MODERN, STORED, True)],
 )
-async def test_many_calls_are_in_flight(era: str, number: int, kept: bool, tmp_path: Path) -> None:
+async def test_many_calls_are_in_flight(
+    era: str, number: int, stored: bool, tmp_path: Path
+) -> None:
     gate = Gate(number)
 
     async def meet(number: int) -> int:
@@ -53,7 +55,7 @@ async def test_many_calls_are_in_flight(era: str, number: int, kept: bool, tmp_p
         return f"{met} {answer.action}"
 
     options: dict[str, Any] = {}
-    if kept:
+    if stored:
         options["store"] = f"sqlite:///{tmp_path}/calls.db?synchronous=normal"
     answers = Answers(elicit=lambda _: accept(on=True))
     results: dict[int, types.CallToolResult] = {}
@@ -66,5 +68,5 @@ async def test_many_calls_are_in_flight(era: str, number: int, kept: bool, tmp_p
         async with anyio.create_task_group() as group:
             for mine in range(number):
                 group.start_soon(call, mine)
-    told = {mine: text_of(result) for mine, result in results.items()}
-    assert told == {mine: f"{mine} accept" for mine in range(number)}
+    found = {mine: text_of(result) for mine, result in results.items()}
+    assert found == {mine: f"{mine} accept" for mine in range(number)}

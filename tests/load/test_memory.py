@@ -1,6 +1,6 @@
 """Law 9: nothing grows without bound. What a call needed is gone when it is over.
 
-A short run; ``ANABRANCH_LOAD=100000`` makes one of so many rounds, and tells what was measured.
+A short run; ``ANABRANCH_LOAD=100000`` makes one of so many rounds, and prints what was measured.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ def megabytes() -> float:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_server_keeps_nothing_of_calls_that_are_over(era: str) -> None:
+async def test_a_server_holds_nothing_of_calls_that_are_over(era: str) -> None:
     answers = Answers(elicit=lambda _: accept(on=True), sample=echo)
     async with connected(serving(busy), era, answers) as client:
         for _ in range(20):
@@ -76,12 +76,12 @@ async def test_a_server_keeps_nothing_of_calls_that_are_over(era: str) -> None:
         assert alive() == before
 
 
-@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("stored", [False, True])
 async def test_memory_is_flat_however_many_rounds_there_were(
-    kept: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    stored: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = open_store(f"sqlite:///{tmp_path}/calls.db?synchronous=normal")
-    service = CallService(Runtime(), Durability(store) if kept else None)
+    service = CallService(Runtime(), Durability(store) if stored else None)
     few = await measure(service, LONG // 10)
     many = await measure(service, LONG - few.rounds)
     with capsys.disabled():

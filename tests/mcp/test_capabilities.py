@@ -1,6 +1,6 @@
 """What a client has not declared is not asked of it.
 
-Source: MCP 2026-07-28, error -32021; issue 2, "Edges".
+Source: MCP 2026-07-28, error -32021.
 """
 
 from typing import Any

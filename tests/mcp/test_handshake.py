@@ -1,6 +1,6 @@
 """Up to 2025-11-25: the body lives while the client is asked, and ends when the client does.
 
-Source: issue 2, "Edges" and "Bad input, and what it gets".
+Source: MCP 2025-11-25; docs/mcp.md, "How it maps"; docs/limits-and-errors.md, "Bad answers".
 """
 
 from collections.abc import AsyncGenerator

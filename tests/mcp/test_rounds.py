@@ -1,6 +1,6 @@
 """2026-07-28: what is asked, what is taken as an answer, and what is asked again.
 
-Source: SEP-2322; issue 2, "Bad input, and what it gets".
+Source: SEP-2322; docs/limits-and-errors.md, "Bad answers".
 """
 
 import json

@@ -1,6 +1,6 @@
 """How a tool looks to clients: schemas, structured values, arguments, errors.
 
-Source: contract, "The author's API"; issue 2, "Bad input, and what it gets".
+Source: contract, "The author's API"; docs/limits-and-errors.md, "Errors".
 """
 
 import asyncio

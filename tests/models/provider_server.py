@@ -23,7 +23,7 @@ __all__ = ["Call", "Provider", "Refuse", "Say", "Silence", "provider_server"]
 
 @dataclass(frozen=True)
 class Refuse:
-    """An HTTP error. Clients are told not to try again, unless `headers` say otherwise."""
+    """An HTTP error. Clients are asked not to retry, unless `headers` say otherwise."""
 
     status: int
     message: str = "no"

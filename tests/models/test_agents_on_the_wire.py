@@ -1,4 +1,4 @@
-"""An agent with a provider's model, over a real socket: interruption, and what it does not pay twice."""
+"""An agent with a provider's model, over a real socket: interruption, and what is not charged twice."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ async def nodes_of(agent: Agent, thread_id: str) -> list[Node]:
 
 
 @everywhere
-async def test_an_interrupted_turn_closes_the_stream_and_keeps_what_came(
+async def test_an_interrupted_turn_closes_the_stream_and_stores_what_was_received(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say(LONG, cut=FIRST_WORDS[model], end="silent"))
@@ -65,7 +65,7 @@ async def test_a_listener_that_fails_closes_the_stream(provider: Provider) -> No
     assert (answer.text, answer.data["stop_reason"]) == (LONG[:4], "error")
 
 
-async def test_what_half_an_answer_has_cost_is_kept_with_it(provider: Provider) -> None:
+async def test_the_usage_of_a_partial_answer_is_stored_with_it(provider: Provider) -> None:
     provider.will(Say(LONG, cut=4, end="closed"))
     agent = Agent(MemoryTrees(), open_model(ANTHROPIC))
     thread = await agent.begin()
@@ -79,7 +79,7 @@ async def test_what_half_an_answer_has_cost_is_kept_with_it(provider: Provider) 
 async def test_what_an_answer_has_cost_that_broke_off_before_its_first_word_is_counted(
     provider: Provider,
 ) -> None:
-    """There is nothing to keep of it, and yet it is charged."""
+    """There is nothing to store of it, and yet it is charged."""
     provider.will(Say(LONG, cut=1, end="closed"), Say("Never asked for."))
     agent = Agent(MemoryTrees(), open_model(ANTHROPIC), limits=TurnLimits(max_tokens=12))
     thread = await agent.begin()

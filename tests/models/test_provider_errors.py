@@ -68,7 +68,7 @@ async def test_a_refusal_says_what_happened_and_what_to_do(
         (OPENAI, Refuse(400, "This model's maximum context length is 8 tokens.")),
     ],
 )
-async def test_a_conversation_that_is_too_long_is_told_from_other_refusals(
+async def test_a_conversation_that_is_too_long_has_an_error_of_its_own(
     provider: Provider, model: str, refusal: Refuse
 ) -> None:
     provider.will(refusal)

@@ -1,4 +1,4 @@
-"""Source: the installed pydantic-ai, asked through models that it ships for tests."""
+"""The translation to and from pydantic-ai, through the models that it has for tests."""
 
 import base64
 from typing import Any
@@ -112,7 +112,7 @@ async def test_without_tools_no_choice_is_sent() -> None:
     assert asked[0][1].model_settings == {"max_tokens": 50}
 
 
-def test_tool_use_and_result_keep_their_id_and_the_result_its_name_and_outcome() -> None:
+def test_a_tool_use_and_its_result_have_one_id_and_the_result_has_name_and_outcome() -> None:
     sent = to_provider(
         asking(
             assistant([TextBlock(text="hm"), ToolUseBlock(id="u1", name="look", input={"at": 1})]),
@@ -200,7 +200,7 @@ def test_a_block_that_no_provider_takes_is_named(message: Message, problem: str)
         (None, "endTurn"),
     ],
 )
-def test_stop_reasons_are_told_in_the_words_of_the_protocol(finish: Any, stop_reason: str) -> None:
+def test_stop_reasons_are_those_of_the_protocol(finish: Any, stop_reason: str) -> None:
     response = ai.ModelResponse(parts=[ai.TextPart("a")], finish_reason=finish)
     assert from_provider(response, "m").stop_reason == stop_reason
 
@@ -231,11 +231,11 @@ def test_a_reply_without_content_is_an_empty_text() -> None:
     assert (reply.content, reply.model) == ((TextBlock(text=""),), "m")
 
 
-def test_usage_is_told_only_if_the_provider_told_it() -> None:
-    told = ai.ModelResponse(
+def test_usage_is_absent_if_the_provider_did_not_report_it() -> None:
+    response = ai.ModelResponse(
         parts=[], usage=RequestUsage(input_tokens=3, output_tokens=4), model_name="its-own-name"
     )
-    reply = from_provider(told, "m")
+    reply = from_provider(response, "m")
     assert reply.usage is not None
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (3, 4)
     assert reply.model == "its-own-name"

@@ -31,7 +31,7 @@ async def watched(model: StreamingSampler, request: SampleRequest) -> tuple[list
 
 
 async def broken(model: StreamingSampler) -> tuple[ProviderError, str, SampleReply]:
-    """The error in the middle of a stream, what was heard before it, and what was kept."""
+    """The error in the middle of a stream, the text before it, and what was received."""
     heard = ""
     async with model.stream(REQUEST) as stream:
         try:
@@ -79,10 +79,10 @@ async def test_what_differs_in_a_streamed_request_is_the_wish_to_stream(
 
 
 @everywhere
-async def test_a_stream_that_is_left_is_closed_and_what_came_is_kept(
+async def test_a_stream_that_is_left_is_closed_and_has_what_was_received(
     provider: Provider, model: str
 ) -> None:
-    """The provider has sent four letters and waits; nobody waits for the rest."""
+    """The provider has sent four letters and waits; the rest is not awaited."""
     provider.will(Say(LONG, CALLS, cut=FIRST_WORDS[model], end="silent"))
     with anyio.fail_after(10):
         async with open_model(model).stream(REQUEST) as stream:
@@ -94,7 +94,7 @@ async def test_a_stream_that_is_left_is_closed_and_what_came_is_kept(
 
 
 @everywhere
-async def test_a_cancelled_stream_is_closed_and_what_came_is_kept(
+async def test_a_cancelled_stream_is_closed_and_has_what_was_received(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say(LONG, cut=FIRST_WORDS[model], end="silent"))
@@ -136,7 +136,7 @@ async def test_an_exception_of_the_watcher_is_its_own_and_closes_the_stream(
 
 
 @everywhere
-async def test_a_broken_connection_is_an_error_and_what_came_is_kept(
+async def test_a_broken_connection_is_an_error_and_the_stream_has_what_was_received(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say(LONG, CALLS, cut=FIRST_WORDS[model] + 1))
@@ -167,7 +167,7 @@ async def test_a_polite_end_of_chat_completions_passes_for_one(provider: Provide
 
 
 @everywhere
-async def test_an_error_in_the_middle_is_told_as_one_at_the_beginning(
+async def test_an_error_in_the_middle_is_mapped_like_one_at_the_beginning(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say(LONG, cut=FIRST_WORDS[model], end="overloaded"))
@@ -179,7 +179,7 @@ async def test_an_error_in_the_middle_is_told_as_one_at_the_beginning(
 
 
 @everywhere
-async def test_half_a_tool_call_is_not_kept(provider: Provider, model: str) -> None:
+async def test_a_partial_tool_call_is_dropped(provider: Provider, model: str) -> None:
     """Its arguments so far may be complete by accident; it was never all said."""
     events = {ANTHROPIC: 6, OPENAI: 7, OLLAMA: 3}[model]
     provider.will(Say("", CALLS, cut=events))
@@ -187,7 +187,7 @@ async def test_half_a_tool_call_is_not_kept(provider: Provider, model: str) -> N
     assert reply.content == (TextBlock(text=""),)
 
 
-async def test_what_an_interrupted_reply_has_cost_so_far_is_told(provider: Provider) -> None:
+async def test_an_interrupted_reply_has_the_usage_so_far(provider: Provider) -> None:
     provider.will(Say(LONG, cut=4, end="closed"))
     _, _, reply = await broken(open_model(ANTHROPIC))
     assert reply.usage == Usage(input_tokens=11, output_tokens=1)

@@ -23,9 +23,9 @@ from tests.randomised import examples
 @pytest.mark.requirement("law.6")
 @everywhere
 @examples(12, HealthCheck.function_scoped_fixture)
-@given(grown=thickets(most=7))
+@given(thicket=thickets(most=7))
 async def test_every_path_is_taken(
-    model: str, grown: Thicket, monkeypatch: pytest.MonkeyPatch
+    model: str, thicket: Thicket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Law 6, over a real socket, for any tree."""
     async with provider_server() as provider:
@@ -35,9 +35,9 @@ async def test_every_path_is_taken(
         monkeypatch.setenv("OPENAI_BASE_URL", provider.url)
         monkeypatch.setenv("OLLAMA_BASE_URL", f"{provider.url}/v1")
         opened = open_model(model, retries=0)
-        for node in grown.nodes:
+        for node in thicket.nodes:
             provider.will(Say("taken"))
-            messages = project(grown.path(node), grown.results)
+            messages = project(thicket.path(node), thicket.results)
             request = SampleRequest(messages=messages, max_tokens=9, system_prompt="Be kind.")
             assert (await opened.sample(request)).text == "taken"
 
@@ -81,7 +81,7 @@ class Thread:
 
 
 def sent(provider: Provider) -> list[str]:
-    """What the last request has told the model, message by message, as it stood on the wire."""
+    """The messages of the last request, as they were on the wire."""
     body = provider.bodies[-1]
     return [json.dumps(message) for message in body.get("messages", body.get("input"))]
 

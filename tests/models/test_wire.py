@@ -35,7 +35,7 @@ REQUEST = SampleRequest(
 ONCE_MORE = Say("Once more.", (Call("call_9", "look", {"at": "street"}),))
 
 
-def told(reply: SampleReply) -> tuple[str, list[tuple[str, str, Any]], str | None]:
+def parts_of(reply: SampleReply) -> tuple[str, list[tuple[str, str, Any]], str | None]:
     return (
         reply.text,
         [(call.id, call.name, call.arguments) for call in reply.tool_calls],
@@ -51,7 +51,7 @@ async def test_a_reply_arrives_with_its_text_its_calls_and_its_price(
     reply = await open_model(model).sample(REQUEST)
     calls = [("call_9", "look", {"at": "street"})]
     # Responses end with "completed", calls or not.
-    assert told(reply) == ("Once more.", calls, "endTurn" if model == OPENAI else "toolUse")
+    assert parts_of(reply) == ("Once more.", calls, "endTurn" if model == OPENAI else "toolUse")
     assert reply.usage is not None
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (11, 5)
     assert reply.usage.model_dump().keys() == {"input_tokens", "output_tokens"}
@@ -72,7 +72,7 @@ async def test_anthropic_is_sent_its_messages_format(provider: Provider) -> None
     assert reply.model == "claude-test-1"
 
 
-async def test_a_model_that_refuses_to_be_forced_is_told_in_words_to_call_a_tool(
+async def test_a_model_without_forced_tool_choice_is_instructed_to_call_a_tool(
     provider: Provider,
 ) -> None:
     provider.will(ONCE_MORE)
@@ -120,7 +120,7 @@ async def test_ollama_is_sent_the_chat_completions_format(provider: Provider) ->
 
 
 @everywhere
-async def test_what_a_cache_was_read_for_is_told_and_is_part_of_the_input(
+async def test_tokens_read_from_the_cache_are_reported_and_part_of_the_input(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say("hi", cached=(4, 0)))
@@ -129,7 +129,7 @@ async def test_what_a_cache_was_read_for_is_told_and_is_part_of_the_input(
     assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (11, 5, 4)
 
 
-async def test_what_a_cache_was_written_with_is_told_where_it_is_charged(
+async def test_tokens_written_to_the_cache_are_reported_where_they_are_charged(
     provider: Provider,
 ) -> None:
     provider.will(Say("hi", cached=(4, 3)))

@@ -157,7 +157,7 @@ async def test_another_notice_is_found() -> None:
     (found,) = await check_replay(talkative, {}, client)
     assert (found.rule, found.step) == ("different-notice", "talkative")
     assert (found.first or "").startswith('"1 2 at ')
-    assert len(client.notify_calls) == 1  # the replay tells nobody
+    assert len(client.notify_calls) == 1  # the replay delivers nothing
 
 
 async def test_a_notice_of_one_run_alone_is_found() -> None:
@@ -466,7 +466,7 @@ class Hurried:
         return alarm
 
 
-async def test_what_was_done_is_undone_when_nobody_answers() -> None:
+async def test_what_was_done_is_undone_when_the_client_fails() -> None:
     def broken_undo(name: str) -> None:
         raise ValueError("locked")
 

@@ -7,7 +7,7 @@ import pytest
 
 from anabranch import BranchContext, tool
 from anabranch.cli._targets import load as load_target
-from anabranch.testing import check_tool
+from anabranch.replay_check import NoSourceError, check_tool
 from tests.replay_check.conftest import HEAD, Check, Load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -154,7 +154,7 @@ def test_what_lies_next_to_the_tool_is_read(
 
 
 def test_what_others_have_written_is_not_read(check: Check) -> None:
-    """What ``timeit`` does, only the tables could tell."""
+    """What ``timeit`` does is known to the tables alone."""
     assert check("import timeit\n@tool\nasync def t(ctx):\n    timeit.timeit('1')") == []
 
 
@@ -181,7 +181,7 @@ def test_a_comment_in_a_string_says_nothing(check: Check) -> None:
     assert check("@tool\nasync def t(ctx):\n    print('# anabranch: replay-safe')") != []
 
 
-def test_a_finding_tells_its_place_from_one(check: Check) -> None:
+def test_a_finding_counts_lines_and_columns_from_one(check: Check) -> None:
     (found,) = check("import time\n@tool\nasync def t(ctx):\n    x = time.time()\n")
     lines = Path(found.file).read_text().splitlines()
     assert lines[found.line - 1][found.column - 1 :] == "time.time()"
@@ -195,14 +195,14 @@ def test_a_finding_tells_its_place_from_one(check: Check) -> None:
 def test_a_tool_without_a_source_is_refused() -> None:
     space: dict[str, object] = {"tool": tool, "BranchContext": BranchContext, "__name__": "nowhere"}
     exec("@tool\nasync def t(ctx: BranchContext): ...", space)  # noqa: S102 - a function of no file
-    with pytest.raises(OSError, match="cannot be checked"):
+    with pytest.raises(NoSourceError, match="cannot be checked"):
         check_tool(space["t"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - it is one
 
 
 def test_a_source_that_has_changed_is_refused(load: Load) -> None:
     module = load(HEAD + "@tool\nasync def t(ctx): ...\n")
     Path(module.__file__ or "").write_text("x = 1\n")
-    with pytest.raises(OSError, match="has changed since it was imported"):
+    with pytest.raises(NoSourceError, match="has changed since it was imported"):
         check_tool(module.t)
 
 

@@ -2,13 +2,12 @@
 
 Source: law 7. Honest chains are played first; then every attack is made of what they were sent,
 and of what another tool, another server and another key have sealed. ``ANABRANCH_ATTACKS`` says how
-many (a release: 100000), ``ANABRANCH_SEED`` repeats a run; a run prints its seed.
+many (a release: 100000).
 """
 
 import json
 import os
 import random
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,10 +21,10 @@ from anabranch import BranchContext, tool
 from anabranch.mcp import create_server
 from anabranch.tool import Tool
 from tests.mcp.harness import KEY, MODERN, Answers, connected
+from tests.randomised import SEED
 from tests.sagas.harness import REFUSED, accepted, failed, raw, said
 
 ATTACKS = int(os.environ.get("ANABRANCH_ATTACKS", "2000"))
-SEED = os.environ.get("ANABRANCH_SEED") or secrets.token_hex(4)
 CALL, SAGA, RESUME = "tools/call", "tools/callSaga", "tools/resumeSaga"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 STATE_REFUSED = types.ErrorData(
@@ -291,7 +290,6 @@ def _spelled(reply: Any) -> str:
 
 @pytest.mark.parametrize("store", [None, "memory:"])
 async def test_no_attack_gets_anywhere(store: str | None) -> None:
-    print(f"ANABRANCH_SEED={SEED}")  # noqa: T201 - shown where the test fails
     effects: list[str] = []
     here, elsewhere = Sent(), Sent()
     tools = [target(effects), target(effects, "other")]

@@ -136,7 +136,7 @@ async def test_work_that_waits_for_the_writer_shares_one_commit(tmp_path: Path) 
     assert len(commits) == 2, "the one in which the others waited, and theirs"
 
 
-async def test_when_a_batch_cannot_begin_all_who_wait_are_told(tmp_path: Path) -> None:
+async def test_when_a_batch_cannot_begin_all_callers_get_the_error(tmp_path: Path) -> None:
     database = Database(read_url(f"sqlite:///{tmp_path}/calls.db?timeout=0.05"))
     await database.write(nothing)
     other = sqlite3.connect(tmp_path / "calls.db", isolation_level=None)
@@ -153,7 +153,7 @@ async def test_when_a_batch_cannot_begin_all_who_wait_are_told(tmp_path: Path) -
 async def test_after_a_commit_that_fails_nothing_of_it_is_left(tmp_path: Path) -> None:
     database = Database(read_url(f"sqlite:///{tmp_path}/calls.db"))
 
-    def entry_of_nobody(connection: sa.Connection) -> None:
+    def entry_of_no_call(connection: sa.Connection) -> None:
         connection.execute(sa.text("PRAGMA defer_foreign_keys = ON"))
         connection.execute(
             sa.text(
@@ -167,7 +167,7 @@ async def test_after_a_commit_that_fails_nothing_of_it_is_left(tmp_path: Path) -
 
     for _ in range(2):
         with pytest.raises(StoreError, match="SQLITE_CONSTRAINT"):
-            await database.write(entry_of_nobody)
+            await database.write(entry_of_no_call)
         assert await database.write(entries) == 0
     await database.close()
 
@@ -192,7 +192,7 @@ async def test_work_that_is_cancelled_before_it_begins_is_not_done(tmp_path: Pat
 
 @pytest.mark.parametrize("how", ["task", "scope"])
 async def test_who_is_cancelled_waits_for_work_that_has_begun(how: str, database: Database) -> None:
-    """So that nothing is written on behalf of somebody who has gone on to something else."""
+    """So that nothing is written for a caller that has gone on to something else."""
     gate = Gate()
     order: list[str] = []
 
@@ -240,7 +240,7 @@ async def test_one_store_serves_several_event_loops(open_any: OpenCallStore) -> 
         assert len(await store.entries("call_1", 0)) == 20
 
 
-async def test_slow_steps_of_authors_do_not_keep_a_store_waiting(open_any: OpenCallStore) -> None:
+async def test_slow_steps_of_authors_do_not_delay_a_store(open_any: OpenCallStore) -> None:
     """Synchronous steps run in anyio's threads, of which there are forty."""
     slow = threading.Event()
     async with opened(open_any) as store, anyio.create_task_group() as group:
@@ -253,7 +253,7 @@ async def test_slow_steps_of_authors_do_not_keep_a_store_waiting(open_any: OpenC
         slow.set()
 
 
-def test_work_that_comes_after_the_end_is_not_kept() -> None:
+def test_work_that_comes_after_the_end_is_dropped() -> None:
     threads = ThreadPoolExecutor(1)
     threads.shutdown()
     engine = sa.create_engine("sqlite://")
@@ -261,12 +261,12 @@ def test_work_that_comes_after_the_end_is_not_kept() -> None:
 
     def work(_: sa.Connection) -> None: ...
 
-    kept = weakref.ref(work)
+    dropped = weakref.ref(work)
     with pytest.raises(RuntimeError):
         batches.submit(work)
     del work
     gc.collect()
-    assert kept() is None
+    assert dropped() is None
     engine.dispose()
 
 
@@ -291,7 +291,7 @@ async def test_a_connection_that_breaks_in_use_is_reported_once(postgres: Any) -
         assert await store.find("call_1") == a_call()
 
 
-async def test_past_sqlalchemy_too_a_connection_that_breaks_is_reported_once(postgres: Any) -> None:
+async def test_a_compiled_statement_reports_a_connection_that_breaks_once(postgres: Any) -> None:
     async with opened(partial(open_tree_store, postgres.new_url())) as store:
         await store.create_thread(a_thread())
         await store.append([a_node("a")])
@@ -303,7 +303,7 @@ async def test_past_sqlalchemy_too_a_connection_that_breaks_is_reported_once(pos
             await work()
 
 
-async def test_normal_durability_is_for_who_asks_for_it(tmp_path: Path) -> None:
+async def test_normal_durability_is_an_option(tmp_path: Path) -> None:
     def synchronous(connection: sa.Connection) -> Any:
         return connection.scalar(sa.text("PRAGMA synchronous"))
 
@@ -352,8 +352,8 @@ async def test_only_a_lease_may_be_lost_when_postgres_crashes(postgres: Any) -> 
         statements.append(statement)
 
     def is_lasting() -> bool:
-        told, statements[:] = "SET LOCAL synchronous_commit TO off" not in statements, []
-        return told
+        lasting, statements[:] = "SET LOCAL synchronous_commit TO off" not in statements, []
+        return lasting
 
     async with opened(partial(open_store, postgres.new_url())) as store:
         await store.begin(a_call())

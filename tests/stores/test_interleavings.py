@@ -91,7 +91,7 @@ async def two_stores(open_shared: OpenCallStore) -> AsyncIterator[list[CallStore
 
 
 async def play(stores: Sequence[CallStore], clients: Sequence[Sequence[Operation]]) -> list[Seen]:
-    """Two calls are begun, the clients work, and in the end somebody looks at everything."""
+    """Two calls are begun, the clients work, and in the end everything is read."""
     seen: list[Seen] = []
     for phase in ([BEGINNING], clients, [LOOKING]):
         latest = seen[-1].ended if seen else 0

@@ -74,7 +74,7 @@ async def test_a_store_of_a_newer_release_is_refused_and_left_as_it_is(url: str)
         assert await store.find("call_2") is None
 
 
-async def test_a_store_of_an_older_release_is_brought_up_to_date_and_keeps_its_calls(
+async def test_a_store_of_an_older_release_is_brought_up_to_date_and_loses_no_call(
     url: str,
 ) -> None:
     async with opened(partial(open_store, url)) as store:
@@ -89,6 +89,20 @@ async def test_a_store_of_an_older_release_is_brought_up_to_date_and_keeps_its_c
 
         assert await trees.thread("t") == a_thread()
         assert await calls.find("call_1") == a_call()
+
+
+async def test_calls_that_an_older_release_has_abandoned_have_expired(url: str) -> None:
+    async with opened(partial(open_store, url)) as store:
+        for name in ("call_1", "call_2"):
+            await store.begin(a_call(name))
+        await store.finish("call_2", "expired", deadline=1.0)
+    execute(url, "UPDATE anabranch_call SET status = 'abandoned' WHERE status = 'expired'")
+    execute(url, SET_VERSION.format("0002"))
+
+    async with opened(partial(open_store, url)) as store:
+        assert await store.find("call_1") == a_call()
+        assert await store.find("call_2") == a_call("call_2", status="expired", deadline=1.0)
+        assert await store.prune(2.0, 10) == 1
 
 
 async def test_tables_of_another_program_in_the_database_stay(url: str) -> None:
@@ -178,14 +192,14 @@ async def test_a_server_that_is_not_there_is_named() -> None:
 
 
 async def test_a_server_without_the_database_says_so(postgres: Any) -> None:
-    url = postgres.new_url().replace("/postgres?", "/nothing?")
+    url = postgres.new_url().replace("@/", "@/no_")
 
     async with opened(partial(open_store, url)) as store:
         with pytest.raises(StoreError, match=r"cannot be reached: .*does not exist"):
             await store.find("call_1")
 
 
-async def test_a_user_without_rights_is_told_so(postgres: Any) -> None:
+async def test_a_user_without_rights_is_named_as_the_reason(postgres: Any) -> None:
     async with opened(partial(open_store, postgres.new_url(user="stranger"))) as store:
         with pytest.raises(StoreError, match="does not let this user make or use its tables"):
             await store.find("call_1")

@@ -1,4 +1,4 @@
-"""On Postgres, the order of ids is the order of commits: whoever records waits for the call's row."""
+"""On Postgres, the order of ids is the order of commits: a writer waits for the call's row."""
 
 import asyncio
 from functools import partial
@@ -29,7 +29,7 @@ async def test_who_commits_first_comes_first(postgres: Any) -> None:
             slow.execute(LOCK)
             recording = asyncio.ensure_future(store.record("call_1", 0, {"fast": "second"}))
             while not recording.done() and not watcher.scalar(WAITING):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)  # nothing but looking tells that the server waits
+                await asyncio.sleep(0.001)  # only the server knows that it waits
             slow.execute(INSERT)
         await recording
 

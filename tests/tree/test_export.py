@@ -63,7 +63,7 @@ def test_json_has_all_of_a_thread_in_order() -> None:
     assert json.loads(json.dumps(exported)) == exported
 
 
-def test_json_shows_the_results_where_they_are_told() -> None:
+def test_json_has_the_results_where_a_provider_is_sent_them() -> None:
     content = {one["id"]: one["content"] for one in tree_to_json(SAMPLE)["nodes"]}
 
     assert content["both"] == [result("2 of 2 branches")]
@@ -98,13 +98,13 @@ def _said(blocks: list[Block]) -> list[str]:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(thicket=thickets(pictures=True))
-def test_a_whole_tree_is_told_as_each_of_its_paths_is(thicket: Thicket) -> None:
-    told = provider_blocks(thicket.nodes, thicket.results)
+def test_the_blocks_of_a_whole_tree_are_those_of_each_path(thicket: Thicket) -> None:
+    blocks = provider_blocks(thicket.nodes, thicket.results)
 
-    assert set(told) == {one.id for one in thicket.nodes}
+    assert set(blocks) == {one.id for one in thicket.nodes}
     for one in thicket.nodes:
         way = [each for each in thicket.path(one) if each.kind not in {"question", "answer"}]
-        mine = [block for each in way for block in told[each.id]]
+        mine = [block for each in way for block in blocks[each.id]]
         messages = project(thicket.path(one), thicket.results)
         theirs = [block for message in messages for block in message.content]
         for kind in (ToolUseBlock, ImageBlock):
@@ -161,7 +161,7 @@ def test_mermaid_takes_any_text() -> None:
     ]
 
 
-def test_markdown_tells_the_main_stream_and_then_each_branch() -> None:
+def test_markdown_has_the_main_stream_and_then_each_branch() -> None:
     text = to_markdown(SAMPLE)
     headings = [line for line in text.splitlines() if line.startswith("#")]
 
@@ -190,7 +190,7 @@ def test_markdown_links_to_each_branch_alone() -> None:
     assert not set(anchors) & set(slugs)
 
 
-def test_markdown_keeps_apart_what_is_said_and_how_it_is_shown() -> None:
+def test_markdown_in_messages_does_not_change_the_structure_of_the_page() -> None:
     use = ToolUseBlock(id="u", name="name", input={"code": "```py\n````\n```"})
     image = ImageBlock(data="aGk=", mime_type="image/png")
     nodes = (

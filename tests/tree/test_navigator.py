@@ -1,4 +1,4 @@
-"""What a walk keeps; the ways through it are shown by the commands of a session."""
+"""The index of a navigator; its moves are tested by the commands of a chat."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,19 +17,19 @@ class Nodes(tuple[Node, ...]):
         return super().__iter__()
 
 
-def test_the_names_of_branches_are_kept_and_not_made_again() -> None:
-    walk = Navigator(replace(SAMPLE, nodes=Nodes(SAMPLE.nodes)))
+def test_the_names_of_branches_are_made_once() -> None:
+    navigator = Navigator(replace(SAMPLE, nodes=Nodes(SAMPLE.nodes)))
     Nodes.times = 0
-    found = walk.find("b2")
+    found = navigator.find("b2")
     assert (found and found.id, Nodes.times) == ("linz", 0)
-    found = walk.find("both")
+    found = navigator.find("both")
     assert (found and found.id, Nodes.times) == ("both", 1)
-    assert walk.find("b9") is None
+    assert navigator.find("b9") is None
 
 
 def test_what_is_no_node_of_a_thread_is_on_no_branch() -> None:
-    walk = Navigator(SAMPLE)
-    assert [walk.branch_of(node) for node in ("linz", "end", None, "gone")] == [
+    navigator = Navigator(SAMPLE)
+    assert [navigator.branch_of(node) for node in ("linz", "end", None, "gone")] == [
         "b2",
         None,
         None,

@@ -31,18 +31,18 @@ def memory_for(turns: int) -> int:
 
 
 def test_a_thread_twice_as_long_takes_no_more_than_twice_the_memory() -> None:
-    """While one branch is told, all that parted from it before wait for their turn."""
+    """While one branch is projected, those that forked from it before are pending."""
     assert memory_for(1000) < 2.5 * memory_for(500)
 
 
-def test_a_use_has_the_id_of_its_own_path_whatever_other_branches_have_told() -> None:
+def test_the_id_of_a_tool_use_depends_on_its_own_path_alone() -> None:
     def use(name: str, parent: str | None) -> Node:
         return node(name, parent, "assistant", "", ToolUseBlock(id="u", name="weather", input={}))
 
     start = [node("q", None, "user", "hm"), use("a", "q")]
     forks = [use("b", "a"), use("c", "b"), use("d", "a"), use("e", "d"), use("f", "d")]
-    told = provider_blocks([*start, *forks], {})
-    ids = {name: [b.id for b in said if b.type == "tool_use"] for name, said in told.items()}
+    blocks = provider_blocks([*start, *forks], {})
+    ids = {name: [b.id for b in own if b.type == "tool_use"] for name, own in blocks.items()}
     assert ids == {
         "q": [],
         "a": ["u"],

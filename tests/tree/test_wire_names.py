@@ -16,7 +16,7 @@ def test_any_other_becomes_one_that_every_provider_takes(name: str) -> None:
     assert NAME.fullmatch(wire_name(name))
 
 
-def test_what_can_be_kept_of_a_name_is_kept() -> None:
+def test_accepted_characters_of_a_name_are_not_changed() -> None:
     assert wire_name("weather.now").startswith("weather_now_")
 
 

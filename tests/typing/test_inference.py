@@ -193,7 +193,7 @@ async def test_a_step_has_its_functions_type_sync_or_async() -> None:
     assert await run_tool(outer, {}, willing())
 
 
-async def test_a_tool_keeps_the_signature_and_the_type_of_its_function() -> None:
+async def test_a_tool_has_the_signature_and_the_type_of_its_function() -> None:
     """Contract: @tool preserves the call signature; run_tool returns the tool's type."""
     as_tool: Tool[list[str]] = search
     assert_type(await run_tool(search, {"city": "Rome"}), list[str])
@@ -221,15 +221,15 @@ async def test_a_called_tool_has_its_type() -> None:
     assert await run_tool(outer, {}, willing()) == 1
 
 
-async def test_operations_can_be_kept_passed_on_and_started_as_tasks() -> None:
+async def test_operations_can_be_stored_passed_on_and_started_as_tasks() -> None:
     """Contract: an operation is a coroutine, with a type that can be written down."""
 
     @tool
     async def outer(ctx: BranchContext) -> str:
-        kept: Op[str] = ctx.step(reserve, 1)
+        operation: Op[str] = ctx.step(reserve, 1)
         later: Callable[[], Awaitable[float]] = lambda: ctx.branch(alone)  # noqa: E731
         await later()
-        return await kept
+        return await operation
 
     assert await run_tool(outer, {}, willing()) == "seat 1"
 

@@ -8,6 +8,7 @@ database: ``stores/`` does.
 
     store.py     the port: records, and what every store promises
     policy.py    how a store is used: times, sizes, forks
+    job.py       what one request asks for
     entries.py   entries of a round as text, and merged into a journal again
     recorder.py  what one round writes while it is played
     states.py    a state that is too large to travel, and the latest state of a call

@@ -1,4 +1,4 @@
-"""How a round ended, as the text that a store keeps of it, and as an outcome again.
+"""How a round ended, as the text that a store has of it, and as an outcome again.
 
 The text is JSON with one of these keys: ``value`` (the tool returned), ``asked`` (open questions,
 as the edge named by ``kind`` replied with them), ``error`` (an error of this library, ``null`` for
@@ -27,7 +27,6 @@ from anabranch.tool import Tool
 
 __all__ = [
     "ForeignErrors",
-    "NoForeignErrors",
     "Replies",
     "asked_text",
     "error_text",
@@ -75,17 +74,6 @@ class ForeignErrors(Protocol):
         ...
 
 
-class NoForeignErrors:
-    """For a server whose protocol has none."""
-
-    def dump(self, _error: Exception, /) -> None:
-        """Return ``None``."""
-
-    def load(self, _stored: dict[str, Any], /) -> Exception:
-        """Return the error that a client is shown for one that cannot be read."""
-        return ToolError(_ONLY_ONCE)
-
-
 _ONLY_ONCE = "This call has ended, and its result cannot be given a second time."
 
 
@@ -102,9 +90,9 @@ def asked_text(replies: Replies[R], reply: R) -> str:
     return _dumps({"kind": replies.kind, "asked": replies.dump(reply)})
 
 
-def error_text(error: Exception, foreign: ForeignErrors) -> str:
+def error_text(error: Exception, foreign: ForeignErrors | None) -> str:
     """Return the text for a call that failed."""
-    dumped = foreign.dump(error)
+    dumped = None if foreign is None else foreign.dump(error)
     return _dumps({"error": error_to_json(error)} if dumped is None else {"foreign": dumped})
 
 
@@ -119,7 +107,7 @@ def repeat_reply(
 
 
 def repeat_value(
-    tool: Tool[Any], line: str, record: RoundRecord, foreign: ForeignErrors
+    tool: Tool[Any], line: str, record: RoundRecord, foreign: ForeignErrors | None
 ) -> Finished[Any]:
     """Return the value of a call that has ended.
 
@@ -132,7 +120,7 @@ def repeat_value(
     if "asked" in stored:
         logger.warning("call %r was refused: it waits at another edge", line)
         raise InvalidTokenError
-    if "foreign" in stored:
+    if foreign is not None and "foreign" in stored:
         raise foreign.load(stored["foreign"])
     if "error" in stored:
         raise load_error(stored["error"])

@@ -34,7 +34,7 @@ from anabranch._durable.replies import (
     value_text,
 )
 from anabranch._durable.states import digest, handed_out, latest_number
-from anabranch._durable.store import CallRecord, RoundRecord
+from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
 from anabranch._engine import Answer, Ask, Finished, Journal
 from anabranch._engine.clock import Clock
 from anabranch.errors import InvalidTokenError, StoreError, UnknownCallError
@@ -140,13 +140,13 @@ class Rounds:
         policy: how the store is used.
         clock: the time, the same for all workers of the store.
         worker: the name of this process; no other worker has it.
-        foreign: errors of the protocol.
+        foreign: errors of the protocol, if it has any of its own.
     """
 
     policy: Durability
     clock: Clock
     worker: str
-    foreign: ForeignErrors
+    foreign: ForeignErrors | None
 
     @asynccontextmanager
     async def open(
@@ -169,21 +169,14 @@ class Rounds:
             while True:
                 async with self._lease(journal.line) as lease:
                     opened = await lease.open_round(journal.rounds, new)
-                    if (ended := opened.ended) is None:
-                        if opened.entries.get(answers_id(journal.rounds), given) == given:
-                            if opened.call.status != "open":
-                                raise _refused(journal, f"it is {opened.call.status}")
-                            journal.answer(answers)
-                            merge(journal, opened.entries)
-                            mine = StoredRound(
-                                self, job.tool, journal, given, lease, opened.entries
-                            )
-                            async with _recording_failure(mine):
-                                yield mine
-                            return
-                    elif ended.answers == digest(given):
-                        await self._postpone_expiry(journal, ended)
-                        yield ended
+                    if _was_given(opened, journal.rounds, given):
+                        if opened.ended is None:
+                            played = self._begin(job, journal, answers, lease, opened)
+                            async with _recording_failure(played):
+                                yield played
+                        else:
+                            await self._postpone_expiry(journal, opened.ended)
+                            yield opened.ended
                         return
                 await self._fork(journal, given)
         except UnknownCallError as error:
@@ -204,6 +197,20 @@ class Rounds:
             self.clock.now() + self.policy.expire_after,
             principal=job.principal,
         )
+
+    def _begin(
+        self,
+        job: Job,
+        journal: Journal,
+        answers: Mapping[str, Answer],
+        lease: Lease,
+        opened: OpenedRound,
+    ) -> StoredRound:
+        if opened.call.status != "open":
+            raise _refused(journal, f"it is {opened.call.status}")
+        journal.answer(answers)
+        merge(journal, opened.entries)
+        return StoredRound(self, job.tool, journal, answers_text(answers), lease, opened.entries)
 
     async def _postpone_expiry(self, journal: Journal, ended: RoundRecord) -> None:
         """The client is still there: if its call waits for it, it has all the time again."""
@@ -237,6 +244,13 @@ class Rounds:
             return True
         number = await latest_number(self.policy.store, known.call_id)
         return FAILED in await self.policy.store.entries(known.call_id, number)
+
+
+def _was_given(opened: OpenedRound, number: int, given: str) -> bool:
+    """Whether the round was given these answers, if it was given any."""
+    if opened.ended is not None:
+        return opened.ended.answers == digest(given)
+    return opened.entries.get(answers_id(number), given) == given
 
 
 @asynccontextmanager

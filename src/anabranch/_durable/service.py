@@ -22,7 +22,6 @@ from anabranch._durable.job import Job
 from anabranch._durable.policy import Durability
 from anabranch._durable.replies import (
     ForeignErrors,
-    NoForeignErrors,
     Replies,
     repeat_reply,
     repeat_value,
@@ -62,7 +61,7 @@ class CallService:
         self.runtime = runtime
         self.durability = durability
         self.worker: str = secrets.token_hex(8)
-        self._foreign: ForeignErrors = foreign or NoForeignErrors()
+        self._foreign = foreign
         self._warned: set[str] = set()
 
     def new(self) -> Journal:
@@ -103,12 +102,12 @@ class CallService:
             Exception: what the call raises.
         """
         taken = journal.to_open(answers)
+        ended: Finished[Any] | R | RoundRecord
         async with self._open_round(job, journal, taken) as opened:
-            ended = (
-                opened
-                if isinstance(opened, RoundRecord)
-                else await self._play(job, journal, opened, replies)
-            )
+            if isinstance(opened, RoundRecord):
+                ended = opened
+            else:
+                ended = await self._play(job, journal, opened, replies)
         if not isinstance(ended, RoundRecord):
             return ended
         reply = self._repeat(replies, journal.line, ended)
@@ -123,6 +122,7 @@ class CallService:
             ToolError: the store does not answer.
             Exception: what the call or ``answerer`` raises.
         """
+        ended: Finished[Any] | RoundRecord
         try:
             async with self._open_round(job, journal, {}) as opened:
                 if isinstance(opened, RoundRecord):

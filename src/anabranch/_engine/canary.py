@@ -102,7 +102,7 @@ async def _props(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[Props]:
         stack.callback(gate.set)
         yield Props(
             asked=loop.create_future(),
-            stranger=loop.create_future(),
+            bare=loop.create_future(),
             thread=loop.run_in_executor(executor, gate.wait),
             lock=lock,
             receive=partial(loop.sock_recv, near, 1),

@@ -27,14 +27,14 @@ __all__ = ["KNOWN_WAITS", "Props", "begin"]
 class Props:
     """What the waits wait for; none of it completes.
 
-    ``asked`` is the future of an open ask, ``stranger`` one of unknown origin, ``thread`` that of
+    ``asked`` is the future of an open ask, ``bare`` one of unknown origin, ``thread`` that of
     a function in a thread. Another task holds ``lock``; ``receive`` reads a silent socket, and
     ``stream`` is one whose other end neither reads nor writes. ``strands`` are the tasks that count as
     strands of a call; a wait adds those it starts.
     """
 
     asked: AnyFuture
-    stranger: AnyFuture
+    bare: AnyFuture
     thread: AnyFuture
     lock: anyio.Lock
     receive: Callable[[], Awaitable[bytes]]
@@ -68,9 +68,7 @@ async def _anyio_task_group(props: Props) -> None:
 
 
 async def _child(props: Props) -> None:
-    task = asyncio.current_task()
-    if task is not None:
-        props.strands.add(task)
+    props.strands.update(filter(None, [asyncio.current_task()]))
     await props.asked
 
 
@@ -139,18 +137,19 @@ async def _sending(props: Props) -> None:
         await props.stream.send(bytes(65536))
 
 
-async def _generator(_: Props) -> AsyncGenerator[None]:
-    await asyncio.Event().wait()
+async def _generator() -> AsyncGenerator[None]:
     yield
+    await asyncio.Event().wait()
 
 
-async def _async_for(props: Props) -> None:
-    async for _ in _generator(props):
-        pass
+async def _async_for(_: Props) -> None:
+    [item async for item in _generator()]
 
 
-async def _anext(props: Props) -> None:
-    await anext(_generator(props), None)
+async def _anext(_: Props) -> None:
+    generator = _generator()
+    await anext(generator)
+    await anext(generator, None)
 
 
 async def _aclose(_: Props) -> None:
@@ -204,12 +203,12 @@ _SYNCHRONISING: dict[str, Wait] = {
 }
 
 _WAITING: dict[str, Wait] = {
-    "a stranger's future": lambda props: props.stranger,
-    "asyncio.gather of an ask and a stranger's future": lambda props: asyncio.gather(
-        props.asked, props.stranger
+    "a bare future": lambda props: props.bare,
+    "asyncio.gather of an ask and a bare future": lambda props: asyncio.gather(
+        props.asked, props.bare
     ),
-    "asyncio.wait for an ask or a stranger's future": lambda props: asyncio.wait(
-        {props.asked, props.stranger}, return_when=asyncio.FIRST_COMPLETED
+    "asyncio.wait for an ask or a bare future": lambda props: asyncio.wait(
+        {props.asked, props.bare}, return_when=asyncio.FIRST_COMPLETED
     ),
 }
 

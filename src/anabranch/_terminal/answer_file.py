@@ -1,8 +1,8 @@
-"""Answers from a file: ``--answers FILE``.
+"""Answers from a file, ``--answers FILE``: its format, and which entry answers which question.
 
-Owns the file's format and which entry answers which question. An entry with a ``key`` waits for
-the step of that name; the others are taken in order, those for the person and those for the model
-each in their own, because questions that are asked at once arrive in any order.
+An entry with a ``key`` answers the step of that name. The others are taken in order. Entries that
+answer for the person and entries that answer for the model form two separate sequences, because
+questions that are asked concurrently arrive in any order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     key: str | None = None
-    # Which of these is set decides; the defaults are never looked at.
+    # What counts is which of these is set; the defaults are never read.
     accept: dict[str, JsonValue] | None = None
     decline: Literal[True] = True
     cancel: Literal[True] = True
@@ -58,15 +58,15 @@ _FILE: TypeAdapter[list[_Entry]] = TypeAdapter(list[_Entry])
 
 
 class Answers:
-    """The answers that are left.
+    """The answers that have not been used yet.
 
     Raises:
-        UsageError: an entry does not fit; the message names the entry and the field.
+        UsageError: an entry is invalid; the message names the entry and the field.
     """
 
     def __init__(self, entries: Sequence[object], name: str = "answers") -> None:
         try:
-            self._left = _FILE.validate_python(entries)
+            self._unused = _FILE.validate_python(entries)
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False)[0]
             number, *field = problem["loc"]
@@ -79,7 +79,7 @@ class Answers:
         """Return the answers in ``path``, a JSON list.
 
         Raises:
-            UsageError: it cannot be read, or holds something else.
+            UsageError: it cannot be read, or is something else.
         """
         try:
             entries: object = json.loads(path.read_text("utf-8"))
@@ -93,40 +93,40 @@ class Answers:
 
     @property
     def samples(self) -> bool:
-        """Whether any entry that is left answers for the model."""
-        return any(entry.kind == "sample" for entry in self._left)
+        """Whether any unused entry answers for the model."""
+        return any(entry.kind == "sample" for entry in self._unused)
 
     def elicit(self, step_id: str) -> ElicitReply | None:
-        """Take the person's answer to this step, if there is one."""
+        """Use up and return the person's answer to this step, ``None`` if there is none."""
         entry = self._take("elicit", step_id)
         return entry.reply() if entry is not None else None
 
     def sample(self, step_id: str) -> SampleReply | None:
-        """Take the model's answer to this step, if there is one."""
+        """Use up and return the model's answer to this step, ``None`` if there is none."""
         entry = self._take("sample", step_id)
         if entry is None:
             return None
         text = TextBlock(text=entry.sample)
         return SampleReply(content=(text,), model="answers", stop_reason="endTurn")
 
-    def left(self) -> list[str]:
-        """Return the entries that nothing has asked for."""
-        return [str(entry) for entry in self._left]
+    def unused(self) -> list[str]:
+        """Return the unused entries, as JSON."""
+        return [str(entry) for entry in self._unused]
 
     def _take(self, kind: Kind, step_id: str) -> _Entry | None:
-        fitting = [entry for entry in self._left if entry.kind == kind]
+        candidates = [entry for entry in self._unused if entry.kind == kind]
         names = names_of(step_id)
-        keyed = (entry for entry in fitting if entry.key in names)
-        in_turn = (entry for entry in fitting if entry.key is None)
-        entry = next(keyed, None) or next(in_turn, None)
+        keyed = (entry for entry in candidates if entry.key in names)
+        in_order = (entry for entry in candidates if entry.key is None)
+        entry = next(keyed, None) or next(in_order, None)
         if entry is not None:
-            # By identity: the same answer may stand in the file twice.
-            self._left = [left for left in self._left if left is not entry]
+            # By identity: the file may contain the same answer twice.
+            self._unused = [other for other in self._unused if other is not entry]
         return entry
 
 
 def names_of(step_id: str) -> frozenset[str]:
-    """Return what a step may be called in the file.
+    """Return the names under which the file may refer to a step.
 
     ``pick/analyze#2/confirm.1~2`` is the second attempt at the first ``confirm`` there: its full
     id, the id of the first attempt, and ``confirm`` with and without its number.

@@ -1,4 +1,4 @@
-"""How a command ends early: each with one sentence on stderr and an exit status."""
+"""How a command ends early: each error becomes one sentence on stderr and an exit status."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["CommandError", "FailedError", "LeftError", "UsageError"]
 
 
 class CommandError(Exception):
-    """The command ends; the message says what is wrong and what to do about it."""
+    """Ends the command. The message says what is wrong and what to do about it."""
 
     status = 1
 
@@ -16,7 +16,7 @@ class FailedError(CommandError):
 
 
 class LeftError(CommandError):
-    """The person has left by Ctrl-C."""
+    """The person left with Ctrl-C."""
 
     status = 130
 
@@ -25,6 +25,6 @@ class LeftError(CommandError):
 
 
 class UsageError(CommandError):
-    """The command was given something that makes no sense: nothing was called."""
+    """The command was used wrongly; nothing was called."""
 
     status = 2

@@ -1,7 +1,7 @@
-"""The fields of an MCP form: what they are called, what they take, and how typed text is read.
+"""The fields of an MCP form: their labels, what they accept, and how typed text is read.
 
-Owns the form's schema as this client understands it. Nothing is drawn here. What is checked is
-checked so that the person hears of a slip at once; the server checks every answer again.
+Nothing is drawn here. Checks are made so that the person learns of a mistake at once; the server
+checks every answer again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LeaveOut:
 
 
 LEAVE_OUT: Final = LeaveOut()
-"""The person gives no value for a field that is not required."""
+"""Stands for no value, where a field is not required."""
 
 
 class _Schema(BaseModel):
@@ -39,7 +39,7 @@ class Option(_Schema):
 
     @property
     def label(self) -> str:
-        """What the person chooses."""
+        """What the person sees in the list."""
         return self.title or self.const
 
 
@@ -51,7 +51,7 @@ class _Options(_Schema):
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """The values that may be chosen; none if any may be typed."""
+        """The values to choose from; empty if any may be typed."""
         titles: tuple[str | None, ...] = self.enum_names or (None,) * len(self.enum)
         plain = zip(self.enum, titles, strict=False)
         return self.one_of or self.any_of or tuple(Option(const=c, title=t) for c, t in plain)
@@ -75,10 +75,10 @@ class Field(_Options):
     default: JsonValue = None
 
     def label(self, name: str, *, required: bool) -> str:
-        """Return what the person is asked."""
+        """Return the text of the prompt: the title, and in brackets what to know about the field."""
         notes = [self.description, self.range() or self.format, None if required else "optional"]
-        told = "; ".join(note for note in notes if note)
-        return f"{self.title or name} ({told}):" if told else f"{self.title or name}:"
+        joined = "; ".join(note for note in notes if note)
+        return f"{self.title or name} ({joined}):" if joined else f"{self.title or name}:"
 
     def range(self) -> str | None:
         """Return the limits in words."""
@@ -96,10 +96,10 @@ class Field(_Options):
         return None
 
     def read(self, text: str, *, required: bool) -> JsonValue | LeaveOut:
-        """Return the value of what was typed.
+        """Return the value of the text that was typed.
 
         Raises:
-            ValueError: it has none; the message tells the person why.
+            ValueError: the field does not accept it; the message is for the person.
         """
         if not text and not required:
             return LEAVE_OUT
@@ -110,7 +110,7 @@ class Field(_Options):
         return self._checked(text)
 
     def check_chosen(self, values: list[str]) -> bool | str:
-        """Return whether so many may be chosen; if not, why not."""
+        """Return ``True`` if this number of choices is allowed, otherwise the reason why not."""
         enough = len(values) >= (self.min_items or 0)
         few = self.max_items is None or len(values) <= self.max_items
         return (enough and few) or f"choose {self.range()}"
@@ -159,7 +159,7 @@ def _has_format(text: str, kind: str) -> bool:
                 return bool(date.fromisoformat(text))
             case "date-time":
                 return bool(datetime.fromisoformat(text))
-            case _:  # a format of a later protocol: the server knows
+            case _:  # a format of a later protocol, which the server checks
                 return True
     except ValueError:
         return False

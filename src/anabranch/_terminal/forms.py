@@ -1,8 +1,7 @@
-"""Questions as terminal forms.
+"""Forms at the terminal: the questions of a tool, asked field by field.
 
-Owns the drawing of one form, field by field. Esc or Ctrl-C cancels a form, Ctrl-D declines it.
-Only one form may be drawn at a time, which ``Console.question`` sees to; what a field takes is
-decided in ``fields.py``.
+Esc or Ctrl-C cancels a form, Ctrl-D declines it. Only one form may be drawn at a time; callers
+ensure that with ``Console.question``. What a field accepts is decided in ``fields.py``.
 """
 
 from __future__ import annotations
@@ -19,17 +18,16 @@ from anabranch._terminal.fields import LEAVE_OUT, Field, Form, LeaveOut
 from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply, ElicitRequest
 
-__all__ = ["HINT", "LeftError", "ask_consent", "ask_form", "ask_text"]
+__all__ = ["HINT", "DismissedError", "ask_consent", "ask_form", "ask_text"]
 
 HINT = "(Esc cancels, Ctrl-D declines)"
 
-
 ESCAPE_SECONDS = 0.1
-"""How long an Esc is held back, because arrow keys begin with one too."""
+"""How long an Esc waits for further bytes: arrow keys begin with one, too."""
 
 
-class LeftError(Exception):
-    """The person left the form; ``action`` tells how."""
+class DismissedError(Exception):
+    """The person dismissed the form; ``action`` says how."""
 
     def __init__(self, action: Literal["decline", "cancel"]) -> None:
         super().__init__(action)
@@ -37,10 +35,10 @@ class LeftError(Exception):
 
 
 async def ask_form(request: ElicitRequest) -> ElicitReply:
-    """Ask for one field after the other and return what the person did.
+    """Ask for one field after the other, and return the person's reply.
 
     Raises:
-        AnswerError: the server's form is none.
+        AnswerError: the schema is not that of a form.
     """
     try:
         form = Form.model_validate(request.requested_schema)
@@ -54,17 +52,17 @@ async def ask_form(request: ElicitRequest) -> ElicitReply:
                 content[name] = value
         if not form.properties:
             await _confirm("Accept?")
-    except LeftError as left:
-        return ElicitReply(action=left.action)
+    except DismissedError as dismissed:
+        return ElicitReply(action=dismissed.action)
     return ElicitReply(action="accept", content=content)
 
 
 async def ask_consent() -> ElicitReply:
-    """Ask whether the person will go to the address that they have been shown."""
+    """Ask whether the person will open the address they have been shown."""
     try:
         await _confirm("Will you open it?")
-    except LeftError as left:
-        return ElicitReply(action=left.action)
+    except DismissedError as dismissed:
+        return ElicitReply(action=dismissed.action)
     return ElicitReply(action="accept")
 
 
@@ -72,14 +70,14 @@ async def ask_text(message: str) -> str:
     """Ask for a line of text.
 
     Raises:
-        LeftError: none is given.
+        DismissedError: the person gave none.
     """
     return cast("str", await _run(questionary.text(message)))
 
 
 async def _confirm(message: str) -> None:
     if not await _run(questionary.confirm(message, default=False)):
-        raise LeftError("decline")
+        raise DismissedError("decline")
 
 
 async def _ask_field(field: Field, name: str, *, required: bool) -> JsonValue | LeaveOut:
@@ -87,7 +85,7 @@ async def _ask_field(field: Field, name: str, *, required: bool) -> JsonValue | 
     if field.type == "array":
         return await _run(_checkbox(field, label))
     if field.type == "boolean" and (required or field.default is not None):
-        # Without a default, Enter means no: nothing is agreed to by accident.
+        # Without a default, Enter means no, so that a person agrees to nothing by accident.
         return await _run(questionary.confirm(label, default=field.default is True))
     choices = [Choice(option.label, option.const) for option in field.options]
     if field.type == "boolean":
@@ -123,22 +121,22 @@ async def _run(question: Question) -> JsonValue | LeaveOut:
     """Draw a prompt and return its answer.
 
     Raises:
-        LeftError: the person left it.
+        DismissedError: the person dismissed it.
     """
-    leaving = KeyBindings()
+    dismissing = KeyBindings()
 
-    @leaving.add("escape", eager=True)
+    @dismissing.add("escape", eager=True)
     def cancel(event: KeyPressEvent) -> None:
-        event.app.exit(exception=LeftError("cancel"))
+        event.app.exit(exception=DismissedError("cancel"))
 
-    @leaving.add("c-d", eager=True)
+    @dismissing.add("c-d", eager=True)
     def decline(event: KeyPressEvent) -> None:
-        event.app.exit(exception=LeftError("decline"))
+        event.app.exit(exception=DismissedError("decline"))
 
     question.application.ttimeoutlen = ESCAPE_SECONDS
     own = question.application.key_bindings
-    question.application.key_bindings = merge_key_bindings([*([own] if own else []), leaving])
+    question.application.key_bindings = merge_key_bindings([*([own] if own else []), dismissing])
     try:
         return cast("JsonValue | LeaveOut", await question.unsafe_ask_async())
     except (KeyboardInterrupt, EOFError):
-        raise LeftError("cancel") from None
+        raise DismissedError("cancel") from None

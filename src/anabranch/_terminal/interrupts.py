@@ -1,7 +1,6 @@
-"""Ctrl-C while something runs that is worth ending properly.
+"""A handler for Ctrl-C while something runs that should be ended properly.
 
-Owns the signal's handler for that time. A second Ctrl-C does what it does everywhere, in case that
-the first has not been enough.
+A second Ctrl-C does what it does everywhere, in case the first was not enough.
 """
 
 from __future__ import annotations
@@ -17,7 +16,11 @@ __all__ = ["on_interrupt"]
 
 @contextmanager
 def on_interrupt(act: Callable[[], object]) -> Generator[None]:
-    """Have the first Ctrl-C call ``act`` in the running event loop; only in the main thread."""
+    """Within the block, the first Ctrl-C calls ``act`` in the running event loop.
+
+    To be used in the main thread only, as signal handlers are. The handler that was installed
+    before is restored at the end.
+    """
     loop = asyncio.get_running_loop()
     pressed = False
 
@@ -26,7 +29,7 @@ def on_interrupt(act: Callable[[], object]) -> Generator[None]:
         if pressed and callable(before):
             before(number, frame)
         pressed = True
-        loop.call_soon_threadsafe(act)  # which wakes the loop, wherever it waits
+        loop.call_soon_threadsafe(act)  # wakes the loop, whatever it waits for
 
     before = signal.signal(signal.SIGINT, handle)
     try:

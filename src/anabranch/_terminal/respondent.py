@@ -13,7 +13,7 @@ from anabranch._asking.host import Capabilities
 from anabranch._asking.sampling import Sampler
 from anabranch._terminal.answer_file import Answers
 from anabranch._terminal.console import Console
-from anabranch._terminal.forms import HINT, LeftError, ask_consent, ask_form, ask_text
+from anabranch._terminal.forms import HINT, DismissedError, ask_consent, ask_form, ask_text
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
@@ -102,7 +102,7 @@ class Respondent:
 
     def report_left(self) -> None:
         """Print the answers of the file that no question has used."""
-        for entry in self._answers.left() if self._answers is not None else ():
+        for entry in self._answers.unused() if self._answers is not None else ():
             self._console.say(f"Nothing asked for the answer {entry}.")
 
     def _from_file(
@@ -136,8 +136,8 @@ class Respondent:
                 self._console.show(f"  {message.role}: {_shown(message)}")
             try:
                 text = await ask_text("assistant:")
-            except LeftError as left:
-                raise AnswerError("the person did not answer in the model's place") from left
+            except DismissedError as dismissed:
+                raise AnswerError("the person did not answer in the model's place") from dismissed
         return SampleReply(content=(TextBlock(text=text),), model="person", stop_reason="endTurn")
 
 

@@ -1,14 +1,22 @@
-"""The command line. Nothing imports it.
+"""The command line, ``anabranch``. Nothing imports it.
 
-    commands.py                the commands and their options
-    serve.py, call.py, demo.py what they do; check.py too
-    tree.py                    anabranch tree: the commands over stored conversations
-    store_option.py            where those are
-    chat.py                    anabranch chat: a session at the terminal (chat_*.py: its parts)
-    browse.py                  anabranch browse: the tree on a full screen
-    targets.py, server.py      what a TARGET offers, as one server
-    connection.py              the way to a server
-    respondent.py              who answers: answers.py, a model, or forms.py at the terminal
+    _commands.py                      the commands by name, and their help; each is loaded when used
+    _serve_command.py                 anabranch serve
+    _combined_server.py               what targets offer, as one server; _processes.py: as several
+    _call_command.py                  anabranch call
+    _check_command.py                 anabranch check
+    _demo_command.py                  anabranch demo; _demo_tool.py is the tool it plays
+    _chat_command.py                  anabranch chat
+    _tree_commands.py                 anabranch tree: the commands over stored conversations
+    _browse_command.py, _browser.py   anabranch browse: a conversation on a full screen
+
+    _options.py                       options that several commands share
+    _answering.py                     who answers a tool's questions, by --model and --answers
+    _tool_arguments.py                a tool's arguments, from name=value and --json
+    _targets.py                       what a TARGET is, and what it offers
+    _connection.py                    the connection to a target's server; _call_trace.py shows it
+    _keys.py                          the keys that seal open questions
+    _output.py                        the result on stdout
 
 stdout carries the result alone. Exit status: 0 done, 1 the tool failed or was refused, 2 wrong
 usage, 130 interrupted.
@@ -21,8 +29,8 @@ from collections.abc import Sequence
 
 from cyclopts import CycloptsError
 
-from anabranch._terminal.console import printable
 from anabranch._terminal.exits import CommandError, LeftError, UsageError
+from anabranch._terminal.plain_text import printable
 from anabranch.cli._commands import app
 
 __all__ = ["main"]

@@ -1,34 +1,53 @@
 """``anabranch browse``: a stored conversation on a full screen.
 
-Owns the way there and back: which thread is shown, and what is printed for the node at which the
-person wants to go on. The screen itself is ``browser.py``'s, which needs the extra ``tui``.
+Chooses the thread to show, and prints the command that continues it. The screen itself is
+``_browser.py``, which needs the extra ``tui``.
 """
 
 from __future__ import annotations
 
 import shlex
+from typing import Annotated
+
+import anyio
+from cyclopts import Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
-from anabranch.cli._store_option import store_url
+from anabranch.cli._options import Store, store_url
+from anabranch.cli._output import print_text
 from anabranch.errors import StoreError
 from anabranch.stores import open_tree_store
 from anabranch.tree import Tree
 
-__all__ = ["browse", "command_for"]
+__all__ = ["browse", "browse_command", "command_for"]
+
+
+def browse_command(
+    thread: Annotated[
+        str | None, Parameter(help="The conversation; the latest without it.")
+    ] = None,
+    /,
+    *,
+    store: Store = None,
+) -> None:
+    """Run the command."""
+    command = anyio.run(browse, thread, store)
+    if command is not None:
+        print_text(command)
 
 
 async def browse(thread: str | None, store: str | None) -> str | None:
-    """Show a thread, or the latest; return the command to go on with, ``None`` for none.
+    """Show a thread, by default the latest; return the command that continues it, if it is wanted.
 
     Raises:
-        CommandError: there is no such thread, or nothing to show it with.
+        CommandError: there is no such thread, or the extra ``tui`` is not installed.
     """
     tree = await _tree(thread, store)
     try:
         from anabranch.cli._browser import Browser  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as missing:
         raise UsageError(
-            f"To browse takes the package {missing.name!r}, which is not installed."
+            f"Browsing needs the package {missing.name!r}, which is not installed."
             ' Install "anabranch[tui]"; anabranch tree show needs nothing.'
         ) from missing
     node_id = await Browser(tree).run_async()
@@ -36,7 +55,7 @@ async def browse(thread: str | None, store: str | None) -> str | None:
 
 
 def command_for(thread_id: str, node_id: str, store: str | None) -> str:
-    """Return the command that goes on with a conversation at one of its nodes."""
+    """Return the command that continues a conversation at one of its nodes."""
     words = ["anabranch", "chat", "--thread", thread_id, "--at", node_id]
     return shlex.join([*words, "--store", store] if store else words)
 

@@ -1,7 +1,7 @@
-"""The conversation tree on a full screen; only here is textual imported.
+"""The conversation tree on a full screen: the tree on the left, one node in full on the right.
 
-Owns the screen: the tree on the left, all of a node on the right. It shows what it was given and
-changes nothing; it ends with the node at which the person wants to go on, or with none.
+It changes nothing. Its result is the node at which the person wants to continue, if any. This is
+the only module that imports textual.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from textual.widgets import Footer, Header, Input, Static
 from textual.widgets import Tree as TreeWidget
 from textual.widgets.tree import TreeNode
 
-from anabranch._terminal.console import printable
+from anabranch._terminal.plain_text import printable
 from anabranch.messages import TextBlock, ToolResultBlock, ToolUseBlock, text_of
 from anabranch.tree import HEAD, Navigator, Node, Tree, glimpse, provider_blocks
 
@@ -26,7 +26,7 @@ WIDTH = 60
 
 
 class Browser(App[str]):
-    """Shows a thread; its result is the id of the node at which to go on."""
+    """Shows a thread; its result is the id of the node at which to continue."""
 
     CSS: ClassVar[str] = """
     #tree { width: 1fr; }
@@ -52,7 +52,7 @@ class Browser(App[str]):
         self._places: dict[str, TreeNode[str]] = {}
 
     def compose(self) -> ComposeResult:
-        """Make the widgets."""
+        """Create the widgets."""
         yield Header()
         with Horizontal():
             yield TreeWidget[str](self.title or "", id="tree")
@@ -62,7 +62,7 @@ class Browser(App[str]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Fill the tree, and go to the head."""
+        """Fill the tree, and move the cursor to the head."""
         widget = self._widget
         widget.show_root = False
         left = [(node, widget.root) for node in reversed(self._walk.children(None))]
@@ -70,7 +70,7 @@ class Browser(App[str]):
             node, above = left.pop()
             followers = self._walk.children(node.id)
             line = self._line(node)
-            # Only where ways part does the tree go deeper: a long conversation stays one column.
+            # The tree is indented only at forks: a long conversation stays one column.
             place = (
                 above.add(line, node.id) if len(followers) > 1 else above.add_leaf(line, node.id)
             )
@@ -81,43 +81,43 @@ class Browser(App[str]):
         widget.focus()
         self.call_after_refresh(self.action_head)
 
-    # -- what keys do ------------------------------------------------------------------------
+    # -- actions ------------------------------------------------------------------------------
 
     def action_go_on(self) -> None:
-        """End with the node under the cursor."""
+        """Exit with the node under the cursor as the result."""
         node = self._widget.cursor_node
         if node is not None and node.data is not None:
             self.exit(node.data)
 
     def action_ask(self) -> None:
-        """Ask where to go."""
+        """Open the field that takes a label, a branch or an id."""
         field = self.query_one("#find", Input)
         field.add_class("open")
         field.value = ""
         field.focus()
 
     def action_close(self) -> None:
-        """Ask no more."""
+        """Close that field."""
         self.query_one("#find", Input).remove_class("open")
         self._widget.focus()
 
     def action_unfold(self) -> None:
-        """Open all places where ways part."""
+        """Expand all forks."""
         self._widget.root.expand_all()
 
     def action_fold(self) -> None:
-        """Close all of them."""
+        """Collapse all forks."""
         for child in self._widget.root.children:
             child.collapse_all()
 
     def action_head(self) -> None:
-        """Go to where the conversation was left."""
+        """Move the cursor to the head."""
         head = self._walk.tree.refs.get(HEAD)
         if head is not None:
             self._go(head)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go where the person has said."""
+        """Move the cursor to the node that was typed."""
         node = self._walk.find(event.value.strip())
         if node is None:
             self.notify(f"There is no label, branch or node {event.value!r}.", severity="error")
@@ -126,12 +126,12 @@ class Browser(App[str]):
         self._go(node.id)
 
     def on_tree_node_highlighted(self, event: TreeWidget.NodeHighlighted[str]) -> None:
-        """Show all of the node under the cursor."""
+        """Show the node under the cursor in full."""
         if event.node.data is not None:
             details = self._details(self._walk.nodes[event.node.data])
             self.query_one("#details", Static).update(details)
 
-    # -- what is shown -----------------------------------------------------------------------
+    # -- drawing -----------------------------------------------------------------------------
 
     @property
     def _widget(self) -> TreeWidget[str]:

@@ -1,22 +1,24 @@
-"""``anabranch chat``: a session at the terminal, or led by a script.
+"""``anabranch chat``: a chat session at the terminal, or driven by a script.
 
-This module opens the store, the tools and the model that the options name. Running the session is
-done in :mod:`anabranch.chat`.
+This module opens the store, the tools and the model that the options name. The session itself runs in
+``anabranch.chat``.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
+from cyclopts import Parameter
 from platformdirs import user_data_path
 
-from anabranch._terminal.console import Console
+from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
 from anabranch.agents import AgentTool, BranchSelf
@@ -32,7 +34,7 @@ from anabranch.chat._terminal_session.input_lines import (
     read_script,
 )
 from anabranch.chat._terminal_session.line_loop import run_lines
-from anabranch.cli._store_option import store_url
+from anabranch.cli._options import Model, Store, store_url
 from anabranch.cli._targets import is_url, load
 from anabranch.errors import StoreError
 from anabranch.models import ModelError
@@ -40,22 +42,50 @@ from anabranch.stores import open_tree_store
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
-__all__ = ["ChatWish", "chat", "tools_of"]
+__all__ = ["chat_command"]
 
 LATEST = "last"
 
 
+def chat_command(
+    *targets: Annotated[
+        str, Parameter(help="Where tools are: a Python file, a module, or module:attribute.")
+    ],
+    thread: Annotated[
+        str | None,
+        Parameter(
+            help="The conversation to continue, or “last” for the latest; if there is none of this"
+            " name, it is begun. Without it, a new one is begun."
+        ),
+    ] = None,
+    at: Annotated[
+        str | None,
+        Parameter(help="Where in it to continue: a node's id, a label, or a branch's name."),
+    ] = None,
+    store: Store = None,
+    model: Model = None,
+    script: Annotated[
+        Path | None,
+        Parameter(help="A file with one line of input per line; - for standard input."),
+    ] = None,
+) -> None:
+    """Run the command."""
+    log_to_stderr(logging.ERROR)
+    options = ChatOptions(targets, thread, at, store, model, script)
+    anyio.run(chat, options, tools_of(targets), Console())
+
+
 @dataclass(frozen=True, slots=True)
-class ChatWish:
-    """What a chat is to be, as it was typed.
+class ChatOptions:
+    """How to chat, as it was typed.
 
     Attributes:
         targets: where its tools are.
-        thread: the thread to begin in; ``last`` for the latest.
-        at: the node to begin at.
+        thread: the thread to continue; ``last`` for the latest.
+        at: the node to continue at.
         store: the store's URL.
         model: the model's name.
-        script: the file that leads it.
+        script: the file whose lines are the input.
     """
 
     targets: Sequence[str] = ()
@@ -66,21 +96,23 @@ class ChatWish:
     script: Path | None = None
 
 
-async def chat(wish: ChatWish, tools: Sequence[Tool[Any] | AgentTool], console: Console) -> None:
-    """Lead a conversation until there are no more lines.
+async def chat(
+    options: ChatOptions, tools: Sequence[Tool[Any] | AgentTool], console: Console
+) -> None:
+    """Run a session until there are no more lines.
 
     Raises:
-        CommandError: it cannot begin, a line of a script has failed, or the person has left.
+        CommandError: it cannot begin, a line of a script failed, or the person left.
     """
-    lines = _lines(wish, console, [tool.name for tool in tools])
+    lines = _lines(options, console, [tool.name for tool in tools])
     try:
-        store = open_tree_store(store_url(wish.store))
+        store = open_tree_store(store_url(options.store))
     except StoreError as error:
         raise UsageError(str(error)) from error
     screen = ChatScreen(console)
     try:
-        dependencies = _dependencies(wish, tools, console, lines, store, screen)
-        session = await _session(wish, dependencies, screen)
+        dependencies = _dependencies(options, tools, console, lines, store, screen)
+        session = await _session(options, dependencies, screen)
         failed = await run_lines(session, screen, lines, console)
     except StoreError as error:
         raise FailedError(str(error)) from error
@@ -106,21 +138,21 @@ def tools_of(targets: Sequence[str]) -> list[Tool[Any] | AgentTool]:
     tools: list[Tool[Any] | AgentTool] = [BranchSelf(), *found.tools]
     twice = [name for name, count in Counter(tool.name for tool in tools).items() if count > 1]
     if twice:
-        raise UsageError(f"Two tools are called {twice[0]}. Take one of them away.")
+        raise UsageError(f"Two tools are called {twice[0]}. Leave one of them out.")
     return tools
 
 
-def _lines(wish: ChatWish, console: Console, tools: Sequence[str]) -> InputLines:
-    if wish.script is not None and str(wish.script) != "-":
-        return read_script(wish.script)
-    if not console.interactive or wish.script is not None:
+def _lines(options: ChatOptions, console: Console, tools: Sequence[str]) -> InputLines:
+    if options.script is not None and str(options.script) != "-":
+        return read_script(options.script)
+    if not console.interactive or options.script is not None:
         return piped_lines(sys.stdin.fileno())
     words = [f"/{name}" for name in (*COMMANDS, *tools)]
     return TypedLines(console.stream, words, _data() / "chat_history")
 
 
 def _dependencies(
-    wish: ChatWish,
+    options: ChatOptions,
     tools: Sequence[Tool[Any] | AgentTool],
     console: Console,
     lines: InputLines,
@@ -130,13 +162,13 @@ def _dependencies(
     models = ChatModels()
     respondent = Respondent(console)
     try:
-        model = models.open(wish.model) if wish.model else NoModel(respondent)
+        model = models.open(options.model) if options.model else NoModel(respondent)
     except ModelError as error:
         raise UsageError(str(error)) from error
     return SessionDependencies(
         store,
         model,
-        model_name=wish.model or "none",
+        model_name=options.model or "none",
         tools=tools,
         person=ChatAnswerer(console, respondent, lines),
         listener=screen.on_event,
@@ -146,14 +178,14 @@ def _dependencies(
 
 
 async def _session(
-    wish: ChatWish, dependencies: SessionDependencies, screen: ChatScreen
+    options: ChatOptions, dependencies: SessionDependencies, screen: ChatScreen
 ) -> Session:
-    """Begin where the wish says.
+    """Return a session that continues where the options say.
 
     Raises:
-        UsageError: there is no such place.
+        UsageError: there is no such thread or node.
     """
-    thread = wish.thread
+    thread = options.thread
     if thread == LATEST:
         latest = await dependencies.store.threads(1)
         if not latest:
@@ -162,8 +194,8 @@ async def _session(
     session = Session(dependencies, thread_id=thread)
     screen.attach(session)
     outputs = await session.start()
-    if wish.at is not None:
-        outputs = await session.input(f"/fork {wish.at}")
+    if options.at is not None:
+        outputs = await session.input(f"/fork {options.at}")
         if any(output.type == "error" for output in outputs):
             raise UsageError(outputs[-1].content)
     screen.show_beginning(outputs)

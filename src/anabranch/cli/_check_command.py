@@ -1,34 +1,69 @@
 """``anabranch check``: what in a target's tools is not safe to replay.
 
-Owns what is checked, and how findings are told: as a JSON list on stdout, in lines on stderr. What
-is looked for is ``testing/replay_check``'s business.
+Findings are a JSON list on stdout, and sentences on stderr. The checks themselves are in
+``anabranch.replay_check``.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from anabranch._terminal.console import Console
+import anyio
+from cyclopts import Parameter
+
+from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
+from anabranch.cli._answering import new_respondent
+from anabranch.cli._options import ArgumentsJson
+from anabranch.cli._output import print_json
 from anabranch.cli._targets import is_url, load
 from anabranch.cli._tool_arguments import read_arguments
 from anabranch.errors import InvalidArgumentsError
+from anabranch.replay_check import Finding, NoSourceError, check_tool
 from anabranch.replay_check._rehearsal import rehearse
-from anabranch.testing import Finding, check_tool
 from anabranch.tool import Tool
 
-__all__ = ["Subject", "check", "report"]
+__all__ = ["check_command"]
+
+
+def check_command(
+    target: Annotated[str, Parameter(help="A Python file, a module, or module:attribute.")],
+    tool: Annotated[str | None, Parameter(help="The tool's name; all tools by default.")] = None,
+    /,
+    *values: Annotated[
+        str, Parameter(name="name=value", help="Arguments for the run, as for call.")
+    ],
+    json_text: ArgumentsJson = None,
+    answers: Annotated[
+        Path | None,
+        Parameter(
+            name="--answers",
+            help="Run the tool as well, answered from this file (as for call). It really runs:"
+            " its steps happen once, and what it does outside of steps happens twice.",
+        ),
+    ] = None,
+) -> None:
+    """Run the command."""
+    log_to_stderr(logging.ERROR)
+    console = Console(interactive=False)
+    respondent = new_respondent(console, None, answers) if answers is not None else None
+    options = CheckOptions(target, tool, values, json_text)
+    findings = anyio.run(check, options, console, respondent)
+    print_json([finding.to_json() for finding in findings])
+    sys.stdout.flush()
+    report(findings, console)
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """What is to be checked, as it was typed."""
+class CheckOptions:
+    """What to check, as it was typed."""
 
     target: str
     tool: str | None = None
@@ -36,59 +71,65 @@ class Subject:
     json_text: str | None = None
 
 
-async def check(subject: Subject, console: Console, respondent: Respondent | None) -> list[Finding]:
-    """Return what is found: in the source, and with a ``respondent`` also by running the tool.
+async def check(
+    options: CheckOptions, console: Console, respondent: Respondent | None
+) -> list[Finding]:
+    """Return the findings: in the source, and with a ``respondent`` also from running the tool.
 
     Raises:
-        UsageError: there is nothing to check, or nothing that could be run so.
+        UsageError: there is nothing to check, or the tool cannot be run with these options.
     """
-    tools = choose_tools(subject)
+    tools = choose_tools(options)
     found: dict[Finding, None] = {}
     for tool in tools:
         try:
             found.update(dict.fromkeys(check_tool(tool)))
-        except OSError as error:
+        except NoSourceError as error:
             raise UsageError(str(error)) from error
     if respondent is not None:
-        found.update(dict.fromkeys(await run(subject, tools, console, respondent)))
-    elif subject.pairs or subject.json_text is not None:
+        found.update(dict.fromkeys(await run(options, tools, console, respondent)))
+    elif options.pairs or options.json_text is not None:
         raise UsageError("Arguments are for a run: give --answers FILE as well.")
     return [finding.seen_from(Path.cwd()) for finding in found]
 
 
-def choose_tools(subject: Subject) -> list[Tool[Any]]:
-    """Return the target's tools, or the one that was named.
+def choose_tools(options: CheckOptions) -> list[Tool[Any]]:
+    """Return all tools of the target, or the one that was named.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or the target cannot be loaded.
     """
-    target = subject.target
+    target = options.target
     if is_url(target):
-        raise UsageError(f"{target} is running elsewhere. Check the file or module it is made of.")
+        raise UsageError(
+            f"{target} is running elsewhere. Check the file or module that it was started from."
+        )
     tools = load([target]).tools
     if not tools:
-        raise UsageError(f"{target} offers an MCPServer alone. Check the module with its tools.")
-    named = [tool for tool in tools if subject.tool in {None, tool.name}]
+        raise UsageError(
+            f"{target} offers only an MCPServer. Check the module that defines its tools."
+        )
+    named = [tool for tool in tools if options.tool in {None, tool.name}]
     if not named:
         offered = ", ".join(tool.name for tool in tools)
-        raise UsageError(f"{target} has no tool {subject.tool!r}. It offers: {offered}.")
+        raise UsageError(f"{target} has no tool {options.tool!r}. It offers: {offered}.")
     return named
 
 
 async def run(
-    subject: Subject, tools: Sequence[Tool[Any]], console: Console, respondent: Respondent
+    options: CheckOptions, tools: Sequence[Tool[Any]], console: Console, respondent: Respondent
 ) -> list[Finding]:
-    """Run the one tool, each round twice. What it prints goes to stderr.
+    """Run the tool, each round twice. What it prints goes to stderr.
 
     Raises:
-        UsageError: there are several, or the arguments do not fit.
+        UsageError: there are several tools, or the arguments do not fit.
     """
     if len(tools) > 1:
         offered = ", ".join(tool.name for tool in tools)
-        raise UsageError(f"Name the TOOL to run: {subject.target} offers {offered}.")
+        raise UsageError(f"Name the TOOL to run: {options.target} offers {offered}.")
     (tool,) = tools
     arguments: Mapping[str, Any] = read_arguments(
-        subject.pairs, subject.json_text, tool.input_schema
+        options.pairs, options.json_text, tool.input_schema
     )
 
     try:
@@ -105,7 +146,7 @@ async def run(
 
 
 def report(findings: Sequence[Finding], console: Console) -> None:
-    """Tell the findings, one line or a few each.
+    """Show the findings, in a few lines each.
 
     Raises:
         FailedError: there are any.

@@ -1,8 +1,4 @@
-"""One server out of whatever the targets offer.
-
-Owns how tools and servers that were found become the one server that runs. How they were found is
-``targets.py``'s business, how it runs ``serve.py``'s.
-"""
+"""One MCP server made of everything that the targets offer: their tools and their servers."""
 
 from __future__ import annotations
 
@@ -24,12 +20,12 @@ from anabranch.mcp._chains import CONTINUE_CALL
 from anabranch.mcp._options import TTL
 from anabranch.tool import Tool
 
-__all__ = ["Keeping", "assemble", "tool_names"]
+__all__ = ["Persistence", "assemble", "tool_names"]
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
-    """How calls are kept, in a form that other processes can be given.
+class Persistence:
+    """How calls are stored, in a form that can be passed to another process.
 
     Attributes:
         store: the URL of a store; without one, all state travels with the client.
@@ -42,7 +38,7 @@ class Keeping:
     continue_calls: bool = True
 
 
-NOTHING_KEPT = Keeping()
+NOT_STORED = Persistence()
 
 
 def assemble(
@@ -50,22 +46,22 @@ def assemble(
     *,
     keys: Sequence[str],
     sampler: Sampler | None,
-    keeping: Keeping = NOTHING_KEPT,
+    persistence: Persistence = NOT_STORED,
 ) -> MCPServer[Any]:
-    """Return a server with everything in it: the first that was found, or a new one.
+    """Return a server that offers everything: the first one found, or a new one.
 
-    A server's own tools are served as they are. A tool that a server has already is not added
+    A server's own tools are served as they are. A tool that the server has already is not added
     again; the tools of further servers are added to the first.
 
     Raises:
-        UsageError: two different things have the same name, or the store's URL is none.
+        UsageError: two different tools have the same name, or the store's URL is invalid.
     """
     options = ServerOptions(
         keys=keys,
-        ttl=keeping.ttl,
-        store=keeping.store,
+        ttl=persistence.ttl,
+        store=persistence.store,
         sampler=sampler,
-        continue_calls=keeping.continue_calls,
+        continue_calls=persistence.continue_calls,
     )
     try:
         if not found.servers:
@@ -92,8 +88,8 @@ def _add(server: MCPServer[Any], tools: Sequence[Tool[Any]], options: ServerOpti
 
 
 def _run_along(server: MCPServer[Any], installation: Installation) -> None:
-    """Have the store swept for as long as ``server`` runs."""
-    # The SDK takes a lifespan when a server is made, and from outside never again.
+    """Expire stored calls for as long as ``server`` runs."""
+    # The SDK accepts a lifespan only when a server is constructed.
     lowlevel = server._lowlevel_server  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     own = lowlevel.lifespan
 
@@ -106,13 +102,13 @@ def _run_along(server: MCPServer[Any], installation: Installation) -> None:
 
 
 def tool_names(server: MCPServer[Any]) -> list[str]:
-    """Return the names of all tools of a server that does not run yet."""
+    """Return the names of all tools of a server that is not running yet."""
     return [tool.name for tool in anyio.run(server.list_tools)]
 
 
 def _merge(server: MCPServer[Any], others: Sequence[MCPServer[Any]]) -> None:
     for other in others:
-        # The SDK tells of a registered tool's function nowhere else.
+        # The SDK has no public access to a registered tool's function.
         for tool in other._tool_manager.list_tools():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             if tool.name in tool_names(server):
                 raise ValueError(

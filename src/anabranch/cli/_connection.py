@@ -1,7 +1,7 @@
-"""The way to a target: a server process of its own, or the URL of one that runs.
+"""The connection to a target: to a server process started for it, or to the URL of a running one.
 
-Owns how the process is started, and what a connection that breaks is called. The process inherits
-this one's environment, and gets keys of its own: it lives no longer than the call.
+A server process inherits this one's environment, and gets keys of its own, since it lives no longer
+than the call. A connection that fails is reported in one sentence.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Literal, TypeAlias, TypeVar, cast
+from typing import TypeVar, cast
 
 import anyio
 from mcp import Client, InputRequiredRoundsExceededError, MCPError, StdioServerParameters
@@ -20,19 +20,18 @@ from pydantic import ValidationError
 from anabranch._asking.answerer import Answerer
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
 from anabranch.cli._keys import KEYS, new_key
+from anabranch.cli._options import MODEL, Era
 from anabranch.cli._targets import is_url, split_target
 from anabranch.mcp._client import Connectable, connect, offers_sagas
 from anabranch.mcp._saga_client import SagaRoundsExceededError
 
-__all__ = ["MODEL", "Era", "server_of", "talk"]
+__all__ = ["open_session", "server_of"]
 
 T = TypeVar("T")
-MODEL = "ANABRANCH_MODEL"
-Era: TypeAlias = Literal["auto", "modern", "handshake", "saga"]
 
 
 def server_of(target: str) -> str | StdioServerParameters:
-    """Return what the SDK's client connects to.
+    """Return what the SDK's client is to connect to.
 
     Raises:
         UsageError: there is no such file or module.
@@ -44,7 +43,7 @@ def server_of(target: str) -> str | StdioServerParameters:
     return StdioServerParameters(command=command, args=arguments, env=_environment())
 
 
-async def talk(
+async def open_session(
     target: str,
     server: Connectable,
     answerer: Answerer,
@@ -52,11 +51,11 @@ async def talk(
     *,
     era: Era = "auto",
 ) -> T:
-    """Connect to ``server``, which is ``target``'s, and return what ``act`` makes of it.
+    """Connect to ``server``, the server of ``target``; return what ``act`` returns.
 
     Raises:
-        CommandError: ``act`` raised it; or the connection could not be made, broke, or was used
-            for something else than MCP.
+        CommandError: ``act`` raised it; or the connection could not be made, broke, or carried
+            something other than MCP.
     """
     connected = False
     try:
@@ -71,7 +70,7 @@ async def talk(
             raise
         if not connected and not is_url(target):
             known = await _why_it_did_not_start(target)
-        elif not connected and target not in str(known):  # the server's own words, then
+        elif not connected and target not in str(known):  # in the server's own words
             known = FailedError(f"Cannot connect to {target}: {known}")
         raise known from error
 
@@ -82,13 +81,13 @@ async def _require_sagas(client: Client) -> None:
 
 
 def _command(target: str) -> list[str]:
-    # -P keeps the files in this folder from standing in for installed packages; the target's own
-    # neighbours are found nevertheless.
+    # With -P, files in this folder cannot shadow installed packages; the target's own neighbours
+    # are found nevertheless.
     return [sys.executable, "-P", "-m", "anabranch", "serve", target, "--transport", "stdio"]
 
 
 def _environment() -> dict[str, str]:
-    # The model is the caller's: with one of its own, the server would never ask.
+    # The model is the caller's: a server with a model of its own would never ask.
     inherited = {name: value for name, value in os.environ.items() if name != MODEL}
     return {KEYS: new_key(), **inherited}
 
@@ -96,32 +95,32 @@ def _environment() -> dict[str, str]:
 async def _why_it_did_not_start(target: str) -> CommandError:
     """Return the error for a server process that ended before it answered.
 
-    Its exit status tells whether the target is at fault, but the SDK keeps that to itself. So it
-    is started once more, with nothing to read: a sound server leaves at once, a broken one fails
-    as it did before. Its words are on stderr already.
+    Its exit status says whether the target is at fault, but the SDK does not report it. So the
+    process is started once more, with nothing to read: a working server ends at once, a broken one
+    fails as before. What it wrote to stderr has been shown already.
     """
     done = await anyio.run_process(
         _command(target), check=False, stdin=subprocess.DEVNULL, env=_environment()
     )
     if done.returncode == UsageError.status:
-        return UsageError(f"{target} cannot be served; the reason stands above.")
+        return UsageError(f"{target} cannot be served; the reason is above.")
     return FailedError(f"The server for {target} ended before it answered.")
 
 
 def _explain(error: Exception, target: str) -> CommandError | None:
-    """Return what to tell the person about an error, ``None`` if it is this library's own fault.
+    """Return the error to report for ``error``, ``None`` if it is a bug in this library.
 
-    The SDK's tasks raise in groups; one cause that is known is enough.
+    The SDK's tasks raise exception groups; one known cause is enough.
     """
     for cause in _leaves(error):
         if isinstance(cause, CommandError):
             return cause
-        if (words := _words_for(cause, target)) is not None:
-            return FailedError(words)
+        if (message := _message_for(cause, target)) is not None:
+            return FailedError(message)
     return None
 
 
-def _words_for(cause: Exception, target: str) -> str | None:
+def _message_for(cause: Exception, target: str) -> str | None:
     match cause:
         case MCPError() if cause.error.code == CONNECTION_CLOSED:
             return f"The server of {target} ended the connection."
@@ -133,7 +132,7 @@ def _words_for(cause: Exception, target: str) -> str | None:
             return f"{target} answered with something that is not MCP."
         case _ if isinstance(cause, OSError) or type(cause).__module__.startswith("http"):
             return f"Cannot reach {target}: {str(cause).rstrip('.') or type(cause).__name__}."
-        case _:  # not the connection's fault
+        case _:  # nothing to do with the connection
             return None
 
 

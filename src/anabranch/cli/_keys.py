@@ -1,7 +1,7 @@
-"""The keys that seal open questions, kept so that they outlive the server.
+"""The keys that seal open questions: where they come from, so that they outlive the server.
 
-Owns where keys come from: ``ANABRANCH_KEYS``, or a file in the user's data directory, made at the
-first start and readable by the user alone.
+They are those in ``ANABRANCH_KEYS``, or those in a file in the user's data directory, which is
+created at the first start and readable by the user alone.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ def new_key() -> str:
 def read_keys(
     environment: Mapping[str, str], say: Callable[[str], None], data: Path | None = None
 ) -> list[str]:
-    """Return the keys, newest first: the environment's, else the file's, which is made if needed.
+    """Return the keys, newest first: the environment's, or else the file's.
 
-    Where no file can be made, ``say`` is told, and a key is returned that nobody keeps.
+    The file is created if it is missing. Where that fails, ``say`` is called with a warning, and a
+    new key is returned that is stored nowhere.
 
     Raises:
         UsageError: a key is too short.
@@ -42,20 +43,20 @@ def read_keys(
         return _checked(given, KEYS)
     path = (data if data is not None else user_data_path("anabranch", appauthor=False)) / "keys"
     try:
-        return _checked(_read_or_make(path), str(path))
+        return _checked(_read_or_create(path), str(path))
     except OSError as error:
         say(
-            f"Cannot keep a key in {path} ({error.strerror}): questions that are open now will not"
+            f"Cannot store a key in {path} ({error.strerror}): questions that are open will not"
             f" survive a restart. Set {KEYS} to change that."
         )
         return [new_key()]
 
 
-def _read_or_make(path: Path) -> str:
+def _read_or_create(path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        # Written in full under another name and then linked: of two servers that start at once
-        # one wins, and neither reads half a key. The mode is right from the first byte on.
+        # Written in full under another name and then linked: of two servers that start at once,
+        # one wins and neither reads half a key. The mode is right from the first byte on.
         draft = path.with_name(f"keys.{secrets.token_hex(4)}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:

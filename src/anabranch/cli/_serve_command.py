@@ -1,7 +1,6 @@
-"""``anabranch serve``: the tools of some targets as an MCP server.
+"""``anabranch serve``: the tools of some targets as an MCP server, over stdio or HTTP.
 
-Owns the ways of running: over stdin and stdout, or over HTTP at ``/mcp``, in this process or in
-several (``workers.py``).
+Over HTTP it is one process, or several that share the port (``_processes.py``).
 """
 
 from __future__ import annotations
@@ -12,30 +11,77 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import anyio
+from cyclopts import Parameter
 from mcp.server.mcpserver import MCPServer
 from starlette.applications import Starlette
 
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
-from anabranch.cli._call_command import open_sampler
-from anabranch.cli._combined_server import Keeping, assemble, tool_names
+from anabranch.cli._answering import open_sampler
+from anabranch.cli._combined_server import Persistence, assemble, tool_names
 from anabranch.cli._keys import read_keys
+from anabranch.cli._options import STORE, Model
 from anabranch.cli._processes import listen, run_workers, serve_app
 from anabranch.cli._targets import load
 from anabranch.errors import StoreError
+from anabranch.mcp._options import TTL
 from anabranch.stores import open_store
 
-__all__ = ["Way", "serve"]
+__all__ = ["serve_command"]
 
 PORTS = range(2**16)
 
 
+def serve_command(
+    *targets: Annotated[
+        str, Parameter(help="A Python file, a module, or module:attribute. Several may be given.")
+    ],
+    transport: Annotated[
+        Literal["stdio", "http"], Parameter(help="Over stdin and stdout, or over HTTP at /mcp.")
+    ] = "stdio",
+    host: Annotated[str, Parameter(help="The address to listen on, over HTTP.")] = "127.0.0.1",
+    port: Annotated[
+        int, Parameter(help="The port to listen on, over HTTP; 0 for any free port.")
+    ] = 8000,
+    workers: Annotated[
+        int,
+        Parameter(
+            help="Processes that share the port, over HTTP. With more than one, clients up to"
+            " 2025-11-25 have no sessions, so tools cannot ask them anything."
+        ),
+    ] = 1,
+    store: Annotated[
+        str | None,
+        Parameter(
+            env_var=STORE,
+            help="Where calls are stored, so that effects happen once whatever clients repeat:"
+            " sqlite:///path, postgresql://…, or memory:. Without it, nothing is stored.",
+        ),
+    ] = None,
+    ttl: Annotated[
+        float, Parameter(help="Seconds that a person has for one round of questions.")
+    ] = TTL,
+    continue_calls: Annotated[
+        bool,
+        Parameter(
+            help="With a store, offer the tool continue_call, which continues calls that need more"
+            " rounds of questions than clients allow."
+        ),
+    ] = True,
+    model: Model = None,
+) -> None:
+    """Run the command."""
+    endpoint = Endpoint(transport, host, port, workers)
+    persistence = Persistence(store or None, ttl, continue_calls)
+    serve(targets, endpoint, model=model, persistence=persistence)
+
+
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How a server is reached."""
+class Endpoint:
+    """How a server is reached, and by how many processes."""
 
     transport: Literal["stdio", "http"] = "stdio"
     host: str = "127.0.0.1"
@@ -44,81 +90,84 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class _Offer:
-    """What is served, in a form that other processes can be given."""
+class _ServerRecipe:
+    """All it takes to make the server, in a form that can be passed to another process."""
 
     targets: tuple[str, ...]
     model: str | None
     keys: tuple[str, ...] = field(repr=False)
-    keeping: Keeping
+    persistence: Persistence
 
     def make_server(self) -> MCPServer[Any]:
         return assemble(
             load(self.targets),
             keys=self.keys,
             sampler=open_sampler(self.model),
-            keeping=self.keeping,
+            persistence=self.persistence,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _WorkerApp:
-    """Makes the application of one worker, in its own process."""
+    """Makes the application of one worker, in the worker's process."""
 
-    offer: _Offer
+    recipe: _ServerRecipe
     host: str
 
     def __call__(self) -> Starlette:
         log_to_stderr(logging.WARNING)
-        # A session of the handshake era would live in one worker, and its next request may reach
-        # another. So there are none.
-        return self.offer.make_server().streamable_http_app(host=self.host, stateless_http=True)
+        # A session of the handshake era lives in one process, and its next request may reach
+        # another worker, so no sessions are offered.
+        return self.recipe.make_server().streamable_http_app(host=self.host, stateless_http=True)
 
 
-def serve(targets: Sequence[str], way: Way, *, model: str | None, keeping: Keeping) -> None:
+def serve(
+    targets: Sequence[str], endpoint: Endpoint, *, model: str | None, persistence: Persistence
+) -> None:
     """Serve until the client leaves (stdio) or the person stops it.
 
     Raises:
         CommandError: see the message.
     """
-    _check(targets, way, keeping)
+    _check(targets, endpoint, persistence)
     log_to_stderr(logging.WARNING)
     console = Console()
-    open_sampler(model)  # a wrong name is told before any target's code is run
+    open_sampler(model)  # a wrong name is reported before any target's code runs
     found = load(targets)
-    offer = _Offer(tuple(targets), model, tuple(read_keys(os.environ, console.say)), keeping)
-    server = assemble(found, keys=offer.keys, sampler=open_sampler(model), keeping=keeping)
-    if keeping.store is not None:
-        anyio.run(_reach, keeping.store)
+    keys = tuple(read_keys(os.environ, console.say))
+    recipe = _ServerRecipe(tuple(targets), model, keys, persistence)
+    server = assemble(found, keys=keys, sampler=open_sampler(model), persistence=persistence)
+    if persistence.store is not None:
+        anyio.run(_require_store, persistence.store)
     tools = ", ".join(tool_names(server)) or "no tools"
-    if way.transport == "http":
-        _serve_http(server, offer, way, tools, console)
+    if endpoint.transport == "http":
+        _serve_http(server, recipe, endpoint, tools, console)
         return
     if sys.stdin.isatty():
         console.say(f"Serving {tools} over stdio: an MCP client must be at the other end.")
-    # The SDK reads stdin in a thread that cannot be interrupted, so Ctrl-C ends the process
-    # outright, as a client does that kills it. Clients end it by closing stdin.
+    # The SDK reads stdin in a thread that cannot be interrupted, so Ctrl-C has to kill the
+    # process, as some clients do. Most clients end it by closing stdin.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     server.run("stdio")
 
 
-def _check(targets: Sequence[str], way: Way, keeping: Keeping) -> None:
+def _check(targets: Sequence[str], endpoint: Endpoint, persistence: Persistence) -> None:
     if not targets:
         raise UsageError("serve needs a TARGET: a Python file, a module, or module:attribute.")
-    if way.port not in PORTS:
-        raise UsageError(f"There is no port {way.port}. Choose one from 0 to 65535.")
-    if way.workers < 1:
-        raise UsageError(f"There cannot be {way.workers} workers. Choose 1 or more.")
-    if way.workers > 1 and way.transport == "stdio":
+    if endpoint.port not in PORTS:
+        raise UsageError(f"There is no port {endpoint.port}. Choose one from 0 to 65535.")
+    if endpoint.workers < 1:
+        raise UsageError(f"There cannot be {endpoint.workers} workers. Choose 1 or more.")
+    if endpoint.workers > 1 and endpoint.transport == "stdio":
         raise UsageError("Over stdio there is one process. Give --workers with --transport http.")
-    if way.workers > 1 and keeping.store == "memory:":
+    if endpoint.workers > 1 and persistence.store == "memory:":
         raise UsageError("Workers cannot share memory. Name a file or a database as the --store.")
-    if not keeping.ttl > 0:
-        raise UsageError(f"Nobody can answer in {keeping.ttl:g} s. Give --ttl more seconds.")
+    if not persistence.ttl > 0:
+        raise UsageError(f"No one can answer in {persistence.ttl:g} s. Give --ttl more seconds.")
 
 
-async def _reach(url: str) -> None:
-    """Make sure that the store can be used, before anybody relies on it."""
+async def _require_store(url: str) -> None:
+    """Fail if the store cannot be used, before any client relies on it."""
     store = open_store(url)
     try:
         await store.find("")
@@ -129,10 +178,14 @@ async def _reach(url: str) -> None:
 
 
 def _serve_http(
-    server: MCPServer[Any], offer: _Offer, way: Way, tools: str, console: Console
+    server: MCPServer[Any],
+    recipe: _ServerRecipe,
+    endpoint: Endpoint,
+    tools: str,
+    console: Console,
 ) -> None:
-    host, port = way.host, way.port
-    # Bound here, so that a port that is taken is told in one sentence, and port 0 gets a number.
+    host, port = endpoint.host, endpoint.port
+    # Bound here, so that a port in use is reported in one sentence, and port 0 gets a number.
     try:
         listener = listen(host, port)
     except OSError as error:
@@ -142,7 +195,7 @@ def _serve_http(
     with listener:
         place = f"[{host}]" if ":" in host else host
         console.say(f"Serving {tools} at http://{place}:{listener.getsockname()[1]}/mcp")
-        if way.workers > 1:
-            run_workers(_WorkerApp(offer, host), listener, way.workers)
+        if endpoint.workers > 1:
+            run_workers(_WorkerApp(recipe, host), listener, endpoint.workers)
         else:
             serve_app(server.streamable_http_app(host=host), listener)

@@ -1,8 +1,7 @@
 """TARGETs: a Python file, a module, ``module:attribute``, or the URL of a running server.
 
-Owns finding what a target offers: every ``@tool``, every ``HandoffTool`` instance and every
-``MCPServer`` at module level. Loading a target runs its code, and only a server does that: who
-calls a target starts a server process for it.
+A target offers every ``@tool``, every ``HandoffTool`` instance and every ``MCPServer`` at module
+level. Loading a target runs its code; to call one, a server process is started that loads it.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ __all__ = ["Found", "is_url", "load", "split_target"]
 
 @dataclass(slots=True)
 class Found:
-    """What targets offer, each thing once, in the order in which it was found."""
+    """What targets offer, each object once, in the order in which it was found."""
 
     tools: list[Tool[Any]] = field(default_factory=list[Tool[Any]])
     servers: list[MCPServer[Any]] = field(default_factory=list[MCPServer[Any]])
 
     def add(self, *values: object) -> bool:
-        """Take those of ``values`` that can be offered, and return whether there are any."""
+        """Add those of ``values`` that can be offered, and return whether there are any."""
         tools = cast("list[Tool[Any]]", [v for v in values if isinstance(v, Tool)])
         servers = cast("list[MCPServer[Any]]", [v for v in values if isinstance(v, MCPServer)])
-        # By identity: a thing may have two names in a module, and be imported by another.
+        # By identity: an object may have two names in a module, and be imported by another.
         self.tools += {id(tool): tool for tool in tools if not _among(tool, self.tools)}.values()
         self.servers += {id(s): s for s in servers if not _among(s, self.servers)}.values()
         return bool(tools or servers)
@@ -99,14 +98,14 @@ def _is_file(place: str) -> bool:
 
 
 def _module_exists(name: str) -> bool:
-    """Look for the outermost package alone: to look further would run its code."""
+    """Look for the outermost package only: to look further would run its code."""
     _look_in(Path.cwd())
     package = name.partition(".")[0]
     return package.isidentifier() and importlib.util.find_spec(package) is not None
 
 
 def _look_in(folder: Path) -> None:
-    """Let the target import its neighbours; what is installed goes first."""
+    """Let the target import its neighbours; installed packages take precedence."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
@@ -128,7 +127,7 @@ def _import(place: str) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
-    # A file may be called like a module that is in use, say json.py, and must not replace it.
+    # A file may have the name of a module in use, say json.py, and must not replace it.
     name = path.stem if path.stem not in sys.modules else f"{path.stem} of {path.parent}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -141,7 +140,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _last_line_of(error: Exception) -> str:
-    """Tell where the target's code failed, without a traceback through this library."""
+    """Say where the target's code failed, without a traceback through this library."""
     frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
     if not frames or isinstance(error, SyntaxError):
         return ""

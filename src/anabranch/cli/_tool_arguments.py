@@ -1,7 +1,4 @@
-"""Arguments of a tool from the command line: ``name=value`` and ``--json``.
-
-Owns which goes over which. How a value's text is read is ``anabranch.chat._name_value``' business.
-"""
+"""A tool's arguments from the command line: ``--json``, overridden by ``name=value``."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ __all__ = ["read_arguments"]
 def read_arguments(
     pairs: Iterable[str], json_text: str | None, schema: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments: those of ``json_text``, and over them those of the ``pairs``.
+    """Return the arguments in ``json_text``, overridden by those in ``pairs``.
 
     Raises:
-        UsageError: a pair has no ``=``, a name comes twice, or a text is not what it should be.
+        UsageError: a pair has no ``=``, a name is given twice, or a value has the wrong type.
     """
     arguments = _read_object(json_text) if json_text is not None else {}
     try:

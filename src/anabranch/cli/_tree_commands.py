@@ -1,12 +1,10 @@
-"""``anabranch tree``: look at, label, export and prune stored conversations.
+"""``anabranch tree``: the commands that show, label, export and prune stored conversations.
 
-Owns these commands: their words, what they do, and what they print. What a thread looks like in
-each form is the tree's (``tree/export.py``, ``tree/drawing.py``).
+The forms in which a thread is printed are those of ``anabranch.tree``.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,10 +13,10 @@ from typing import Annotated, Literal, TypeVar
 import anyio
 from cyclopts import App, Parameter
 
-from anabranch._terminal.console import printable
 from anabranch._terminal.exits import FailedError, UsageError
-from anabranch.cli._call_command import to_json
-from anabranch.cli._store_option import Store, store_url
+from anabranch._terminal.plain_text import printable
+from anabranch.cli._options import Store, store_url
+from anabranch.cli._output import print_json, print_text
 from anabranch.errors import StoreError
 from anabranch.stores import open_tree_store
 from anabranch.tree import (
@@ -40,7 +38,7 @@ __all__ = ["tree_app"]
 
 T = TypeVar("T")
 
-tree_app: App = App(name="tree", help="Look at, label, export and prune stored conversations.")
+tree_app: App = App(name="tree", help_format="markdown")
 
 Thread = Annotated[str, Parameter(help="The thread's id.")]
 Node = Annotated[str, Parameter(help="A node: its id, a label, or a branch's name (b1, b1.2).")]
@@ -49,7 +47,7 @@ Node = Annotated[str, Parameter(help="A node: its id, a label, or a branch's nam
 @tree_app.command(name="list")
 def list_command(
     *,
-    limit: Annotated[int, Parameter(help="How many at most.")] = 50,
+    limit: Annotated[int, Parameter(help="The largest number to list.")] = 50,
     store: Store = None,
 ) -> None:
     """List the latest threads as JSON, the newest first."""
@@ -62,14 +60,16 @@ def list_command(
 
     if limit < 0:
         raise UsageError("--limit is a number of threads, 0 or more.")
-    _print(to_json(_done(store, work)))
+    print_json(_with_store(store, work))
 
 
 @tree_app.command(name="show")
 def show_command(thread: Thread, /, *, store: Store = None) -> None:
     """Draw a thread: a line for each node, with branches, labels and the head."""
-    tree = _done(store, partial(_tree, thread_id=thread))
-    _print(printable("\n".join([f"{tree.thread.id}  {tree.thread.title}".rstrip(), *draw(tree)])))
+    tree = _with_store(store, partial(_tree, thread_id=thread))
+    print_text(
+        printable("\n".join([f"{tree.thread.id}  {tree.thread.title}".rstrip(), *draw(tree)]))
+    )
 
 
 @tree_app.command(name="export")
@@ -78,53 +78,53 @@ def export_command(
     /,
     *,
     form: Annotated[
-        Literal["json", "mermaid", "markdown"], Parameter(name="--format", help="In what form.")
+        Literal["json", "mermaid", "markdown"], Parameter(name="--format", help="The format.")
     ] = "json",
     store: Store = None,
 ) -> None:
-    """Print all of a thread: as JSON, as a Mermaid flowchart, or as Markdown to read."""
-    tree = _done(store, partial(_tree, thread_id=thread))
+    """Print a whole thread: as JSON, as a Mermaid flowchart, or as Markdown."""
+    tree = _with_store(store, partial(_tree, thread_id=thread))
     if form == "json":
-        _print(to_json(tree_to_json(tree)))
+        print_json(tree_to_json(tree))
     else:
         text = to_mermaid(tree) if form == "mermaid" else to_markdown(tree)
-        _print(printable(text.removesuffix("\n")))
+        print_text(printable(text.removesuffix("\n")))
 
 
 @tree_app.command(name="messages")
 def messages_command(
     node: Annotated[str, Parameter(help="The node's id.")], /, *, store: Store = None
 ) -> None:
-    """Print, as JSON, the messages that a provider would be sent from a node."""
+    """Print, as JSON, the messages that would be sent to a provider from a node."""
 
     async def work(trees: TreeStore) -> list[dict[str, object]]:
         path = await trees.path(node)
         return messages_to_json(project(path.nodes, path.results))
 
-    _print(to_json(_done(store, work)))
+    print_json(_with_store(store, work))
 
 
 @tree_app.command(name="label")
 def label_command(thread: Thread, node: Node, name: str, /, *, store: Store = None) -> None:
-    """Give a node a name; a name that is taken moves here."""
+    """Label a node; a label that exists already is moved."""
 
     async def work(trees: TreeStore) -> dict[str, str]:
         tree = await _tree(trees, thread)
         found = _found(tree, node)
         if name not in tree.refs and find_node(tree, name) is not None:
             raise FailedError(
-                f"{name!r} is the name of something else in the thread {thread!r}. Choose another."
+                f"{name!r} already names something else in the thread {thread!r}. Choose another label."
             )
         await trees.set_ref(thread, Ref(name, found))
         return await trees.refs(thread)
 
     _check_label(name)
-    _print(to_json(_done(store, work)))
+    print_json(_with_store(store, work))
 
 
 @tree_app.command(name="unlabel")
 def unlabel_command(thread: Thread, name: str, /, *, store: Store = None) -> None:
-    """Take a name away; the node stays."""
+    """Remove a label; the node stays."""
 
     async def work(trees: TreeStore) -> dict[str, str]:
         if not await trees.delete_ref(thread, name):
@@ -132,7 +132,7 @@ def unlabel_command(thread: Thread, name: str, /, *, store: Store = None) -> Non
         return await trees.refs(thread)
 
     _check_label(name)
-    _print(to_json(_done(store, work)))
+    print_json(_with_store(store, work))
 
 
 @tree_app.command(name="prune")
@@ -141,17 +141,17 @@ def prune_command(
     node: Annotated[
         str | None,
         Parameter(
-            help="Delete this node and all that follows on it: an id, a label, or the name of a"
-            " branch, from where it opens."
+            help="Delete this node and everything after it: an id, a label, or the name of a"
+            " branch, which stands for its first node."
         ),
     ] = None,
     /,
     *,
     store: Store = None,
 ) -> None:
-    """Delete a thread, or a node and all that follows on it. There is no way back.
+    """Delete a thread, or a node and everything after it. This cannot be undone.
 
-    A head that goes with it moves to the node before, if there is one.
+    If the head is among them, it moves to the node before, if there is one.
     """
 
     async def work(trees: TreeStore) -> dict[str, int]:
@@ -161,10 +161,10 @@ def prune_command(
             return {"deleted": len(tree.nodes)}
         return {"deleted": await _cut(trees, tree, _opening(tree, node))}
 
-    _print(to_json(_done(store, work)))
+    print_json(_with_store(store, work))
 
 
-# -- what the commands share -----------------------------------------------------------------
+# -- shared by the commands ------------------------------------------------------------------
 
 
 async def _tree(trees: TreeStore, thread_id: str) -> Tree:
@@ -182,7 +182,7 @@ def _found(tree: Tree, node: str) -> str:
 
 
 def _opening(tree: Tree, name: str) -> str:
-    """Return the node that ``name`` stands for; for a branch, the one that opens it."""
+    """Return the node that ``name`` stands for; for a branch, its first."""
     if not name or name in tree.refs:
         return _found(tree, name)
     return name_branches(tree.nodes).first.get(name) or _found(tree, name)
@@ -200,22 +200,22 @@ async def _cut(trees: TreeStore, tree: Tree, node_id: str) -> int:
 def _check_label(name: str) -> None:
     if not name.strip() or name == HEAD:
         raise UsageError(
-            f"{name!r} cannot be a label; {HEAD!r} follows the conversation by itself."
+            f"{name!r} cannot be a label; {HEAD!r} follows the conversation automatically."
         )
 
 
-def _done(url: str | None, work: Callable[[TreeStore], Awaitable[T]]) -> T:
-    """Return what ``work`` does with the store."""
+def _with_store(url: str | None, work: Callable[[TreeStore], Awaitable[T]]) -> T:
+    """Open the store, and return what ``work`` returns."""
 
     async def run() -> T:
-        async with _opened(store_url(url)) as trees:
+        async with _open_trees(store_url(url)) as trees:
             return await work(trees)
 
     return anyio.run(run)
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncGenerator[TreeStore]:
+async def _open_trees(url: str) -> AsyncGenerator[TreeStore]:
     try:
         trees = open_tree_store(url)
     except StoreError as error:
@@ -226,9 +226,3 @@ async def _opened(url: str) -> AsyncGenerator[TreeStore]:
         raise FailedError(str(error)) from error
     finally:
         await trees.close()
-
-
-def _print(text: str) -> None:
-    """Write the result; what stdout has no letter for is escaped, as JSON does it, too."""
-    encoding = sys.stdout.encoding
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")

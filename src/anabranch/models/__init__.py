@@ -75,10 +75,13 @@ def open_model(
             " or ollama:qwen3, or script:FILE."
         )
     try:
-        from anabranch.models._pydantic_ai import open_provider_model  # noqa: PLC0415 - an extra
+        from anabranch.models._pydantic_ai import (  # noqa: PLC0415 - an extra
+            ProviderModel,
+            find_model,
+        )
     except ModuleNotFoundError as missing:
         raise ModelError(
             f"Model {name!r} needs the package {missing.name!r}, which is not installed."
             " Install anabranch[models]."
         ) from missing
-    return open_provider_model(names, timeout=timeout, retries=retries, cache=cache)
+    return ProviderModel(*map(find_model, names), timeout=timeout, retries=retries, cache=cache)

@@ -9,7 +9,7 @@ were rejected before a reply began. This module needs the extra ``models`` and i
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +28,7 @@ from anabranch.models._provider_faults import incomplete_reply, mapped_errors
 from anabranch.models._streaming import SampleStream, interrupted
 from anabranch.models._translation import from_provider, names_of, to_definitions, to_provider
 
-__all__ = ["ProviderModel", "open_provider_model"]
+__all__ = ["ProviderModel", "find_model"]
 
 OLLAMA = "http://localhost:11434/v1"
 CLOSING = 5.0
@@ -36,22 +36,12 @@ CLOSING = 5.0
 FORCE = "Answer by calling one of the tools."
 
 
-def open_provider_model(
-    names: Sequence[str],
-    *,
-    timeout: float | None = None,
-    retries: int | None = None,
-    cache: bool = False,
-) -> ProviderModel:
-    """Return the models called ``names``; the first is the default.
+def find_model(name: str) -> Model[Any]:
+    """Return pydantic-ai's model called ``name``.
 
     Raises:
-        ModelError: a name is unknown, or the provider is not set up on this machine.
+        ModelError: the name is unknown, or the provider is not set up on this machine.
     """
-    return ProviderModel(*map(_infer, names), timeout=timeout, retries=retries, cache=cache)
-
-
-def _infer(name: str) -> Model[Any]:
     try:
         return infer_model(name, provider_factory=_provider)
     except ValueError as error:

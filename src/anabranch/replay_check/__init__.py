@@ -16,6 +16,7 @@ twice, and reports what did differ.
 
 from anabranch.replay_check._findings import Finding
 from anabranch.replay_check._rehearsal import check_replay
+from anabranch.replay_check._sources import NoSourceError
 from anabranch.replay_check._static_check import check_tool
 
-__all__ = ["Finding", "check_replay", "check_tool"]
+__all__ = ["Finding", "NoSourceError", "check_replay", "check_tool"]

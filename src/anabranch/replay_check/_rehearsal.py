@@ -116,7 +116,7 @@ async def rehearse(
 
 
 def _base(before: Journal, after: Journal) -> Journal:
-    """Return what a replay of the round starts from: what was, and what steps have recorded."""
+    """Return the journal of a replay: that before the round, with the records of its steps."""
     base = Journal.loads(after.dumps())
     base.pending = before.pending  # what is asked now is compared, not looked up
     base.rounds = before.rounds
@@ -136,12 +136,12 @@ async def _give_up(call: Call[Any], error: BaseException | None) -> None:
 
 @dataclass(slots=True)
 class _Trial:
-    """What the two runs of a round know of each other.
+    """State that the two runs of a round share.
 
     Attributes:
         begun: the effects that the first run has begun.
-        interrupted: one of them that has left no record, and that the replay has come to.
-        over: ends the replay; what it waits for may never come once it has gone astray.
+        interrupted: one of them that has no record and that the replay has reached.
+        over: cancels the replay, which may wait forever once it has diverged.
     """
 
     begun: set[str] = field(default_factory=set[str])
@@ -170,7 +170,7 @@ class _Trial:
 
 
 class _Stage:
-    """What both runs of every round have in common."""
+    """Runs the rounds of one tool, for real and as replays."""
 
     def __init__(
         self, tool: Tool[Any], params: Mapping[str, Any], client: Answerer, runtime: Runtime
@@ -179,7 +179,7 @@ class _Stage:
         self._params = params
         self._client = client
         self._runtime = runtime
-        # Once, as a client declares them: answers that have run out do not take a capability away.
+        # Read once, as a client declares them: they do not change when a list of answers is used up.
         self._host = Host(client.capabilities)
         self._arguments()
 
@@ -205,7 +205,7 @@ class _Stage:
         notices: dict[tuple[str, int], Notice] = {}
 
         async def sink(notice: Notice) -> None:
-            # The journal has just counted it: that tells where it comes from.
+            # The journal has just counted the notice, which shows where it comes from.
             changed = {path: n for path, n in journal.delivered.items() if n != seen.get(path)}
             notices.update(dict.fromkeys(changed.items(), notice))
             seen.update(changed)
@@ -231,12 +231,12 @@ class _Stage:
                 else:
                     run.waiting = True
                     run.asks = {ask.step_id: ask for ask in outcome.asks}
-        except Exception as error:  # noqa: BLE001 - whatever the tool raises is how it has ended
+        except Exception as error:  # noqa: BLE001 - any exception of the tool is its outcome
             run.error = error
         if until.cancelled_caught:
             run.error = call.fault
         return run
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the arguments anew, as every round of a server does: a body may change them."""
+        """Return fresh arguments, as every round of a server does, since a body may change them."""
         return self._tool.validate(copy.deepcopy(dict(self._params)))

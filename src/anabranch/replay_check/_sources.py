@@ -17,6 +17,7 @@ import tokenize
 from pathlib import Path
 from types import CodeType, FunctionType
 
+from anabranch.errors import AnabranchError
 from anabranch.replay_check._scopes import Scope, read_scopes
 
 __all__ = ["Library", "Module", "NoSourceError"]
@@ -26,8 +27,8 @@ INSTALLED = {"site-packages", "dist-packages"}
 OURS = "anabranch"
 
 
-class NoSourceError(Exception):
-    """A module has no source that could be checked."""
+class NoSourceError(AnabranchError):
+    """The source of a tool cannot be read, or is not the one that was imported."""
 
 
 class Module:

@@ -33,12 +33,12 @@ def check_tool(tool: Tool[Any]) -> list[Finding]:
     covers the whole function.
 
     Raises:
-        OSError: the source cannot be read.
+        NoSourceError: the source cannot be read, or has changed since it was imported.
     """
     try:
         check = _Check(tool)
     except NoSourceError as error:
-        raise OSError(f"Tool {tool.name!r} cannot be checked: {error}") from error
+        raise NoSourceError(f"Tool {tool.name!r} cannot be checked: {error}") from error
     check.run()
     return sorted(check.findings, key=lambda found: (found.file, found.line, found.column))
 

@@ -28,7 +28,12 @@ class Statement:
     """
 
     def __init__(self, statement: sa.ClauseElement, dialect: sa.Dialect) -> None:
-        self._text = str(statement.compile(dialect=dialect))
+        compiled = statement.compile(dialect=dialect)
+        self._text = str(compiled)
+        # Values that are part of the statement, such as the number of a LIMIT.
+        self._constants: dict[str, Any] = {
+            name: value for name, value in (compiled.params or {}).items() if value is not None
+        }
 
     def rows(self, connection: sa.Connection, values: Mapping[str, Any]) -> Sequence[Row]:
         """Return all rows that a query finds.
@@ -36,7 +41,7 @@ class Statement:
         Raises:
             sqlalchemy.exc.DBAPIError: the driver raised an error.
         """
-        return connection.exec_driver_sql(self._text, dict(values)).all()
+        return connection.exec_driver_sql(self._text, {**self._constants, **values}).all()
 
     def count(self, connection: sa.Connection, *rows: Mapping[str, Any]) -> int:
         """Execute once for each of ``rows``; return how many rows of the table that has changed.
@@ -44,5 +49,7 @@ class Statement:
         Raises:
             sqlalchemy.exc.DBAPIError: the driver raised an error.
         """
-        values = dict(rows[0]) if len(rows) == 1 else [dict(row) for row in rows]
-        return connection.exec_driver_sql(self._text, values).rowcount
+        values = [{**self._constants, **row} for row in rows]
+        return connection.exec_driver_sql(
+            self._text, values[0] if len(values) == 1 else values
+        ).rowcount

@@ -14,7 +14,7 @@ from anabranch.tree._nodes import HEAD, Node
 from anabranch.tree._projection import provider_blocks
 from anabranch.tree._tree_store import Tree
 
-__all__ = ["messages_to_json", "to_markdown", "to_mermaid", "tree_to_json"]
+__all__ = ["messages_to_json", "node_to_json", "to_markdown", "to_mermaid", "tree_to_json"]
 
 SHORT = 40
 """The most characters of a node's text in a diagram."""
@@ -31,19 +31,21 @@ def tree_to_json(tree: Tree) -> dict[str, Any]:
     return {
         "thread": tree.thread.id,
         "refs": dict(tree.refs),
-        "nodes": [
-            {
-                "id": node.id,
-                "parent_id": node.parent_id,
-                "kind": node.kind,
-                "role": node.role,
-                "content": _to_json(blocks[node.id]),
-                "label": labels.get(node.id),
-                "usage": None if node.usage is None else node.usage.model_dump(),
-                "created_at": node.created_at,
-            }
-            for node in tree.nodes
-        ],
+        "nodes": [node_to_json(node, blocks[node.id], labels.get(node.id)) for node in tree.nodes],
+    }
+
+
+def node_to_json(node: Node, content: Iterable[Block], label: str | None) -> dict[str, Any]:
+    """Return a node as JSON, with the blocks ``content``."""
+    return {
+        "id": node.id,
+        "parent_id": node.parent_id,
+        "kind": node.kind,
+        "role": node.role,
+        "content": _to_json(content),
+        "label": label,
+        "usage": None if node.usage is None else node.usage.model_dump(),
+        "created_at": node.created_at,
     }
 
 

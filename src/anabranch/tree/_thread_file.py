@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from anabranch.messages import Block, TextBlock, ToolResultBlock, Usage
+from anabranch.tree._export import node_to_json
 from anabranch.tree._nodes import HEAD, Kind, Node, Ref, Result, Thread, check_place
 from anabranch.tree._tree_store import Tree
 
@@ -66,7 +67,10 @@ def thread_to_json(tree: Tree) -> dict[str, Any]:
         "title": tree.thread.title,
         "system_prompt": tree.thread.system_prompt,
         "refs": dict(tree.refs),
-        "nodes": [_node_json(node, labels.get(node.id)) for node in tree.nodes],
+        "nodes": [
+            node_to_json(node, node.content, labels.get(node.id)) | {"data": dict(node.data)}
+            for node in tree.nodes
+        ],
         "results": _RESULTS.dump_python(list(tree.results.values()), mode="json"),
     }
 
@@ -95,20 +99,6 @@ def thread_from_json(text: bytes, new_id: NewId, now: float) -> LoadedThread:
     results = [replace(each, node_id=_new(ids, each.node_id, "a result")) for each in found]
     refs = [Ref(name, _new(ids, at, f"ref {name!r}")) for name, at in saved.refs.items()]
     return LoadedThread(thread, tuple(nodes.values()), tuple(results), tuple(refs))
-
-
-def _node_json(node: Node, label: str | None) -> dict[str, Any]:
-    return {
-        "id": node.id,
-        "parent_id": node.parent_id,
-        "kind": node.kind,
-        "role": node.role,
-        "content": [block.model_dump(mode="json") for block in node.content],
-        "label": label,
-        "usage": None if node.usage is None else node.usage.model_dump(mode="json"),
-        "created_at": node.created_at,
-        "data": dict(node.data),
-    }
 
 
 def _nodes(saved: _Saved, thread: Thread, ids: Mapping[str, str]) -> dict[str, Node]:

@@ -20,15 +20,23 @@ R = TypeVar("R")
 Work: TypeAlias = Callable[[Callable[[], S], str, Callable[[Any], None]], Awaitable[None]]
 """Gets the function that opens a store, its own name, and a function to report with."""
 
-_SPAWN = multiprocessing.get_context("spawn")  # a forked child would share the parent's threads
+# A child that is forked from this process would share its threads. A server that forks imports what
+# the children need once for all of them; where there is none, each imports it.
+_PROCESSES = (
+    multiprocessing.get_context("forkserver")
+    if "forkserver" in multiprocessing.get_all_start_methods()
+    else multiprocessing.get_context("spawn")
+)
+_PRELOADED = ["anabranch.testing.suites", "anabranch.stores._calls", "anabranch.stores._trees"]
 
 
 class Child:
     """A process that opens a store, works when :meth:`go` is called, and reports what it sees."""
 
     def __init__(self, work: Work[S], open_store: Callable[[], S], name: str) -> None:
-        self._pipe, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_live, args=(theirs, work, open_store, name))
+        _PROCESSES.set_forkserver_preload(_PRELOADED)
+        self._pipe, theirs = _PROCESSES.Pipe()
+        self._process = _PROCESSES.Process(target=_live, args=(theirs, work, open_store, name))
         self._process.start()
         theirs.close()  # the end of the process is then the end of the pipe
 

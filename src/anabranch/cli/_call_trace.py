@@ -1,7 +1,6 @@
-"""What passes between a client and a server process, told in a few lines.
+"""A trace of a call: what a client and its server send each other, in a few readable lines.
 
-Owns a transport that shows every message as it passes, and the telling of those that a person who
-watches a call wants to see. Nothing is changed, held back or kept.
+The messages are observed as they pass through the transport; none is changed or delayed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from mcp.client import Transport
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
-__all__ = ["Story", "watched"]
+__all__ = ["CallTrace", "traced"]
 
 Read: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
 Write: TypeAlias = MemoryObjectSendStream[SessionMessage]
@@ -29,11 +28,11 @@ WHO = {
     "sampling": "the model",
     "elicitation": "the person",
 }
-"""Who is asked: by the method of a request, by the type of a saga's step."""
+"""Who is asked, by the method of a request or the type of a saga's step."""
 
 
-class Story:
-    """Tells a call as its messages pass. ``say`` takes the lines."""
+class CallTrace:
+    """Describes the messages of a call, one line each; the lines are passed to ``say``."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -41,7 +40,7 @@ class Story:
         self._rounds = 0
 
     def sent(self, message: JSONRPCMessage) -> None:
-        """The client has sent ``message``."""
+        """Describe a message that the client has sent."""
         if isinstance(message, JSONRPCRequest) and message.method in CALLS:
             self._calls.add(message.id)
             params = message.params or {}
@@ -49,14 +48,14 @@ class Story:
                 self._say(f"→ tools/call again, with {_counted(answers, 'answer')}")
             elif completed := params.get("completedSteps"):
                 self._say(f"→ {message.method}, with {_counted(completed, 'completed step')}")
-            elif name := params.get("name"):  # what has none is looking for saga methods
+            elif name := params.get("name"):  # without a name, it is a probe for saga methods
                 arguments = json.dumps(params.get("arguments") or {})
                 self._say(f"→ {message.method} {name} {arguments}")
         elif isinstance(message, JSONRPCResponse):
             self._say("→ the answer")
 
     def received(self, message: JSONRPCMessage) -> None:
-        """The server has sent ``message``."""
+        """Describe a message that the server has sent."""
         if isinstance(message, JSONRPCRequest) and message.method in WHO:
             self._say(f"← a question for {WHO[message.method]}, while the tool waits")
         elif isinstance(message, JSONRPCResponse) and message.id in self._calls:
@@ -65,8 +64,8 @@ class Story:
                 self._say("← the result")
                 return
             self._rounds += 1
-            told = ", ".join(f"{step} ({WHO[kind]})" for step, kind in asked)
-            self._say(f"← round {self._rounds} ends with {_counted(asked, 'question')}: {told}")
+            steps = ", ".join(f"{step} ({WHO[kind]})" for step, kind in asked)
+            self._say(f"← round {self._rounds} ends with {_counted(asked, 'question')}: {steps}")
 
 
 def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:
@@ -82,8 +81,8 @@ def _counted(things: Sized, word: str) -> str:
 
 
 @asynccontextmanager
-async def watched(transport: Transport, story: Story) -> AsyncGenerator[tuple[Read, Write]]:
-    """Open ``transport`` and let ``story`` see what passes."""
+async def traced(transport: Transport, trace: CallTrace) -> AsyncGenerator[tuple[Read, Write]]:
+    """Open ``transport``, and have ``trace`` describe the messages that pass through it."""
     async with transport as (inner_read, inner_write), anyio.create_task_group() as pumps:
         arriving, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write, leaving = anyio.create_memory_object_stream[SessionMessage](0)
@@ -92,13 +91,13 @@ async def watched(transport: Transport, story: Story) -> AsyncGenerator[tuple[Re
             async with arriving:
                 async for item in inner_read:
                     if isinstance(item, SessionMessage):
-                        story.received(item.message)
+                        trace.received(item.message)
                     await arriving.send(item)
 
         async def pump_out() -> None:
             async with inner_write:
                 async for item in leaving:
-                    story.sent(item.message)
+                    trace.sent(item.message)
                     await inner_write.send(item)
 
         async with arriving, read, write, leaving:

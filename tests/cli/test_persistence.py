@@ -14,7 +14,7 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import BranchContext, tool
-from anabranch.cli._combined_server import Keeping, assemble, tool_names
+from anabranch.cli._combined_server import Persistence, assemble, tool_names
 from anabranch.cli._targets import Found
 from anabranch.mcp import install
 from anabranch.stores import open_store
@@ -70,10 +70,10 @@ async def test_calls_are_kept_and_those_that_were_left_alone_are_undone(
     found: Callable[[], Found], tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/calls.db"
-    keeping = Keeping(url)
+    persistence = Persistence(url)
 
     def server() -> MCPServer[Any]:  # in a thread: a command has no loop yet
-        return assemble(found(), keys=[KEY], sampler=None, keeping=keeping)
+        return assemble(found(), keys=[KEY], sampler=None, persistence=persistence)
 
     first, second = await to_thread.run_sync(server), await to_thread.run_sync(server)
     async with connected(first, MODERN, Answers(elicit=print)) as client:
@@ -102,7 +102,7 @@ def test_with_a_store_calls_can_be_continued_unless_that_is_not_wanted(
     found: Callable[[], Found], wanted: bool
 ) -> None:
     server = assemble(
-        found(), keys=[KEY], sampler=None, keeping=Keeping("memory:", continue_calls=wanted)
+        found(), keys=[KEY], sampler=None, persistence=Persistence("memory:", continue_calls=wanted)
     )
     assert ("continue_call" in tool_names(server)) is wanted
 
@@ -111,13 +111,13 @@ def test_a_server_that_can_continue_calls_of_its_own_keeps_doing_so() -> None:
     existing: MCPServer[Any] = MCPServer("theirs")
     install(existing, loose, store="memory:")
     server = assemble(
-        Found([lend], [existing]), keys=[KEY], sampler=None, keeping=Keeping("memory:")
+        Found([lend], [existing]), keys=[KEY], sampler=None, persistence=Persistence("memory:")
     )
     assert sorted(tool_names(server)) == ["continue_call", "lend", "loose"]
 
 
 async def test_the_lifespan_of_a_server_that_was_found_is_kept() -> None:
-    keeping = Keeping("memory:")
-    make = partial(assemble, beside(), keys=[KEY], sampler=None, keeping=keeping)
+    persistence = Persistence("memory:")
+    make = partial(assemble, beside(), keys=[KEY], sampler=None, persistence=persistence)
     async with Client(await to_thread.run_sync(make), mode=MODERN):
         assert STARTED.is_set()

@@ -19,7 +19,7 @@ from anabranch.testing import ManualClock
 from anabranch.testing.suites._call_samples import a_call
 from anabranch.tool import Tool
 from tests.durable.harness import Desk, OneCall, always
-from tests.durable.stores import Heard, Modelled, Watched
+from tests.durable.stores import Modelled, Observed, Watched
 
 
 class Number(BaseModel):
@@ -81,7 +81,7 @@ async def expired(store: CallStore, *names: str) -> Desk:
 
 
 async def test_a_compensation_that_hangs_delays_no_other_call() -> None:
-    store = Heard(Modelled())
+    store = Observed(Modelled())
     desk = await expired(store, "slow", "ready")
     reaper = Reaper(desk.service(store), TOOLS, patience=5)
     first_pass = asyncio.ensure_future(reaper.expire())
@@ -130,7 +130,7 @@ async def test_all_that_is_due_is_pruned_in_one_pass(store: CallStore) -> None:
     assert await store.prune(1e12, 1) == 0
 
 
-class Failing(Heard):
+class Failing(Observed):
     """A store that fails whenever it is asked for expired calls."""
 
     async def expired(self, now: float, limit: int) -> Any:
@@ -155,7 +155,7 @@ async def test_the_reaper_continues_after_any_failure(
 
 
 async def test_the_last_connection_that_leaves_stops_the_reaper() -> None:
-    store, clock = Heard(Modelled()), ManualClock()
+    store, clock = Observed(Modelled()), ManualClock()
     installation = Installation([], ServerOptions(store=Durability(store), clock=clock))
     first, second = installation.running(), installation.running()
     await first.__aenter__()

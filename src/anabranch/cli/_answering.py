@@ -1,0 +1,44 @@
+"""Who answers a tool's questions, as the options ``--model`` and ``--answers`` say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anabranch._asking.sampling import Sampler
+from anabranch._terminal.answer_file import Answers
+from anabranch._terminal.console import Console
+from anabranch._terminal.exits import UsageError
+from anabranch._terminal.respondent import Respondent
+from anabranch.models import ModelError, open_model
+
+__all__ = ["new_respondent", "open_sampler", "read_answers"]
+
+
+def new_respondent(console: Console, model: str | None, answers: Path | None) -> Respondent:
+    """Return the respondent that the options describe.
+
+    Raises:
+        UsageError: the model cannot be opened, or the answers cannot be read.
+    """
+    return Respondent(console, sampler=open_sampler(model), answers=read_answers(answers))
+
+
+def open_sampler(model: str | None) -> Sampler | None:
+    """Return the model of that name, ``None`` without one.
+
+    Raises:
+        UsageError: it cannot be opened.
+    """
+    try:
+        return open_model(model) if model else None
+    except ModelError as error:
+        raise UsageError(str(error)) from error
+
+
+def read_answers(path: Path | None) -> Answers | None:
+    """Return the answers in a file, ``None`` without one.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    return Answers.from_file(path) if path is not None else None

@@ -1,0 +1,71 @@
+"""Options that several commands share: their names, help texts and environment variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from cyclopts import Parameter
+from platformdirs import user_data_path
+
+__all__ = [
+    "MODEL",
+    "STORE",
+    "AnswersFile",
+    "ArgumentsJson",
+    "Era",
+    "EraOption",
+    "Model",
+    "Store",
+    "store_url",
+]
+
+MODEL = "ANABRANCH_MODEL"
+STORE = "ANABRANCH_STORE"
+
+Era: TypeAlias = Literal["auto", "modern", "handshake", "saga"]
+
+Model: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        env_var=MODEL,
+        help="What answers samples: provider:model (anthropic:…, openai:…, ollama:…),"
+        " or script:FILE.",
+    ),
+]
+AnswersFile: TypeAlias = Annotated[
+    Path | None,
+    Parameter(
+        name="--answers",
+        help="A JSON list of answers; no one is then asked at the terminal. Entries, taken in"
+        ' order: {"accept": {…}}, {"decline": true}, {"cancel": true}, {"sample": "text"}; with'
+        ' a "key", for the step of that name.',
+    ),
+]
+ArgumentsJson: TypeAlias = Annotated[
+    str | None,
+    Parameter(name="--json", help="Arguments as a JSON object; name=value overrides it."),
+]
+EraOption: TypeAlias = Annotated[
+    Era,
+    Parameter(
+        help="The protocol's era: auto negotiates, modern is 2026-07-28, handshake is up to"
+        " 2025-11-25, saga is the saga methods."
+    ),
+]
+Store: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name="--store",
+        env_var=STORE,
+        help="Where conversations are stored: sqlite:///FILE, postgresql://… or memory:; by"
+        " default, a file in your data directory.",
+    ),
+]
+
+
+def store_url(given: str | None) -> str:
+    """Return the URL given as ``--store``, or by default that of a file in the data directory."""
+    if given:
+        return given
+    return f"sqlite:///{user_data_path('anabranch', appauthor=False) / 'anabranch.db'}"

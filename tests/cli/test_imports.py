@@ -1,0 +1,76 @@
+"""What a command does not import, so that it starts at once. Times are for the benchmarks."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+TREE_LIST = ("tree", "list")
+SERVERS = {"fastmcp", "mcp", "mcp_types", "starlette", "uvicorn"}
+PROMPTS = {"prompt_toolkit", "questionary", "textual"}
+MODELS = {"anthropic", "openai", "pydantic_ai"}
+STORES = {"aiosqlite", "alembic", "psycopg", "sqlalchemy"}
+VALUES = {"anyio", "asyncio", "pydantic"}
+
+REPORT = "import sys; print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+COMMAND = f"import sys; from anabranch.cli import main; assert main(sys.argv[1:]) == 0; {REPORT}"
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, ...], set[str]]]:
+    """The packages that each command has imported; the processes run side by side."""
+    store = f"sqlite:///{tmp_path_factory.mktemp('store')}/threads.db"
+    # The first use of a store creates its tables, which takes alembic.
+    subprocess.run([sys.executable, "-c", COMMAND, *TREE_LIST, "--store", store], check=True)
+    started = {
+        (): _start(f"import anabranch; {REPORT}"),
+        ("--help",): _start(COMMAND, "--help"),
+        ("--version",): _start(COMMAND, "--version"),
+        TREE_LIST: _start(COMMAND, *TREE_LIST, "--store", store),
+    }
+    yield {
+        arguments: set(process.communicate()[1].split()) for arguments, process in started.items()
+    }
+    assert not any(process.returncode for process in started.values())
+
+
+def _start(program: str, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_help_and_version_import_no_library_but_that_of_the_command_line(
+    imported: dict[tuple[str, ...], set[str]], flag: str
+) -> None:
+    assert "cyclopts" in imported[flag,]
+    assert imported[flag,] & (SERVERS | PROMPTS | MODELS | STORES | VALUES) == set()
+
+
+def test_listing_threads_imports_no_library_but_that_of_the_store(
+    imported: dict[tuple[str, ...], set[str]],
+) -> None:
+    assert "sqlalchemy" in imported[TREE_LIST]
+    assert imported[TREE_LIST] & (SERVERS | PROMPTS | MODELS | {"alembic", "psycopg"}) == set()
+
+
+def test_importing_the_package_imports_no_library(
+    imported: dict[tuple[str, ...], set[str]],
+) -> None:
+    assert "anabranch" in imported[()]
+    heavy = SERVERS | PROMPTS | MODELS | STORES | VALUES | {"cyclopts"}
+    assert imported[()] & heavy == set()
+
+
+def test_every_command_is_found_where_the_table_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table names modules and functions as text, which no type checker follows."""
+    from anabranch.cli import main
+
+    for command in ("browse", "call", "chat", "check", "demo", "serve", "tree"):
+        assert main([command, "--help"]) == 0
+        assert f"anabranch {command}" in capsys.readouterr().out

@@ -1,0 +1,144 @@
+"""An error of a store is about the server: it is masked, and never recorded as what a call did."""
+
+import logging
+from typing import Any
+
+import pytest
+from mcp.types import InputRequiredResult
+from pydantic import BaseModel
+
+from anabranch import BranchContext, StepFailed, StoreError, ToolError, tool
+from anabranch._durable import expiry
+from anabranch._durable.store import CallRecord, CallStore
+from anabranch.errors import UnknownCallError, error_to_json
+from anabranch.testing import MockClient, run_tool
+from anabranch.tool import Tool
+from tests.durable.harness import UNAVAILABLE, Desk, accept, always
+from tests.durable.stores import Modelled, Watched
+from tests.mcp.harness import ERAS, Answers, connected, serving, text_of
+from tests.sagas.harness import call_saga, text_in
+
+SECRET = "postgresql://me:secret@host/calls"
+
+
+class Number(BaseModel):
+    n: int
+
+
+undone: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_undone() -> None:
+    undone.clear()
+
+
+def do() -> str:
+    return "done"
+
+
+def undo(what: str) -> None:
+    undone.append(what)
+
+
+def fail() -> None:
+    raise UnknownCallError(SECRET)
+
+
+@tool
+async def fails(ctx: BranchContext) -> None:
+    """Ask a store of its own, which fails."""
+    raise StoreError(f"The store {SECRET} failed.")
+
+
+@tool
+async def fails_later(ctx: BranchContext) -> None:
+    """Ask, then fail as a store does."""
+    await ctx.elicit(Number, "n?")
+    raise StoreError(SECRET)
+
+
+@tool
+async def asks(ctx: BranchContext) -> None:
+    """Do something, and ask."""
+    await ctx.step(do, undo=undo)
+    await ctx.elicit(Number, "n?")
+
+
+@tool
+async def fails_in_a_step(ctx: BranchContext) -> str:
+    """Return what a step that fails as a store does has raised."""
+    try:
+        await ctx.step(fail)
+    except StepFailed as failed:
+        await ctx.elicit(Number, "n?")
+        return failed.error
+    return "nothing"
+
+
+@pytest.mark.parametrize("error", [StoreError(SECRET), UnknownCallError(SECRET)])
+def test_an_error_of_a_store_is_not_written_to_a_journal(error: StoreError) -> None:
+    assert error_to_json(error) is None
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("stored", [False, True])
+async def test_the_message_of_a_stores_error_does_not_reach_a_client(
+    era: str, stored: bool
+) -> None:
+    serves = serving(fails, **({"store": Modelled()} if stored else {}))
+    async with connected(serves, era, Answers()) as client:
+        result = await client.call_tool("fails", {})
+        saga = await call_saga(client, "fails", {})
+    assert result.is_error
+    assert saga["isError"] is True
+    for shown in (text_of(result), text_in(saga)):
+        assert "secret" not in shown
+        assert (UNAVAILABLE if stored else "Error executing tool") in shown
+
+
+async def test_a_step_that_fails_as_a_store_does_is_a_failed_step() -> None:
+    """Its author's code sees the same in the round that ran it and in every later one."""
+    client = MockClient(elicits=[{"n": 1}])
+    assert await run_tool(fails_in_a_step, {}, client) == "UnknownCallError"
+
+
+async def test_a_round_that_meets_a_stores_error_is_not_recorded_as_failed(
+    store: CallStore,
+) -> None:
+    desk = Desk(fails_later, always(n=1))
+    first = await desk.request(desk.service(store))
+    assert isinstance(first, InputRequiredResult)
+    answers = {step_id: accept(n=1) for step_id in first.input_requests or {}}
+    for _ in range(2):
+        with pytest.raises(ToolError, match=UNAVAILABLE):
+            await desk.request(desk.service(store), first.request_state, answers)
+    record = await store.find("call_1")
+    assert record is not None
+    assert record.status == "open"
+    assert await store.round("call_1", 1) is None
+
+
+class Unreadable(Watched):
+    """A store that fails when the last round of a call is read."""
+
+    async def last_round(self, call_id: str) -> Any:
+        raise StoreError("out of reach")
+
+
+async def test_the_reaper_tries_again_when_the_store_fails_while_it_reads_a_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is not a call that cannot be undone: its deadline stays as it was."""
+    store = Modelled()
+    desk = Desk(asks, always(n=1))
+    await desk.request(desk.service(store))
+    desk.clock.advance(1_000)
+    tools = {"asks": asks}
+    before: CallRecord | None = store.model.find("call_1")
+    with caplog.at_level(logging.WARNING):
+        assert await expiry.Reaper(desk.service(Unreadable(store)), tools).expire() == 0
+    assert "call 'call_1' was not ended this time: out of reach" in caplog.text
+    assert store.model.find("call_1") == before
+    assert await expiry.Reaper(desk.service(store), tools).expire() == 1
+    assert undone == ["done"]

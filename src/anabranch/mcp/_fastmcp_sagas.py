@@ -12,7 +12,7 @@ from mcp.server.context import ServerRequestContext
 
 from anabranch.mcp._fastmcp_tool import FastMcpRequest, FastMcpTool
 from anabranch.mcp._installation import Installation
-from anabranch.mcp._options import ServerOptions
+from anabranch.mcp._options import ServerOptions, sealer_of
 from anabranch.mcp._saga_params import CALL_SAGA, IDENTIFIER, RESUME_SAGA, LooseParams
 from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods
 
@@ -52,7 +52,7 @@ class FastMcpSagas(ServerExtension):
 
     def methods(self) -> Sequence[MethodBinding]:
         """Return the methods, served in every era."""
-        sagas = SagaMethods(self._options.sealer(self.server.name), self._find)
+        sagas = SagaMethods(sealer_of(self._options, self.server.name), self._find)
 
         async def call(context: ServerRequestContext[Any, Any], _: LooseParams) -> dict[str, Any]:
             return await sagas.call(FastMcpRequest(context, server=self.server))

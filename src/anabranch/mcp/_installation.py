@@ -13,7 +13,7 @@ from anabranch._engine.clock import SystemClock
 from anabranch._opening import Runtime
 from anabranch.limits import Limits
 from anabranch.mcp._continue_call import ContinueCall
-from anabranch.mcp._options import ServerOptions
+from anabranch.mcp._options import ServerOptions, durability_of
 from anabranch.mcp._protocol import PROTOCOL_ERRORS
 from anabranch.mcp._serving import Service
 from anabranch.tool import Tool
@@ -39,7 +39,7 @@ class Installation:
     def __init__(self, tools: Sequence[Tool[Any]], options: ServerOptions) -> None:
         runtime = Runtime(limits=options.limits or Limits(), clock=options.clock or SystemClock())
         self.service: Service = Service(
-            CallService(runtime, options.durability(), PROTOCOL_ERRORS), options.sampler
+            CallService(runtime, durability_of(options), PROTOCOL_ERRORS), options.sampler
         )
         self.tools: Sequence[Tool[Any]] = tools
         self.continue_call: ContinueCall | None = None
@@ -64,8 +64,9 @@ class Installation:
         """
         self._running += 1
         if self._reaping is None and self.service.calls.durability is not None:
+            reaper = Reaper(self.service.calls, {tool.name: tool for tool in self.tools})
             # No task group: hosts leave a lifespan in another cancel scope than they entered it in.
-            self._reaping = asyncio.ensure_future(self.reaper().run())
+            self._reaping = asyncio.ensure_future(reaper.run())
         try:
             yield
         finally:
@@ -74,14 +75,6 @@ class Installation:
                 reaping, self._reaping = self._reaping, None
                 reaping.cancel()
                 await asyncio.wait({reaping}, timeout=LEAVING)
-
-    def reaper(self) -> Reaper:
-        """Return what ends the calls that have expired.
-
-        Raises:
-            ValueError: there is no store.
-        """
-        return Reaper(self.service.calls, {tool.name: tool for tool in self.tools})
 
 
 def _require_distinct(names: list[str]) -> None:

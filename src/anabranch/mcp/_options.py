@@ -19,7 +19,17 @@ from anabranch.limits import Limits
 from anabranch.mcp._sealing import Sealer
 from anabranch.stores import open_store
 
-__all__ = ["TTL", "Keys", "ServerKeywords", "ServerOptions", "Store", "ToolKeywords", "options_of"]
+__all__ = [
+    "TTL",
+    "Keys",
+    "ServerKeywords",
+    "ServerOptions",
+    "Store",
+    "ToolKeywords",
+    "durability_of",
+    "options_of",
+    "sealer_of",
+]
 
 Store: TypeAlias = str | CallStore | Durability
 """The URL of a store (``anabranch.stores``), a store, or a store and how it is used."""
@@ -57,27 +67,6 @@ class ServerOptions:
     clock: Clock | None = None
     continue_calls: bool = True
 
-    def durability(self) -> Durability | None:
-        """Return the store, opened, and how it is used; ``None`` without one.
-
-        Raises:
-            StoreError: the store's URL cannot be understood.
-        """
-        if self.store is None or isinstance(self.store, Durability):
-            return self.store
-        opened = open_store(self.store) if isinstance(self.store, str) else self.store
-        # A client may answer while its token is valid. The margin is for clocks that differ.
-        return Durability(opened, expire_after=1.5 * self.ttl)
-
-    def sealer(self, audience: str) -> Sealer:
-        """Return what seals the saga tokens of the server named ``audience``.
-
-        Raises:
-            ValueError: a key is too short.
-        """
-        keys: Keys = self.keys or [secrets.token_bytes(32)]
-        return Sealer(keys, audience=audience, ttl=self.ttl, clock=self.clock or SystemClock())
-
 
 class ToolKeywords(TypedDict, total=False):
     """The fields of :class:`ServerOptions` that concern a single tool."""
@@ -99,3 +88,28 @@ class ServerKeywords(ToolKeywords, total=False):
 def options_of(options: ServerOptions | None, keywords: ServerKeywords) -> ServerOptions:
     """Return ``options``, or the defaults, with the fields in ``keywords`` replaced."""
     return replace(options or ServerOptions(), **keywords)
+
+
+def durability_of(options: ServerOptions) -> Durability | None:
+    """Return the store, opened, and how it is used; ``None`` without one.
+
+    Raises:
+        StoreError: the store's URL cannot be understood.
+    """
+    store = options.store
+    if store is None or isinstance(store, Durability):
+        return store
+    opened = open_store(store) if isinstance(store, str) else store
+    # A client may answer while its token is valid. The margin is for clocks that differ.
+    return Durability(opened, expire_after=1.5 * options.ttl)
+
+
+def sealer_of(options: ServerOptions, audience: str) -> Sealer:
+    """Return what seals the saga tokens of the server named ``audience``.
+
+    Raises:
+        ValueError: a key is too short.
+    """
+    keys: Keys = options.keys or [secrets.token_bytes(32)]
+    clock = options.clock or SystemClock()
+    return Sealer(keys, audience=audience, ttl=options.ttl, clock=clock)

@@ -17,6 +17,7 @@ from mcp import Client, MCPError
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch._asking.answerer import Answerer
+from anabranch.errors import AnabranchError
 from anabranch.mcp._client import MAX_ROUNDS
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
 from anabranch.mcp._saga_params import CALL_SAGA, RESUME_SAGA
@@ -27,14 +28,15 @@ INVALID_IN_V1 = "Invalid request parameters"
 """What servers of the SDK's first major version answer to an unknown method."""
 
 
-class SagaRoundsExceededError(RuntimeError):
-    """After ``max_rounds`` turns with questions the server still asks."""
+class SagaRoundsExceededError(AnabranchError):
+    """The server still asks after ``max_rounds`` turns with questions."""
 
     def __init__(self, max_rounds: int) -> None:
         self.max_rounds = max_rounds
         super().__init__(
             f"The saga asked in more than {max_rounds} turns. Give SagaClient more max_rounds,"
-            " or resume its last turn."
+            " or resume its last turn.",
+            max_rounds=max_rounds,
         )
 
 

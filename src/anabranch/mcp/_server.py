@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 
 from anabranch.mcp._installation import Installation
 from anabranch.mcp._log_level import offer_log_level
-from anabranch.mcp._options import ServerKeywords, ServerOptions, options_of
+from anabranch.mcp._options import ServerKeywords, ServerOptions, options_of, sealer_of
 from anabranch.mcp._saga_extension import Sagas
 from anabranch.mcp._sagas import Offered
 from anabranch.mcp._sdk_tool import SdkTool
@@ -49,7 +49,7 @@ def create_server(
     """
     given = options_of(options, keywords)
     installation = Installation([*tools], given)
-    sagas = Sagas(given.sealer(name))
+    sagas = Sagas(sealer_of(given, name))
     security = (
         RequestStateSecurity.ephemeral(ttl=given.ttl)
         if given.keys is None
@@ -100,7 +100,7 @@ def install(
     if taken := sorted(name for name in installation.names if manager.get_tool(name)):
         # The SDK would ignore the new one, with no more than a warning in its log.
         raise ValueError(f"{server.name!r} already has a tool named {', '.join(taken)}")
-    sagas = _sagas_on(server) or Sagas(given.sealer(server.name))
+    sagas = _sagas_on(server) or Sagas(sealer_of(given, server.name))
     for tool in _made(installation, sagas):
         manager._tools[tool.name] = tool  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     if _sagas_on(server) is None:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
-from anabranch._engine import Effect, codec_of, current_call, step_fingerprint
+from anabranch._engine import codec_of, current_call, step_fingerprint
 from anabranch._parameters import Parameters, hints_of
 from anabranch.context import BranchContext
 from anabranch.elicitation import Elicitation
@@ -250,9 +250,9 @@ class HandoffTool(Tool[Any]):
         call = current_call()
         scope = call.scheduler.scope()
         values = tuple(given.values())
-        effect = Effect(partial(function, **named), values, phase)
-        pinned = step_fingerprint(function, values)
-        return call.effects.step(scope, call.cursor.new_id(scope, phase), pinned, effect)
+        step_id, pinned = call.cursor.new_id(scope, phase), step_fingerprint(function, values)
+        bound = partial(function, **named)
+        return call.effects.step(scope, step_id, pinned, bound, values, phase)
 
 
 def _declared(cls: type) -> list[Elicitation[Any]]:

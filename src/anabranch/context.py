@@ -1,10 +1,8 @@
 """The author's view of a branch: everything a tool's body may do.
 
 Identity is taken when a method is *called*, in the order of the program; the work is done when its
-result is awaited. So operations may be made first and awaited together, in any order.
-
-Each task that the author starts, and each sub-branch, has its own view of a conversation: what its
-parent had when it started, and what it said itself.
+result is awaited. So operations may be made first and awaited together, in any order. Each task
+that the author starts, and each sub-branch, has its own view of a conversation.
 """
 
 from __future__ import annotations
@@ -12,38 +10,28 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any, NamedTuple, TypeVar, TypeVarTuple, get_args, overload
+from typing import Any, TypeVar, TypeVarTuple, get_args, overload
 
 from pydantic import BaseModel, JsonValue
 
+from anabranch._asking.combinators import Op, gather, race
 from anabranch._asking.conversation import Conversation
 from anabranch._asking.eliciting import ElicitJob, find_question, run_elicit, run_elicit_url
-from anabranch._asking.host import Host, Runnable
-from anabranch._asking.sampling import (
-    SampleJob,
-    SampleResult,
-    as_history,
-    as_spec,
-    check_options,
-    run_sample,
-)
+from anabranch._asking.host import Host, Runnable, find_tool
+from anabranch._asking.names import checked_key, name_for
+from anabranch._asking.sampling import SampleJob, SampleResult, as_spec, check_options, run_sample
 from anabranch._engine import (
     Branch,
     Call,
-    Effect,
     Notice,
     Scope,
-    all_of,
     codec_of,
     current_idempotency_key,
     step_fingerprint,
 )
-from anabranch._step_names import MARKS, checked_name
+from anabranch._step_names import checked_name
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
-from anabranch.errors import ToolError
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.messages import (
     LogLevel,
@@ -58,35 +46,11 @@ from anabranch.messages import (
 __all__ = ["BranchContext", "Op", "Runnable"]
 
 T = TypeVar("T")
-T1 = TypeVar("T1")
-T2 = TypeVar("T2")
-T3 = TypeVar("T3")
-T4 = TypeVar("T4")
-T5 = TypeVar("T5")
-T6 = TypeVar("T6")
 V = TypeVar("V")
 M = TypeVar("M", bound=BaseModel)
 Ts = TypeVarTuple("Ts")
 
-_STEPS = "#step"
-"""The counter of a scope's steps; no step or branch can have such a name."""
-
 _LEVELS: tuple[str, ...] = get_args(LogLevel)
-
-Op = Coroutine[Any, Any, T]
-"""What the methods return: await it, pass it to ``gather`` or ``race``, or start a task of it."""
-
-
-class _Start(NamedTuple):
-    """With what a sub-branch begins: all in one, since thousands may be open at a time."""
-
-    fn: Callable[..., Awaitable[Any]]
-    args: tuple[Any, ...]
-    messages: tuple[Message, ...]
-    parent_messages: tuple[Message, ...]
-    parent_system_prompt: str | None
-    system_prompt: str | None
-    tools: tuple[Runnable[Any], ...]
 
 
 class BranchContext:
@@ -102,18 +66,11 @@ class BranchContext:
     """
 
     def __init__(  # noqa: PLR0913 - all that a branch begins with, by keyword
-        self,
-        call: Call[Any],
-        branch: Branch,
-        host: Host,
-        *,
-        elicits: Iterable[Elicitation[Any]] = (),
-        messages: tuple[Message, ...] = (),
-        parent_messages: tuple[Message, ...] = (),
-        parent_system_prompt: str | None = None,
-        system_prompt: str | None = None,
-        tools: Iterable[Runnable[Any]] = (),
-    ) -> None:
+        self, call: Call[Any], branch: Branch, host: Host, *,
+        elicits: Iterable[Elicitation[Any]] = (), messages: tuple[Message, ...] = (),
+        parent_messages: tuple[Message, ...] = (), parent_system_prompt: str | None = None,
+        system_prompt: str | None = None, tools: Iterable[Runnable[Any]] = (),
+    ) -> None:  # fmt: skip
         self._call = call
         self._branch = branch
         self._host = host
@@ -152,7 +109,7 @@ class BranchContext:
         if running is not None:
             return running
         scope = self._scope()
-        return self._call.effects.key_of(scope, scope.counted(_STEPS) + 1)
+        return self._call.effects.key_of(scope, scope.steps + 1)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -189,18 +146,12 @@ class BranchContext:
     ) -> Op[SampleResult[None]]: ...  # fmt: skip
 
     def sample(  # noqa: PLR0913 - the options of a model request, all by keyword
-        self,
-        prompt: str | None = None,
-        *,
-        messages: Iterable[MessageLike] | None = None,
-        system_prompt: str | None = None,
-        max_tokens: int | None = None,
-        schema: type[BaseModel] | None = None,
-        tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
-        tool_choice: ToolChoiceMode | None = None,
-        model_preferences: Mapping[str, Any] | None = None,
+        self, prompt: str | None = None, *, schema: type[BaseModel] | None = None,
+        messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
+        max_tokens: int | None = None, tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
+        tool_choice: ToolChoiceMode | None = None, model_preferences: Mapping[str, Any] | None = None,
         key: str | None = None,
-    ) -> Op[SampleResult[Any]]:
+    ) -> Op[SampleResult[Any]]:  # fmt: skip
         """Ask the model.
 
         With a ``prompt`` the conversation so far goes along, and prompt and reply are appended
@@ -228,7 +179,7 @@ class BranchContext:
             call=self._call,
             host=self._host,
             scope=scope,
-            step_id=self._call.cursor.new_id(scope, "sample", _checked_key(key)),
+            step_id=self._call.cursor.new_id(scope, "sample", checked_key(key)),
             messages=sent,
             max_tokens=max_tokens,
             system_prompt=system_prompt if system_prompt is not None else self.system_prompt,
@@ -236,14 +187,9 @@ class BranchContext:
             tools=bound or (),
             tool_choice=tool_choice,
             model_preferences=dict(model_preferences) if model_preferences else None,
+            place=place,
         )
-        return self._made(self._sample(job, place))
-
-    async def _sample(self, job: SampleJob, place: int) -> SampleResult[Any]:
-        result = await run_sample(job)
-        if place:
-            self._conversation.append(job.scope, place, as_history(result, job.messages[-1]))
-        return result
+        return self._made(run_sample(job, self._conversation))
 
     # -- asking the person ---------------------------------------------------------------------
 
@@ -258,13 +204,9 @@ class BranchContext:
     ) -> Op[ElicitResult[Any]]: ...
 
     def elicit(
-        self,
-        question: Elicitation[Any] | type[BaseModel] | str,
-        message: str,
-        *,
-        context: JsonValue = None,
-        key: str | None = None,
-    ) -> Op[ElicitResult[Any]]:
+        self, question: Elicitation[Any] | type[BaseModel] | str, message: str, *,
+        context: JsonValue = None, key: str | None = None,
+    ) -> Op[ElicitResult[Any]]:  # fmt: skip
         """Ask the person: a declared elicitation, its key, or any flat model.
 
         ``context`` is data for whoever draws the form. An answer that does not fit is asked for
@@ -278,7 +220,7 @@ class BranchContext:
         """
         name, model = find_question(question, self._elicits)
         call, scope = self._call, self._scope()
-        step_id = call.cursor.new_id(scope, name or "elicit", _checked_key(key))
+        step_id = call.cursor.new_id(scope, name or "elicit", checked_key(key))
         job = ElicitJob(call, self._host, scope, step_id, model, message, name, context)
         return self._made(run_elicit(job))
 
@@ -291,25 +233,18 @@ class BranchContext:
             CapabilityError, StepFailed: on ``await``.
         """
         scope = self._scope()
-        step_id = self._call.cursor.new_id(scope, "url", _checked_key(key))
+        step_id = self._call.cursor.new_id(scope, "url", checked_key(key))
         return self._made(run_elicit_url(self._call, self._host, scope, step_id, message, url))
 
-    # -- sub-branches --------------------------------------------------------------------------
+    # -- several at once --------------------------------------------------------------------------
 
     def branch(  # noqa: PLR0913 - the options of a branch, all by keyword
-        self,
-        fn: Callable[[BranchContext, *Ts], Awaitable[T]],
-        *args: *Ts,
-        name: str | None = None,
-        inherit_messages: bool = True,
-        inherit_system_prompt: bool = True,
-        messages: Iterable[MessageLike] = (),
-        system_prompt: str | None = None,
-        tools: Iterable[Runnable[Any]] = (),
-        max_depth: int | None = None,
-        max_tokens: int | None = None,
-        timeout: float | None = None,
-    ) -> Op[T]:
+        self, fn: Callable[[BranchContext, *Ts], Awaitable[T]], *args: *Ts,
+        name: str | None = None, inherit_messages: bool = True, inherit_system_prompt: bool = True,
+        messages: Iterable[MessageLike] = (), system_prompt: str | None = None,
+        tools: Iterable[Runnable[Any]] = (), max_depth: int | None = None,
+        max_tokens: int | None = None, timeout: float | None = None,
+    ) -> Op[T]:  # fmt: skip
         """Run ``fn(branch_ctx, *args)`` in a conversation of its own and return its value.
 
         What is said inside never reaches this conversation. ``messages`` are appended to what is
@@ -323,30 +258,31 @@ class BranchContext:
         scope = self._scope()
         inherited = self._conversation.messages(scope)
         seeds = (inherited if inherit_messages else ()) + to_messages(messages)
-        outer = self.system_prompt if inherit_system_prompt else None
-        system = outer if system_prompt is None else system_prompt
-        start = _Start(fn, args, seeds, inherited, self.system_prompt, system, tuple(tools))
-        path = self._call.cursor.new_path(scope, _name_for(fn, name, "branch"))
+        outer = self.system_prompt
+        if system_prompt is None and inherit_system_prompt:
+            system_prompt = outer
+        bound = tuple(tools) or tuple(self.tools.values())
+        path = self._call.cursor.new_path(scope, name_for(fn, name, "branch"))
         if max_depth is max_tokens is timeout is None:
             limits = UNLIMITED
         else:
             limits = Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
-        body = partial(self._in_branch, start)
-        return self._made(self._call.branches.run(path, limits, body, codec_of(fn)))
 
-    def _in_branch(self, start: _Start, branch: Branch) -> Awaitable[Any]:
-        ctx = BranchContext(
-            self._call,
-            branch,
-            self._host,
-            elicits=self._elicits.values(),
-            messages=start.messages,
-            parent_messages=start.parent_messages,
-            parent_system_prompt=start.parent_system_prompt,
-            system_prompt=start.system_prompt,
-            tools=start.tools or self.tools.values(),
-        )
-        return start.fn(ctx, *start.args)
+        def body(branch: Branch) -> Awaitable[T]:
+            ctx = BranchContext(
+                self._call,
+                branch,
+                self._host,
+                elicits=self._elicits.values(),
+                messages=seeds,
+                parent_messages=inherited,
+                parent_system_prompt=outer,
+                system_prompt=system_prompt,
+                tools=bound,
+            )
+            return fn(ctx, *args)
+
+        return self._made(self._call.branches.run(path, limits, body, codec_of(fn)))
 
     @overload
     def call_tool(self, tool: Runnable[T], /, **arguments: object) -> Op[T]: ...
@@ -364,7 +300,7 @@ class BranchContext:
             InvalidArgumentsError: the arguments do not fit; nothing has run.
             Exception: whatever the tool raises, on ``await``.
         """
-        chosen = self._bound(tool) if isinstance(tool, str) else tool
+        chosen = find_tool(tool, self.tools) if isinstance(tool, str) else tool
         values = chosen.validate(arguments)
         scope = self._scope()
 
@@ -381,80 +317,14 @@ class BranchContext:
             return await chosen.run(ctx, values)
 
         path = self._call.cursor.new_path(scope, checked_name(chosen.name.replace("/", ".")))
-        return self._made(self._enter(path, chosen, body))
+        codec = codec_of(chosen.returned_by)
+        run = self._call.branches.run(path, chosen.limits, body, codec, relative_depth=True)
+        return self._made(run)
 
-    async def _enter(
-        self, path: str, tool: Runnable[T], body: Callable[[Branch], Awaitable[T]]
-    ) -> T:
-        limits = tool.limits
-        if limits.max_depth is not None:
-            limits = replace(limits, max_depth=self._scope().branch.depth + 1 + limits.max_depth)
-        return await self._call.branches.run(path, limits, body, codec_of(tool.returned_by))
+    gather = gather
+    race = race
 
-    def _bound(self, name: str) -> Runnable[Any]:
-        if name not in self.tools:
-            known = ", ".join(sorted(self.tools)) or "none"
-            raise ToolError(f"No tool {name!r} is bound to this branch (bound: {known}).")
-        return self.tools[name]
-
-    # -- at once -------------------------------------------------------------------------------
-
-    @overload
-    def gather(self, op1: Awaitable[T1], /) -> Op[tuple[T1]]: ...
-    @overload
-    def gather(self, op1: Awaitable[T1], op2: Awaitable[T2], /) -> Op[tuple[T1, T2]]: ...
-    @overload
-    def gather(
-        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], /
-    ) -> Op[tuple[T1, T2, T3]]: ...
-    @overload
-    def gather(
-        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], op4: Awaitable[T4], /
-    ) -> Op[tuple[T1, T2, T3, T4]]: ...
-    @overload
-    def gather(
-        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], op4: Awaitable[T4],
-        op5: Awaitable[T5], /,
-    ) -> Op[tuple[T1, T2, T3, T4, T5]]: ...  # fmt: skip
-    @overload
-    def gather(
-        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], op4: Awaitable[T4],
-        op5: Awaitable[T5], op6: Awaitable[T6], /,
-    ) -> Op[tuple[T1, T2, T3, T4, T5, T6]]: ...  # fmt: skip
-    @overload
-    def gather(self, *operations: Awaitable[T]) -> Op[tuple[T, ...]]: ...
-
-    def gather(self, *operations: Awaitable[Any]) -> Op[tuple[Any, ...]]:
-        """Run all at once and return their values in order.
-
-        All of them end, also when one fails; then the first error in order is raised.
-        """
-        return self._made(all_of(operations))
-
-    @overload
-    def race(self, op1: Awaitable[T1], op2: Awaitable[T2], /) -> Op[T1 | T2]: ...
-    @overload
-    def race(
-        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], /
-    ) -> Op[T1 | T2 | T3]: ...
-    @overload
-    def race(self, *operations: Awaitable[T]) -> Op[T]: ...
-
-    def race(self, *operations: Awaitable[Any]) -> Op[Any]:
-        """Run all at once; return the value (or raise the error) of the one that ends first.
-
-        The others are cancelled. The winner is recorded: a replay does not race again.
-
-        Raises:
-            ValueError: nothing was given to race.
-        """
-        if not operations:
-            raise ValueError("race() needs at least one operation")
-        call, scope = self._call, self._scope()
-        step_id = call.cursor.new_id(scope, "race")
-        return self._made(call.operations.race(scope, step_id, operations))
-
-    # -- effects -------------------------------------------------------------------------------
+    # -- effects, notices -------------------------------------------------------------------------------
 
     @overload
     def step(
@@ -468,12 +338,9 @@ class BranchContext:
     ) -> Op[V]: ...  # fmt: skip
 
     def step(
-        self,
-        fn: Callable[[*Ts], Any],
-        *args: *Ts,
-        name: str | None = None,
+        self, fn: Callable[[*Ts], Any], *args: *Ts, name: str | None = None,
         undo: Callable[[Any], Any] | None = None,
-    ) -> Op[Any]:
+    ) -> Op[Any]:  # fmt: skip
         """Run ``fn(*args)`` once per call, record its value, and return that in every replay.
 
         A plain function runs in a thread, an ``async`` one on the loop. If the call fails or is
@@ -485,12 +352,11 @@ class BranchContext:
         """
         call = self._call
         scope = call.scheduler.scope()
-        step_id = call.cursor.new_id(scope, _name_for(fn, name, "step"))
-        effect = Effect(fn, args, scope.count(_STEPS), undo)
+        step_id = call.cursor.new_id(scope, name_for(fn, name, "step"))
+        scope.steps += 1
         asked = step_fingerprint(fn, args)
-        return call.scheduler.made(call.effects.step(scope, step_id, asked, effect))
-
-    # -- notices -------------------------------------------------------------------------------
+        step = call.effects.step(scope, step_id, asked, fn, args, scope.steps, undo)
+        return call.scheduler.made(step)
 
     def log(self, level: LogLevel, message: str) -> Op[None]:
         """Send a log line to the client, once.
@@ -520,17 +386,3 @@ class BranchContext:
     def uuid(self) -> uuid.UUID:
         """Return a UUID of this place of this call, the same in every replay."""
         return self._call.operations.unique(self._scope(), "uuid")
-
-
-def _checked_key(key: str | None) -> str | None:
-    return None if key is None else checked_name(key, "key")
-
-
-def _name_for(fn: Callable[..., Any], given: str | None, default: str) -> str:
-    """Return the name of a branch or a step: as given, or the function's own if it has one."""
-    if given is not None:
-        return checked_name(given)
-    own: object = getattr(fn, "__name__", None)
-    if not isinstance(own, str):
-        return default
-    return own if own.isidentifier() or (own and not MARKS & set(own)) else default

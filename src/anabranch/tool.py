@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from anabranch._asking.host import Capabilities
-from anabranch._engine import Effect, codec_of, current_call, step_fingerprint
+from anabranch._engine import codec_of, current_call, step_fingerprint
 from anabranch._parameters import Parameters, hints_of
 from anabranch.context import BranchContext
 from anabranch.elicitation import Elicitation
@@ -248,9 +248,9 @@ class HandoffTool(Tool[Any]):
             named = {**named, "ctx": ctx}
         call = current_call()
         scope = call.scheduler.scope()
-        effect = Effect(partial(function, **named), values, phase)
-        pinned = step_fingerprint(function, values)
-        return call.effects.step(scope, call.cursor.new_id(scope, phase), pinned, effect)
+        step_id, pinned = call.cursor.new_id(scope, phase), step_fingerprint(function, values)
+        bound = partial(function, **named)
+        return call.effects.step(scope, step_id, pinned, bound, values, phase)
 
 
 def _declared(cls: type) -> list[Elicitation[Any]]:

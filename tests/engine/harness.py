@@ -18,7 +18,6 @@ from anabranch._engine import (
     Branch,
     Call,
     Compensation,
-    Effect,
     Entry,
     Finished,
     Journal,
@@ -73,9 +72,9 @@ def step(
     scope = current_scope()
     call = current_call()
     step_id = call.cursor.new_id(scope, name or _name_of(function))
-    effect = Effect(function, args, step_id, undo)
+    asked = step_fingerprint(function, args)
     return call.scheduler.made(
-        call.effects.step(scope, step_id, step_fingerprint(function, args), effect)
+        call.effects.step(scope, step_id, asked, function, args, step_id, undo)
     )
 
 
@@ -149,7 +148,7 @@ class Book:
 
     entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
     is_closed: bool = False
-    paid_for: list[str] = field(default_factory=list[str])
+    undone_steps: list[str] = field(default_factory=list[str])
 
     def check(self) -> None:
         """See the port."""
@@ -169,7 +168,7 @@ class Book:
 
     async def undone(self, step_id: str) -> None:
         """See the port."""
-        self.paid_for.append(step_id)
+        self.undone_steps.append(step_id)
 
 
 # -- running a body --------------------------------------------------------------------------

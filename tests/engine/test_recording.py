@@ -77,7 +77,7 @@ async def test_if_the_first_run_succeeded_so_does_this_one_and_owes_its_undo() -
         with pytest.raises(ToolError, match="not wanted: theirs"):
             await call.round()
     assert site.done == ["build", "raze theirs"]
-    assert book.paid_for == [BUILD]
+    assert book.undone_steps == [BUILD]
 
 
 async def test_a_live_run_that_cannot_write_ends_as_in_a_crash_with_nothing_undone() -> None:
@@ -99,7 +99,7 @@ async def test_a_live_run_that_cannot_write_ends_as_in_a_crash_with_nothing_undo
             await call.result()
     assert site.done == ["build"]
     assert [due.step_id for due in journal.compensations] == [BUILD]
-    assert book.paid_for == []
+    assert book.undone_steps == []
 
 
 @dataclass

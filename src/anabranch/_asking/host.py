@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeVar
 
 from anabranch._engine import Answer
 from anabranch.elicitation import Elicitation
-from anabranch.errors import CapabilityError, StepFailed, error_to_json
+from anabranch.errors import CapabilityError, StepFailed, ToolError, error_to_json
 from anabranch.limits import Limits
 from anabranch.messages import SampleReply, SampleRequest
 
-__all__ = ["Capabilities", "Host", "Runnable", "Sampler"]
+__all__ = ["Capabilities", "Host", "Runnable", "Sampler", "find_tool"]
 
 T_co = TypeVar("T_co", covariant=True)
 logger: logging.Logger = logging.getLogger("anabranch.asking")
@@ -120,3 +120,15 @@ class Runnable(Protocol[T_co]):
     ) -> T_co:
         """Run the body in the branch of ``ctx``."""
         ...
+
+
+def find_tool(name: str, bound: Mapping[str, Runnable[Any]]) -> Runnable[Any]:
+    """Return the tool of that name.
+
+    Raises:
+        ToolError: it is not among those that are bound to the branch.
+    """
+    if name not in bound:
+        known = ", ".join(sorted(bound)) or "none"
+        raise ToolError(f"No tool {name!r} is bound to this branch (bound: {known}).")
+    return bound[name]

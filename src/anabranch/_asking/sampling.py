@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from anabranch._asking.conversation import Conversation
 from anabranch._asking.host import Host, Runnable, Sampler
 from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens
 from anabranch._engine import Call, Entry, Scope, fingerprint
@@ -38,7 +39,6 @@ __all__ = [
     "SampleJob",
     "SampleResult",
     "Sampler",
-    "as_history",
     "as_spec",
     "check_options",
     "run_sample",
@@ -77,7 +77,11 @@ class SampleResult(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class SampleJob:
-    """All that one ``ctx.sample`` asks for. ``messages`` ends with the prompt."""
+    """All that one ``ctx.sample`` asks for.
+
+    ``messages`` ends with the prompt. ``place`` is where in the conversation prompt and reply go,
+    0 for nowhere.
+    """
 
     call: Call[Any]
     host: Host
@@ -90,6 +94,7 @@ class SampleJob:
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoiceMode | None = None
     model_preferences: dict[str, Any] | None = None
+    place: int = 0
 
 
 def check_options(
@@ -122,7 +127,7 @@ def as_spec(tool: Runnable[Any] | ToolSpec) -> ToolSpec:
     return ToolSpec(name=tool.name, description=tool.description, input_schema=tool.input_schema)
 
 
-async def run_sample(job: SampleJob) -> SampleResult[Any]:
+async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult[Any]:
     """Ask until the reply fits, three times at the most.
 
     Raises:
@@ -139,7 +144,10 @@ async def run_sample(job: SampleJob) -> SampleResult[Any]:
         reply = await _ask(job, job.call.cursor.new_attempt(job.step_id, attempt), request)
         parsed, problem = _check(job, reply)
         if problem is None:
-            return _result(job, reply, parsed)
+            result = _result(job, reply, parsed)
+            if job.place:
+                conversation.append(job.scope, job.place, _as_history(result, job.messages[-1]))
+            return result
         if attempt == ATTEMPTS:
             raise SampleValidationError(job.step_id, attempt, problem, _said(reply))
         messages = (*messages, assistant(_said(reply)), user(_correction(job, problem)))
@@ -275,7 +283,7 @@ def _result(
     )
 
 
-def as_history(result: SampleResult[Any], prompt: Message) -> tuple[Message, Message]:
+def _as_history(result: SampleResult[Any], prompt: Message) -> tuple[Message, Message]:
     """Return the two messages that a prompt-mode sample adds to the conversation.
 
     Tool uses are mentioned in the text, not added as blocks: their results never enter this

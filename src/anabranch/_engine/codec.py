@@ -27,6 +27,7 @@ from anabranch.errors import SerializationError
 __all__ = ["PLAIN", "Codec", "codec_of", "reference_to", "resolve"]
 
 _SCALARS = (str, int, float, bool, type(None))
+_ATOMS = frozenset(_SCALARS)
 _TOO_LONG = 10**sys.int_info.default_max_str_digits
 
 
@@ -74,7 +75,7 @@ class Codec:
             SerializationError: the annotation does not accept its own JSON.
         """
         if self._read is None or type(value) is self._exact:
-            return copied(value)
+            return value if type(value) in _ATOMS else copied(value)
         try:
             return self._read(value)
         except ValidationError:
@@ -145,6 +146,8 @@ def _first_line(problem: Exception) -> str:
 
 def codec_of(function: Callable[..., object]) -> Codec:
     """Return the codec for what ``function`` returns, by its annotation."""
+    if type(function) is FunctionType and not function.__code__.co_flags & inspect.CO_NESTED:
+        return _codec_of(function)  # nearly always
     inner = function if isinstance(function, FunctionType) else _innermost(function)
     if isinstance(inner, FunctionType) and "<locals>" in inner.__qualname__:
         return _codec_of_local(inner)

@@ -55,15 +55,14 @@ class Compensations:
         self._running: asyncio.Lock = asyncio.Lock()
         self._begun_with: int | None = None
 
-    def bind(self, step_id: str, effect: Effect) -> None:
-        """Remember how to undo ``step_id``, if its effect can be undone."""
-        if effect.undo is not None:
-            self._bound[step_id] = (effect.undo, codec_of(effect.function))
+    def bind(self, step_id: str, function: Callable[..., Any], undo: Callable[..., Any]) -> None:
+        """Remember how to undo ``step_id``, which ``function`` has done."""
+        self._bound[step_id] = (undo, codec_of(function))
 
     def add(self, step_id: str, effect: Effect) -> None:
         """Have ``step_id``, whose effect has just been run, undone if the call fails."""
         if effect.undo is not None:
-            self.bind(step_id, effect)
+            self.bind(step_id, effect.function, effect.undo)
             undo, step = reference_to(effect.undo), reference_to(effect.function)
             self._journal.compensations.append(Compensation(step_id, undo, step))
 

@@ -7,7 +7,7 @@ may happen now. It knows both by what it needs of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -70,10 +70,20 @@ class Effects:
         self._compensations = compensations
         self._perform = perform
 
-    async def step(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Any:  # noqa: ANN401 - the type is the effect's
-        """Run ``effect`` once per call and return its value, now and in every replay.
+    async def step(
+        self,
+        scope: Scope,
+        step_id: str,
+        asked: str,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        place: int | str,
+        undo: Callable[[Any], Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - the type is the effect's
+        """Run an :class:`Effect` once per call and return its value, now and in every replay.
 
-        ``asked`` pins what is done (:func:`step_fingerprint`).
+        ``asked`` pins what is done (:func:`step_fingerprint`). The effect comes in pieces, because
+        most steps are replayed and need none.
 
         Raises:
             StepFailed: it raised (or the ``AnabranchError`` that it raised).
@@ -83,12 +93,13 @@ class Effects:
             await self._gate.raise_fault(step_id, fault)
         entry = self._cursor.recall(step_id, "step", asked, scope.branch)
         if entry is None:
+            effect = Effect(function, args, place, undo)
             entry = await self._run(scope, step_id, asked, effect)
         elif entry.error is not None:
             raise error_from_json(entry.error)
-        elif effect.undo is not None:
-            self._compensations.bind(step_id, effect)
-        return codec_of(effect.function).decode(step_id, entry.value)
+        elif undo is not None:
+            self._compensations.bind(step_id, function, undo)
+        return codec_of(function).decode(step_id, entry.value)
 
     def key_of(self, scope: Scope, place: int | str) -> str:
         """Return the idempotency key of the effect at ``place`` in ``scope``."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from anabranch._engine.branch import Branch
@@ -45,12 +46,19 @@ class Branches:
         self._clock = clock
 
     async def run(
-        self, path: str, own: Limits, body: Callable[[Branch], Awaitable[T]], codec: Codec
+        self,
+        path: str,
+        own: Limits,
+        body: Callable[[Branch], Awaitable[T]],
+        codec: Codec,
+        *,
+        relative_depth: bool = False,
     ) -> T:
         """Run ``body`` in a sub-branch at ``path``, or return what it was folded to.
 
         The enclosing branch is the one that this is awaited in: its limits hold, whichever branch
-        of the call has made the operation.
+        of the call has made the operation. With ``relative_depth``, the ``max_depth`` of ``own``
+        counts from the sub-branch and not from the root.
 
         Raises:
             BranchDepthError, BranchTimeoutError: before or while the body runs.
@@ -67,6 +75,8 @@ class Branches:
         if scheduler.closing:
             await scheduler.refuse(path)
         cursor.unentered.discard(path)
+        if relative_depth and own.max_depth is not None:
+            own = replace(own, max_depth=enclosing.depth + 1 + own.max_depth)
         branch = Branch(enclosing, path, own, cursor.spent(path))
         branch.check_depth()
         # Its memory ends with the branch: of a folded one there would be none, either.

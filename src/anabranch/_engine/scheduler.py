@@ -11,12 +11,19 @@ import asyncio
 import sys
 from collections.abc import Coroutine, Iterable, Iterator
 from contextvars import Context
+from threading import get_ident
 from types import CoroutineType
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from anabranch._engine.quiescence import Quiescence
 from anabranch._engine.scope import Scope
-from anabranch._engine.strands import Strand, current_strand, forget, start_root
+from anabranch._engine.strands import (
+    Strand,
+    current_scope,
+    current_strand,
+    forget,
+    start_root,
+)
 from anabranch.errors import NonDeterminismError
 
 __all__ = ["CANCEL_TIMEOUT", "Owner", "Scheduler"]
@@ -78,6 +85,8 @@ class Scheduler:
         self.failure: Exception | None = None
         self.owner: Owner = owner
         self._call_id = call_id
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._watch: Quiescence | None = None
         self._suspended: tuple[asyncio.Task[Any], ...] = ()
         self._stalled: list[asyncio.Future[None]] = []
@@ -91,6 +100,7 @@ class Scheduler:
         self, coroutine: Coroutine[Any, Any, T], scope: Scope, *, watch: bool
     ) -> asyncio.Task[T]:
         """Start the first strand; with ``watch``, the round ends when every strand is blocked."""
+        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         if watch:
             self._watch = Quiescence(self.strands, self._futures, self.owner.on_quiet)
         return start_root(self, coroutine, scope)
@@ -101,11 +111,16 @@ class Scheduler:
         Raises:
             NonDeterminismError: no strand is running, or another call's.
         """
-        strand = current_strand()
-        if strand.owner is not self:
+        # The usual case first: unlike current_strand() this makes no system call (for the process
+        # id, with which asyncio finds the running loop in Python 3.11).
+        if get_ident() == self._thread:
+            task = asyncio.current_task(self._loop)
+            if task is not None and (strand := self.strands.get(task)) and not strand.effects:
+                return strand.scope
+        if current_strand().owner is not self:
             expected = f"use in call {self._call_id!r}"
             raise NonDeterminismError("ctx", expected, "use in another call")
-        return strand.scope
+        return current_scope()
 
     def made(self, operation: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return ``operation``; remember it, in case the round ends before the body awaits it."""

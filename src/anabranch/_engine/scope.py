@@ -33,15 +33,18 @@ class Scope:
             parent's, as with context variables. So it is replaced and never changed.
         unordered: ``path`` is an accident, because the task was started from a set: nothing can
             be named here.
+        steps: how many steps were made here.
+        steps: how many steps were made here.
     """
 
-    __slots__ = ("_counters", "_random", "branch", "memory", "path", "unordered")
+    __slots__ = ("_counters", "_random", "branch", "memory", "path", "steps", "unordered")
 
     def __init__(self, branch: Branch, path: str, memory: Mapping[object, Any] = _NOTHING) -> None:
         self.branch: Branch = branch
         self.path: str = path
         self.memory: Mapping[object, Any] = memory
         self.unordered: bool = False
+        self.steps: int = 0
         self._counters: dict[str, int] | None = None  # most of thousands of scopes count nothing
         self._random: random.Random | None = None
 
@@ -85,7 +88,3 @@ class Scope:
         number = counters.get(name, 0) + 1
         counters[name] = number
         return number
-
-    def counted(self, name: str) -> int:
-        """Return how often ``name`` has been used here."""
-        return self._counters.get(name, 0) if self._counters else 0

@@ -68,12 +68,12 @@ class Strand:
         self.racing: bool = racing
 
 
-_strands: dict[asyncio.Task[Any], Strand] = {}
+_strands: dict[object, Strand] = {}
 
 
 def strand_of(task: object) -> Strand | None:
     """Return the strand that ``task`` is, if it is one that has not ended."""
-    return _strands.get(task)  # type: ignore[call-overload,no-any-return]  # pyright: ignore[reportArgumentType] - any object may be asked for
+    return _strands.get(task)
 
 
 def current_strand() -> Strand:
@@ -87,7 +87,7 @@ def current_strand() -> Strand:
         task = asyncio.current_task()
     except RuntimeError:
         task = None
-    strand = _strands.get(task) if task is not None else None
+    strand = _strands.get(task)
     if strand is None or strand.effects:
         raise NonDeterminismError("ctx", "use from the tool's own tasks", _misuse(task, strand))
     return strand

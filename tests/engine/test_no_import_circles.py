@@ -1,0 +1,62 @@
+"""No module of a room imports itself by way of others, type-checking imports included."""
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOMS = ["anabranch._engine", "anabranch._asking"]
+
+
+def modules_of(room: str) -> dict[str, Path]:
+    """Return the files of a package by module name."""
+    spec = importlib.util.find_spec(room)
+    assert spec is not None
+    assert spec.origin is not None
+    root = Path(spec.origin).parent
+    found: dict[str, Path] = {}
+    for path in root.rglob("*.py"):
+        parts = path.relative_to(root).with_suffix("").parts
+        name = ".".join([room, *(part for part in parts if part != "__init__")])
+        found[name] = path
+    return found
+
+
+def imports_of(path: Path, known: dict[str, Path]) -> set[str]:
+    """Return the modules of ``known`` that the file imports, wherever the import stands."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found.update(inner & known.keys() or {node.module})
+    return found & known.keys()
+
+
+def circles_in(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the modules that can be reached from themselves, by circle."""
+    reach = {name: set(targets) for name, targets in graph.items()}
+    for middle in graph:
+        for name in graph:
+            if middle in reach[name]:
+                reach[name] |= reach[middle]
+    circles = {
+        tuple(sorted(other for other in reach[name] if name in reach[other]))
+        for name in graph
+        if name in reach[name]
+    }
+    return sorted(map(list, circles))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_module_imports_itself_by_way_of_others(room: str) -> None:
+    modules = modules_of(room)
+    assert len(modules) > 3
+    assert circles_in({name: imports_of(path, modules) for name, path in modules.items()}) == []
+
+
+def test_a_circle_would_be_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
+    assert circles_in(graph) == [["b", "c"]]

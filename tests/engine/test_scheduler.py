@@ -1,0 +1,193 @@
+"""The scheduler with a fake owner: strands wait, are suspended, and end; no journal, no call."""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+import pytest
+
+from anabranch._engine import scheduler as module
+from anabranch._engine.branch import Branch
+from anabranch._engine.scheduler import Scheduler
+from anabranch._engine.scope import Scope
+from anabranch._engine.strands import Strand, install_task_factory
+from anabranch.errors import NonDeterminismError
+from anabranch.limits import UNLIMITED
+
+
+class FakeOwner:
+    """Suspends when all is quiet, and notes what is reported."""
+
+    def __init__(self) -> None:
+        self.fault: Exception | None = None
+        self.futures: list[asyncio.Future[None]] = []
+        self.quiet: list[bool] = []
+        self.ended: list[str] = []
+        self.not_suspended: list[str] = []
+        self.scheduler = Scheduler(self, "call_1")
+
+    def parked(self) -> Iterable[asyncio.Future[None]]:
+        return self.futures
+
+    def on_quiet(self, certain: bool) -> None:
+        self.quiet.append(certain)
+        self.scheduler.suspend()
+
+    def on_strand_ended(self, strand: Strand) -> None:
+        self.ended.append(strand.path)
+
+    def on_not_suspended(self, task: asyncio.Task[Any], found: str) -> None:
+        self.not_suspended.append(found)
+
+    def start(self, body: Coroutine[Any, Any, Any], *, watch: bool = True) -> asyncio.Task[Any]:
+        install_task_factory()
+        scope = Scope(Branch(None, "t", UNLIMITED), "t")
+        return self.scheduler.start(body, scope, watch=watch)
+
+    async def park(self) -> None:
+        """Wait as an ask does."""
+        self.futures.append(asyncio.get_running_loop().create_future())
+        self.scheduler.strand_parked()
+        await self.futures[-1]
+
+
+async def test_the_round_is_over_when_every_strand_waits() -> None:
+    owner = FakeOwner()
+
+    async def body() -> None:
+        await asyncio.gather(owner.park(), owner.park())
+
+    owner.start(body())
+    await owner.scheduler.changed.wait()
+    await owner.scheduler.cancel_and_wait()
+    owner.scheduler.check_suspended()
+    assert owner.quiet == [True]
+    assert owner.ended == ["t/~park#1", "t/~park#2", "t"]
+    assert owner.not_suspended == []
+    assert owner.scheduler.strands == {}
+
+
+async def test_an_operation_that_was_made_and_not_awaited_is_closed() -> None:
+    owner = FakeOwner()
+
+    async def never() -> None:
+        raise AssertionError
+
+    async def body() -> None:
+        made = [owner.scheduler.made(never()) for _ in range(100)]
+        await owner.park()
+        del made
+
+    owner.start(body())
+    await owner.scheduler.changed.wait()
+    await owner.scheduler.cancel_and_wait()
+
+
+async def test_a_strand_that_goes_on_after_its_suspension_is_reported() -> None:
+    owner = FakeOwner()
+
+    async def body() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await owner.park()
+        await owner.scheduler.go_live(owner.scheduler.scope(), "t/more.1")
+
+    owner.start(body())
+    await owner.scheduler.changed.wait()
+    await owner.scheduler.cancel_and_wait()
+    owner.scheduler.check_suspended()
+    assert owner.not_suspended == ["it went on to 't/more.1'"]
+
+
+async def test_a_strand_that_does_not_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CANCEL_TIMEOUT", 0.01)
+    owner, over = FakeOwner(), asyncio.Event()
+
+    async def body() -> None:
+        try:
+            await owner.park()
+        except asyncio.CancelledError:
+            await asyncio.shield(asyncio.ensure_future(over.wait()))
+
+    task = owner.start(body())
+    await owner.scheduler.changed.wait()
+    await owner.scheduler.cancel_and_wait()
+    owner.scheduler.check_suspended()
+    assert "still runs" in owner.not_suspended[0]
+    over.set()
+    await asyncio.wait({task})
+
+
+async def test_a_fault_is_raised_where_something_new_would_happen() -> None:
+    owner = FakeOwner()
+    owner.fault = NonDeterminismError("t/a.1", "this", "that")
+
+    async def body() -> None:
+        await owner.scheduler.go_live(owner.scheduler.scope(), "t/b.1")
+
+    with pytest.raises(NonDeterminismError, match=r"t/a\.1"):
+        await owner.start(body(), watch=False)
+
+
+async def test_while_it_is_unwound_nothing_new_happens() -> None:
+    owner = FakeOwner()
+    owner.scheduler.unwinding = True
+
+    async def body() -> None:
+        await owner.scheduler.go_live(owner.scheduler.scope(), "t/a.1")
+
+    task = owner.start(body())
+    await owner.scheduler.changed.wait()
+    await owner.scheduler.cancel_and_wait()
+    assert (owner.quiet, task.cancelled()) == ([True], True)
+
+
+async def test_an_abort_cancels_all_and_keeps_the_first_error() -> None:
+    owner = FakeOwner()
+
+    async def body() -> None:
+        await owner.park()
+
+    task = owner.start(body(), watch=False)
+    await owner.scheduler.changed.wait()
+    first = OSError("first")
+    owner.scheduler.abort(first)
+    owner.scheduler.abort(OSError("second"))
+    await asyncio.wait({task})
+    assert (owner.scheduler.failure, task.cancelled()) == (first, True)
+
+
+async def test_effects_are_finished_and_all_else_is_cancelled() -> None:
+    owner, over = FakeOwner(), asyncio.Event()
+    done: list[str] = []
+
+    async def body() -> None:
+        other = asyncio.create_task(owner.park())
+        strand = await owner.scheduler.go_live(owner.scheduler.scope(), "t/a.1")
+        owner.scheduler.begin_effect(strand)
+        try:
+            await over.wait()
+            done.append(f"effect, {other.cancelled()}")
+        finally:
+            owner.scheduler.end_effect(strand)
+        await owner.park()
+
+    owner.start(body(), watch=False)
+    await owner.scheduler.changed.wait()
+    asyncio.get_running_loop().call_later(0.01, over.set)
+    await owner.scheduler.finish_effects()
+    await owner.scheduler.cancel_and_wait()
+    assert done == ["effect, True"]
+
+
+async def test_a_scope_belongs_to_the_strand_of_its_own_call() -> None:
+    owner, other = FakeOwner(), FakeOwner()
+
+    async def body() -> str:
+        with pytest.raises(NonDeterminismError, match="another call"):
+            other.scheduler.scope()
+        return owner.scheduler.scope().path
+
+    assert await owner.start(body(), watch=False) == "t"
+    with pytest.raises(NonDeterminismError, match="no task of the call"):
+        owner.scheduler.scope()

@@ -115,7 +115,7 @@ class Answers:
         self.progress.append((progress, total, message))
 
     def options(self) -> dict[str, Any]:
-        """What ``mcp.Client`` wants to be told."""
+        """What ``mcp.Client`` takes as arguments."""
         tools = types.SamplingToolsCapability() if self._sampling_tools else None
         return {
             "elicitation_callback": self.elicit if self._elicit is not None else None,

@@ -1,6 +1,6 @@
 """The processes of the interop tests: our servers, and the clients that run on Node.
 
-Owns starting and stopping them. Node is the one in the wheel that the type checker brings along;
+They are started and stopped here. Node is the one in the wheel that the type checker brings along;
 the clients are in ``node_modules``, where ``make interop`` puts them.
 """
 

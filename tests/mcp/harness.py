@@ -1,6 +1,6 @@
 """The real ``mcp.Client`` against our servers: in this process, over stdio, over HTTP.
 
-Owns the connections and a client that answers by two functions and remembers what happened.
+The connections, and a client that answers by two functions and remembers what happened.
 Nothing here imitates the SDK.
 """
 

@@ -1,6 +1,6 @@
 """Saga methods as a client sends them, and what comes back, byte for byte but for the envelope.
 
-Owns the ways to reach a server by them, and a person who answers steps.
+The ways to reach a server by them, and a person who answers steps.
 """
 
 import sys

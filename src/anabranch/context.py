@@ -207,7 +207,7 @@ class BranchContext:
     ) -> Op[ElicitResult[Any]]:  # fmt: skip
         """Ask the person: a declared elicitation, its key, or any flat model.
 
-        ``context`` is data for whoever draws the form. An answer that does not fit is asked for
+        ``context`` is data for the client that draws the form. An answer that does not fit is asked for
         again, with the reason, three times at the most.
 
         Raises:

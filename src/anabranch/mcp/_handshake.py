@@ -70,4 +70,4 @@ def _is_disconnect(error: types.ErrorData) -> bool:
 
 
 def _failed(ask: Ask, error: str, detail: str) -> Answer:
-    return Answer(error=error_to_json(StepFailed(ask.step_id, error, detail)))
+    return Answer(error=error_to_json(StepFailed(ask.step_id, error, detail, from_client=True)))

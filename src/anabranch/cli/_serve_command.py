@@ -21,13 +21,21 @@ from starlette.applications import Starlette
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._combined_server import Persistence, assemble, tool_names
-from anabranch.cli._keys import read_keys
-from anabranch.cli._options import STORE, Model
+from anabranch.cli._combined_server import (
+    Persistence,
+    assemble,
+    opens,
+    seal_probe,
+    seals_with,
+    server_options,
+    tool_names,
+)
+from anabranch.cli._keys import KEYS, read_keys
+from anabranch.cli._options import MODEL, STORE, Model
 from anabranch.cli._processes import listen, run_workers, serve_app
 from anabranch.cli._targets import load
 from anabranch.errors import StoreError
-from anabranch.mcp._options import TTL
+from anabranch.mcp._options import TTL, completed_by
 from anabranch.stores import open_store
 
 __all__ = ["serve_command"]
@@ -98,13 +106,13 @@ class _ServerRecipe:
     keys: tuple[str, ...] = field(repr=False)
     persistence: Persistence
 
-    def make_server(self) -> MCPServer[Any]:
-        return assemble(
-            load(self.targets),
-            keys=self.keys,
-            sampler=open_sampler(self.model),
-            persistence=self.persistence,
-        )
+    def make_server(self) -> tuple[MCPServer[Any], set[str]]:
+        """Return it, and the options that the targets' own servers have set themselves."""
+        sampler = open_sampler(self.model)  # a wrong name is reported before any target's code runs
+        with completed_by(server_options(self.keys, sampler, self.persistence)) as unused:
+            found = load(self.targets)
+        server = assemble(found, keys=self.keys, sampler=sampler, persistence=self.persistence)
+        return server, unused
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +121,21 @@ class _WorkerApp:
 
     recipe: _ServerRecipe
     host: str
+    probe: str
+    """Sealed by the server of the parent process."""
 
     def __call__(self) -> Starlette:
         log_to_stderr(logging.WARNING)
+        server, _ = self.recipe.make_server()
+        if not opens(server, self.probe):
+            raise UsageError(
+                f"{server.name!r} seals its questions with keys of its own, which are others in"
+                " each worker: a client's answer would be refused. Give it keys"
+                " (request_state_security=), or serve it with one worker."
+            )
         # A session of the handshake era lives in one process, and its next request may reach
         # another worker, so no sessions are offered.
-        return self.recipe.make_server().streamable_http_app(host=self.host, stateless_http=True)
+        return server.streamable_http_app(host=self.host, stateless_http=True)
 
 
 def serve(
@@ -132,11 +149,13 @@ def serve(
     _check(targets, endpoint, persistence)
     log_to_stderr(logging.WARNING)
     console = Console()
-    open_sampler(model)  # a wrong name is reported before any target's code runs
-    found = load(targets)
     keys = tuple(read_keys(os.environ, console.say))
     recipe = _ServerRecipe(tuple(targets), model, keys, persistence)
-    server = assemble(found, keys=keys, sampler=open_sampler(model), persistence=persistence)
+    server, unused = recipe.make_server()
+    if not seals_with(server, keys):
+        unused.add("keys")
+    for line in _not_used(unused):
+        console.say(line)
     if persistence.store is not None:
         anyio.run(_require_store, persistence.store)
     tools = ", ".join(tool_names(server)) or "no tools"
@@ -149,6 +168,25 @@ def serve(
     # process, as some clients do. Most clients end it by closing stdin.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     server.run("stdio")
+
+
+_GIVEN_BY = {
+    "keys": KEYS,
+    "store": f"--store ({STORE})",
+    "sampler": f"--model ({MODEL})",
+    "ttl": "--ttl",
+}
+
+
+def _not_used(unused: set[str]) -> list[str]:
+    """Say which options have no effect, since the target's code has set them itself."""
+    if KEYS not in os.environ:  # those in the file are a default
+        unused = unused - {"keys"}
+    return [
+        f"{_GIVEN_BY.get(name, name)} is not used for a server of the target, which has its own"
+        f" {name}."
+        for name in sorted(unused)
+    ]
 
 
 def _check(targets: Sequence[str], endpoint: Endpoint, persistence: Persistence) -> None:
@@ -196,6 +234,6 @@ def _serve_http(
         place = f"[{host}]" if ":" in host else host
         console.say(f"Serving {tools} at http://{place}:{listener.getsockname()[1]}/mcp")
         if endpoint.workers > 1:
-            run_workers(_WorkerApp(recipe, host), listener, endpoint.workers)
+            run_workers(_WorkerApp(recipe, host, seal_probe(server)), listener, endpoint.workers)
         else:
             serve_app(server.streamable_http_app(host=host), listener)

@@ -69,8 +69,9 @@ def assemble(
     keys: Sequence[str],
     sampler: Sampler | None,
     persistence: Persistence = NOT_STORED,
+    name: str = "anabranch",
 ) -> MCPServer[Any]:
-    """Return a server that offers everything: the first one found, or a new one.
+    """Return a server that offers everything: the first one found, or a new one called ``name``.
 
     A server's own tools are served as they are. A tool that the server has already is not added
     again; the tools of further servers are added to the first.
@@ -81,7 +82,7 @@ def assemble(
     options = server_options(keys, sampler, persistence)
     try:
         if not found.servers:
-            return create_server("anabranch", found.tools, options=options)
+            return create_server(name, found.tools, options=options)
         server, *others = found.servers
         _merge(server, others)
         _add(server, found.tools, options)

@@ -10,32 +10,23 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import anyio
 from cyclopts import Parameter
 from mcp.server.mcpserver import MCPServer
-from starlette.applications import Starlette
 
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
-from anabranch.cli._answering import open_sampler
-from anabranch.cli._combined_server import (
-    Persistence,
-    assemble,
-    opens,
-    seal_probe,
-    seals_with,
-    server_options,
-    tool_names,
-)
-from anabranch.cli._keys import KEYS, read_keys
-from anabranch.cli._options import MODEL, STORE, Model
+from anabranch.cli._combined_server import Persistence, seal_probe, seals_with, tool_names
+from anabranch.cli._keys import read_keys
+from anabranch.cli._options import STORE, Model
 from anabranch.cli._processes import listen, run_workers, serve_app
-from anabranch.cli._targets import load
+from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
+from anabranch.cli._targets import identity_of
 from anabranch.errors import StoreError
-from anabranch.mcp._options import TTL, completed_by
+from anabranch.mcp._options import TTL
 from anabranch.stores import open_store
 
 __all__ = ["serve_command"]
@@ -43,10 +34,17 @@ __all__ = ["serve_command"]
 PORTS = range(2**16)
 
 
-def serve_command(
+def serve_command(  # noqa: PLR0913 - the options of the command
     *targets: Annotated[
         str, Parameter(help="A Python file, a module, or module:attribute. Several may be given.")
     ],
+    name: Annotated[
+        str | None,
+        Parameter(
+            help="The server's name, by default that of the target. Servers of other names do not"
+            " accept each other's states."
+        ),
+    ] = None,
     transport: Annotated[
         Literal["stdio", "http"], Parameter(help="Over stdin and stdout, or over HTTP at /mcp.")
     ] = "stdio",
@@ -84,7 +82,7 @@ def serve_command(
     """Run the command."""
     endpoint = Endpoint(transport, host, port, workers)
     persistence = Persistence(store or None, ttl, continue_calls)
-    serve(targets, endpoint, model=model, persistence=persistence)
+    serve(targets, endpoint, model=model, persistence=persistence, name=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,49 +95,13 @@ class Endpoint:
     workers: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class _ServerRecipe:
-    """All it takes to make the server, in a form that can be passed to another process."""
-
-    targets: tuple[str, ...]
-    model: str | None
-    keys: tuple[str, ...] = field(repr=False)
-    persistence: Persistence
-
-    def make_server(self) -> tuple[MCPServer[Any], set[str]]:
-        """Return it, and the options that the targets' own servers have set themselves."""
-        sampler = open_sampler(self.model)  # a wrong name is reported before any target's code runs
-        with completed_by(server_options(self.keys, sampler, self.persistence)) as unused:
-            found = load(self.targets)
-        server = assemble(found, keys=self.keys, sampler=sampler, persistence=self.persistence)
-        return server, unused
-
-
-@dataclass(frozen=True, slots=True)
-class _WorkerApp:
-    """Makes the application of one worker, in the worker's process."""
-
-    recipe: _ServerRecipe
-    host: str
-    probe: str
-    """Sealed by the server of the parent process."""
-
-    def __call__(self) -> Starlette:
-        log_to_stderr(logging.WARNING)
-        server, _ = self.recipe.make_server()
-        if not opens(server, self.probe):
-            raise UsageError(
-                f"{server.name!r} seals its questions with keys of its own, which are others in"
-                " each worker: a client's answer would be refused. Give it keys"
-                " (request_state_security=), or serve it with one worker."
-            )
-        # A session of the handshake era lives in one process, and its next request may reach
-        # another worker, so no sessions are offered.
-        return server.streamable_http_app(host=self.host, stateless_http=True)
-
-
 def serve(
-    targets: Sequence[str], endpoint: Endpoint, *, model: str | None, persistence: Persistence
+    targets: Sequence[str],
+    endpoint: Endpoint,
+    *,
+    model: str | None,
+    persistence: Persistence,
+    name: str | None = None,
 ) -> None:
     """Serve until the client leaves (stdio) or the person stops it.
 
@@ -149,12 +111,12 @@ def serve(
     _check(targets, endpoint, persistence)
     log_to_stderr(logging.WARNING)
     console = Console()
-    keys = tuple(read_keys(os.environ, console.say))
-    recipe = _ServerRecipe(tuple(targets), model, keys, persistence)
+    keys = tuple(read_keys(os.environ, console.say, audience=name or identity_of(targets)))
+    recipe = ServerRecipe(tuple(targets), model, keys, persistence, name)
     server, unused = recipe.make_server()
     if not seals_with(server, keys):
         unused.add("keys")
-    for line in _not_used(unused):
+    for line in not_used(unused):
         console.say(line)
     if persistence.store is not None:
         anyio.run(_require_store, persistence.store)
@@ -168,25 +130,6 @@ def serve(
     # process, as some clients do. Most clients end it by closing stdin.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     server.run("stdio")
-
-
-_GIVEN_BY = {
-    "keys": KEYS,
-    "store": f"--store ({STORE})",
-    "sampler": f"--model ({MODEL})",
-    "ttl": "--ttl",
-}
-
-
-def _not_used(unused: set[str]) -> list[str]:
-    """Say which options have no effect, since the target's code has set them itself."""
-    if KEYS not in os.environ:  # those in the file are a default
-        unused = unused - {"keys"}
-    return [
-        f"{_GIVEN_BY.get(name, name)} is not used for a server of the target, which has its own"
-        f" {name}."
-        for name in sorted(unused)
-    ]
 
 
 def _check(targets: Sequence[str], endpoint: Endpoint, persistence: Persistence) -> None:
@@ -217,7 +160,7 @@ async def _require_store(url: str) -> None:
 
 def _serve_http(
     server: MCPServer[Any],
-    recipe: _ServerRecipe,
+    recipe: ServerRecipe,
     endpoint: Endpoint,
     tools: str,
     console: Console,
@@ -234,6 +177,6 @@ def _serve_http(
         place = f"[{host}]" if ":" in host else host
         console.say(f"Serving {tools} at http://{place}:{listener.getsockname()[1]}/mcp")
         if endpoint.workers > 1:
-            run_workers(_WorkerApp(recipe, host, seal_probe(server)), listener, endpoint.workers)
+            run_workers(WorkerApp(recipe, host, seal_probe(server)), listener, endpoint.workers)
         else:
             serve_app(server.streamable_http_app(host=host), listener)

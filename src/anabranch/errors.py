@@ -139,14 +139,25 @@ class InvalidArgumentsError(AnabranchError):
 
 
 class CapabilityError(AnabranchError):
-    """Neither the client nor the server offers ``capability`` (``sampling``, ``elicitation``, …)."""
+    """Neither the client nor the server offers ``capability`` (``sampling``, ``elicitation``, …).
 
-    def __init__(self, capability: str) -> None:
+    ``unreachable`` says that the connection carries no questions, whatever the client supports.
+    """
+
+    def __init__(self, capability: str, *, unreachable: bool = False) -> None:
         self.capability = capability
+        self.unreachable = unreachable
+        message = "which the client did not declare. Call it from a client that supports it"
+        if unreachable:
+            message = (
+                "and this connection cannot carry questions to the client (a stateless or JSON-only"
+                " HTTP session of the handshake era). Connect with protocol 2026-07-28, or over a"
+                " session with a stream"
+            )
+        own = _OWN_SAMPLER if capability.startswith("sampling") else ""
+        facts: dict[str, Any] = {"unreachable": True} if unreachable else {}
         super().__init__(
-            f"This tool needs {capability!r}, which the client did not declare. Call it from a"
-            f" client that supports it{_OWN_SAMPLER if capability.startswith('sampling') else ''}.",
-            capability=capability,
+            f"This tool needs {capability!r}, {message}{own}.", capability=capability, **facts
         )
 
 

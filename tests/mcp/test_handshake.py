@@ -272,7 +272,7 @@ async def test_without_a_way_back_a_question_is_a_clear_error_and_the_rest_works
         asked = await client.call_tool("book")
         counted = await client.call_tool("count")
     assert asked.is_error
-    assert "this connection cannot carry them to the client" in text_of(asked)
+    assert "this connection cannot carry questions to the client" in text_of(asked)
     assert "2026-07-28" in text_of(asked)
     assert undone == ["seat"]
     assert counted.structured_content == {"result": 3}

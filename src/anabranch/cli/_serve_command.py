@@ -19,6 +19,7 @@ from mcp.server.mcpserver import MCPServer
 
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
+from anabranch.cli._answering import open_sampler
 from anabranch.cli._combined_server import Persistence, seal_probe, seals_with, tool_names
 from anabranch.cli._keys import read_keys
 from anabranch.cli._options import STORE, Model
@@ -111,6 +112,7 @@ def serve(
     _check(targets, endpoint, persistence)
     log_to_stderr(logging.WARNING)
     console = Console()
+    open_sampler(model)  # a wrong name is reported before any target's code runs
     keys = tuple(read_keys(os.environ, console.say, audience=name or identity_of(targets)))
     recipe = ServerRecipe(tuple(targets), model, keys, persistence, name)
     server, unused = recipe.make_server()

@@ -38,7 +38,7 @@ class ServerRecipe:
 
     def make_server(self) -> tuple[MCPServer[Any], set[str]]:
         """Return it, and the options that the targets' own servers have set themselves."""
-        sampler = open_sampler(self.model)  # a wrong name is reported before any target's code runs
+        sampler = open_sampler(self.model)
         with completed_by(server_options(self.keys, sampler, self.persistence)) as unused:
             found = load(self.targets)
         if found.servers and self.name is not None:

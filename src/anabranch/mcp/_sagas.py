@@ -20,7 +20,7 @@ from anabranch._durable.job import Job
 from anabranch._engine import Answer, Ask, Finished, Journal
 from anabranch.errors import InvalidTokenError
 from anabranch.mcp._error_mapping import SAGA_TOKEN, CallFailedError, invalid_token, mapped_errors
-from anabranch.mcp._protocol import to_params
+from anabranch.mcp._protocol import capabilities_of, to_params
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._saga_answers import answers_in
 from anabranch.mcp._saga_params import CallSaga, CompletedStep, ResumeSaga, invalid, quoted, read
@@ -182,4 +182,4 @@ def _capabilities(request: McpRequest) -> Capabilities:
     declared = request.session.client_capabilities
     if declared is None or (declared.sampling is None and declared.elicitation is None):
         return Capabilities()
-    return request.capabilities
+    return capabilities_of(declared)  # a step is no request: every connection carries it

@@ -72,7 +72,7 @@ async def run_live(
     service: Service,
 ) -> object:
     """Run the call of ``journal`` while its client answers; return the tool's value."""
-    host = Host(request.capabilities, service.sampler)
+    host = Host(request.capabilities, service.sampler, request.unreachable)
     job = Job(tool, arguments, host, request.sink(journal), request.principal)
     return await service.calls.run_live(job, journal, asking(request.session, request.request_id))
 

@@ -39,7 +39,8 @@ class Installation:
     def __init__(self, tools: Sequence[Tool[Any]], options: ServerOptions) -> None:
         runtime = Runtime(limits=options.limits or Limits(), clock=options.clock or SystemClock())
         self.service: Service = Service(
-            CallService(runtime, durability_of(options), PROTOCOL_ERRORS), options.sampler
+            CallService(runtime, durability_of(options), PROTOCOL_ERRORS, options.max_state),
+            options.sampler,
         )
         self.tools: Sequence[Tool[Any]] = tools
         self.continue_call: ContinueCall | None = None

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypedDict
 
 from anabranch._asking.sampling import Sampler
 from anabranch._durable.policy import Durability
+from anabranch._durable.service import MAX_STATE
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.limits import Limits
@@ -60,6 +61,7 @@ class ServerOptions:
         clock: time for calls, their leases and tokens; the system's by default.
         continue_calls: with a store, offer a tool ``continue_call`` that continues calls which
             need more rounds than clients allow.
+        max_state: bytes that the answers of one call may take together, uncompressed.
     """
 
     keys: Keys | None = field(default=None, repr=False)
@@ -69,6 +71,7 @@ class ServerOptions:
     limits: Limits | None = None
     clock: Clock | None = None
     continue_calls: bool = True
+    max_state: int = MAX_STATE
 
 
 class ToolKeywords(TypedDict, total=False):
@@ -79,6 +82,7 @@ class ToolKeywords(TypedDict, total=False):
     sampler: Sampler | None
     limits: Limits | None
     clock: Clock | None
+    max_state: int
 
 
 class ServerKeywords(ToolKeywords, total=False):

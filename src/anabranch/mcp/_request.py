@@ -55,6 +55,11 @@ class McpRequest:
         return str(self.context.request_id)
 
     @property
+    def called(self) -> str:
+        """The name of the tool as the client sees it."""
+        return str((self.context.params or {}).get("name", ""))
+
+    @property
     def principal(self) -> str:
         """The authenticated caller; empty without authentication."""
         return authenticated_principal(self.context) or ""

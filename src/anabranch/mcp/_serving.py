@@ -106,8 +106,9 @@ async def run_round(
     outcome = await calls.run_round(job, journal, answers, ROUND_REPLIES)
     if isinstance(outcome, Finished):
         return outcome.value
-    if service.continuing and number - (begins or 0) >= CHAIN:
-        return chain_end(tool, journal.line)
+    asked = number if begins is None else number - begins + 1  # it began by asking again
+    if service.continuing and asked > CHAIN:
+        return chain_end(tool, journal.line, request.called)
     return outcome if begins is None else in_chain(outcome, begins)
 
 

@@ -62,10 +62,14 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What an edge gives to a tool besides answers: capabilities, and the server's own model."""
+    """What an edge gives to a tool besides answers: capabilities, and the server's own model.
+
+    ``unreachable`` says that the connection carries no questions, whatever the client supports.
+    """
 
     capabilities: Capabilities = field(default_factory=Capabilities)
     sampler: Sampler | None = None
+    unreachable: bool = False
 
     def offers(self, name: str) -> bool:
         """Whether the client, or the server itself, can do ``name``."""
@@ -78,9 +82,15 @@ class Host:
         Raises:
             CapabilityError: naming the first that is not.
         """
-        for name in names:
-            if not self.offers(name):
-                raise CapabilityError(name)
+        if (refusal := self.refusal(*names)) is not None:
+            raise refusal
+
+    def refusal(self, *names: str) -> CapabilityError | None:
+        """Return the error for the first of ``names`` that is not offered, if there is one."""
+        missing = next((name for name in names if not self.offers(name)), None)
+        if missing is None:
+            return None
+        return CapabilityError(missing, unreachable=self.unreachable)
 
     async def respond(self, request: SampleRequest) -> Answer:
         """Answer ``request`` with the server's own model; its errors become the answer's."""

@@ -22,7 +22,7 @@ from mcp.server.mcpserver import MCPServer
 from anabranch._terminal.exits import UsageError
 from anabranch.tool import HandoffTool, Tool
 
-__all__ = ["Found", "is_url", "load", "split_target"]
+__all__ = ["Found", "identity_of", "is_url", "load", "name_of", "split_target"]
 
 
 @dataclass(slots=True)
@@ -69,6 +69,26 @@ def split_target(target: str) -> tuple[str, str | None]:
             " module:attribute, or a URL."
         )
     return place, attribute or None
+
+
+def name_of(targets: Iterable[str]) -> str:
+    """Return what a server of ``targets`` is named by default: their files, or modules.
+
+    Raises:
+        UsageError: there is no such file or module.
+    """
+    places = [split_target(target)[0] for target in targets if not is_url(target)]
+    return "+".join(Path(each).stem if _is_file(each) else each for each in places)
+
+
+def identity_of(targets: Iterable[str]) -> str:
+    """Return a text that other targets on this machine do not have.
+
+    Raises:
+        UsageError: there is no such file or module.
+    """
+    places = [split_target(target)[0] for target in targets if not is_url(target)]
+    return "\n".join(str(Path(each).resolve()) if _is_file(each) else each for each in places)
 
 
 def load(targets: Iterable[str]) -> Found:

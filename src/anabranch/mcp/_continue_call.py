@@ -1,6 +1,6 @@
 """The tool ``continue_call``: continues a call that needs more rounds than its client allows.
 
-With a store, the questions of such a call are not lost: the ninth reply is an ordinary result that
+With a store, the questions of such a call are not lost: the reply after ten rounds is an ordinary result that
 names the call, and ``continue_call`` asks the questions that are open.
 """
 

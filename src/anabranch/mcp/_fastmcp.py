@@ -38,8 +38,8 @@ def as_fastmcp_tool(
 ) -> BaseTool:
     """Return ``tool`` as FastMCP's ``add_tool`` takes it; it serves both eras.
 
-    With a store, effects happen once however often clients repeat a request. Ending the calls that
-    no one continues, and ``continue_call``, take :func:`install_fastmcp`.
+    With a store, effects happen once however often clients repeat a request, and calls that no one
+    continues are ended from the first call on. ``continue_call`` takes :func:`install_fastmcp`.
 
     Args:
         tool: the tool.
@@ -88,7 +88,7 @@ def install_fastmcp(
 
     What seals the state of ``tools/call`` is the server's own, ``FastMCP(request_state_security=)``;
     ``keys`` and ``ttl`` are for the tokens of sagas. With a store, calls that no one continues are
-    ended while the server runs. A tool whose name the server has already is handled by the server's
+    ended while the server runs, or if it is mounted on another, from the first call on. A tool whose name the server has already is handled by the server's
     ``on_duplicate``. Call this before the server is started.
 
     Args:

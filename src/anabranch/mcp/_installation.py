@@ -39,7 +39,9 @@ class Installation:
     def __init__(self, tools: Sequence[Tool[Any]], options: ServerOptions) -> None:
         runtime = Runtime(limits=options.limits or Limits(), clock=options.clock or SystemClock())
         self.service: Service = Service(
-            CallService(runtime, durability_of(options), PROTOCOL_ERRORS), options.sampler
+            CallService(runtime, durability_of(options), PROTOCOL_ERRORS, options.max_state),
+            options.sampler,
+            on_call=self._expire,
         )
         self.tools: Sequence[Tool[Any]] = tools
         self.continue_call: ContinueCall | None = None
@@ -62,13 +64,11 @@ class Installation:
     async def running(self) -> AsyncGenerator[None]:
         """Expire calls that no one continues, if there is a store, while the server runs.
 
-        It may be entered several times, once for each connection: the last to leave ends it.
+        It may be entered several times, once for each connection: the last to leave ends it. A
+        server that does not enter it expires calls from its first call on, until its loop ends.
         """
         self._running += 1
-        if self._reaping is None and self.service.calls.durability is not None:
-            reaper = Reaper(self.service.calls, {tool.name: tool for tool in self.tools})
-            # No task group: hosts leave a lifespan in another cancel scope than they entered it in.
-            self._reaping = asyncio.ensure_future(reaper.run())
+        self._expire()
         try:
             yield
         finally:
@@ -77,3 +77,12 @@ class Installation:
                 reaping, self._reaping = self._reaping, None
                 reaping.cancel()
                 await asyncio.wait({reaping}, timeout=LEAVING)
+
+    def _expire(self) -> None:
+        """Start to expire calls, unless that is done in this loop or there is no store."""
+        if self.service.calls.durability is None:
+            return
+        if self._reaping is None or self._reaping.get_loop() is not asyncio.get_running_loop():
+            reaper = Reaper(self.service.calls, {tool.name: tool for tool in self.tools})
+            # No task group: hosts leave a lifespan in another cancel scope than they entered it in.
+            self._reaping = asyncio.ensure_future(reaper.run())

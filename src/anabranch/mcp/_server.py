@@ -78,8 +78,8 @@ def install(
     """Add ``tools`` to a server that you have, and the saga methods if it has none of ours.
 
     What seals the state of ``tools/call`` is the server's own; ``keys`` and ``ttl`` are for the
-    tokens of sagas. With a store, enter ``installation.running()`` in your server's lifespan, so
-    that calls that no one continues are ended.
+    tokens of sagas. With a store, calls that no one continues are ended from the first call on;
+    ``installation.running()``, entered in your server's lifespan, begins with the server.
 
     Args:
         server: the server.

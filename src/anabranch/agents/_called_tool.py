@@ -57,8 +57,8 @@ class CalledTool:
         A step that was running at that moment runs again, under the same idempotency key.
 
         Raises:
-            ToolError: the question was stored by another release of this library, or comes from
-                an export that lacks the call.
+            ToolError: the question was stored by another release of this library, or was loaded
+                from a file.
             AnabranchError: what the call raises.
         """
         followers = await here.timeline.dependencies.store.children(question.id)

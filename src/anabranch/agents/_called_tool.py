@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from anabranch._asking.host import Capabilities, Host
+from anabranch._asking.host import Host
 from anabranch._engine import Answer, Ask, Call, Journal, Notice
 from anabranch._opening import Runtime, new_journal, open_call
 from anabranch.agents._agent_tools import Outcome, ToolUse
@@ -76,11 +76,13 @@ class CalledTool:
         async def deliver(notice: Notice) -> None:
             await here.emit(ToolNoticed(here.caller.id, here.block, notice))
 
+        dependencies = here.timeline.dependencies
+        offered = dependencies.capabilities
         call = open_call(
             self.tool,
             self.tool.validate(here.block.input),
             journal,
-            host=Host(Capabilities(), here.timeline.dependencies.model),
+            host=Host(offered, dependencies.model, own=offered),
             runtime=_runtime(here),
             sink=deliver,
         )

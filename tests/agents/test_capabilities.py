@@ -45,7 +45,7 @@ async def work(ctx: BranchContext) -> str:
 class Mute(MockModel):
     """A model that leads a conversation, and answers no samples of tools."""
 
-    capabilities = Capabilities(sampling=False, sampling_tools=False)
+    capabilities: Capabilities = Capabilities(sampling=False, sampling_tools=False)
 
 
 def decide(name: str) -> Any:

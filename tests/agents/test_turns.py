@@ -527,3 +527,28 @@ async def test_the_validator_of_these_tests_sees_what_is_wrong() -> None:
     assert faults(messages) == []
     assert faults([*messages, messages[-1]])
     assert faults(messages[:-1])
+
+
+async def test_a_reply_that_is_cut_inside_a_tool_call_says_so_and_runs_no_half_of_it() -> None:
+    """Limits of tokens cut arguments anywhere, also before the first one."""
+    ran: list[str] = []
+
+    @tool
+    async def note(ctx: BranchContext, text: str = "all") -> str:
+        """Note something."""
+        ran.append(text)
+        return "noted"
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        if results_in(request.messages[-1].content):
+            return "shorter, then"
+        reply = calls(("u1", "note", {"text": "whole"}), ("u2", "note", {}))
+        return reply.model_copy(update={"stop_reason": "maxTokens"})
+
+    here = await set_up(decide, tools=[note])
+    assert (await here.say("note")).text == "shorter, then"
+    results = results_in(here.model.requests[-1].messages[-1].content)
+    assert results["u1"] == "noted"
+    assert "was cut" in results["u2"]
+    assert ran == ["whole"]
+    await here.check()

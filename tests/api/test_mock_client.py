@@ -267,8 +267,10 @@ async def test_what_is_no_answer_at_all_is_refused(replay: bool) -> None:
 async def test_the_literal_answers_of_the_protocol_are_answers(
     literal: dict[str, Any], action: str, replay: bool
 ) -> None:
-    for answers in ([literal], lambda _: literal):
-        client = MockClient(elicits=answers)
+    def always(request: ElicitRequest | UrlRequest) -> dict[str, Any]:
+        return literal
+
+    for client in (MockClient(elicits=[literal]), MockClient(elicits=always)):
         assert await run_tool(ask, {"elicits": 1}, client, replay=replay) == [action]
 
 

@@ -162,7 +162,7 @@ class CapabilityError(AnabranchError):
         )
 
 
-_OWN_SAMPLER = ", or give the server a sampler of its own"
+_OWN_SAMPLER = ", or give the server a sampler of its own, or the chat a model (--model NAME)"
 
 
 class BranchLimitError(AnabranchError):

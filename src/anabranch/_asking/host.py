@@ -64,17 +64,19 @@ _NAMES = {
 class Host:
     """What an edge gives to a tool besides answers: capabilities, and the server's own model.
 
-    ``unreachable`` says that the connection carries no questions, whatever the client supports.
+    ``own`` is what that model may be asked for. ``unreachable`` says that the connection carries no
+    questions, whatever the client supports.
     """
 
     capabilities: Capabilities = field(default_factory=Capabilities)
     sampler: Sampler | None = None
+    own: Capabilities = field(default_factory=Capabilities)
     unreachable: bool = False
 
     def offers(self, name: str) -> bool:
         """Whether the client, or the server itself, can do ``name``."""
         own = self.sampler is not None and name in {"sampling", "sampling.tools"}
-        return own or self.capabilities.has(name)
+        return (own and self.own.has(name)) or self.capabilities.has(name)
 
     def require(self, *names: str) -> None:
         """Check that all of ``names`` are offered by the client, or by the server itself.

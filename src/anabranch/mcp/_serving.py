@@ -59,7 +59,7 @@ class Service:
         self.on_call()
         offered = request.capabilities if capabilities is None else capabilities
         unreachable = capabilities is None and request.unreachable
-        host = Host(offered, self.sampler, unreachable)
+        host = Host(offered, self.sampler, unreachable=unreachable)
         return Job(tool, arguments, host, request.sink(journal), request.principal)
 
 

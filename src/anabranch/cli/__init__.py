@@ -29,8 +29,8 @@ from collections.abc import Sequence
 
 from cyclopts import CycloptsError
 
+from anabranch._foreign_text import printable
 from anabranch._terminal.exits import CommandError, LeftError, UsageError
-from anabranch._terminal.plain_text import printable
 from anabranch.cli._commands import app
 
 __all__ = ["main"]

@@ -13,8 +13,8 @@ from typing import Annotated, Literal, TypeVar
 import anyio
 from cyclopts import App, Parameter
 
+from anabranch._foreign_text import printable
 from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.plain_text import printable
 from anabranch.cli._options import Store, store_url
 from anabranch.cli._output import print_json, print_text
 from anabranch.errors import StoreError

@@ -16,6 +16,7 @@ from typing import Any, Final
 import mcp_types as types
 from mcp import MCPError
 
+from anabranch._foreign_text import encodable
 from anabranch.errors import AnabranchError, CapabilityError, InvalidTokenError, StoreError
 from anabranch.mcp._protocol import required_capabilities
 from anabranch.models import ModelError
@@ -39,7 +40,7 @@ class CallFailedError(Exception):
 
     def __init__(self, text: str | None) -> None:
         super().__init__(text)
-        self.text = text
+        self.text = encodable(text)
 
     def log(self, tool: str) -> None:
         """Log the cause, if it was not expected. For hosts that do not log it themselves."""
@@ -76,7 +77,12 @@ def mapped_errors(
     """
     try:
         yield
-    except (MCPError, *unmapped):
+    except MCPError as error:
+        if (sendable := encodable(error.error)) is error.error:
+            raise
+        raise MCPError.from_error_data(sendable) from error
+    except unmapped as error:
+        error.args = encodable(error.args)
         raise
     except AnabranchError as error:
         raise _mapped(error, is_modern=is_modern, token=token) from error
@@ -97,7 +103,8 @@ def _mapped(
 ) -> MCPError | CallFailedError:
     if isinstance(error, CapabilityError) and is_modern:
         data: dict[str, Any] = required_capabilities(error.capability)
-        return MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, str(error), data)
+        text = encodable(str(error))
+        return MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, text, data)
     if isinstance(error, InvalidTokenError) and token is not None:
         return invalid_token(token)
     if isinstance(error, StoreError | ModelError):  # about the server's database, or its provider

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(printable(f"anabranch: {error}\n"))
         return error.status
     except CycloptsError as error:
-        sys.stderr.write(f"anabranch: {error} See anabranch --help.\n")
+        sys.stderr.write(printable(f"anabranch: {error} See anabranch --help.\n"))
         return UsageError.status
     except KeyboardInterrupt:
         sys.stderr.write("anabranch: cancelled\n")

@@ -11,6 +11,7 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar, TypeVarTuple, get_args, overload
 
 from pydantic import BaseModel, JsonValue
@@ -209,7 +210,7 @@ class BranchContext:
     ) -> Op[ElicitResult[Any]]:  # fmt: skip
         """Ask the person: a declared elicitation, its key, or any flat model.
 
-        ``context`` is data for whoever draws the form. An answer that does not fit is asked for
+        ``context`` is data for the client that draws the form. An answer that does not fit is asked for
         again, with the reason, three times at the most.
 
         Raises:
@@ -261,28 +262,28 @@ class BranchContext:
         outer = self.system_prompt
         if system_prompt is None and inherit_system_prompt:
             system_prompt = outer
-        bound = tuple(tools) or tuple(self.tools.values())
+        bound = tuple(tools) or self.tools.values()
         path = self._call.cursor.new_path(scope, name_for(fn, name, "branch"))
         if max_depth is max_tokens is timeout is None:
             limits = UNLIMITED
         else:
             limits = Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
 
-        def body(branch: Branch) -> Awaitable[T]:
-            ctx = BranchContext(
-                self._call,
-                branch,
-                self._host,
-                elicits=self._elicits.values(),
-                messages=seeds,
-                parent_messages=inherited,
-                parent_system_prompt=outer,
-                system_prompt=system_prompt,
-                tools=bound,
-            )
-            return fn(ctx, *args)
-
+        # No closure: thousands may be open at a time, and each of its cells is an object.
+        body = partial(self._in_branch, fn, args, seeds, inherited, outer, system_prompt, bound)
         return self._made(self._call.branches.run(path, limits, body, codec_of(fn)))
+
+    def _in_branch(
+        self, fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], messages: tuple[Message, ...],
+        inherited: tuple[Message, ...], outer: str | None, system_prompt: str | None,
+        tools: Iterable[Runnable[Any]], branch: Branch,
+    ) -> Awaitable[T]:  # fmt: skip
+        ctx = BranchContext(
+            self._call, branch, self._host, elicits=self._elicits.values(), messages=messages,
+            parent_messages=inherited, parent_system_prompt=outer, system_prompt=system_prompt,
+            tools=tools,
+        )  # fmt: skip
+        return fn(ctx, *args)
 
     @overload
     def call_tool(self, tool: Runnable[T], /, **arguments: object) -> Op[T]: ...
@@ -351,7 +352,7 @@ class BranchContext:
             SerializationError: the value cannot be recorded; the call fails.
         """
         call = self._call
-        scope = call.scheduler.scope()
+        scope = call.scheduler.strand().scope
         step_id = call.cursor.new_id(scope, name_for(fn, name, "step"))
         scope.steps += 1
         asked = step_fingerprint(fn, args)

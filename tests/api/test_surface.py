@@ -240,7 +240,9 @@ def hints_of(value: object, path: str) -> Iterator[tuple[str, object]]:
     elif inspect.isfunction(value):
         for function in typing.get_overloads(value) or [value]:
             yield from (
-                (path, hint) for hint in typing.get_type_hints(function, localns=OF_EXTRAS).values()
+                (path, hint)
+                for name, hint in typing.get_type_hints(function, localns=OF_EXTRAS).items()
+                if name != "self"  # the methods of a context that stand outside its class
             )
     else:
         yield path, value

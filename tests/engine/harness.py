@@ -1,8 +1,8 @@
-"""A small driver over the call machine, without tools, contexts or transports.
+"""A small driver of the engine, without tools, contexts or transports.
 
-Owns what a body under test may do (``ask``, ``step``, ``branch``, ...) and the two ways of
-running it: ``rounds`` throws the body away at every round and goes on from the journal's text,
-``hot`` keeps it alive. Questions are texts; the answer to ``q`` is ``Q`` unless a test says so.
+It has what a body under test may do (``ask``, ``step``, ``branch``, ...) and the two ways of
+running it: ``rounds`` throws the body away at every round and continues from the journal's text,
+with ``hot`` it stays alive. Questions are texts; the answer to ``q`` is ``Q`` unless a test says so.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ Answers = Callable[[str], Answer | None]
 
 @dataclass
 class Book:
-    """A recorder that keeps what it is given.
+    """A recorder in memory.
 
     Attributes:
         entries: by step id; what is there was written by another run, which was first.

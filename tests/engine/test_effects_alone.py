@@ -1,4 +1,4 @@
-"""Effects with a fake gate and a fake recorder: recorded before they are seen, or not seen."""
+"""Effects with a fake scheduler and a fake recorder: recorded before they are seen, or not seen."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ from anabranch.testing import ManualClock
 from tests.engine.harness import Book
 
 
-class FakeGate:
+class FakeScheduler:
     """Lets everything happen, and notes what is aborted."""
 
     def __init__(self) -> None:
@@ -52,11 +52,12 @@ class Bench:
     def __init__(self, journal: Journal | None = None) -> None:
         self.journal = journal or Journal("call_1", 0.0)
         self.book = Book()
-        self.gate = FakeGate()
+        self.scheduler = FakeScheduler()
         self.cursor = ReplayCursor(self.journal, "t", recording=True)
         records = Records(self.cursor, self.book)
         self.compensations = Compensations(self.journal, ManualClock(), records)
-        self.effects = Effects(self.cursor, self.gate, records, self.compensations)
+        scheduler: Any = self.scheduler
+        self.effects = Effects(self.cursor, scheduler, records, self.compensations)
         self.scope = Scope(Branch(None, "t", UNLIMITED), "t")
 
     async def step(self, function: Any, *args: Any, undo: Any = None) -> Any:
@@ -88,7 +89,7 @@ async def test_an_effect_runs_once_and_is_written_before_its_value_is_seen() -> 
     assert bench.book.entries["t/step.1"].value == "A"
     again = Bench(Journal.loads(bench.journal.dumps()))
     assert await again.step(do, "a") == "A"
-    assert (done, bench.gate.busy) == (["a"], 0)
+    assert (done, bench.scheduler.busy) == (["a"], 0)
 
 
 async def test_what_cannot_be_written_is_not_seen() -> None:
@@ -96,7 +97,7 @@ async def test_what_cannot_be_written_is_not_seen() -> None:
     bench.book.is_closed = True
     with pytest.raises(asyncio.CancelledError):
         await bench.step(do, "a")
-    assert (done, [str(error) for error in bench.gate.aborted]) == ([], ["the book is closed"])
+    assert (done, [str(error) for error in bench.scheduler.aborted]) == ([], ["the book is closed"])
 
 
 async def test_the_record_of_another_run_is_what_is_seen() -> None:
@@ -140,9 +141,9 @@ async def test_undos_run_in_reverse_order_and_are_written() -> None:
     assert len(done) == 4
 
 
-async def test_nothing_begins_once_the_gate_has_closed() -> None:
+async def test_nothing_begins_once_the_run_is_closing() -> None:
     bench = Bench()
-    bench.gate.closing = True
+    bench.scheduler.closing = True
     with pytest.raises(asyncio.CancelledError):
         await bench.step(do, "a")
     assert done == []

@@ -1,7 +1,7 @@
-"""Time and identity, as a call is given them. Nothing below an edge reads either elsewhere.
+"""Time and identity, as a call is given them: two ports and their everyday implementations.
 
-Owns the two ports and their everyday implementations. ``anabranch.testing`` has the hand-driven
-ones.
+The engine reads no clock and makes no names of its own. ``anabranch.testing`` has implementations
+that tests drive by hand.
 """
 
 from __future__ import annotations

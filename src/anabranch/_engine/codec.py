@@ -1,8 +1,8 @@
-"""How values become journal entries and come back.
+"""Codecs: how values become the JSON of journal entries, and come back.
 
-Owns the rule of what can cross: a value that round-trips through its function's return
-annotation (pydantic), or plain JSON. Every value takes the round trip, also in the round that
-made it, so that a tool sees the same thing in its first run and in each replay.
+A value can be recorded if it round-trips through its function's return annotation (pydantic), or is
+plain JSON. Every value takes the round trip, also in the round that made it, so that a tool sees
+the same thing in its first run and in each replay.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Codec:
         return plain(step_id, value)
 
     def decode(self, step_id: str, value: JsonValue) -> Any:  # noqa: ANN401 - the type is the function's
-        """Return the value that ``value`` is the JSON of, made anew each time.
+        """Return the value that ``value`` is the JSON of: a new one each time.
 
         Raises:
             SerializationError: the annotation does not accept its own JSON.
@@ -155,7 +155,7 @@ def codec_of(function: Callable[..., object]) -> Codec:
 
 
 def _innermost(function: Callable[..., object]) -> Callable[..., object]:
-    """The function behind partials, bound methods and callable objects: what can be kept."""
+    """The function behind partials, bound methods and callable objects: what can be cached."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[object]", function).func
     if not inspect.isroutine(function) and not inspect.isclass(function):
@@ -184,9 +184,9 @@ _local_codecs: WeakKeyDictionary[CodeType, tuple[object, Codec]] = WeakKeyDictio
 
 
 def _codec_of_local(function: FunctionType) -> Codec:
-    """A function inside another is made anew each time; its code and its annotation are not.
+    """A function inside another is made again each time; its code and its annotation are not.
 
-    It must not be kept, either: with it, all that it closes over would be.
+    It must not be cached: all that it closes over would stay alive with it.
     """
     annotation = function.__annotations__.get("return")
     known = _local_codecs.get(function.__code__)

@@ -9,32 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from anabranch._engine.clock import Clock, pause
 from anabranch._engine.codec import Codec, codec_of, reference_to, resolve
 from anabranch._engine.functions import Effect, run_function
 from anabranch._engine.journal import Compensation, Journal
+from anabranch._engine.recorder import Records
 from anabranch.errors import SerializationError
 
-__all__ = ["Compensations", "UndoLog", "require_references"]
+__all__ = ["Compensations", "require_references"]
 
 logger: logging.Logger = logging.getLogger("anabranch.engine")
 
 RETRY_AFTER = (0.2, 1.0)
 """Seconds until an undo that has failed is tried again, each time."""
-
-
-class UndoLog(Protocol):
-    """Where it is written which undos have been run."""
-
-    def check(self) -> None:
-        """Return if this run may still do something new; raise if another one has taken over."""
-        ...
-
-    async def undone(self, step_id: str) -> None:
-        """Write that the undo of ``step_id`` has been run."""
-        ...
 
 
 class Compensations:
@@ -43,13 +32,13 @@ class Compensations:
     Args:
         journal: its ``compensations`` are those that are due.
         clock: for the pauses between attempts.
-        log: asked before each undo, and informed after each that has not failed.
+        records: asked before each undo, and informed after each that has not failed.
     """
 
-    def __init__(self, journal: Journal, clock: Clock, log: UndoLog) -> None:
+    def __init__(self, journal: Journal, clock: Clock, records: Records) -> None:
         self._journal = journal
         self._clock = clock
-        self._log = log
+        self._records = records
         self._bound: dict[str, tuple[Callable[..., Any], Codec]] = {}
         self._known_before = len(journal.compensations)
         self._running: asyncio.Lock = asyncio.Lock()
@@ -90,7 +79,7 @@ class Compensations:
         left the server, so that the same round may be tried again.
 
         Raises:
-            Exception: what the log raises; the rest stays in ``journal.compensations``.
+            Exception: what the recorder raises; the rest stays in ``journal.compensations``.
         """
         self._begun_with = self._known_before if this_round_only else 0
         return await self._run_down_to(self._begun_with)
@@ -109,10 +98,10 @@ class Compensations:
             try:
                 while len(due) > count:
                     one = due[-1]
-                    self._log.check()
+                    self._records.check()
                     error = await self._undo(one)
                     if error is None:
-                        await self._log.undone(one.step_id)
+                        await self._records.undone(one.step_id)
                     else:
                         logger.error("the undo of step %r failed", one.step_id, exc_info=error)
                         failed.append(error)

@@ -1,7 +1,7 @@
 """Effects: a step's function runs once per call, and is recorded before its value is seen.
 
 An effect asks the cursor whether it has happened before, and the scheduler whether something new
-may happen now. It knows both by what it needs of them.
+may happen now.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from anabranch._engine.codec import codec_of
 from anabranch._engine.compensations import Compensations, require_references
@@ -17,40 +17,12 @@ from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.functions import Effect, Interrupted, Perform, perform
 from anabranch._engine.journal import Entry
 from anabranch._engine.recorder import Records
+from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand
 from anabranch.errors import AnabranchError, error_from_json
 
-__all__ = ["Effects", "Gate"]
-
-
-class Gate(Protocol):
-    """Decides whether something new may happen; the scheduler is one."""
-
-    @property
-    def closing(self) -> bool:
-        """Whether the run is over: nothing new may happen."""
-        ...
-
-    async def raise_fault(self, step_id: str, fault: Exception) -> None:
-        """Raise ``fault``, the reason why the call fails."""
-        ...
-
-    async def go_live(self, scope: Scope, step_id: str) -> Strand:
-        """Return the running strand if something new may happen; end it otherwise."""
-        ...
-
-    def begin_effect(self, strand: Strand) -> None:
-        """Take note that ``strand`` is busy, whatever it waits for."""
-        ...
-
-    def end_effect(self, strand: Strand) -> None:
-        """Take note that it no longer is."""
-        ...
-
-    def abort(self, error: Exception) -> None:
-        """End the run here, as a crash would."""
-        ...
+__all__ = ["Effects"]
 
 
 class Effects:
@@ -59,13 +31,13 @@ class Effects:
     def __init__(
         self,
         cursor: ReplayCursor,
-        gate: Gate,
+        scheduler: Scheduler,
         records: Records,
         compensations: Compensations,
         perform: Perform = perform,
     ) -> None:
         self._cursor = cursor
-        self._gate = gate
+        self._scheduler = scheduler
         self._records = records
         self._compensations = compensations
         self._perform = perform
@@ -90,7 +62,7 @@ class Effects:
             SerializationError: its value cannot be recorded; the call fails.
         """
         if (fault := self._cursor.fault) is not None:
-            await self._gate.raise_fault(step_id, fault)
+            await self._scheduler.raise_fault(step_id, fault)
         entry = self._cursor.recall(step_id, "step", asked, scope.branch)
         if entry is None:
             effect = Effect(function, args, place, undo)
@@ -108,7 +80,7 @@ class Effects:
 
     async def _run(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Entry:
         cursor = self._cursor
-        strand = await self._gate.go_live(scope, step_id)
+        strand = await self._scheduler.go_live(scope, step_id)
         if effect.undo is not None and strand.racing:
             require_references(step_id, effect)
         async with self.running(strand):
@@ -142,19 +114,19 @@ class Effects:
         Raises:
             asyncio.CancelledError: nothing can be written; the run ends.
         """
-        self._gate.begin_effect(strand)
+        self._scheduler.begin_effect(strand)
         try:
             await self._write(self._records.write_ahead)
-            if self._gate.closing:  # while that was being written
+            if self._scheduler.closing:  # while that was being written
                 raise asyncio.CancelledError
             yield
             await self._write(self._records.write)
         finally:
-            self._gate.end_effect(strand)
+            self._scheduler.end_effect(strand)
 
     async def _write(self, write: Callable[[], Awaitable[None]]) -> None:
         try:
             await write()
         except Exception as error:
-            self._gate.abort(error)
+            self._scheduler.abort(error)
             raise asyncio.CancelledError from error

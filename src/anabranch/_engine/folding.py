@@ -21,7 +21,6 @@ from anabranch._engine.deadline import Deadline
 from anabranch._engine.journal import Entry
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
-from anabranch._engine.strands import current_strand
 from anabranch.errors import SerializationError, error_from_json, error_to_json
 from anabranch.limits import Limits
 
@@ -65,7 +64,8 @@ class Branches:
             Exception: whatever the body raises.
         """
         cursor, scheduler = self._cursor, self._scheduler
-        scope = scheduler.scope()
+        strand = scheduler.strand()
+        scope = strand.scope
         enclosing = scope.branch
         folded = cursor.recall(path, "branch", "", enclosing)
         if folded is not None:
@@ -80,7 +80,6 @@ class Branches:
         branch = Branch(enclosing, path, own, cursor.spent(path))
         branch.check_depth()
         # Its memory ends with the branch: of a folded one there would be none, either.
-        strand = current_strand()
         strand.scope = Scope(branch, path, scope.memory)
         try:
             try:

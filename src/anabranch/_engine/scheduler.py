@@ -19,7 +19,6 @@ from anabranch._engine.quiescence import Quiescence
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import (
     Strand,
-    current_scope,
     current_strand,
     forget,
     start_root,
@@ -105,8 +104,8 @@ class Scheduler:
             self._watch = Quiescence(self.strands, self._futures, self.owner.on_quiet)
         return start_root(self, coroutine, scope)
 
-    def scope(self) -> Scope:
-        """Return where the running strand is, which must be one of this run.
+    def strand(self) -> Strand:
+        """Return the running strand, which must be one of this run.
 
         Raises:
             NonDeterminismError: no strand is running, or another call's.
@@ -116,11 +115,16 @@ class Scheduler:
         if get_ident() == self._thread:
             task = asyncio.current_task(self._loop)
             if task is not None and (strand := self.strands.get(task)) and not strand.effects:
-                return strand.scope
-        if current_strand().owner is not self:
+                return strand
+        strand = current_strand()
+        if strand.owner is not self:
             expected = f"use in call {self._call_id!r}"
             raise NonDeterminismError("ctx", expected, "use in another call")
-        return current_scope()
+        return strand
+
+    def scope(self) -> Scope:
+        """Return where the running strand is; raises as :meth:`strand`."""
+        return self.strand().scope
 
     def made(self, operation: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return ``operation``; remember it, in case the round ends before the body awaits it."""

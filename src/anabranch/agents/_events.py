@@ -71,6 +71,8 @@ class ToolEnded:
 
 
 Event: TypeAlias = NodeAdded | TextReceived | ToolStarted | ToolNoticed | ToolEnded
+"""What happens during a turn, as a listener receives it."""
+
 Listener: TypeAlias = Callable[[Event], Awaitable[None]]
 """Receives each event; the turn waits until it returns. What it raises ends the turn."""
 

@@ -12,6 +12,7 @@ from anabranch.models import StreamingSampler
 __all__ = ["Model", "Naming", "Question", "random_names"]
 
 Question: TypeAlias = ElicitRequest | UrlRequest
+"""What a tool asks the person: a form, or the visit of a URL."""
 
 
 Model: TypeAlias = StreamingSampler

@@ -75,14 +75,11 @@ def mapped_errors(
         MCPError: the request is at fault, or the tool has raised the error itself.
         CallFailedError: everything else, but for cancellation from outside.
     """
+    passed_on: tuple[type[Exception], ...] = (MCPError, *unmapped)
     try:
         yield
-    except MCPError as error:
-        if (sendable := encodable(error.error)) is error.error:
-            raise
-        raise MCPError.from_error_data(sendable) from error
-    except unmapped as error:
-        error.args = encodable(error.args)
+    except passed_on as error:
+        _require_encodable(error)
         raise
     except AnabranchError as error:
         raise _mapped(error, is_modern=is_modern, token=token) from error
@@ -91,11 +88,18 @@ def mapped_errors(
         if task is not None and task.cancelling():
             raise
         # The tool has cancelled itself: passed on, that would end the connection with all its calls.
-        error = RuntimeError(f"tool {tool!r} was cancelled from within")
-        error.__cause__ = cancelled
-        raise CallFailedError(None) from error
+        problem = RuntimeError(f"tool {tool!r} was cancelled from within")
+        problem.__cause__ = cancelled
+        raise CallFailedError(None) from problem
     except Exception as error:
         raise CallFailedError(None) from error
+
+
+def _require_encodable(error: Exception) -> None:
+    """Make the texts of a host's error, or of one that the tool has raised itself, encodable."""
+    error.args = encodable(error.args)
+    if isinstance(error, MCPError):
+        error.error = encodable(error.error)
 
 
 def _mapped(

@@ -17,6 +17,7 @@ from anabranch.chat._session.session_state import SessionState
 __all__ = ["Command", "Outputs", "unknown_command"]
 
 Outputs: TypeAlias = Output | list[Output]
+"""What a command returns for the front end to show."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from anabranch.errors import AnabranchError
 __all__ = ["Action", "Output", "SessionError"]
 
 Action: TypeAlias = Literal["clear", "exit"]
+"""What a front end is asked to do: clear the screen, or end the session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import JsonValue
 
 from anabranch._engine.codec import PLAIN, codec_of
+from anabranch._engine.exits import exit_as_error, without_exit
 from anabranch._engine.fingerprint import fingerprint
 from anabranch._engine.journal import Entry
 from anabranch._engine.shielded import wait_shielded
@@ -67,15 +68,17 @@ async def run_function(function: Callable[..., object], *args: object) -> object
             so its end is awaited first, and the error carries what came of it.
     """
     if is_async(function):
-        return await cast("Awaitable[object]", function(*args))
-    worker = asyncio.ensure_future(asyncio.to_thread(function, *args))
+        with exit_as_error():
+            return await cast("Awaitable[object]", function(*args))
+    worker = asyncio.ensure_future(asyncio.to_thread(without_exit(function), *args))
     try:
         await asyncio.wait({worker})
     except asyncio.CancelledError:
         await wait_shielded(worker)
         raise Interrupted(worker) from None
     value = worker.result()
-    return await value if inspect.isawaitable(value) else value
+    with exit_as_error():
+        return await value if inspect.isawaitable(value) else value
 
 
 Perform = Callable[[str, str, Effect, str], Awaitable[tuple[Entry, BaseException | None]]]

@@ -91,7 +91,7 @@ def mapped_errors(
         problem = RuntimeError(f"tool {tool!r} was cancelled from within")
         problem.__cause__ = cancelled
         raise CallFailedError(None) from problem
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the latter of a validator: it would end the server
         raise CallFailedError(None) from error
 
 

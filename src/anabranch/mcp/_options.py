@@ -14,6 +14,7 @@ from typing import TypeAlias, TypedDict
 from anabranch._asking.sampling import Sampler
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
+from anabranch._engine import STEP_THREADS
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.limits import Limits
 from anabranch.mcp._sealing import Sealer
@@ -57,6 +58,8 @@ class ServerOptions:
         clock: time for calls, their leases and tokens; the system's by default.
         continue_calls: with a store, offer a tool ``continue_call`` that continues calls which
             need more rounds than clients allow.
+        step_threads: how many synchronous steps of one call run at once, each in a thread. Calls do
+            not wait for the threads of others.
     """
 
     keys: Keys | None = field(default=None, repr=False)
@@ -66,6 +69,11 @@ class ServerOptions:
     limits: Limits | None = None
     clock: Clock | None = None
     continue_calls: bool = True
+    step_threads: int = STEP_THREADS
+
+    def __post_init__(self) -> None:
+        if self.step_threads < 1:
+            raise ValueError(f"step_threads must be 1 or more, got {self.step_threads}.")
 
 
 class ToolKeywords(TypedDict, total=False):
@@ -76,6 +84,7 @@ class ToolKeywords(TypedDict, total=False):
     sampler: Sampler | None
     limits: Limits | None
     clock: Clock | None
+    step_threads: int
 
 
 class ServerKeywords(ToolKeywords, total=False):

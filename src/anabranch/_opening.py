@@ -1,4 +1,4 @@
-"""The way from a tool, its arguments and a journal to a call, for every edge."""
+"""How every edge opens a call: from a tool, its arguments and a journal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("anabranch")
 
 WARN_AT_ROUND = 8
-"""Known clients give a call up after its tenth round (Python, TypeScript, C#, Go)."""
+"""Known clients give up a call after its tenth round (Python, TypeScript, C#, Go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ def open_call(
 
 
 def warn_of_rounds(tool: str, journal: Journal) -> bool:
-    """Warn, once per call, that it comes near the number of rounds that clients allow.
+    """Warn, once per call, that it is near the number of rounds that clients allow.
 
-    Returns whether there was reason to.
+    Returns whether it has warned.
     """
     near = journal.rounds == WARN_AT_ROUND
     if near:

@@ -154,7 +154,7 @@ def test_a_line_that_fails_is_reported_on_stderr_and_by_the_exit_status(desk: De
     assert done.stderr.endswith("anabranch: 2 of the lines failed.\n")
 
 
-def test_without_a_model_tools_run_and_a_message_is_kept(desk: Desk) -> None:
+def test_without_a_model_tools_run_and_a_message_is_stored(desk: Desk) -> None:
     done = desk.lead(TARGET, "--thread", "t", lines="/book place=Ulm\n/answer ok=true\nhello")
     assert (done.returncode, done.stdout) == (1, "Ulm: accept\n")
     assert "error: No model is configured: give --model NAME or set ANABRANCH_MODEL" in done.stderr

@@ -26,7 +26,7 @@ def test_a_key_that_is_too_short_is_refused(tmp_path: Path, given: str) -> None:
         read_keys({"ANABRANCH_KEYS": given}, never, tmp_path)
 
 
-def test_without_any_a_key_is_made_and_kept(tmp_path: Path) -> None:
+def test_without_any_a_key_is_made_and_stored(tmp_path: Path) -> None:
     data = tmp_path / "not" / "there"
     first = read_keys({}, never, data)
     assert len(first[0]) >= 32
@@ -44,7 +44,7 @@ def test_a_key_of_the_file_can_be_replaced_by_hand(tmp_path: Path) -> None:
     assert read_keys({}, never, tmp_path) == [NEW, OLD]
 
 
-def test_where_no_file_can_be_made_a_key_is_used_that_nobody_keeps(tmp_path: Path) -> None:
+def test_where_no_file_can_be_made_a_key_is_used_that_is_stored_nowhere(tmp_path: Path) -> None:
     occupied, shown = tmp_path / "file", list[str]()
     occupied.write_text("")
     keys = [read_keys({}, shown.append, occupied) for _ in range(2)]

@@ -68,7 +68,7 @@ LACKING: dict[str, tuple[Tool[Any], Answers, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", LACKING)
-async def test_modern_clients_are_told_what_they_must_declare(name: str) -> None:
+async def test_the_error_for_modern_clients_names_what_they_must_declare(name: str) -> None:
     asks, answers, required = LACKING[name]
     async with connected(serving(asks), MODERN, answers) as client:
         with pytest.raises(MCPError) as refused:

@@ -15,7 +15,7 @@ class Ok(BaseModel):
     ok: bool
 
 
-class Told(BaseModel):
+class Counted(BaseModel):
     answers: int
 
 
@@ -34,7 +34,7 @@ VALUES: dict[str, tuple[Any, Any, list[Any]]] = {
     "a text": (str, '"done"', ["done"]),
     "a list": (list[int], [1, 2], [1, 2]),  # the SDK makes a block of each
     "a dict": (dict[str, int], {"a": 1}, [{"a": 1}]),
-    "a model": (Told, Told(answers=11), [{"answers": 11}]),
+    "a model": (Counted, Counted(answers=11), [{"answers": 11}]),
 }
 
 

@@ -101,7 +101,7 @@ async def test_a_clients_error_is_the_steps_failure_and_can_be_caught(
     transport: str, code: int
 ) -> None:
     def broken(_: object) -> types.ErrorData:
-        return types.ErrorData(code=code, message="nobody at home")
+        return types.ErrorData(code=code, message="no one at home")
 
     answers = Answers(broken, broken)
     async with (
@@ -110,8 +110,8 @@ async def test_a_clients_error_is_the_steps_failure_and_can_be_caught(
     ):
         elicited = text_of(await client.call_tool("ask"))
         sampled = text_of(await client.call_tool("prompt"))
-    assert elicited == f"the question failed with {code}: nobody at home"
-    assert sampled == f"prompt/sample.1 failed with {code}: nobody at home"
+    assert elicited == f"the question failed with {code}: no one at home"
+    assert sampled == f"prompt/sample.1 failed with {code}: no one at home"
 
 
 async def test_a_clients_error_that_is_not_caught_ends_the_call_without_its_text() -> None:
@@ -131,13 +131,13 @@ async def test_a_clients_error_that_is_not_caught_ends_the_call_without_its_text
 
 
 async def test_a_modern_client_with_an_error_ends_the_call_itself() -> None:
-    """Known: ``inputResponses`` have no place for errors; the server is never told."""
+    """Known: ``inputResponses`` have no place for errors; the server never learns of them."""
 
     def broken(_: object) -> types.ErrorData:
-        return types.ErrorData(code=-1, message="nobody at home")
+        return types.ErrorData(code=-1, message="no one at home")
 
     async with connected(serving(ask), MODERN, Answers(broken)) as client:
-        with pytest.raises(MCPError, match="nobody at home"):
+        with pytest.raises(MCPError, match="no one at home"):
             await client.call_tool("ask")
 
 

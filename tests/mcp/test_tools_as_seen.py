@@ -268,7 +268,7 @@ async def test_no_phase_runs_on_bad_arguments(era: str) -> None:
     assert phases == []
 
 
-# -- what callers are told of errors -----------------------------------------------------------
+# -- what callers see of errors -----------------------------------------------------------
 
 
 def leak() -> str:
@@ -277,7 +277,7 @@ def leak() -> str:
 
 @tool
 async def failing(ctx: BranchContext, how: str) -> str:
-    """Fail as told, in the second round."""
+    """Fail as asked, in the second round."""
     await ctx.elicit(Hand2, "Now?")
     if how == "foreign":
         raise OSError("password: hunter2")
@@ -295,7 +295,7 @@ async def failing(ctx: BranchContext, how: str) -> str:
     raise ToolError("the shop is closed")
 
 
-TOLD = {
+SEEN_BY_CALLERS = {
     "foreign": "Error executing tool failing",
     "step": "Error executing tool failing: Step 'failing/leak.1' failed with OSError. Catch StepFailed"
     " to handle it; its detail is in the server's log.",
@@ -307,8 +307,8 @@ TOLD = {
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("how", TOLD)
-async def test_a_foreign_exception_is_masked_for_the_caller_and_told_to_the_log(
+@pytest.mark.parametrize("how", SEEN_BY_CALLERS)
+async def test_a_foreign_exception_is_masked_for_the_caller_and_logged(
     era: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = Answers(lambda _: accept(ok=True))
@@ -316,7 +316,7 @@ async def test_a_foreign_exception_is_masked_for_the_caller_and_told_to_the_log(
         async with connected(serving(failing), era, answers) as client:
             result = await client.call_tool("failing", {"how": how})
     assert result.is_error
-    assert text_of(result) == TOLD[how]
+    assert text_of(result) == SEEN_BY_CALLERS[how]
     assert "hunter2" not in result.model_dump_json()
     if how != "tool":
         assert "hunter2" in caplog.text

@@ -106,7 +106,7 @@ async def test_an_answer_that_does_not_fit_the_form_is_asked_for_again(era: str)
     assert last["structuredContent"] == {"result": 2}
 
 
-async def test_a_refusal_is_told_in_the_tools_words_and_effects_are_undone(era: str) -> None:
+async def test_a_refusal_is_reported_in_the_tools_words_and_effects_are_undone(era: str) -> None:
     effects: list[str] = []
 
     async def body(ctx: BranchContext) -> str:
@@ -145,7 +145,7 @@ async def test_a_value_that_cannot_be_json_is_masked_and_logged(
     assert "validation error" in caplog.text
 
 
-async def test_a_tool_that_cancels_itself_harms_nobody_else(
+async def test_a_tool_that_cancels_itself_harms_no_one_else(
     era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     @tool

@@ -73,7 +73,7 @@ def find_question(
 
 
 def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> None:
-    """Return if the host shows this question now.
+    """Check that the host shows this question now.
 
     Raises:
         ElicitInBranchError, ConcurrentElicitError: it does not.
@@ -117,7 +117,7 @@ def _read(value: JsonValue) -> tuple[str, object]:
     """Return what the person did, and the content.
 
     Raises:
-        ValidationError: that is no reply.
+        ValidationError: ``value`` is not a reply.
     """
     if isinstance(value, dict) and value.get("action") == "accept":  # nearly always
         content = value.get("content")

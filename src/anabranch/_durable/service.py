@@ -1,7 +1,7 @@
-"""Runs calls for a server: round by round for clients that hold the state, or live.
+"""The service that runs the calls of a server: round by round, or live while the client answers.
 
-What all edges of a server need alike is here; sealing states, rendering questions and mapping errors
-belong to the edge.
+It has what all edges of a server share; each edge seals states, renders questions and maps errors
+itself.
 
 Without a store the state carries everything, and what one chain of states can guarantee holds: an
 effect that is recorded in a state is not run again from it. A client that repeats an older state
@@ -44,7 +44,7 @@ _Opened = StoredRound | UnrecordedRound
 
 
 class CallService:
-    """Runs calls. One serves a whole server, whatever its edges.
+    """Runs the calls of one server, whatever its edges.
 
     Args:
         runtime: what encloses every call.
@@ -226,7 +226,7 @@ class CallService:
 
 @contextmanager
 def _store_errors_mapped() -> Generator[None]:
-    """Show a client that the store failed, and nothing of how."""
+    """Report to the client that the store failed, without the details."""
     try:
         yield
     except StoreError as error:

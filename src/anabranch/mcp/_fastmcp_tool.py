@@ -1,7 +1,7 @@
 """Our tools as tools of FastMCP. Needs the extra ``fastmcp``.
 
-FastMCP reports every error of a tool but one as a result; :class:`Refusal` is the way to the
-others.
+FastMCP reports nearly every error of a tool as a result; a :class:`Refusal` becomes a JSON-RPC
+error instead.
 """
 
 from __future__ import annotations

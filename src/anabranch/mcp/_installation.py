@@ -52,7 +52,9 @@ class Installation:
             self.service.continuing.update({tool.name: tool for tool in tools})
         self._running = 0
         self._reaping: asyncio.Task[NoReturn] | None = None
-        _require_distinct(self.names)
+        names = self.names
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"Two tools are named {', '.join(repeated)}; give one of them name=")
 
     @property
     def names(self) -> list[str]:
@@ -79,8 +81,3 @@ class Installation:
                 reaping, self._reaping = self._reaping, None
                 reaping.cancel()
                 await asyncio.wait({reaping}, timeout=LEAVING)
-
-
-def _require_distinct(names: list[str]) -> None:
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"Two tools are named {', '.join(repeated)}; give one of them name=")

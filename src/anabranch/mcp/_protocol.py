@@ -92,7 +92,8 @@ def to_answer(kind: str, result: BaseModel) -> Answer | None:
     """Return the answer in a client's result; ``None`` if it does not answer this kind of ask."""
     if kind != "sample":
         if isinstance(result, types.ElicitResult):  # checked by the SDK
-            return Answer({"action": result.action, **_content(result)})
+            given = {} if result.content is None else {"content": cast("JsonValue", result.content)}
+            return Answer({"action": result.action, **given})
         return None
     return _reply(result.model_dump(mode="json", exclude_none=True))
 
@@ -113,10 +114,6 @@ def _reply(result: dict[str, Any]) -> Answer | None:
         return None
     # In this library's spelling, without the fields of the protocol that are not used.
     return Answer(reply.model_dump(mode="json", exclude_none=True))
-
-
-def _content(result: types.ElicitResult) -> dict[str, JsonValue]:
-    return {} if result.content is None else {"content": cast("JsonValue", result.content)}
 
 
 def capabilities_of(declared: types.ClientCapabilities | None) -> Capabilities:

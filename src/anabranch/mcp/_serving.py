@@ -28,10 +28,6 @@ from anabranch.tool import Tool
 __all__ = ["Service", "in_chain", "run_live", "run_round", "serve"]
 
 
-def _in_memory() -> CallService:
-    return CallService(Runtime())
-
-
 @dataclass(frozen=True, slots=True)
 class Service:
     """What all tools of one installation share.
@@ -42,7 +38,7 @@ class Service:
         continuing: the tools that ``continue_call`` may continue, by name; empty without it.
     """
 
-    calls: CallService = field(default_factory=_in_memory)
+    calls: CallService = field(default_factory=lambda: CallService(Runtime()))
     sampler: Sampler | None = None
     continuing: dict[str, Tool[Any]] = field(default_factory=dict[str, Tool[Any]])
 

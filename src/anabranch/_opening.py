@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from anabranch._asking.host import Host
-from anabranch._engine import Branch, Call, Journal, Recorder, Sink
+from anabranch._engine import STEP_THREADS, Branch, Call, Journal, Recorder, Sink
 from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
 from anabranch.context import BranchContext
 from anabranch.limits import Limits
@@ -33,6 +33,7 @@ class Runtime:
     ids: Ids = field(default_factory=SystemIds)
     parent_messages: tuple[Message, ...] = ()
     parent_system_prompt: str | None = None
+    step_threads: int = STEP_THREADS
 
 
 def new_journal(runtime: Runtime) -> Journal:
@@ -78,6 +79,7 @@ def open_call(
         clock=runtime.clock,
         sink=sink,
         recorder=recorder,
+        step_threads=runtime.step_threads,
     )
     return call
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.host import Host
 from anabranch._engine import Call, Entry, Scope, fingerprint
+from anabranch._foreign_text import encodable
 from anabranch.elicitation import (
     Accepted,
     Cancelled,
@@ -182,6 +183,6 @@ async def run_elicit_url(
 
 def _exchange(job: ElicitJob, content: BaseModel) -> Exchange:
     use = ToolUseBlock(id=job.step_id, name=job.name or "elicit", input={})
-    answer = TextBlock(text=content.model_dump_json(by_alias=True))
+    answer = TextBlock(text=encodable(content).model_dump_json(by_alias=True))
     result = ToolResultBlock(tool_use_id=job.step_id, content=(answer,))
     return Exchange((assistant([TextBlock(text=job.message), use]), user([result])))

@@ -18,6 +18,7 @@ from anabranch._asking.conversation import Conversation
 from anabranch._asking.host import Host, Runnable, Sampler
 from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens
 from anabranch._engine import Call, Entry, Scope, fingerprint
+from anabranch._foreign_text import encodable
 from anabranch.elicitation import describe
 from anabranch.errors import SampleValidationError, StepFailed
 from anabranch.messages import (
@@ -222,13 +223,13 @@ def _read(job: SampleJob, step_id: str, entry: Entry) -> SampleReply:
 def _prompt_tokens(request: SampleRequest) -> int:
     parts = [request.system_prompt or ""]
     parts += [_text_for_estimate(message) for message in request.messages]
-    parts += [tool.model_dump_json() for tool in request.tools or ()]
+    parts += [encodable(tool).model_dump_json() for tool in request.tools or ()]
     return sum(map(estimate_tokens, parts))
 
 
 def _text_for_estimate(message: Message) -> str:
     return "\n".join(
-        block.text if isinstance(block, TextBlock) else block.model_dump_json()
+        block.text if isinstance(block, TextBlock) else encodable(block).model_dump_json()
         for block in message.content
     )
 
@@ -274,7 +275,7 @@ def _result(
         exchange = Exchange((prompt, Message(role="assistant", content=reply.content)))
     else:
         use = ToolUseBlock(id=job.step_id, name=SCHEMA_TOOL, input={})
-        text = TextBlock(text=parsed.model_dump_json(by_alias=True))
+        text = TextBlock(text=encodable(parsed).model_dump_json(by_alias=True))
         result = ToolResultBlock(tool_use_id=job.step_id, content=(text,))
         exchange = Exchange((prompt, assistant([use]), user([result])))
     return SampleResult(

@@ -22,6 +22,7 @@ from anabranch._engine.branch import Branch
 from anabranch._engine.call import Call, Finished, Waiting, current_call
 from anabranch._engine.codec import Codec, codec_of
 from anabranch._engine.combine import all_of, none_of
+from anabranch._engine.effects import STEP_THREADS
 from anabranch._engine.fingerprint import canonical, fingerprint
 from anabranch._engine.functions import (
     Effect,
@@ -46,6 +47,7 @@ from anabranch._engine.shielded import run_shielded
 from anabranch._engine.strands import current_scope
 
 __all__ = [
+    "STEP_THREADS",
     "Answer",
     "Ask",
     "AskKind",

@@ -20,7 +20,8 @@ from anabranch._engine.clock import Clock, SystemClock
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
-from anabranch._engine.effects import Effects
+from anabranch._engine.effects import STEP_THREADS, Effects
+from anabranch._engine.exits import exit_as_error
 from anabranch._engine.folding import Branches
 from anabranch._engine.functions import Perform, perform
 from anabranch._engine.journal import Answer, Ask, Journal, Notice
@@ -89,6 +90,7 @@ class Call(Generic[T]):
         sink: receives log lines and progress, each once over all rounds.
         recorder: has what happens written down before the body sees it.
         perform: runs an effect.
+        step_threads: how many synchronous steps run at once.
         on_fault: called with what ends the call whatever its body does, at once.
 
     Attributes:
@@ -111,6 +113,7 @@ class Call(Generic[T]):
         sink: Sink = _discard,
         recorder: Recorder | None = None,
         perform: Perform = perform,
+        step_threads: int = STEP_THREADS,
         on_fault: Callable[[AnabranchError], None] | None = None,
     ) -> None:
         self.journal: Journal = journal
@@ -119,7 +122,7 @@ class Call(Generic[T]):
         scheduler = Scheduler(self, journal.call_id)
         records = Records(cursor, recorder)
         compensations = Compensations(journal, clock, records)
-        effects = Effects(cursor, scheduler, records, compensations, perform)
+        effects = Effects(cursor, scheduler, records, compensations, perform, step_threads)
         self._open: OpenAsks = OpenAsks()
         self.cursor: ReplayCursor = cursor
         self.scheduler: Scheduler = scheduler
@@ -165,7 +168,8 @@ class Call(Generic[T]):
 
     async def _run(self) -> T:
         try:
-            return await self.branches.start(self._root, self._body)
+            with exit_as_error():
+                return await self.branches.start(self._root, self._body)
         finally:
             self.scheduler.changed.set()  # one pass of the loop sooner than the task reports it
 

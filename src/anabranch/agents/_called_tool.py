@@ -17,6 +17,7 @@ from pydantic_core import to_json
 
 from anabranch._asking.host import Host
 from anabranch._engine import Answer, Ask, Call, Journal, Notice, run_shielded
+from anabranch._foreign_text import encodable
 from anabranch._opening import Runtime, new_journal, open_call
 from anabranch.agents._agent_tools import Outcome, ToolUse
 from anabranch.agents._events import ToolNoticed
@@ -163,4 +164,4 @@ def _answer(reply: ElicitReply) -> Answer:
 def _text(value: object) -> str:
     if isinstance(value, str):
         return value
-    return "" if value is None else to_json(value, indent=2, by_alias=True).decode()
+    return "" if value is None else to_json(encodable(value), indent=2, by_alias=True).decode()

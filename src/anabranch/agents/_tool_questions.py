@@ -13,6 +13,7 @@ from typing import cast
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from anabranch._foreign_text import encodable
 from anabranch.agents._ports import Question
 from anabranch.agents._timeline import Timeline
 from anabranch.errors import ToolError
@@ -71,7 +72,7 @@ class ToolQuestions:
 
     async def add_answer(self, reply: ElicitReply, state: str | None = None) -> None:
         """Store the answer to the last question, with the state of the tool's call if given."""
-        text = reply.action if reply.content is None else to_json(reply.content).decode()
+        text = reply.action if reply.content is None else to_json(encodable(reply.content)).decode()
         data = cast("dict[str, JsonValue]", reply.model_dump(mode="json", exclude_none=True))
         if state is not None:
             data["state"] = state

@@ -30,8 +30,8 @@ from collections.abc import Sequence
 
 from cyclopts import CycloptsError
 
+from anabranch._foreign_text import printable
 from anabranch._terminal.exits import CommandError, LeftError, UsageError
-from anabranch._terminal.plain_text import printable
 from anabranch.cli._commands import app
 
 __all__ = ["main"]
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(printable(f"anabranch: {error}\n"))
         return error.status
     except CycloptsError as error:
-        sys.stderr.write(f"anabranch: {error} See anabranch --help.\n")
+        sys.stderr.write(printable(f"anabranch: {error} See anabranch --help.\n"))
         return UsageError.status
     except KeyboardInterrupt:
         sys.stderr.write("anabranch: cancelled\n")

@@ -16,7 +16,7 @@ from textual.widgets import Footer, Header, Input, Static
 from textual.widgets import Tree as TreeWidget
 from textual.widgets.tree import TreeNode
 
-from anabranch._terminal.plain_text import printable
+from anabranch._foreign_text import printable, printable_line
 from anabranch.messages import TextBlock, ToolResultBlock, ToolUseBlock, text_of
 from anabranch.tree import HEAD, Navigator, Node, Tree, glimpse, provider_blocks
 
@@ -46,7 +46,7 @@ class Browser(App[str]):
 
     def __init__(self, tree: Tree) -> None:
         super().__init__()
-        self.title = tree.thread.title or tree.thread.id
+        self.title = printable_line(tree.thread.title or tree.thread.id)
         self._navigator = Navigator(tree)
         self._blocks = provider_blocks(tree.nodes, tree.results)
         self._places: dict[str, TreeNode[str]] = {}
@@ -55,7 +55,7 @@ class Browser(App[str]):
         """Create the widgets."""
         yield Header()
         with Horizontal():
-            yield TreeWidget[str](self.title or "", id="tree")
+            yield TreeWidget[str](Text(printable(self.title or "")), id="tree")
             with VerticalScroll(id="side"):
                 yield Static(id="details")
         yield Input(placeholder="a label, a branch (b1.2), or an id", id="find")
@@ -120,7 +120,11 @@ class Browser(App[str]):
         """Move the cursor to the node that was typed."""
         node = self._navigator.find(event.value.strip())
         if node is None:
-            self.notify(f"There is no label, branch or node {event.value!r}.", severity="error")
+            self.notify(
+                f"There is no label, branch or node {event.value!r}.",
+                severity="error",
+                markup=False,
+            )
             return
         self.action_close()
         self._go(node.id)
@@ -152,13 +156,17 @@ class Browser(App[str]):
         if self._navigator.tree.refs.get(HEAD) == node.id:
             names.append(HEAD)
         branch = f"{self._navigator.branch_of(node.id)} " if node.kind == "branch" else ""
-        line = Text(f"{branch}{node.kind}  ", style="bold" if node.role == "user" else "")
-        line.append(printable(glimpse(node, WIDTH)), style="not bold")
-        return line.append(f"  ({', '.join(names)})", style="italic") if names else line
+        line = Text(
+            printable(f"{branch}{node.kind}  "), style="bold" if node.role == "user" else ""
+        )
+        line.append(printable_line(glimpse(node, WIDTH)), style="not bold")
+        shown = printable_line(f"  ({', '.join(names)})") if names else ""
+        return line.append(shown, style="italic")
 
     def _details(self, node: Node) -> Text:
         branch = self._navigator.branch_of(node.id)
-        details = Text(" · ".join(filter(None, [node.kind, branch, node.id])), style="bold")
+        place = " · ".join(filter(None, [node.kind, branch, node.id]))
+        details = Text(printable_line(place), style="bold")
         for block in self._blocks[node.id]:
             match block:
                 case TextBlock():

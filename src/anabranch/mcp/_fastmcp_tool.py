@@ -24,6 +24,7 @@ from mcp import MCPError
 from mcp.types import InputRequiredResult
 from pydantic import PrivateAttr
 
+from anabranch._foreign_text import encodable
 from anabranch.mcp._error_mapping import REQUEST_STATE, CallFailedError, mapped_errors
 from anabranch.mcp._log_level import at_least
 from anabranch.mcp._request import McpRequest
@@ -98,8 +99,8 @@ class FastMcpTool(BaseTool):
         )
         made = cls(
             name=described.name,
-            description=described.description,
-            parameters=described.input_schema,
+            description=encodable(described.description),
+            parameters=encodable(described.input_schema),
             output_schema=returning.output_schema,
             return_type=returning.return_type,
         )

@@ -37,7 +37,11 @@ class Installation:
     """
 
     def __init__(self, tools: Sequence[Tool[Any]], options: ServerOptions) -> None:
-        runtime = Runtime(limits=options.limits or Limits(), clock=options.clock or SystemClock())
+        runtime = Runtime(
+            limits=options.limits or Limits(),
+            clock=options.clock or SystemClock(),
+            step_threads=options.step_threads,
+        )
         self.service: Service = Service(
             CallService(runtime, durability_of(options), PROTOCOL_ERRORS, options.max_state),
             options.sampler,

@@ -17,6 +17,7 @@ from anabranch._asking.sampling import Sampler
 from anabranch._durable.policy import Durability
 from anabranch._durable.service import MAX_STATE
 from anabranch._durable.store import CallStore
+from anabranch._engine import STEP_THREADS
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.limits import Limits
 from anabranch.mcp._sealing import Sealer
@@ -62,6 +63,8 @@ class ServerOptions:
         continue_calls: with a store, offer a tool ``continue_call`` that continues calls which
             need more rounds than clients allow.
         max_state: bytes that the answers of one call may take together, uncompressed.
+        step_threads: how many synchronous steps of one call run at once, each in a thread. Calls do
+            not wait for the threads of others.
     """
 
     keys: Keys | None = field(default=None, repr=False)
@@ -72,6 +75,11 @@ class ServerOptions:
     clock: Clock | None = None
     continue_calls: bool = True
     max_state: int = MAX_STATE
+    step_threads: int = STEP_THREADS
+
+    def __post_init__(self) -> None:
+        if self.step_threads < 1:
+            raise ValueError(f"step_threads must be 1 or more, got {self.step_threads}.")
 
 
 class ToolKeywords(TypedDict, total=False):
@@ -83,6 +91,7 @@ class ToolKeywords(TypedDict, total=False):
     limits: Limits | None
     clock: Clock | None
     max_state: int
+    step_threads: int
 
 
 class ServerKeywords(ToolKeywords, total=False):

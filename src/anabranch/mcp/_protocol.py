@@ -17,6 +17,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.host import Capabilities
 from anabranch._engine import Answer, Ask
+from anabranch._foreign_text import encodable
 from anabranch.messages import (
     ElicitRequest,
     Message,
@@ -49,10 +50,10 @@ def to_params(ask: Ask) -> dict[str, Any]:
     """Return the parameters of the request that asks ``ask``, as the protocol spells them."""
     request: SampleRequest | ElicitRequest | UrlRequest = ask.request
     if isinstance(request, SampleRequest):
-        return _sampling_params(request)
+        return encodable(_sampling_params(request))
     if isinstance(request, ElicitRequest):
-        return _form_params(request)
-    return {"mode": "url", **request.wire()}
+        return encodable(_form_params(request))
+    return encodable({"mode": "url", **request.wire()})
 
 
 def _form_params(request: ElicitRequest) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from anabranch._asking.host import Capabilities
 from anabranch._engine import Journal, Notice, Sink
+from anabranch._foreign_text import encodable
 from anabranch.mcp._log_level import is_wanted
 from anabranch.mcp._protocol import capabilities_of
 from anabranch.messages import LogLevel
@@ -82,9 +83,10 @@ class McpRequest:
         """Return a function that sends the notices of the call of ``journal`` to the client."""
 
         async def deliver(notice: Notice) -> None:
+            message = encodable(notice.message)
             if notice.level is None:
                 progress = journal.progressed if notice.progress is None else notice.progress
-                await self.session.report_progress(progress, notice.total, notice.message)
+                await self.session.report_progress(progress, notice.total, message)
                 return
             if not self.wants(notice.level):
                 return
@@ -93,7 +95,7 @@ class McpRequest:
                 # client has not asked for it.
                 warnings.simplefilter("ignore", MCPDeprecationWarning)
                 sending = self.session.send_log_message(  # pyright: ignore[reportDeprecated]
-                    notice.level, notice.message, related_request_id=self.request_id
+                    notice.level, message, related_request_id=self.request_id
                 )
             await sending
 

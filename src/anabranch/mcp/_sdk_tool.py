@@ -23,6 +23,7 @@ from mcp.server.mcpserver.tools import Tool as BaseTool
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from pydantic import PrivateAttr
 
+from anabranch._foreign_text import encodable
 from anabranch.errors import InvalidArgumentsError
 from anabranch.mcp._error_mapping import REQUEST_STATE, CallFailedError, mapped_errors
 from anabranch.mcp._request import McpRequest
@@ -73,8 +74,8 @@ class SdkTool(BaseTool):
             fn=returning.fn,  # never called
             name=described.name,
             title=None,
-            description=described.description,
-            parameters=described.input_schema,
+            description=encodable(described.description),
+            parameters=encodable(described.input_schema),
             fn_metadata=returning.fn_metadata,
             is_async=True,
             context_kwarg=None,

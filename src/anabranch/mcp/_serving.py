@@ -17,6 +17,7 @@ from anabranch._asking.sampling import Sampler
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
 from anabranch._engine import Finished, Journal
+from anabranch._foreign_text import encodable
 from anabranch._opening import Runtime
 from anabranch.mcp._chains import CHAIN, chain_end, marked
 from anabranch.mcp._handshake import asking
@@ -77,8 +78,10 @@ async def serve(
         Exception: what the call raises.
     """
     if request.is_modern:
-        return await run_round(tool, arguments, request, service, state=request.state)
-    return await run_live(tool, arguments, service.calls.new(), request, service)
+        value = await run_round(tool, arguments, request, service, state=request.state)
+    else:
+        value = await run_live(tool, arguments, service.calls.new(), request, service)
+    return encodable(value)
 
 
 async def run_live(

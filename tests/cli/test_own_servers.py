@@ -146,3 +146,8 @@ def test_a_name_for_a_server_that_has_one_is_reported(tmp_path: Path) -> None:
     assert not_used(unused) == [
         "--name is not used for a server of the target, which has its own name."
     ]
+
+
+def test_the_version_of_a_server_is_that_of_its_target(tmp_path: Path) -> None:
+    versioned = "__version__ = '4.2'\n" + OWN.partition("server =")[0]
+    assert recipe(tmp_path, versioned).make_server()[0].version == "4.2"

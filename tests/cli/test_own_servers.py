@@ -16,6 +16,7 @@ from anabranch.cli._combined_server import (
     seals_with,
     tool_names,
 )
+from anabranch.cli._http_access import Access
 from anabranch.cli._keys import read_keys
 from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
 from anabranch.cli._targets import identity_of, name_of
@@ -100,7 +101,7 @@ def test_workers_of_a_server_with_keys_of_its_own_process_are_refused(tmp_path: 
     theirs = recipe(tmp_path, THEIRS)
     probe = seal_probe(theirs.make_server()[0])
     with pytest.raises(UsageError, match="'theirs' seals its questions with keys of its own"):
-        WorkerApp(theirs, "127.0.0.1", probe)()
+        WorkerApp(theirs, "127.0.0.1", Access(), probe)()
 
 
 def test_servers_of_one_key_open_what_the_other_has_sealed(tmp_path: Path) -> None:
@@ -146,3 +147,8 @@ def test_a_name_for_a_server_that_has_one_is_reported(tmp_path: Path) -> None:
     assert not_used(unused) == [
         "--name is not used for a server of the target, which has its own name."
     ]
+
+
+def test_the_version_of_a_server_is_that_of_its_target(tmp_path: Path) -> None:
+    versioned = "__version__ = '4.2'\n" + OWN.partition("server =")[0]
+    assert recipe(tmp_path, versioned).make_server()[0].version == "4.2"

@@ -82,7 +82,7 @@ def assemble(
     options = server_options(keys, sampler, persistence)
     try:
         if not found.servers:
-            return create_server(name, found.tools, options=options)
+            return create_server(name, found.tools, version=found.version, options=options)
         server, *others = found.servers
         _merge(server, others)
         _add(server, found.tools, options)

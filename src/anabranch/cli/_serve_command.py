@@ -21,6 +21,7 @@ from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._combined_server import Persistence, seal_probe, seals_with, tool_names
+from anabranch.cli._http_access import LOCAL, Access, is_loopback
 from anabranch.cli._keys import read_keys
 from anabranch.cli._options import STORE, Model
 from anabranch.cli._processes import listen, run_workers, serve_app
@@ -53,6 +54,18 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     port: Annotated[
         int, Parameter(help="The port to listen on, over HTTP; 0 for any free port.")
     ] = 8000,
+    allowed_host: Annotated[
+        list[str] | None,
+        Parameter(
+            help="A name by which clients, or a proxy, reach the server over HTTP; * for any. May be"
+            " repeated; needed if --host is not this machine alone.",
+            negative=(),
+        ),
+    ] = None,
+    allowed_origin: Annotated[
+        list[str] | None,
+        Parameter(help="The origin of a web page that may send requests.", negative=()),
+    ] = None,
     workers: Annotated[
         int,
         Parameter(
@@ -81,7 +94,8 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     model: Model = None,
 ) -> None:
     """Run the command."""
-    endpoint = Endpoint(transport, host, port, workers)
+    access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()))
+    endpoint = Endpoint(transport, host, port, workers, access)
     persistence = Persistence(store or None, ttl, continue_calls)
     serve(targets, endpoint, model=model, persistence=persistence, name=name)
 
@@ -94,6 +108,7 @@ class Endpoint:
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
+    access: Access = LOCAL
 
 
 def serve(
@@ -139,6 +154,11 @@ def _check(targets: Sequence[str], endpoint: Endpoint, persistence: Persistence)
         raise UsageError("serve needs a TARGET: a Python file, a module, or module:attribute.")
     if endpoint.port not in PORTS:
         raise UsageError(f"There is no port {endpoint.port}. Choose one from 0 to 65535.")
+    if endpoint.transport == "http" and not (is_loopback(endpoint.host) or endpoint.access.hosts):
+        raise UsageError(
+            f"Others than this machine reach {endpoint.host}: name what they call it with"
+            " --allowed-host NAME, so that requests under other names are refused."
+        )
     if endpoint.workers < 1:
         raise UsageError(f"There cannot be {endpoint.workers} workers. Choose 1 or more.")
     if endpoint.workers > 1 and endpoint.transport == "stdio":
@@ -179,6 +199,10 @@ def _serve_http(
         place = f"[{host}]" if ":" in host else host
         console.say(f"Serving {tools} at http://{place}:{listener.getsockname()[1]}/mcp")
         if endpoint.workers > 1:
-            run_workers(WorkerApp(recipe, host, seal_probe(server)), listener, endpoint.workers)
+            run_workers(
+                WorkerApp(recipe, host, endpoint.access, seal_probe(server)),
+                listener,
+                endpoint.workers,
+            )
         else:
-            serve_app(server.streamable_http_app(host=host), listener)
+            serve_app(endpoint.access.app(server, host), listener)

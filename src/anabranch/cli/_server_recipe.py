@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from anabranch._terminal.console import log_to_stderr
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._combined_server import Persistence, assemble, opens, server_options
+from anabranch.cli._http_access import Access
 from anabranch.cli._keys import KEYS
 from anabranch.cli._options import MODEL, STORE
 from anabranch.cli._targets import load, name_of
@@ -59,10 +60,11 @@ class WorkerApp:
 
     recipe: ServerRecipe
     host: str
+    access: Access
     probe: str
     """Sealed by the server of the parent process."""
 
-    def __call__(self) -> Starlette:
+    def __call__(self) -> ASGIApp:
         log_to_stderr(logging.WARNING)
         server, _ = self.recipe.make_server()
         if not opens(server, self.probe):
@@ -73,7 +75,7 @@ class WorkerApp:
             )
         # A session of the handshake era lives in one process, and its next request may reach
         # another worker, so no sessions are offered.
-        return server.streamable_http_app(host=self.host, stateless_http=True)
+        return self.access.app(server, self.host, stateless=True)
 
 
 _GIVEN_BY = {

@@ -27,10 +27,14 @@ __all__ = ["Found", "identity_of", "is_url", "load", "name_of", "split_target"]
 
 @dataclass(slots=True)
 class Found:
-    """What targets offer, each object once, in the order in which it was found."""
+    """What targets offer, each object once, in the order in which it was found.
+
+    ``version`` is the first ``__version__`` of their modules.
+    """
 
     tools: list[Tool[Any]] = field(default_factory=list[Tool[Any]])
     servers: list[MCPServer[Any]] = field(default_factory=list[MCPServer[Any]])
+    version: str = ""
 
     def add(self, *values: object) -> bool:
         """Add those of ``values`` that can be offered, and return whether there are any."""
@@ -106,6 +110,7 @@ def load(targets: Iterable[str]) -> Found:
         place, attribute = split_target(target)
         with redirect_stdout(sys.stderr):
             module = _import(place)
+        found.version = found.version or str(vars(module).get("__version__", ""))
         if attribute is not None:
             _take_attribute(found, module, attribute, target)
         elif not found.add(*vars(module).values()):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Unpack
 
 from anabranch._engine.clock import Clock
-from anabranch.mcp._installation import Installation
+from anabranch.mcp._installation import Installation, require_server
 from anabranch.mcp._options import (
     TTL,
     Keys,
@@ -101,10 +101,14 @@ def install_fastmcp(
         ImportError: the extra ``fastmcp`` is not installed.
         ValueError: a key is too short, or two of the tools have the same name.
         StoreError: the store's URL cannot be understood.
+        TypeError: it is a server of another kind; the message says what to use for that.
     """
     with _extra():
+        from fastmcp import FastMCP  # noqa: PLC0415 - an extra
+
         from anabranch.mcp._fastmcp_sagas import FastMcpSagas  # noqa: PLC0415 - an extra
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
+    require_server(server, FastMCP)
     given = options_of(options, keywords)
     installation = Installation(tools, given)
     sagas = FastMcpSagas.on(server)

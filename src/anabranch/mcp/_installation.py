@@ -18,7 +18,7 @@ from anabranch.mcp._protocol import PROTOCOL_ERRORS
 from anabranch.mcp._serving import Service
 from anabranch.tool import Tool
 
-__all__ = ["Installation"]
+__all__ = ["Installation", "require_server"]
 
 LEAVING = 5.0
 """Seconds that a server which ends waits for its reaper. Compensations under way go on."""
@@ -90,3 +90,23 @@ class Installation:
             reaper = Reaper(self.service.calls, {tool.name: tool for tool in self.tools})
             # No task group: hosts leave a lifespan in another cancel scope than they entered it in.
             self._reaping = asyncio.ensure_future(reaper.run())
+
+
+def require_server(server: object, kind: type) -> None:
+    """Check that ``server`` is of ``kind``.
+
+    Raises:
+        TypeError: it is not; the message says what to use for it.
+    """
+    if isinstance(server, kind):
+        return
+    use = {
+        "fastmcp": "For a FastMCP server, use anabranch.mcp.install_fastmcp(server, tool, …).",
+        "mcp.server.mcpserver": "For an MCPServer, use anabranch.mcp.install(server, tool, …).",
+        "mcp.server.lowlevel": "The SDK's low-level Server has no public way to add tools to those"
+        " that it has: use anabranch.mcp.create_server(name, tools), or an MCPServer.",
+    }
+    home = type(server).__module__
+    hint = next((use[package] for package in use if f"{home}.".startswith(f"{package}.")), None)
+    instead = hint or "Give an MCPServer to install(), or a FastMCP server to install_fastmcp()."
+    raise TypeError(f"Tools cannot be added here to {type(server).__name__}. {instead}")

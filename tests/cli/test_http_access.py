@@ -61,3 +61,23 @@ def test_elsewhere_than_here_takes_the_name_by_which_it_is_reached(host: str) ->
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
 def test_this_machine_needs_no_name(host: str) -> None:
     assert is_loopback(host)
+
+
+@pytest.mark.parametrize("stateless", [True, False])
+async def test_a_stateless_server_offers_no_session(stateless: bool) -> None:
+    server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
+    app = Access().app(server, "127.0.0.1", stateless=stateless)
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    headers = {"host": "localhost", "accept": "application/json, text/event-stream"}
+    transport = httpx2.ASGITransport(app=app)
+    async with (
+        server.session_manager.run(),
+        httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        reply = await client.post("/mcp", headers=headers, json=request)
+    assert reply.status_code == 200
+    assert ("mcp-session-id" in reply.headers) is not stateless
+
+
+CLIENT = {"name": "test", "version": "0"}

@@ -66,6 +66,14 @@ def serve_command(  # noqa: PLR0913 - the options of the command
         list[str] | None,
         Parameter(help="The origin of a web page that may send requests.", negative=()),
     ] = None,
+    stateless: Annotated[
+        bool,
+        Parameter(
+            help="Offer no sessions to clients up to 2025-11-25, over HTTP: for replicas behind a"
+            " balancer. Tools cannot ask such clients anything then.",
+            negative=(),
+        ),
+    ] = False,
     workers: Annotated[
         int,
         Parameter(
@@ -95,7 +103,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Run the command."""
     access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()))
-    endpoint = Endpoint(transport, host, port, workers, access)
+    endpoint = Endpoint(transport, host, port, workers, access, stateless)
     persistence = Persistence(store or None, ttl, continue_calls)
     serve(targets, endpoint, model=model, persistence=persistence, name=name)
 
@@ -109,6 +117,7 @@ class Endpoint:
     port: int = 8000
     workers: int = 1
     access: Access = LOCAL
+    stateless: bool = False
 
 
 def serve(
@@ -205,4 +214,4 @@ def _serve_http(
                 endpoint.workers,
             )
         else:
-            serve_app(endpoint.access.app(server, host), listener)
+            serve_app(endpoint.access.app(server, host, stateless=endpoint.stateless), listener)

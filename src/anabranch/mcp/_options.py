@@ -60,6 +60,7 @@ class ServerOptions:
             need more rounds than clients allow.
         step_threads: how many synchronous steps of one call run at once, each in a thread. Calls do
             not wait for the threads of others.
+        sagas: offer ``tools/callSaga`` and ``tools/resumeSaga``.
     """
 
     keys: Keys | None = field(default=None, repr=False)
@@ -70,6 +71,7 @@ class ServerOptions:
     clock: Clock | None = None
     continue_calls: bool = True
     step_threads: int = STEP_THREADS
+    sagas: bool = True
 
     def __post_init__(self) -> None:
         if self.step_threads < 1:
@@ -92,6 +94,7 @@ class ServerKeywords(ToolKeywords, total=False):
 
     keys: Keys | None
     continue_calls: bool
+    sagas: bool
 
 
 def options_of(

@@ -10,6 +10,7 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
@@ -20,12 +21,29 @@ from anabranch.context import BranchContext
 from anabranch.elicitation import Elicitation
 from anabranch.limits import Limits
 
-__all__ = ["FunctionTool", "HandoffTool", "Tool", "tool"]
+__all__ = ["FunctionTool", "HandoffTool", "Tool", "ToolAnnotations", "tool"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 CAPABILITIES = Capabilities().names()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAnnotations:
+    """What a tool does to the world, as a hint for clients; ``None`` says nothing.
+
+    Attributes:
+        read_only: it changes nothing.
+        destructive: what it changes may be lost, and is not only added to.
+        idempotent: calling it again with the same arguments changes nothing more.
+        open_world: it deals with others than a closed set of things, the web for instance.
+    """
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
 
 
 class Tool(ABC, Generic[T]):
@@ -39,6 +57,8 @@ class Tool(ABC, Generic[T]):
         elicits: the declared questions.
         requires: the capabilities without which the body is not started.
         limits: the limits of every call.
+        title: the name that people read.
+        annotations: what it does to the world.
         returns: the annotation of the value, ``inspect.Signature.empty`` without one.
         returned_by: the function that has this annotation.
     """
@@ -50,6 +70,8 @@ class Tool(ABC, Generic[T]):
     elicits: tuple[Elicitation[Any], ...]
     requires: frozenset[str]
     limits: Limits
+    title: str | None = None
+    annotations: ToolAnnotations | None = None
     returns: Any
     returned_by: Callable[..., Any]
     _parameters: Parameters
@@ -121,6 +143,8 @@ class FunctionTool(Tool[T], Generic[P, T]):
         elicits: Iterable[Elicitation[Any]] = (),
         requires: Iterable[str] = (),
         limits: Limits | None = None,
+        title: str | None = None,
+        annotations: ToolAnnotations | None = None,
     ) -> None:
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(f"A tool is an async function; {fn!r} is not. Write `async def`.")
@@ -144,6 +168,8 @@ class FunctionTool(Tool[T], Generic[P, T]):
         self.elicits: tuple[Elicitation[Any], ...] = _checked_elicits(self.name, elicits)
         self.requires: frozenset[str] = _checked_requires(self.name, requires)
         self.limits: Limits = limits or Limits()
+        self.title: str | None = title
+        self.annotations: ToolAnnotations | None = annotations
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
 
@@ -167,6 +193,8 @@ def tool(
     elicits: Iterable[Elicitation[Any]] = (),
     requires: Iterable[str] = (),
     limits: Limits | None = None,
+    title: str | None = None,
+    annotations: ToolAnnotations | None = None,
 ) -> Callable[[Callable[Concatenate[BranchContext, P], Awaitable[T]]], FunctionTool[P, T]]: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
     """Make a tool of an ``async`` function whose first parameter is the ``BranchContext``.
@@ -176,7 +204,8 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
         **options: ``name`` (default: that of the function); ``description`` for the model
             (default: the docstring); ``elicits``, the questions that can be asked by key;
             ``requires``, the capabilities that the client must have (``sampling``,
-            ``elicitation``, …); ``limits`` of every call.
+            ``elicitation``, …); ``limits`` of every call; ``title`` and ``annotations``, which
+            clients show to people.
 
     Raises:
         TypeError: ``fn`` is not such a function, or has a parameter that cannot be given by name.
@@ -196,7 +225,8 @@ class HandoffTool(Tool[Any]):
     may take a parameter ``ctx``, for its ``call_id`` and ``idempotency_key``; they cannot ask.
 
     Subclasses define the three methods and may set ``name`` (default: the class name in
-    snake_case), ``description`` (default: the class's docstring), ``requires`` and ``limits``.
+    snake_case), ``description`` (default: the class's docstring), ``title``, ``annotations``,
+    ``requires`` and ``limits``.
     Elicitations in the class body are declared.
 
     Raises:

@@ -163,9 +163,12 @@ def test_without_a_model_tools_run_and_a_message_is_stored(desk: Desk) -> None:
 
 
 def test_a_tool_that_samples_without_a_model_and_without_a_terminal_fails(desk: Desk) -> None:
-    done = desk.lead(TARGET, lines="/think about=rivers")
-    assert done.returncode == 1
-    assert "give --model NAME or set ANABRANCH_MODEL" in done.stderr
+    for line in ("/think about=rivers", "/ponder"):
+        done = desk.lead(TARGET, lines=line)
+        assert done.returncode == 1
+        assert "needs 'sampling'" in done.stderr
+        assert "--model NAME" in done.stderr
+        assert "pondering" not in done.stderr
 
 
 def test_a_chat_switches_to_a_model_by_name(desk: Desk) -> None:

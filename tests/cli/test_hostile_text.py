@@ -41,7 +41,7 @@ def hostile_tree() -> Tree:
         Node(f"a{EVIL}", f"t{EVIL}", f"u{EVIL}", "assistant", (TextBlock(text=EVIL), use), 2.0),
     )
     refs = {"head": f"a{EVIL}", f"label {EVIL}": f"u{EVIL}"}
-    return Tree(Thread(f"t{EVIL}", 0.0, title=f"[red]{EVIL}"), nodes, refs)
+    return Tree(Thread(f"t{EVIL}", 0.0, title=f"[red]{EVIL}"), nodes, {}, refs)
 
 
 async def fill(url: str) -> None:

@@ -40,8 +40,17 @@ def test_the_file_is_for_its_user_alone(tmp_path: Path) -> None:
 
 
 def test_a_key_of_the_file_can_be_replaced_by_hand(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text(f"{OLD}\n")
+    (before,) = read_keys({}, never, tmp_path)
     (tmp_path / "keys").write_text(f"{NEW},{OLD}\n")
-    assert read_keys({}, never, tmp_path) == [NEW, OLD]
+    newest, oldest = read_keys({}, never, tmp_path)
+    assert oldest == before != newest
+
+
+def test_each_server_has_keys_of_its_own_from_the_file(tmp_path: Path) -> None:
+    staging, production = (read_keys({}, never, tmp_path, audience=a) for a in ("s", "p"))
+    assert staging != production
+    assert (tmp_path / "keys").read_text() not in staging + production
 
 
 def test_where_no_file_can_be_made_a_key_is_used_that_is_stored_nowhere(tmp_path: Path) -> None:

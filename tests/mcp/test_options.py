@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 import pytest
 from fastmcp import FastMCP
 from mcp import MCPError
+from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.types import METHOD_NOT_FOUND
 
@@ -105,3 +106,20 @@ async def test_a_server_without_sagas_does_not_know_their_methods(host: str) -> 
             await call_saga(client, "nothing", {})
         assert text_of(await client.call_tool("nothing", {})) == ""
     assert refused.value.code == METHOD_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("add", "server", "use"),
+    [
+        (install, FastMCP("s"), r"use anabranch\.mcp\.install_fastmcp\("),
+        (install_fastmcp, MCPServer("s"), r"use anabranch\.mcp\.install\("),
+        (install, Server("s"), r"use anabranch\.mcp\.create_server\("),
+        (install_fastmcp, Server("s"), r"use anabranch\.mcp\.create_server\("),
+        (install, "s", r"Give an MCPServer to install\(\)"),
+    ],
+)
+def test_a_server_of_another_kind_is_refused_with_what_to_use(
+    add: Any, server: Any, use: str
+) -> None:
+    with pytest.raises(TypeError, match=use):
+        add(server, deep)

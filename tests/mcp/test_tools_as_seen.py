@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import anyio
 import mcp_types as types
 import pytest
+from fastmcp import FastMCP
 from mcp import MCPError
 from pydantic import BaseModel, Field
 
@@ -22,10 +23,12 @@ from anabranch import (
     HandoffTool,
     InvalidArgumentsError,
     StepFailed,
+    ToolAnnotations,
     ToolError,
     run_tool,
     tool,
 )
+from anabranch.mcp import install_fastmcp
 from anabranch.tool import Tool
 from tests.mcp.harness import ERAS, Answers, accept, connected, over, serving, text_of
 
@@ -360,3 +363,50 @@ async def test_a_tool_that_cancels_itself_fails_alone(
     assert text_of(result) == "Error executing tool selfish"
     assert "tool 'selfish' was cancelled from within" in caplog.text
     assert undone == ["seat"]
+
+
+# -- titles and annotations --------------------------------------------------------------------
+
+
+@tool(title="Book a flight", annotations=ToolAnnotations(destructive=False, open_world=True))
+async def book(ctx: BranchContext) -> str:
+    """Book."""
+    return "booked"
+
+
+class Look(HandoffTool):
+    """Look."""
+
+    title = "Look around"
+    annotations = ToolAnnotations(read_only=True, idempotent=True)
+
+    async def before(self) -> int:
+        return 1
+
+    async def client(self, handoff: int, ctx: BranchContext) -> int:
+        return handoff
+
+    async def after(self, handoff: int, picked: int) -> int:
+        return picked
+
+
+def on_fastmcp(*tools: Tool[Any]) -> Any:
+    server: FastMCP[Any] = FastMCP("s")
+    install_fastmcp(server, *tools)
+    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("host", [serving, on_fastmcp])
+@pytest.mark.parametrize("era", ERAS)
+async def test_titles_and_annotations_are_shown(era: str, host: Any) -> None:
+    async with connected(host(book, Look()), era, Answers()) as client:
+        listed = (await client.list_tools()).tools
+    shown = {each.name: (each.title, each.annotations) for each in listed}
+    assert shown["book"] == (
+        "Book a flight",
+        types.ToolAnnotations(destructive_hint=False, open_world_hint=True),
+    )
+    assert shown["look"] == (
+        "Look around",
+        types.ToolAnnotations(read_only_hint=True, idempotent_hint=True),
+    )

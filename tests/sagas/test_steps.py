@@ -79,10 +79,11 @@ async def test_a_steps_error_that_is_not_caught_ends_the_tool(era: str) -> None:
     async def body(ctx: BranchContext) -> str:
         return (await ctx.elicit(Number, "?")).action
 
-    *_, last = await run(body, era, [failed("t/elicit.1", "secret words")])
+    *_, last = await run(body, era, [failed("t/elicit.1", "no consent")])
     assert last["isError"] is True
-    assert text_in(last).startswith("Step 't/elicit.1' failed with -32001.")
-    assert "secret words" not in text_in(last)
+    assert text_in(last).startswith(
+        "Step 't/elicit.1' failed: the client answered with -32001 (no consent)."
+    )
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])

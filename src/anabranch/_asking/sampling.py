@@ -7,6 +7,7 @@ A reply becomes a ``SampleResult``. The conversation that a prompt continues is 
 from __future__ import annotations
 
 import json
+import logging
 import math
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -46,6 +47,7 @@ __all__ = [
 ]
 
 P = TypeVar("P")
+logger: logging.Logger = logging.getLogger("anabranch.asking")
 
 DEFAULT_MAX_TOKENS = 1024
 ATTEMPTS = 3
@@ -193,7 +195,7 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest) -> SampleRe
     asked = fingerprint(request.model_dump(mode="json", exclude={"max_tokens"}))
     responder = job.host.respond if job.host.sampler is not None else None
     entry = await call.operations.ask(job.scope, step_id, "sample", asked, admitted, responder)
-    reply = _read(call, step_id, entry)
+    reply = _read(job, step_id, entry)
     if entry.tokens is None:
         used = reply.usage.total_tokens if reply.usage else 0
         used = used or _prompt_tokens(request) + estimate_tokens(_said(reply))
@@ -201,7 +203,7 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest) -> SampleRe
     return reply
 
 
-def _read(call: Call[Any], step_id: str, entry: Entry) -> SampleReply:
+def _read(job: SampleJob, step_id: str, entry: Entry) -> SampleReply:
     """Read the recorded reply.
 
     Raises:
@@ -210,8 +212,11 @@ def _read(call: Call[Any], step_id: str, entry: Entry) -> SampleReply:
     try:
         return SampleReply.model_validate(entry.value)
     except ValidationError as problem:
-        failure = StepFailed(step_id, "InvalidReply", describe(problem))
-        call.cursor.reject(entry, failure)
+        own, why = job.host.sampler is not None, describe(problem)
+        if own:
+            logger.warning("the sampler's reply to step %r is not valid: %s", step_id, why)
+        failure = StepFailed(step_id, "InvalidReply", why, from_client=not own)
+        job.call.cursor.reject(entry, failure)
         raise failure from problem
 
 

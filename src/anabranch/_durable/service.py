@@ -33,7 +33,10 @@ from anabranch._engine import Answer, Ask, Call, Finished, Journal, run_shielded
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
 
-__all__ = ["CallService"]
+__all__ = ["MAX_STATE", "CallService"]
+
+MAX_STATE = 8 * 2**20
+"""Bytes that the answers of a call may take together: a small token may hold much when inflated."""
 
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
@@ -50,6 +53,7 @@ class CallService:
         runtime: what encloses every call.
         durability: how a store is used; without it, nothing is stored.
         foreign: errors of the server's protocol that a tool may raise.
+        max_state: bytes that the answers of a call may take together.
     """
 
     def __init__(
@@ -57,11 +61,13 @@ class CallService:
         runtime: Runtime,
         durability: Durability | None = None,
         foreign: ForeignErrors | None = None,
+        max_state: int = MAX_STATE,
     ) -> None:
         self.runtime = runtime
         self.durability = durability
         self.worker: str = secrets.token_hex(8)
         self._foreign = foreign
+        self._max_state = max_state
         self._warned: set[str] = set()
 
     def new(self) -> Journal:
@@ -80,7 +86,7 @@ class CallService:
             if is_reference(state) and self.durability is not None:
                 with _store_errors_mapped():
                     state = await load_reference(self.durability.store, state)
-            return Journal.loads(state)
+            return Journal.loads(state, 2 * self._max_state)  # names and forms are beside answers
         except ValueError as problem:
             logger.warning("a state was refused: %s", problem)
             raise InvalidTokenError from problem
@@ -98,10 +104,15 @@ class CallService:
 
         Raises:
             InvalidTokenError: the round has been answered differently before, or the call is over.
-            ToolError: the store does not answer; nothing is lost.
+            ToolError: the store does not answer, or the answers are too long; nothing is lost.
             Exception: what the call raises.
         """
         taken = journal.to_open(answers)
+        if taken and journal.size_with(taken) > self._max_state:
+            raise ToolError(
+                f"The answers of this call are longer than {self._max_state} bytes together, which"
+                " is all that this server takes. Answer the open questions more briefly."
+            )
         ended: Finished[Any] | R | RoundRecord
         async with self._open_round(job, journal, taken) as opened:
             if isinstance(opened, RoundRecord):

@@ -21,7 +21,7 @@ entries and back.
 from anabranch._engine.branch import Branch
 from anabranch._engine.call import Call, Finished, Waiting, current_call
 from anabranch._engine.codec import Codec, codec_of
-from anabranch._engine.combine import all_of
+from anabranch._engine.combine import all_of, none_of
 from anabranch._engine.effects import STEP_THREADS
 from anabranch._engine.fingerprint import canonical, fingerprint
 from anabranch._engine.functions import (
@@ -72,6 +72,7 @@ __all__ = [
     "current_idempotency_key",
     "current_scope",
     "fingerprint",
+    "none_of",
     "perform",
     "run_shielded",
     "step_fingerprint",

@@ -33,7 +33,12 @@ from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
 from anabranch._engine.shielded import run_shielded
 from anabranch._engine.strands import Strand, current_strand, install_task_factory
-from anabranch.errors import AnabranchError, SuspensionError, error_to_json
+from anabranch.errors import (
+    AnabranchError,
+    NonDeterminismError,
+    SuspensionError,
+    error_to_json,
+)
 from anabranch.limits import Limits
 
 __all__ = ["Call", "Finished", "Waiting", "current_call"]
@@ -311,7 +316,20 @@ class Call(Generic[T]):
 
     async def _undo_all(self, error: BaseException) -> list[BaseException]:
         await self._records.failing(error_to_json(error))
-        return await self.compensations.run()
+        return await self._compensate()
+
+    async def _compensate(self, *, this_round_only: bool = False) -> list[BaseException]:
+        """Run the compensations; of a refused replay, only those of what this run has done.
+
+        A journal that does not fit the tool does not say what the tool has done.
+        """
+        if not isinstance(self.fault, NonDeterminismError):
+            return await self.compensations.run(this_round_only=this_round_only)
+        problems = await self.compensations.run(this_round_only=True)
+        if left := [due.step_id for due in self.journal.compensations]:
+            what = "call %r does not fit its tool, so these steps are not undone: %s"
+            logger.error(what, self.journal.line, left)
+        return problems
 
     async def _abandon(self) -> None:
         if self._records.recorder is not None and self._cold:  # this round will be taken up again
@@ -323,7 +341,7 @@ class Call(Generic[T]):
             return
         try:
             await self._records.failing(None)
-            await self.compensations.run(this_round_only=self._cold)
+            await self._compensate(this_round_only=self._cold)
         except Exception:  # the recorder's; the caller leaves for a reason of its own
             logger.exception("call %r was left, and could not be undone yet", self.journal.line)
 

@@ -86,27 +86,27 @@ def question_of(node: Node) -> ElicitRequest | UrlRequest:
     """Return what the question ``node`` asks.
 
     Raises:
-        ToolError: the node was loaded from an export that lacks the question's schema.
+        ToolError: the question is closed.
     """
     try:
         return _QUESTION.validate_python(stored_with(node, "request"))
     except ValidationError:
-        raise _incomplete(node) from None
+        raise _closed(node) from None
 
 
 def stored_with(question: Node, name: str) -> JsonValue:
     """Return what is stored under ``name`` with a question.
 
     Raises:
-        ToolError: nothing is; an export has only the text of a question.
+        ToolError: nothing is, because the question was loaded from a file; it is closed.
     """
     if name not in question.data:
-        raise _incomplete(question)
+        raise _closed(question)
     return question.data[name]
 
 
-def _incomplete(question: Node) -> ToolError:
+def _closed(question: Node) -> ToolError:
     return ToolError(
-        f"The question {question.id!r} comes from an export, which lacks what is needed to answer"
-        " it again."
+        f"The question {question.id!r} comes from a file and is closed: the call that asked it is"
+        " not continued here. Continue with a message; the model can call the tool again."
     )

@@ -2,6 +2,8 @@
 
     _commands.py                      the commands by name, and their help; each is loaded when used
     _serve_command.py                 anabranch serve
+    _server_recipe.py                 how serve makes its server, in each process
+    _http_access.py                   the names by which it may be reached over HTTP
     _combined_server.py               what targets offer, as one server; _processes.py: as several
     _call_command.py                  anabranch call
     _check_command.py                 anabranch check

@@ -27,6 +27,7 @@ from pydantic import PrivateAttr
 from anabranch._foreign_text import encodable
 from anabranch.mcp._error_mapping import REQUEST_STATE, CallFailedError, mapped_errors
 from anabranch.mcp._log_level import at_least
+from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._return_type import function_returning
 from anabranch.mcp._saga_results import Convert
@@ -99,6 +100,8 @@ class FastMcpTool(BaseTool):
         )
         made = cls(
             name=described.name,
+            title=encodable(described.title),
+            annotations=to_annotations(described.annotations),
             description=encodable(described.description),
             parameters=encodable(described.input_schema),
             output_schema=returning.output_schema,

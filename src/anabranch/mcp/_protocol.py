@@ -25,6 +25,7 @@ from anabranch.messages import (
     SampleRequest,
     UrlRequest,
 )
+from anabranch.tool import ToolAnnotations
 
 __all__ = [
     "CONTEXT_BOUNDARY",
@@ -32,6 +33,7 @@ __all__ = [
     "STEP_ID_META",
     "capabilities_of",
     "required_capabilities",
+    "to_annotations",
     "to_answer",
     "to_params",
     "to_request",
@@ -147,6 +149,18 @@ _DECLARATIONS: dict[str, dict[str, Any]] = {
 def required_capabilities(name: str) -> dict[str, Any]:
     """Return the ``data`` of error -32021 for the capability ``name``."""
     return {"requiredCapabilities": _DECLARATIONS[name]}
+
+
+def to_annotations(annotations: ToolAnnotations | None) -> types.ToolAnnotations | None:
+    """Return what a tool does to the world, as the protocol spells it."""
+    if annotations is None:
+        return None
+    return types.ToolAnnotations(
+        read_only_hint=annotations.read_only,
+        destructive_hint=annotations.destructive,
+        idempotent_hint=annotations.idempotent,
+        open_world_hint=annotations.open_world,
+    )
 
 
 class _ProtocolErrors:

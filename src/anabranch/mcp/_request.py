@@ -56,18 +56,24 @@ class McpRequest:
         return str(self.context.request_id)
 
     @property
+    def called(self) -> str:
+        """The name of the tool as the client sees it."""
+        return str((self.context.params or {}).get("name", ""))
+
+    @property
     def principal(self) -> str:
         """The authenticated caller; empty without authentication."""
         return authenticated_principal(self.context) or ""
 
     @property
+    def unreachable(self) -> bool:
+        """Whether the connection carries no questions: that of some sessions of the handshake era."""
+        return not (self.is_modern or self.session.can_send_request)
+
+    @property
     def capabilities(self) -> Capabilities:
-        """What the client has declared that it can answer."""
-        declared = self.session.client_capabilities
-        if declared is None and not self.is_modern:
-            # A stateless HTTP session of the handshake era does not know what its client declared.
-            return Capabilities()
-        return capabilities_of(declared)
+        """What the client can be asked: what it has declared, and the connection carries."""
+        return capabilities_of(None if self.unreachable else self.session.client_capabilities)
 
     def wants(self, level: LogLevel) -> bool:
         """Whether the client wants log messages of ``level``; a host may have its own record."""

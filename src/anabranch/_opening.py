@@ -39,7 +39,8 @@ class Runtime:
 def new_journal(runtime: Runtime) -> Journal:
     """Return the journal of a call that begins now."""
     # To the millisecond: the rest would travel in every state, and is of no use.
-    return Journal(runtime.ids.call_id(), round(runtime.clock.now(), 3))
+    started = round(runtime.clock.now(), 3)
+    return Journal(runtime.ids.call_id(), started, secret=runtime.ids.secret())
 
 
 def open_call(

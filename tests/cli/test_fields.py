@@ -46,3 +46,7 @@ def test_too_few_or_too_many_choices_are_reported() -> None:
     field = Field(type="array", min_items=1, max_items=2)
     assert field.check_chosen(["a"]) is True
     assert field.check_chosen([]) == field.check_chosen(["a"] * 3) == "choose 1 to 2 choices"
+
+
+def test_a_pattern_that_cannot_be_read_accepts_what_is_typed() -> None:
+    assert Field(type="string", pattern="(").read("any", required=True) == "any"

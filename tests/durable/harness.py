@@ -6,6 +6,7 @@ answers are those of the modern edge, so that what is compared are the very repl
 
 import asyncio
 import json
+import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,6 +74,10 @@ class OneCall:
     def call_id(self) -> str:
         """Return the one name."""
         return self.name
+
+    def secret(self) -> str:
+        """A first request that is repeated may find another secret."""
+        return secrets.token_hex()
 
 
 @dataclass

@@ -5,8 +5,10 @@ from typing import Any, get_type_hints
 
 import pytest
 from fastmcp import FastMCP
+from mcp import MCPError
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
+from mcp.types import METHOD_NOT_FOUND
 
 from anabranch import BranchContext, Limits, tool
 from anabranch.mcp import (
@@ -17,7 +19,8 @@ from anabranch.mcp import (
     install,
     install_fastmcp,
 )
-from tests.mcp.harness import MODERN, connected, text_of
+from tests.mcp.harness import MODERN, connected, serving, text_of
+from tests.sagas.harness import call_saga
 
 
 @tool
@@ -83,6 +86,26 @@ def test_options_are_frozen_and_show_no_secrets() -> None:
 def test_a_keyword_that_is_not_an_option_is_refused() -> None:
     with pytest.raises(TypeError, match="stor"):
         created(OPTIONS, stor="memory:")
+
+
+@tool
+async def nothing(ctx: BranchContext) -> str:
+    """Do nothing."""
+    return ""
+
+
+@pytest.mark.parametrize("host", ["sdk", "fastmcp"])
+async def test_a_server_without_sagas_does_not_know_their_methods(host: str) -> None:
+    server: Any = serving(nothing, sagas=False)
+    if host == "fastmcp":
+        other = FastMCP("test")
+        install_fastmcp(other, nothing, sagas=False)
+        server = other._mcp_server  # pyright: ignore[reportPrivateUsage]
+    async with connected(server, MODERN) as client:
+        with pytest.raises(MCPError) as refused:
+            await call_saga(client, "nothing", {})
+        assert text_of(await client.call_tool("nothing", {})) == ""
+    assert refused.value.code == METHOD_NOT_FOUND
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,10 @@ class Ids(Protocol):
         """Return a name that no other call has, hard to guess."""
         ...
 
+    def secret(self) -> str:
+        """Return what the randomness of a call follows from; no one can guess it."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
@@ -70,3 +74,7 @@ class SystemIds:
     def call_id(self) -> str:
         """Return ``call_`` and twelve URL-safe characters."""
         return f"call_{secrets.token_urlsafe(9)}"
+
+    def secret(self) -> str:
+        """Return 128 random bits."""
+        return secrets.token_urlsafe(16)

@@ -95,7 +95,7 @@ class Journal:
     """All that is recorded of one call.
 
     Attributes:
-        call_id: the call's name; also the seed of its randomness.
+        call_id: the call's name.
         started: when the call began, seconds since the epoch.
         rounds: how many rounds have ended with open questions.
         entries: step id to outcome.
@@ -107,6 +107,7 @@ class Journal:
         compensations: undos, in the order in which their steps were done.
         fork: which line of this call it is; empty for the first. Another begins where a round
             that had been answered was answered differently.
+        secret: what the call's randomness follows from; no client has it.
     """
 
     call_id: str
@@ -119,6 +120,7 @@ class Journal:
     compensations: list[Compensation] = field(default_factory=_LIST)
     progressed: int = 0
     fork: str = ""
+    secret: str = ""
 
     @property
     def line(self) -> str:
@@ -186,7 +188,15 @@ class Journal:
                 private.append([entry.fingerprint, *row])
         due = [[c.step_id, c.undo, c.step, c.value, c.folded] for c in self.compensations]
         head = [FORMAT, self.call_id, self.started, self.rounds, journal_text.joined(prints)]
-        tail = [private, due, self.delivered, self.deadlines, self.progressed, self.fork]
+        tail = [
+            private,
+            due,
+            self.delivered,
+            self.deadlines,
+            self.progressed,
+            self.fork,
+            self.secret,
+        ]
         asked = [[step_id, kind] for step_id, (kind, _) in self.pending.items()]
         return journal_text.render([*head, *tail], [asked, public])
 
@@ -211,7 +221,7 @@ class Journal:
         journal = cls(
             call_id, started, rounds, delivered=dict(delivered), deadlines=dict(deadlines)
         )
-        journal.progressed, journal.fork = rest
+        journal.progressed, journal.fork, journal.secret = rest
         journal.compensations = [Compensation(*row) for row in due]
         prints = journal_text.split(joined)
         for asked, (step_id, kind) in zip(prints, pending, strict=False):
@@ -229,5 +239,5 @@ class Journal:
         self.entries[step_id] = Entry(kind, asked, value, error, tokens, public)
 
 
-_EMPTY: list[Any] = ["", 0, 0, "", (), (), (), (), 0, ""]
+_EMPTY: list[Any] = ["", 0, 0, "", (), (), (), (), 0, "", ""]
 """What a journal's fields are when they are left out at the end."""

@@ -177,10 +177,30 @@ class Operations:
         Raises:
             NonDeterminismError: the scope's path is not the same in every replay.
         """
-        return scope.random(self._cursor.journal.call_id)
+        scope.check_order("random")
+        if scope.randomness is None:
+            scope.randomness = random.Random(self._seed(scope))  # noqa: S311 - it is to be repeated
+        return scope.randomness
 
     def unique(self, scope: Scope, name: str) -> uuid.UUID:
         """Return a UUID that only this place of this call has, the same in every replay."""
         scope.check_order(name)
-        place = f"{self._cursor.journal.call_id}:{scope.path}/{name}.{scope.count(name)}"
+        place = f"{self._seed(scope)}:{name}.{scope.count(name)}"
         return uuid.UUID(bytes=blake2b(place.encode(), digest_size=16).digest(), version=4)
+
+    def _seed(self, scope: Scope) -> str:
+        """Return what ``scope`` draws from: it follows from a secret of the call, and is recorded.
+
+        Recorded, because a store has no state of a call whose first round was interrupted.
+        """
+        if scope.seed is None:
+            step_id = self._cursor.new_id(scope, "seed")
+            entry = self._cursor.recall(step_id, "seed", "", scope.branch)
+            if entry is None:
+                journal = self._cursor.journal
+                place = f"{journal.secret}:{journal.call_id}:{scope.path}"
+                entry = Entry("seed", "", blake2b(place.encode(), digest_size=16).hexdigest())
+                if not self._scheduler.closing:
+                    self._cursor.record(step_id, entry, scope.branch)
+            scope.seed = str(entry.value)
+        return scope.seed

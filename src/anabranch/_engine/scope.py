@@ -37,7 +37,16 @@ class Scope:
         steps: how many steps were made here.
     """
 
-    __slots__ = ("_counters", "_random", "branch", "memory", "path", "steps", "unordered")
+    __slots__ = (
+        "_counters",
+        "branch",
+        "memory",
+        "path",
+        "randomness",
+        "seed",
+        "steps",
+        "unordered",
+    )
 
     def __init__(self, branch: Branch, path: str, memory: Mapping[object, Any] = _NOTHING) -> None:
         self.branch: Branch = branch
@@ -46,25 +55,14 @@ class Scope:
         self.unordered: bool = False
         self.steps: int = 0
         self._counters: dict[str, int] | None = None  # most of thousands of scopes count nothing
-        self._random: random.Random | None = None
+        self.seed: str | None = None
+        self.randomness: random.Random | None = None
 
     def child(self, name: str, *, unordered: bool) -> Scope:
         """Return the scope of a task that is started here and runs a coroutine of that name."""
         made = Scope(self.branch, f"{self.path}/~{name}#{self.count('~' + name)}", self.memory)
         made.unordered = unordered or self.unordered
         return made
-
-    def random(self, call_id: str) -> random.Random:
-        """Return randomness that is the same in every replay: seeded by call and path.
-
-        Raises:
-            NonDeterminismError: the path is not the same in every replay.
-        """
-        if self._random is None:
-            self.check_order("random")
-            seed = f"{call_id}:{self.path}"
-            self._random = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
-        return self._random
 
     def check_order(self, name: str) -> None:
         """Refuse to name anything in a task whose own name differs from run to run.

@@ -51,7 +51,9 @@ class FastMcpSagas(ServerExtension):
         return dict(SETTINGS)
 
     def methods(self) -> Sequence[MethodBinding]:
-        """Return the methods, served in every era."""
+        """Return the methods, served in every era; none of them with ``sagas=False``."""
+        if not self._options.sagas:
+            return []
         sagas = SagaMethods(sealer_of(self._options, self.server.name), self._find)
 
         async def call(context: ServerRequestContext[Any, Any], _: LooseParams) -> dict[str, Any]:

@@ -65,6 +65,7 @@ class ServerOptions:
         max_state: bytes that the answers of one call may take together, uncompressed.
         step_threads: how many synchronous steps of one call run at once, each in a thread. Calls do
             not wait for the threads of others.
+        sagas: offer ``tools/callSaga`` and ``tools/resumeSaga``.
     """
 
     keys: Keys | None = field(default=None, repr=False)
@@ -76,6 +77,7 @@ class ServerOptions:
     continue_calls: bool = True
     max_state: int = MAX_STATE
     step_threads: int = STEP_THREADS
+    sagas: bool = True
 
     def __post_init__(self) -> None:
         if self.step_threads < 1:
@@ -99,6 +101,7 @@ class ServerKeywords(ToolKeywords, total=False):
 
     keys: Keys | None
     continue_calls: bool
+    sagas: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def create_server(
         version=version,
         tools=_made(installation, sagas),
         request_state_security=security,
-        extensions=[sagas],
+        extensions=[sagas] if given.sagas else [],
         lifespan=None if given.store is None else _lifespan(installation),
         log_level="WARNING",
     )
@@ -105,7 +105,7 @@ def install(
     sagas = _sagas_on(server) or Sagas(sealer_of(given, server.name))
     for tool in _made(installation, sagas):
         manager._tools[tool.name] = tool  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    if _sagas_on(server) is None:
+    if given.sagas and _sagas_on(server) is None:
         server._apply_extension(sagas)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     offer_log_level(server)
     return installation

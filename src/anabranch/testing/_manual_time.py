@@ -80,3 +80,7 @@ class SequentialIds:
     def call_id(self) -> str:
         """Return the next id."""
         return f"call_{next(self._numbers)}"
+
+    def secret(self) -> str:
+        """Return always the same, so that what a tool draws can be compared."""
+        return "not a secret"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from anyio import to_thread
 from anabranch._engine import run_shielded
 from anabranch.agents import random_names
 from anabranch.chat._commands.command import Command, Outputs
+from anabranch.chat._session.private_file import replace_file
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
 from anabranch.errors import StoreError
@@ -89,12 +89,10 @@ def write_thread_file(path: Path, text: bytes) -> None:
         SessionError: it cannot be written, or something else is there.
     """
     path = path.expanduser()
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         if path.exists() and not _is_thread_file(path):
             raise SessionError(f"{path} exists and is no saved conversation. Choose another name.")
-        draft.write_bytes(text)
-        draft.replace(path)
+        replace_file(path, text)
     except OSError as error:
         raise SessionError(f"Cannot write {path}: {error.strerror}.") from None
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from anabranch.chat._session.private_file import replace_file
 from anabranch.chat._session.session_output import SessionError
 
 __all__ = ["SavedPrompts"]
@@ -52,11 +52,9 @@ class SavedPrompts:
         if self._path is None:
             self._unsaved = dict(prompts)
             return
-        draft = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps(prompts, indent=2, ensure_ascii=False), "utf-8")
-            draft.replace(self._path)
+            replace_file(self._path, json.dumps(prompts, indent=2).encode())
         except OSError as error:
             raise SessionError(
                 f"Cannot store prompts in {self._path}: {error.strerror}."

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic_core import to_json
 
-from anabranch._foreign_text import encodable
+from anabranch._encodable import encodable
 from anabranch.errors import InvalidArgumentsError
 
 __all__ = ["Parameters", "hints_of"]

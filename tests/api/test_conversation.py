@@ -65,7 +65,7 @@ async def test_a_sample_that_failed_leaves_the_conversation_as_it_was(replay: bo
         return texts(ctx.messages)
 
     async def attempt(ctx: BranchContext) -> None:
-        with pytest.raises(Exception, match="failed with RuntimeError"):
+        with pytest.raises(Exception, match="answered with RuntimeError"):
             await ctx.sample("first")
 
     client = MockClient(samples=[RuntimeError("down"), "up"])

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from textual.widgets import Tree as TreeWidget
 
 import anabranch
-from anabranch._foreign_text import PrintableFormatter, printable, printable_json, printable_line
+from anabranch._printable import PrintableFormatter, printable, printable_json, printable_line
 from anabranch._terminal.console import Console
 from anabranch.cli import main
 from anabranch.cli._browser import Browser

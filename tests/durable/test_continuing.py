@@ -95,18 +95,18 @@ async def test_twenty_five_questions_are_answered_by_an_ordinary_client(name: st
         result, times = await continue_until_done(client, first)
     assert not result.is_error
     assert "25" in text_of(result)
-    assert times == 3
+    assert times == 2
     assert done == list(range(25))
     asked = [params.message for params in answers.asked]
     assert len(asked) == 25
     assert len(set(asked)) == 25
 
 
-async def test_the_ninth_reply_ends_a_chain_and_eight_questions_fit() -> None:
+async def test_the_eleventh_reply_ends_a_chain_and_ten_questions_fit() -> None:
     async with connected(server(), MODERN, person()) as client:
-        assert text_of(await client.call_tool("add_up", {"questions": 8})) == "sum 8"
-        ninth = await client.call_tool("add_up", {"questions": 9})
-    assert handle_in(ninth).startswith("call_")
+        assert text_of(await client.call_tool("add_up", {"questions": 10})) == "sum 10"
+        eleventh = await client.call_tool("add_up", {"questions": 11})
+    assert handle_in(eleventh).startswith("call_")
 
 
 async def test_a_call_that_had_to_stop_is_continued_in_the_handshake_era() -> None:
@@ -141,10 +141,10 @@ async def test_what_cannot_be_continued_is_said_in_one_sentence() -> None:
 async def test_a_call_that_has_ended_is_not_continued() -> None:
     serves = server()
     async with connected(serves, MODERN, person()) as client:
-        first = await client.call_tool("add_up", {"questions": 9})
+        first = await client.call_tool("add_up", {"questions": 11})
         handle = handle_in(first)
         result, _ = await continue_until_done(client, first)
-        assert text_of(result) == "sum 9"
+        assert text_of(result) == "sum 11"
         again = await client.call_tool("continue_call", {"call": handle})
     assert again.is_error
     assert f"There is no call {handle!r} to continue" in text_of(again)

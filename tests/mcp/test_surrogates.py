@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from anabranch import BranchContext, Capabilities, ToolError, tool
 from anabranch._asking.answerer import Absent
-from anabranch._foreign_text import encodable
+from anabranch._encodable import encodable
 from anabranch._step_names import checked_name
 from anabranch.mcp import install_fastmcp
 from anabranch.mcp._client import call_tool, connect

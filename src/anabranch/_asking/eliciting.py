@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.host import Host
+from anabranch._encodable import encodable
 from anabranch._engine import Call, Entry, Scope, fingerprint
-from anabranch._foreign_text import encodable
 from anabranch.elicitation import (
     Accepted,
     Cancelled,

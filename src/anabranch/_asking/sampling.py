@@ -17,8 +17,8 @@ from pydantic import BaseModel, ValidationError
 from anabranch._asking.conversation import Conversation
 from anabranch._asking.host import Host, Runnable, Sampler
 from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens
+from anabranch._encodable import encodable
 from anabranch._engine import Call, Entry, Scope, fingerprint
-from anabranch._foreign_text import encodable
 from anabranch.elicitation import describe
 from anabranch.errors import SampleValidationError, StepFailed
 from anabranch.messages import (

@@ -15,7 +15,7 @@ import anyio
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output import create_output
 
-from anabranch._foreign_text import PrintableFormatter, printable
+from anabranch._printable import PrintableFormatter, printable
 
 __all__ = ["Console", "log_to_stderr"]
 

@@ -16,8 +16,9 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from anabranch._asking.host import Host
+from anabranch._encodable import encodable
 from anabranch._engine import Answer, Ask, Call, Journal, Notice, run_shielded
-from anabranch._foreign_text import encodable
+from anabranch._engine.clock import SystemIds
 from anabranch._opening import Runtime, new_journal, open_call
 from anabranch.agents._agent_tools import Outcome, ToolUse
 from anabranch.agents._events import ToolNoticed
@@ -147,6 +148,10 @@ class _CallOf:
         """Return a name made of the ids of the caller and of the tool use."""
         place = f"{self.here.caller.id}/{self.here.block.id}"
         return f"call_{blake2b(place.encode('utf-8', 'surrogatepass'), digest_size=9).hexdigest()}"
+
+    def secret(self) -> str:
+        """Return a secret of this run: the id above can be computed by anyone who sees the thread."""
+        return SystemIds().secret()
 
 
 async def _record_undone(here: ToolUse) -> None:

@@ -13,7 +13,7 @@ from typing import cast
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from anabranch._foreign_text import encodable
+from anabranch._encodable import encodable
 from anabranch.agents._ports import Question
 from anabranch.agents._timeline import Timeline
 from anabranch.errors import ToolError

@@ -31,7 +31,7 @@ from collections.abc import Sequence
 
 from cyclopts import CycloptsError
 
-from anabranch._foreign_text import printable
+from anabranch._printable import printable
 from anabranch._terminal.exits import CommandError, LeftError, UsageError
 from anabranch.cli._commands import app
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from anabranch._foreign_text import printable, printable_json
+from anabranch._printable import printable, printable_json
 
 __all__ = ["print_json", "print_text"]
 

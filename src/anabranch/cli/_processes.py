@@ -24,7 +24,7 @@ from typing import Any
 import anyio
 import uvicorn
 
-from anabranch._foreign_text import printable
+from anabranch._printable import printable
 from anabranch._terminal.exits import CommandError, FailedError
 
 __all__ = ["listen", "run_workers", "serve_app"]

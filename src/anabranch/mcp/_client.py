@@ -16,7 +16,7 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from anabranch._asking.answerer import Answerer
-from anabranch._foreign_text import encodable
+from anabranch._encodable import encodable
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
 from anabranch.mcp._protocol import STEP_ID_META
 

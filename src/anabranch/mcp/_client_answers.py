@@ -14,7 +14,7 @@ import mcp_types as types
 from pydantic import ValidationError
 
 from anabranch._asking.answerer import Answerer, AnswerError
-from anabranch._foreign_text import encodable
+from anabranch._encodable import encodable
 from anabranch.elicitation import describe
 from anabranch.mcp._protocol import CONTEXT_BOUNDARY
 from anabranch.messages import ElicitRequest, SampleReply, SampleRequest, UrlRequest

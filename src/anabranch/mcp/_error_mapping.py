@@ -16,7 +16,7 @@ from typing import Any, Final
 import mcp_types as types
 from mcp import MCPError
 
-from anabranch._foreign_text import encodable
+from anabranch._encodable import encodable
 from anabranch.errors import AnabranchError, CapabilityError, InvalidTokenError, StoreError
 from anabranch.mcp._protocol import required_capabilities
 from anabranch.models import ModelError

@@ -16,8 +16,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.host import Capabilities
+from anabranch._encodable import encodable
 from anabranch._engine import Answer, Ask
-from anabranch._foreign_text import encodable
 from anabranch.messages import (
     ElicitRequest,
     Message,

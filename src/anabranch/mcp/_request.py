@@ -15,8 +15,8 @@ from mcp_types.version import is_version_at_least
 from pydantic import BaseModel
 
 from anabranch._asking.host import Capabilities
+from anabranch._encodable import encodable
 from anabranch._engine import Journal, Notice, Sink
-from anabranch._foreign_text import encodable
 from anabranch.mcp._log_level import is_wanted
 from anabranch.mcp._protocol import capabilities_of
 from anabranch.messages import LogLevel

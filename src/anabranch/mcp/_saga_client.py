@@ -17,7 +17,7 @@ from mcp import Client, MCPError
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch._asking.answerer import Answerer
-from anabranch._foreign_text import encodable
+from anabranch._encodable import encodable
 from anabranch.errors import AnabranchError
 from anabranch.mcp._client import MAX_ROUNDS
 from anabranch.mcp._client_answers import answer_elicit, answer_sample

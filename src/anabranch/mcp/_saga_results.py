@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from mcp.types import CallToolResult
 from pydantic import BaseModel
 
-from anabranch._foreign_text import encodable
+from anabranch._encodable import encodable
 
 __all__ = ["Convert", "to_failure", "to_result"]
 

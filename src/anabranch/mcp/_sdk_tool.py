@@ -23,7 +23,7 @@ from mcp.server.mcpserver.tools import Tool as BaseTool
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from pydantic import PrivateAttr
 
-from anabranch._foreign_text import encodable
+from anabranch._encodable import encodable
 from anabranch.errors import InvalidArgumentsError
 from anabranch.mcp._error_mapping import REQUEST_STATE, CallFailedError, mapped_errors
 from anabranch.mcp._protocol import to_annotations

@@ -16,8 +16,8 @@ from anabranch._asking.host import Capabilities, Host
 from anabranch._asking.sampling import Sampler
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
+from anabranch._encodable import encodable
 from anabranch._engine import Finished, Journal
-from anabranch._foreign_text import encodable
 from anabranch._opening import Runtime
 from anabranch.mcp._chains import CHAIN, chain_end, marked
 from anabranch.mcp._handshake import asking

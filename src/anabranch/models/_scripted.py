@@ -16,7 +16,7 @@ from typing import Any, ClassVar, cast
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from anabranch._asking.tokens import estimate_tokens
-from anabranch._foreign_text import encodable
+from anabranch._encodable import encodable
 from anabranch.messages import (
     Block,
     Message,

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
-from anabranch._foreign_text import printable
+from anabranch._printable import printable
 from anabranch._terminal.console import Console
 from anabranch.agents import (
     Event,

@@ -1,7 +1,8 @@
-"""Foreign text made fit to leave the process: printable on a terminal, encodable on a wire.
+"""Foreign text made printable: on a terminal, in a log.
 
 Foreign is every text that this library did not write: a server's, a model's, a client's, a person's,
-a file's. Inside the process it stays as it is; it is changed only on its way out.
+a file's. Inside the process it stays as it is; it is changed only on its way out. What a wire needs
+is in ``_encodable``. This module imports the standard library alone, for the commands that only print.
 """
 
 from __future__ import annotations
@@ -9,16 +10,10 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import fields, is_dataclass, replace
 from textwrap import indent
-from typing import Any, TypeVar, cast
+from typing import Any
 
-from pydantic import BaseModel
-from pydantic_core import PydanticSerializationError, to_json
-
-__all__ = ["PrintableFormatter", "encodable", "printable", "printable_json", "printable_line"]
-
-T = TypeVar("T")
+__all__ = ["PrintableFormatter", "printable", "printable_json", "printable_line"]
 
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls C0 and C1, but for tabs and line breaks
@@ -64,33 +59,3 @@ class PrintableFormatter(logging.Formatter):
     def formatException(self, ei: Any) -> str:  # noqa: N802, ANN401 - the base class
         """Return the lines of the traceback."""
         return indent(printable(super().formatException(ei)), "    ")
-
-
-def encodable(value: T) -> T:
-    r"""Return ``value`` with every lone surrogate in its texts escaped, as ``\udce9``.
-
-    ``value`` is JSON, a model or a dataclass; a file name that is not UTF-8 has such characters,
-    and UTF-8, which every wire speaks, does not. What is encodable is returned as it is.
-    """
-    try:
-        to_json(value)
-    except (PydanticSerializationError, UnicodeEncodeError, ValueError, RecursionError):
-        return cast("T", _escaped(value))
-    return value
-
-
-def _escaped(value: Any) -> Any:  # noqa: ANN401 - as encodable
-    made: Any = value
-    if isinstance(value, str):
-        made = value.encode("utf-8", "backslashreplace").decode()
-    elif isinstance(value, dict):
-        items = cast("dict[Any, Any]", value).items()
-        made = {_escaped(key): _escaped(item) for key, item in items}
-    elif type(value) in (list, tuple):
-        made = type(value)(map(_escaped, value))
-    elif isinstance(value, BaseModel):
-        made = value.model_copy(update={name: _escaped(item) for name, item in value})
-    elif is_dataclass(value) and not isinstance(value, type):
-        shown = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
-        made = replace(value, **{name: _escaped(item) for name, item in shown.items()})
-    return made

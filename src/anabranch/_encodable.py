@@ -1,0 +1,47 @@
+"""Foreign text made encodable: what leaves the process over a wire is valid UTF-8.
+
+Foreign is every text that this library did not write, such as the name of a file. Inside the process
+it stays as it is; it is changed only on its way out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_json
+
+__all__ = ["encodable"]
+
+T = TypeVar("T")
+
+
+def encodable(value: T) -> T:
+    r"""Return ``value`` with every lone surrogate in its texts escaped, as ``\udce9``.
+
+    ``value`` is JSON, a model or a dataclass; a file name that is not UTF-8 has such characters,
+    and UTF-8, which every wire speaks, does not. What is encodable is returned as it is.
+    """
+    try:
+        to_json(value)
+    except (PydanticSerializationError, UnicodeEncodeError, ValueError, RecursionError):
+        return cast("T", _escaped(value))
+    return value
+
+
+def _escaped(value: Any) -> Any:  # noqa: ANN401 - as encodable
+    made: Any = value
+    if isinstance(value, str):
+        made = value.encode("utf-8", "backslashreplace").decode()
+    elif isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        made = {_escaped(key): _escaped(item) for key, item in items}
+    elif type(value) in (list, tuple):
+        made = type(value)(map(_escaped, value))
+    elif isinstance(value, BaseModel):
+        made = value.model_copy(update={name: _escaped(item) for name, item in value})
+    elif is_dataclass(value) and not isinstance(value, type):
+        shown = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+        made = replace(value, **{name: _escaped(item) for name, item in shown.items()})
+    return made

@@ -7,7 +7,7 @@ its parts; each can be read and tested without the others:
     journal         what has happened, as data; ``journal_text`` its form between rounds
     cursor          ids, what is recorded, drift; the one that reads and writes entries
     scheduler       which strands run, and when a round is over (``strands``, ``quiescence``,
-                    ``waits``)
+                    ``needed``, ``waits``; ``progress`` of rounds that are cut off)
     effects         steps run once (``functions``), recorded before they are seen (``recorder``)
     compensations   the undos of a call that fails
     branch          limits; ``deadline``, and ``folding`` of what is finished

@@ -107,6 +107,7 @@ class Journal:
         compensations: undos, in the order in which their steps were done.
         fork: which line of this call it is; empty for the first. Another begins where a round
             that had been answered was answered differently.
+        stalled: how many rounds in a row were cut off, and brought nothing new.
     """
 
     call_id: str
@@ -119,6 +120,7 @@ class Journal:
     compensations: list[Compensation] = field(default_factory=_LIST)
     progressed: int = 0
     fork: str = ""
+    stalled: int = 0
 
     @property
     def line(self) -> str:
@@ -135,6 +137,7 @@ class Journal:
         Whether an answer fits its question is found out when the body takes it.
         """
         for step_id, answer in self.to_open(answers).items():
+            self.stalled = 0
             kind, asked = self.pending.pop(step_id)
             self.entries[step_id] = Entry(
                 kind, asked, answer.value, answer.error, tokens=None, public=True
@@ -181,7 +184,15 @@ class Journal:
                 private.append([entry.fingerprint, *row])
         due = [[c.step_id, c.undo, c.step, c.value, c.folded] for c in self.compensations]
         head = [FORMAT, self.call_id, self.started, self.rounds, journal_text.joined(prints)]
-        tail = [private, due, self.delivered, self.deadlines, self.progressed, self.fork]
+        tail = [
+            private,
+            due,
+            self.delivered,
+            self.deadlines,
+            self.progressed,
+            self.fork,
+            self.stalled,
+        ]
         asked = [[step_id, kind] for step_id, (kind, _) in self.pending.items()]
         return journal_text.render([*head, *tail], [asked, public])
 
@@ -205,7 +216,7 @@ class Journal:
         journal = cls(
             call_id, started, rounds, delivered=dict(delivered), deadlines=dict(deadlines)
         )
-        journal.progressed, journal.fork = rest
+        journal.progressed, journal.fork, journal.stalled = rest
         journal.compensations = [Compensation(*row) for row in due]
         prints = journal_text.split(joined)
         for asked, (step_id, kind) in zip(prints, pending, strict=False):
@@ -223,5 +234,5 @@ class Journal:
         self.entries[step_id] = Entry(kind, asked, value, error, tokens, public)
 
 
-_EMPTY: list[Any] = ["", 0, 0, "", (), (), (), (), 0, ""]
+_EMPTY: list[Any] = ["", 0, 0, "", (), (), (), (), 0, "", 0]
 """What a journal's fields are when they are left out at the end."""

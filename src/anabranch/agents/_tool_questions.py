@@ -34,7 +34,7 @@ class ToolQuestions:
     """
 
     def __init__(self, timeline: Timeline, caller: Node, last: Node) -> None:
-        self.last = last
+        self.last: Node = last
         self.lock: asyncio.Lock = asyncio.Lock()
         self._timeline = timeline
         self._caller = caller

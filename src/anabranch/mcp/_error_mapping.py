@@ -74,9 +74,10 @@ def mapped_errors(
         MCPError: the request is at fault, or the tool has raised the error itself.
         CallFailedError: everything else, but for cancellation from outside.
     """
+    passed_on: tuple[type[Exception], ...] = (MCPError, *unmapped)
     try:
         yield
-    except (MCPError, *unmapped):
+    except passed_on:
         raise
     except AnabranchError as error:
         raise _mapped(error, is_modern=is_modern, token=token) from error
@@ -85,9 +86,9 @@ def mapped_errors(
         if task is not None and task.cancelling():
             raise
         # The tool has cancelled itself: passed on, that would end the connection with all its calls.
-        error = RuntimeError(f"tool {tool!r} was cancelled from within")
-        error.__cause__ = cancelled
-        raise CallFailedError(None) from error
+        problem = RuntimeError(f"tool {tool!r} was cancelled from within")
+        problem.__cause__ = cancelled
+        raise CallFailedError(None) from problem
     except Exception as error:
         raise CallFailedError(None) from error
 

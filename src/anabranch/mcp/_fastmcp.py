@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
@@ -52,7 +53,7 @@ def as_fastmcp_tool(
     """
     with _extra():
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
-    given = options_of(options, {**keywords, "continue_calls": False})
+    given = replace(options_of(options, keywords), continue_calls=False)
     return FastMcpTool.of_tool(tool, Installation([tool], given).service)
 
 

@@ -85,7 +85,9 @@ class ServerKeywords(ToolKeywords, total=False):
     continue_calls: bool
 
 
-def options_of(options: ServerOptions | None, keywords: ServerKeywords) -> ServerOptions:
+def options_of(
+    options: ServerOptions | None, keywords: ToolKeywords | ServerKeywords
+) -> ServerOptions:
     """Return ``options``, or the defaults, with the fields in ``keywords`` replaced."""
     return replace(options or ServerOptions(), **keywords)
 

@@ -24,7 +24,7 @@ class SessionCursor:
     """
 
     def __init__(self, store: TreeStore, thread_id: str) -> None:
-        self.thread_id = thread_id
+        self.thread_id: str = thread_id
         self.node_id: str | None = None
         self._store = store
         self._threads = ThreadCache(store)

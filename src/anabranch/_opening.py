@@ -11,7 +11,7 @@ from anabranch._asking.host import Host
 from anabranch._engine import Branch, Call, Journal, Recorder, Sink
 from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
 from anabranch.context import BranchContext
-from anabranch.limits import Limits
+from anabranch.limits import Limits, checked_patience, tightest
 from anabranch.messages import Message
 from anabranch.tool import Tool
 
@@ -29,10 +29,14 @@ class Runtime:
     """What encloses every call of an edge: policy, time, identity, the calling conversation."""
 
     limits: Limits = field(default_factory=Limits)
+    patience: float | None = None
     clock: Clock = field(default_factory=SystemClock)
     ids: Ids = field(default_factory=SystemIds)
     parent_messages: tuple[Message, ...] = ()
     parent_system_prompt: str | None = None
+
+    def __post_init__(self) -> None:
+        checked_patience(self.patience)
 
 
 def new_journal(runtime: Runtime) -> Journal:
@@ -78,6 +82,7 @@ def open_call(
         clock=runtime.clock,
         sink=sink,
         recorder=recorder,
+        patience=tightest(runtime.patience, tool.patience),
     )
     return call
 

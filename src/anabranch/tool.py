@@ -18,7 +18,7 @@ from anabranch._engine import codec_of, current_call, step_fingerprint
 from anabranch._parameters import Parameters, hints_of
 from anabranch.context import BranchContext
 from anabranch.elicitation import Elicitation
-from anabranch.limits import Limits
+from anabranch.limits import Limits, checked_patience
 
 __all__ = ["FunctionTool", "HandoffTool", "Tool", "tool"]
 
@@ -39,6 +39,8 @@ class Tool(ABC, Generic[T]):
         elicits: the declared questions.
         requires: the capabilities without which the body is not started.
         limits: the limits of every call.
+        patience: seconds that work outside of steps may hold back an open question in a round,
+            ``None`` for the server's.
         returns: the annotation of the value, ``inspect.Signature.empty`` without one.
         returned_by: the function that has this annotation.
     """
@@ -50,6 +52,7 @@ class Tool(ABC, Generic[T]):
     elicits: tuple[Elicitation[Any], ...]
     requires: frozenset[str]
     limits: Limits
+    patience: float | None = None
     returns: Any
     returned_by: Callable[..., Any]
     _parameters: Parameters
@@ -121,6 +124,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
         elicits: Iterable[Elicitation[Any]] = (),
         requires: Iterable[str] = (),
         limits: Limits | None = None,
+        patience: float | None = None,
     ) -> None:
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(f"A tool is an async function; {fn!r} is not. Write `async def`.")
@@ -144,6 +148,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
         self.elicits: tuple[Elicitation[Any], ...] = _checked_elicits(self.name, elicits)
         self.requires: frozenset[str] = _checked_requires(self.name, requires)
         self.limits: Limits = limits or Limits()
+        self.patience: float | None = checked_patience(patience)
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
 
@@ -167,6 +172,7 @@ def tool(
     elicits: Iterable[Elicitation[Any]] = (),
     requires: Iterable[str] = (),
     limits: Limits | None = None,
+    patience: float | None = None,
 ) -> Callable[[Callable[Concatenate[BranchContext, P], Awaitable[T]]], FunctionTool[P, T]]: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
     """Make a tool of an ``async`` function whose first parameter is the ``BranchContext``.
@@ -176,11 +182,13 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
         **options: ``name`` (default: that of the function); ``description`` for the model
             (default: the docstring); ``elicits``, the questions that can be asked by key;
             ``requires``, the capabilities that the client must have (``sampling``,
-            ``elicitation``, …); ``limits`` of every call.
+            ``elicitation``, …); ``limits`` of every call; ``patience``, the seconds that work
+            outside of steps may hold back an open question in a round.
 
     Raises:
         TypeError: ``fn`` is not such a function, or has a parameter that cannot be given by name.
-        ValueError: an unknown capability, or an elicitation declared twice.
+        ValueError: an unknown capability, an elicitation declared twice, or a ``patience`` that
+            is not positive and finite.
     """
     if fn is not None:
         return FunctionTool(fn)
@@ -196,8 +204,8 @@ class HandoffTool(Tool[Any]):
     may take a parameter ``ctx``, for its ``call_id`` and ``idempotency_key``; they cannot ask.
 
     Subclasses define the three methods and may set ``name`` (default: the class name in
-    snake_case), ``description`` (default: the class's docstring), ``requires`` and ``limits``.
-    Elicitations in the class body are declared.
+    snake_case), ``description`` (default: the class's docstring), ``requires``, ``limits``
+    and ``patience``. Elicitations in the class body are declared.
 
     Raises:
         TypeError: when the class is defined, if a phase is missing.
@@ -227,6 +235,7 @@ class HandoffTool(Tool[Any]):
         )
         made.elicits = _checked_elicits(name, _declared(cls))
         made.requires = _checked_requires(name, cls.requires)
+        checked_patience(cls.patience)
         return made
 
     def _phase(self, name: str) -> Callable[..., Any]:

@@ -427,7 +427,10 @@ async def test_a_call_that_is_cut_off_again_and_again_without_progress_fails(
 
     for _ in range(3):
         await another()
-    with pytest.raises(NoProgressError, match=r"3 rounds in a row were cut off at .*ctx\.step"):
+    with pytest.raises(
+        NoProgressError,
+        match=r"3 rounds in a row were cut off at test_background\.py:\d+, .*ctx\.step",
+    ):
         await another()
     assert len(caplog.records) == 4
     # An answer is progress.

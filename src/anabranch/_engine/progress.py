@@ -7,6 +7,7 @@ it never comes further.
 from __future__ import annotations
 
 import logging
+from pathlib import PurePath
 
 from anabranch._engine.journal import Journal
 from anabranch._engine.quiescence import Quiet
@@ -48,4 +49,6 @@ class Progress:
         journal.stalled = journal.stalled + 1 if self._known() == self._before else 0
         if journal.stalled < STALLED:
             return None
-        return NoProgressError(list(journal.pending), quiet.cut_off, journal.stalled)
+        # The caller may read the error; the server's directories are not for the caller.
+        place = PurePath(quiet.cut_off).name
+        return NoProgressError(list(journal.pending), place, journal.stalled)

@@ -1,6 +1,6 @@
 """DBOS as a peer: the flow of ``sagas.py`` as its workflows, on a database of one's choice.
 
-Owns all that is known of DBOS here. ``make bench`` installs it; nothing else needs it, and the type
+The only module that knows DBOS. ``make bench`` installs it; nothing else needs it, and the type
 checkers run without it, so it is imported by name.
 """
 

@@ -106,7 +106,7 @@ class Choices(BaseModel):
 # -- tools of this library, one for each thing that a tool can do ------------------------------
 
 
-def told(answer: ElicitResult[Any]) -> str:
+def summary(answer: ElicitResult[Any]) -> str:
     """Say what the person did."""
     content = answer.content.model_dump_json(by_alias=True) if answer.action == "accept" else "{}"
     return f"action={answer.action}, content={content}"
@@ -144,14 +144,14 @@ async def test_input_required_result_multi_round(ctx: BranchContext) -> str:
     """Ask one thing after the other."""
     name = await ctx.elicit(Name, "Step 1: What is your name?", key="step1")
     color = await ctx.elicit(Color, "Step 2: What is your favorite color?", key="step2")
-    return f"{told(name)}; {told(color)}"
+    return f"{summary(name)}; {summary(color)}"
 
 
 @tool
 async def test_input_required_result_capabilities(ctx: BranchContext) -> str:
-    """Ask the person; where the client has nobody to ask, ask the model."""
+    """Ask the person; where the client has no one to ask, ask the model."""
     try:
-        return told(await ctx.elicit(Name, "What is your name?"))
+        return summary(await ctx.elicit(Name, "What is your name?"))
     except CapabilityError:
         return (await ctx.sample("Invent a name.")).text
 
@@ -165,26 +165,26 @@ async def test_missing_capability(ctx: BranchContext) -> str:
 @tool
 async def test_elicitation(ctx: BranchContext, message: str) -> str:
     """Ask the person for an address."""
-    return f"User response: {told(await ctx.elicit(Contact, message))}"
+    return f"User response: {summary(await ctx.elicit(Contact, message))}"
 
 
 @tool
 async def test_elicitation_sep1034_defaults(ctx: BranchContext) -> str:
     """Show a form that is filled in already."""
-    return f"Elicitation completed: {told(await ctx.elicit(Profile, 'Is that right?'))}"
+    return f"Elicitation completed: {summary(await ctx.elicit(Profile, 'Is that right?'))}"
 
 
 @tool
 async def test_elicitation_sep1330_enums(ctx: BranchContext) -> str:
     """Show a form with choices of every kind."""
-    return f"Elicitation completed: {told(await ctx.elicit(Choices, 'Choose.'))}"
+    return f"Elicitation completed: {summary(await ctx.elicit(Choices, 'Choose.'))}"
 
 
 @tool
 async def test_streaming_elicitation(ctx: BranchContext) -> str:
     """Tell of the progress, and then ask."""
     await ctx.notify("about to ask")
-    return told(await ctx.elicit(Name, "What is your name?"))
+    return summary(await ctx.elicit(Name, "What is your name?"))
 
 
 @tool

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from anabranch.inprocess import run_tool
     from anabranch.limits import Limits
     from anabranch.messages import Message, ToolSpec, Usage, assistant, user
-    from anabranch.tool import HandoffTool, tool
+    from anabranch.tool import HandoffTool, ToolAnnotations, tool
 
 __all__ = [
     "Accepted",
@@ -102,6 +102,7 @@ __all__ = [
     "StoreError",
     "SuspensionError",
     "Timer",
+    "ToolAnnotations",
     "ToolError",
     "ToolSpec",
     "UnknownCallError",

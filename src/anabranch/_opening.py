@@ -1,4 +1,4 @@
-"""The way from a tool, its arguments and a journal to a call, for every edge."""
+"""How every edge opens a call: from a tool, its arguments and a journal."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from anabranch._asking.host import Host
-from anabranch._engine import Branch, Call, Journal, Recorder, Sink
+from anabranch._engine import STEP_THREADS, Branch, Call, Journal, Recorder, Sink, checked_patience
 from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
 from anabranch.context import BranchContext
-from anabranch.limits import Limits, checked_patience, tightest
+from anabranch.limits import Limits
 from anabranch.messages import Message
 from anabranch.tool import Tool
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("anabranch")
 
 WARN_AT_ROUND = 8
-"""Known clients give a call up after its tenth round (Python, TypeScript, C#, Go)."""
+"""Known clients give up a call after its tenth round (Python, TypeScript, C#, Go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Runtime:
     ids: Ids = field(default_factory=SystemIds)
     parent_messages: tuple[Message, ...] = ()
     parent_system_prompt: str | None = None
+    step_threads: int = STEP_THREADS
 
     def __post_init__(self) -> None:
         checked_patience(self.patience)
@@ -82,15 +83,16 @@ def open_call(
         clock=runtime.clock,
         sink=sink,
         recorder=recorder,
-        patience=tightest(runtime.patience, tool.patience),
+        patience=min(filter(None, (runtime.patience, tool.patience)), default=None),
+        step_threads=runtime.step_threads,
     )
     return call
 
 
 def warn_of_rounds(tool: str, journal: Journal) -> bool:
-    """Warn, once per call, that it comes near the number of rounds that clients allow.
+    """Warn, once per call, that it is near the number of rounds that clients allow.
 
-    Returns whether there was reason to.
+    Returns whether it has warned.
     """
     near = journal.rounds == WARN_AT_ROUND
     if near:

@@ -17,6 +17,7 @@ from pydantic import (
 )
 from pydantic_core import to_json
 
+from anabranch._foreign_text import encodable
 from anabranch.errors import InvalidArgumentsError
 
 __all__ = ["Parameters", "hints_of"]
@@ -80,7 +81,7 @@ class Parameters:
     @staticmethod
     def to_json(arguments: Mapping[str, Any]) -> str:
         """Return the JSON of validated arguments, which :meth:`validate` accepts again."""
-        return to_json(dict(arguments), by_alias=True).decode()
+        return to_json(encodable(dict(arguments)), by_alias=True).decode()
 
 
 def _field_name(parameter: str) -> str:

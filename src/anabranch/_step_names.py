@@ -6,6 +6,8 @@ nameless functions in angle brackets. A name with a mark in it could be read as 
 
 from __future__ import annotations
 
+from anabranch._foreign_text import encodable
+
 __all__ = ["MARKS", "checked_name"]
 
 MARKS = frozenset("/~#<>")
@@ -15,8 +17,10 @@ def checked_name(name: str, what: str = "name") -> str:
     """Return ``name``; ``what`` says in the error whether it is a name or a key.
 
     Raises:
-        ValueError: it is empty or contains one of :data:`MARKS`.
+        ValueError: it is empty, or contains one of :data:`MARKS` or a lone surrogate.
     """
     if not name or MARKS & set(name):
         raise ValueError(f"A {what} must not be empty or contain any of / ~ # < >, got {name!r}")
+    if encodable(name) != name:
+        raise ValueError(f"A {what} must be Unicode text, without lone surrogates, got {name!r}")
     return name

@@ -33,6 +33,7 @@ from anabranch._engine import (
 )
 from anabranch._step_names import checked_name
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
+from anabranch.errors import CapabilityError
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.messages import (
     LogLevel,
@@ -125,8 +126,14 @@ class BranchContext:
     def _scope(self) -> Scope:
         return self._call.scheduler.scope()
 
-    def _made(self, operation: Op[T]) -> Op[T]:
-        return self._call.scheduler.made(operation)
+    def _made(self, operation: Op[T], refusal: CapabilityError | None = None) -> Op[T]:
+        return self._call.scheduler.made(operation, refusal)
+
+    def _asking(self, operation: Op[T], step_id: str, *needs: str) -> Op[T]:
+        """Note that ``operation`` asks a question, and whether it is known to be impossible."""
+        journal = self._call.journal
+        was_asked = step_id in journal.entries or step_id in journal.pending
+        return self._made(operation, None if was_asked else self._host.refusal(*needs))
 
     # -- asking the model ----------------------------------------------------------------------
 
@@ -176,11 +183,12 @@ class BranchContext:
             place, sent = 0, to_messages(messages or ())
             if not sent:
                 raise ValueError("sample(messages=…) needs at least one message")
+        step_id = self._call.cursor.new_id(scope, "sample", checked_key(key))
         job = SampleJob(
             call=self._call,
             host=self._host,
             scope=scope,
-            step_id=self._call.cursor.new_id(scope, "sample", checked_key(key)),
+            step_id=step_id,
             messages=sent,
             max_tokens=max_tokens,
             system_prompt=system_prompt if system_prompt is not None else self.system_prompt,
@@ -190,7 +198,8 @@ class BranchContext:
             model_preferences=dict(model_preferences) if model_preferences else None,
             place=place,
         )
-        return self._made(run_sample(job, self._conversation))
+        needs = ["sampling", *(["sampling.tools"] if bound else [])]
+        return self._asking(run_sample(job, self._conversation), step_id, *needs)
 
     # -- asking the person ---------------------------------------------------------------------
 
@@ -223,7 +232,7 @@ class BranchContext:
         call, scope = self._call, self._scope()
         step_id = call.cursor.new_id(scope, name or "elicit", checked_key(key))
         job = ElicitJob(call, self._host, scope, step_id, model, message, name, context)
-        return self._made(run_elicit(job))
+        return self._asking(run_elicit(job), step_id, "elicitation")
 
     def elicit_url(
         self, message: str, url: str, *, key: str | None = None
@@ -235,7 +244,8 @@ class BranchContext:
         """
         scope = self._scope()
         step_id = self._call.cursor.new_id(scope, "url", checked_key(key))
-        return self._made(run_elicit_url(self._call, self._host, scope, step_id, message, url))
+        operation = run_elicit_url(self._call, self._host, scope, step_id, message, url)
+        return self._asking(operation, step_id, "elicitation.url")
 
     # -- several at once --------------------------------------------------------------------------
 

@@ -39,10 +39,12 @@ and the same message, in a later round or another process (:func:`error_to_json`
 The message of every error in this module but ``StoreError``, which is about the server's database,
 may be shown to the caller. It therefore never quotes the text of a foreign exception, which may
 hold secrets; that text is in ``StepFailed.detail``, for the author's code and the server's log.
+A client's own error is no secret to the client, and is quoted.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -140,18 +142,29 @@ class InvalidArgumentsError(AnabranchError):
 
 
 class CapabilityError(AnabranchError):
-    """Neither the client nor the server offers ``capability`` (``sampling``, ``elicitation``, …)."""
+    """Neither the client nor the server offers ``capability`` (``sampling``, ``elicitation``, …).
 
-    def __init__(self, capability: str) -> None:
+    ``unreachable`` says that the connection carries no questions, whatever the client supports.
+    """
+
+    def __init__(self, capability: str, *, unreachable: bool = False) -> None:
         self.capability = capability
+        self.unreachable = unreachable
+        message = "which the client did not declare. Call it from a client that supports it"
+        if unreachable:
+            message = (
+                "and this connection cannot carry questions to the client (a stateless or JSON-only"
+                " HTTP session of the handshake era). Connect with protocol 2026-07-28, or over a"
+                " session with a stream"
+            )
+        own = _OWN_SAMPLER if capability.startswith("sampling") else ""
+        facts: dict[str, Any] = {"unreachable": True} if unreachable else {}
         super().__init__(
-            f"This tool needs {capability!r}, which the client did not declare. Call it from a"
-            f" client that supports it{_OWN_SAMPLER if capability.startswith('sampling') else ''}.",
-            capability=capability,
+            f"This tool needs {capability!r}, {message}{own}.", capability=capability, **facts
         )
 
 
-_OWN_SAMPLER = ", or give the server a sampler of its own"
+_OWN_SAMPLER = ", or give the server a sampler of its own, or the chat a model (--model NAME)"
 
 
 class BranchLimitError(AnabranchError):
@@ -206,22 +219,31 @@ class StepFailed(AnabranchError):
     """A step's function raised, or an ask was answered with an error.
 
     ``step_id`` names the step, ``error`` is the type name of the original exception (or the code
-    of the client's error), ``detail`` its text, which is not part of the message. Catch this error
-    to continue without the step; the same type is raised in the round that ran the step (there
-    with the original exception as ``__cause__``) and in every replay.
+    of the client's error), ``detail`` its text. The text is part of the message if
+    ``from_client``: what the client has said may be shown to it. Catch this error to continue
+    without the step; the same type is raised in the round that ran the step (there with the
+    original exception as ``__cause__``) and in every replay.
     """
 
-    def __init__(self, step_id: str, error: str, detail: str = "") -> None:
+    def __init__(
+        self, step_id: str, error: str, detail: str = "", *, from_client: bool = False
+    ) -> None:
         self.step_id = step_id
         self.error = error
         self.detail = detail
-        super().__init__(
-            f"Step {step_id!r} failed with {error}. Catch StepFailed to handle it; its detail"
-            " is in the server's log.",
-            step_id=step_id,
-            error=error,
-            detail=detail,
-        )
+        self.from_client = from_client
+        message = f"Step {step_id!r} failed with {error}. Catch StepFailed to handle it; its detail"
+        message += " is in the server's log."
+        if from_client:
+            said = textwrap.shorten(detail, _SHOWN, placeholder=" …") or "no reason given"
+            message = f"Step {step_id!r} failed: the client answered with {error} ({said}). Catch"
+            message += " StepFailed to handle it."
+        facts: dict[str, Any] = {"step_id": step_id, "error": error, "detail": detail}
+        super().__init__(message, **facts, **({"from_client": True} if from_client else {}))
+
+
+_SHOWN = 500
+"""Characters that a message shows of a client's text."""
 
 
 class SampleValidationError(AnabranchError):

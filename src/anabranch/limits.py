@@ -1,12 +1,11 @@
-"""Limits on a branch (depth, tokens, time), which can only be narrowed by inner ones; patience."""
+"""Limits on a branch (depth, tokens, time), which can only be narrowed by inner ones."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = ["UNLIMITED", "Limits", "checked_patience", "tightest"]
+__all__ = ["UNLIMITED", "Limits"]
 
 _N = TypeVar("_N", int, float)
 
@@ -40,25 +39,13 @@ class Limits:
         if inner is None or inner is UNLIMITED or inner == UNLIMITED:
             return self
         return Limits(
-            max_depth=tightest(self.max_depth, inner.max_depth),
-            max_tokens=tightest(self.max_tokens, inner.max_tokens),
-            timeout=tightest(self.timeout, inner.timeout),
+            max_depth=_tightest(self.max_depth, inner.max_depth),
+            max_tokens=_tightest(self.max_tokens, inner.max_tokens),
+            timeout=_tightest(self.timeout, inner.timeout),
         )
 
 
-def checked_patience(patience: float | None) -> float | None:
-    """Return ``patience``: how long work outside of steps may hold back an open question.
-
-    Raises:
-        ValueError: it is no positive, finite number of seconds.
-    """
-    if patience is not None and not 0 < patience < math.inf:
-        raise ValueError(f"patience must be a positive number of seconds, got {patience!r}")
-    return patience
-
-
-def tightest(outer: _N | None, inner: _N | None) -> _N | None:
-    """Return the smaller one; ``None`` means not limited here."""
+def _tightest(outer: _N | None, inner: _N | None) -> _N | None:
     if outer is None or inner is None:
         return inner if outer is None else outer
     return min(outer, inner)

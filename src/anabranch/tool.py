@@ -10,22 +10,40 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from anabranch._asking.host import Capabilities
-from anabranch._engine import codec_of, current_call, step_fingerprint
+from anabranch._engine import checked_patience, codec_of, current_call, step_fingerprint
 from anabranch._parameters import Parameters, hints_of
 from anabranch.context import BranchContext
 from anabranch.elicitation import Elicitation
-from anabranch.limits import Limits, checked_patience
+from anabranch.limits import Limits
 
-__all__ = ["FunctionTool", "HandoffTool", "Tool", "tool"]
+__all__ = ["FunctionTool", "HandoffTool", "Tool", "ToolAnnotations", "tool"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 CAPABILITIES = Capabilities().names()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAnnotations:
+    """What a tool does to the world, as a hint for clients; ``None`` says nothing.
+
+    Attributes:
+        read_only: it changes nothing.
+        destructive: what it changes may be lost, and is not only added to.
+        idempotent: calling it again with the same arguments changes nothing more.
+        open_world: it deals with others than a closed set of things, the web for instance.
+    """
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
 
 
 class Tool(ABC, Generic[T]):
@@ -41,6 +59,8 @@ class Tool(ABC, Generic[T]):
         limits: the limits of every call.
         patience: seconds that work outside of steps may hold back an open question in a round,
             ``None`` for the server's.
+        title: the name that people read.
+        annotations: what it does to the world.
         returns: the annotation of the value, ``inspect.Signature.empty`` without one.
         returned_by: the function that has this annotation.
     """
@@ -53,6 +73,8 @@ class Tool(ABC, Generic[T]):
     requires: frozenset[str]
     limits: Limits
     patience: float | None = None
+    title: str | None = None
+    annotations: ToolAnnotations | None = None
     returns: Any
     returned_by: Callable[..., Any]
     _parameters: Parameters
@@ -115,7 +137,7 @@ def _checked_elicits(name: str, elicits: Iterable[Elicitation[Any]]) -> tuple[An
 class FunctionTool(Tool[T], Generic[P, T]):
     """A tool made of one ``async`` function; calling it calls the function."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that a definition says, by keyword
         self,
         fn: Callable[Concatenate[BranchContext, P], Awaitable[T]],
         *,
@@ -125,6 +147,8 @@ class FunctionTool(Tool[T], Generic[P, T]):
         requires: Iterable[str] = (),
         limits: Limits | None = None,
         patience: float | None = None,
+        title: str | None = None,
+        annotations: ToolAnnotations | None = None,
     ) -> None:
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(f"A tool is an async function; {fn!r} is not. Write `async def`.")
@@ -149,6 +173,8 @@ class FunctionTool(Tool[T], Generic[P, T]):
         self.requires: frozenset[str] = _checked_requires(self.name, requires)
         self.limits: Limits = limits or Limits()
         self.patience: float | None = checked_patience(patience)
+        self.title: str | None = title
+        self.annotations: ToolAnnotations | None = annotations
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
 
@@ -173,6 +199,8 @@ def tool(
     requires: Iterable[str] = (),
     limits: Limits | None = None,
     patience: float | None = None,
+    title: str | None = None,
+    annotations: ToolAnnotations | None = None,
 ) -> Callable[[Callable[Concatenate[BranchContext, P], Awaitable[T]]], FunctionTool[P, T]]: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
     """Make a tool of an ``async`` function whose first parameter is the ``BranchContext``.
@@ -183,7 +211,8 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
             (default: the docstring); ``elicits``, the questions that can be asked by key;
             ``requires``, the capabilities that the client must have (``sampling``,
             ``elicitation``, …); ``limits`` of every call; ``patience``, the seconds that work
-            outside of steps may hold back an open question in a round.
+            outside of steps may hold back an open question in a round; ``title`` and
+            ``annotations``, which clients show to people.
 
     Raises:
         TypeError: ``fn`` is not such a function, or has a parameter that cannot be given by name.
@@ -204,8 +233,8 @@ class HandoffTool(Tool[Any]):
     may take a parameter ``ctx``, for its ``call_id`` and ``idempotency_key``; they cannot ask.
 
     Subclasses define the three methods and may set ``name`` (default: the class name in
-    snake_case), ``description`` (default: the class's docstring), ``requires``, ``limits``
-    and ``patience``. Elicitations in the class body are declared.
+    snake_case), ``description`` (default: the class's docstring), ``title``, ``annotations``,
+    ``requires``, ``limits`` and ``patience``. Elicitations in the class body are declared.
 
     Raises:
         TypeError: when the class is defined, if a phase is missing.

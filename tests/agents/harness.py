@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
+from anabranch import Capabilities
 from anabranch.agents import (
     Absent,
     Agent,
@@ -96,6 +97,8 @@ async def set_up(
 
 class Answering(Absent):
     """A person who answers by a function of the question."""
+
+    capabilities = Capabilities()
 
     def __init__(self, answer: Callable[[Question], ElicitReply | Awaitable[ElicitReply]]) -> None:
         self._answer = answer

@@ -18,6 +18,8 @@ PROMPTS = {
     "code": ("{'a': 1}", ["{'a': 1}"]),
     "a call": ("__import__('os').getcwd()", ["__import__('os').getcwd()"]),
     "deep brackets": ("[" * 5000, ["[" * 5000]),
+    "prose after a bracket": ("[urgent] compare both", ["[urgent] compare both"]),
+    "a quoted text in brackets": ('["a" or "b"] is the question', ['["a" or "b"] is the question']),
     "a list within": ([" a "], ["a"]),
 }
 
@@ -45,10 +47,20 @@ def test_the_defaults_are_one_reply_each_in_parallel_without_recombination() -> 
 
 
 @pytest.mark.parametrize(
-    "prompts", [[], "", "  ", "[]", ["a", ""], None, 7, [["a"]], "['don't', 'do']", {"a": "b"}]
+    "prompts",
+    [[], "", "  ", "[]", ["a", ""], None, 7, [["a"]], "['don't', 'do']", {"a": "b"}],
 )
 def test_input_without_prompts_is_refused(prompts: object) -> None:
     with pytest.raises(ToolError, match=r"^branch_self was not run: prompts.*Call it like this"):
+        read_input({"prompts": prompts}, 50)
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    ['["a", "b"', "['a', 'b", '["a', '["a", "b",', '  [ "a", "b" ', "('a', 'b'", '["a", "b]'],
+)
+def test_a_list_that_is_not_closed_is_refused(prompts: str) -> None:
+    with pytest.raises(ToolError, match="check its quotes and its end"):
         read_input({"prompts": prompts}, 50)
 
 

@@ -101,3 +101,89 @@ async def test_a_tool_that_is_interrupted_at_work_is_undone() -> None:
     await interrupted(setting, hall.working)
     assert hall.done == ["reserve", "release seat"]
     await setting.check()
+
+
+# -- the idempotency keys of a call that runs again ----------------------------------------------
+
+
+class Service:
+    """Is called under idempotency keys; the first process never gets past its reply."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.called = asyncio.Event()
+        self.lives = False
+
+    async def charge(self, key: str) -> str:
+        self.keys.append(key)
+        return "charged"
+
+    async def refund(self, what: str) -> None:
+        self.keys.append(f"not {what}")
+
+    async def reply(self) -> str:
+        self.called.set()
+        if not self.lives:
+            await asyncio.Event().wait()
+        return "done"
+
+
+async def charging(service: Service, *, undo: bool) -> Setting:
+    """An agent whose tool charges, and then waits in the first process for ever."""
+
+    @tool
+    async def pay(ctx: BranchContext) -> str:
+        """Charge once."""
+        await ctx.step(service.charge, ctx.idempotency_key, undo=service.refund if undo else None)
+        return await service.reply()
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        used = any(isinstance(b, ToolUseBlock) for m in request.messages for b in m.content)
+        return "fine" if used else calls(("use", "pay", {}))
+
+    return await set_up(decide, tools=[pay])
+
+
+async def test_a_tool_that_runs_again_after_a_crash_keeps_its_idempotency_keys() -> None:
+    service = Service()
+    setting = await charging(service, undo=True)
+    crashed = asyncio.ensure_future(setting.say("Pay"))
+    await service.called.wait()  # nothing that this process does matters from here on
+    service.lives = True
+    await setting.agent.go_on(await setting.caller())
+    first, second = service.keys
+    assert first == second
+    crashed.cancel()
+    await asyncio.wait({crashed})
+
+
+async def test_different_tool_uses_have_different_keys() -> None:
+    service = Service()
+    service.lives = True
+    for _ in range(2):
+        await (await charging(service, undo=False)).say("Pay")
+    first, second = service.keys
+    assert first != second
+
+
+async def test_a_tool_that_was_undone_does_not_run_again_under_the_same_keys() -> None:
+    service = Service()
+    setting = await charging(service, undo=True)
+    await interrupted(setting, service.called)
+    assert service.keys[1:] == ["not charged"]
+    service.lives = True
+    end = await setting.agent.go_on(await setting.caller())
+    assert len(service.keys) == 2
+    assert end.text == "fine"
+    assert "interrupted" in str(setting.model.requests[-1].messages[-1].content)
+    await setting.check()
+
+
+async def test_one_without_undos_runs_again_under_the_same_keys() -> None:
+    service = Service()
+    setting = await charging(service, undo=False)
+    await interrupted(setting, service.called)
+    service.lives = True
+    await setting.agent.go_on(await setting.caller())
+    first, second = service.keys
+    assert first == second

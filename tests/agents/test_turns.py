@@ -170,7 +170,9 @@ async def test_an_error_of_the_store_while_a_tool_asks_is_masked(
                 raise StoreError("The disk /var/secret is full.")
             await super().append(nodes, results=results, refs=refs)
 
-    here = await set_up(once(("u1", "pick", {})), tools=[pick], store=WithoutQuestions())
+    here = await set_up(
+        once(("u1", "pick", {})), tools=[pick], store=WithoutQuestions(), person=picking(3)
+    )
     assert (await here.say("hello")).text == "done"
     await here.check()
     results = results_in(here.model.requests[-1].messages[-1].content)
@@ -452,11 +454,11 @@ async def test_a_question_of_an_export_says_why_it_cannot_be_answered_again() ->
     await here.agent.store.create_thread(loaded.thread)
     await here.agent.store.append(loaded.nodes, results=loaded.results)
     [question] = [node for node in loaded.nodes if node.kind == "question"]
-    with pytest.raises(ToolError, match="comes from an export"):
+    with pytest.raises(ToolError, match="is closed"):
         question_of(question)
-    with pytest.raises(ToolError, match="comes from an export"):
+    with pytest.raises(ToolError, match="is closed"):
         question_of(replace(question, data={"request": {}}))
-    with pytest.raises(ToolError, match="comes from an export"):
+    with pytest.raises(ToolError, match="is closed"):
         await here.agent.answer(question.id, ElicitReply(action="decline"))
     assert [node.kind for node in await here.agent.store.children(question.id)] == ["answer"]
 
@@ -525,3 +527,28 @@ async def test_the_validator_of_these_tests_sees_what_is_wrong() -> None:
     assert faults(messages) == []
     assert faults([*messages, messages[-1]])
     assert faults(messages[:-1])
+
+
+async def test_a_reply_that_is_cut_inside_a_tool_call_says_so_and_runs_no_half_of_it() -> None:
+    """Limits of tokens cut arguments anywhere, also before the first one."""
+    ran: list[str] = []
+
+    @tool
+    async def note(ctx: BranchContext, text: str = "all") -> str:
+        """Note something."""
+        ran.append(text)
+        return "noted"
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        if results_in(request.messages[-1].content):
+            return "shorter, then"
+        reply = calls(("u1", "note", {"text": "whole"}), ("u2", "note", {}))
+        return reply.model_copy(update={"stop_reason": "maxTokens"})
+
+    here = await set_up(decide, tools=[note])
+    assert (await here.say("note")).text == "shorter, then"
+    results = results_in(here.model.requests[-1].messages[-1].content)
+    assert results["u1"] == "noted"
+    assert "was cut" in results["u2"]
+    assert ran == ["whole"]
+    await here.check()

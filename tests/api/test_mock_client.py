@@ -253,3 +253,41 @@ async def test_what_is_no_answer_at_all_is_refused(replay: bool) -> None:
         await run_tool(ask, {"samples": 1}, MockClient(samples=[nonsense]), replay=replay)
     with pytest.raises(TypeError, match="cannot make a person's answer of 17"):
         await run_tool(ask, {"elicits": 1}, MockClient(elicits=[nonsense]), replay=replay)
+
+
+@pytest.mark.parametrize(
+    ("literal", "action"),
+    [
+        ({"action": "accept", "content": {"yes": True}}, "True"),
+        ({"action": "decline"}, "decline"),
+        ({"action": "cancel"}, "cancel"),
+        ({"action": "decline", "content": None}, "decline"),
+    ],
+)
+async def test_the_literal_answers_of_the_protocol_are_answers(
+    literal: dict[str, Any], action: str, replay: bool
+) -> None:
+    def always(request: ElicitRequest | UrlRequest) -> dict[str, Any]:
+        return literal
+
+    for client in (MockClient(elicits=[literal]), MockClient(elicits=always)):
+        assert await run_tool(ask, {"elicits": 1}, client, replay=replay) == [action]
+
+
+class Choice(BaseModel):
+    action: str
+    content: str = ""
+
+
+@tool
+async def choose(ctx: BranchContext) -> str:
+    answer = await ctx.elicit(Choice, "What?")
+    return answer.content.action if isinstance(answer, Accepted) else answer.action
+
+
+@pytest.mark.parametrize("content", [{"action": "accept"}, {"action": "go", "content": "now"}])
+async def test_content_that_only_resembles_such_an_answer_is_content(
+    content: dict[str, Any],
+) -> None:
+    """A form may have a field ``action`` of its own."""
+    assert await run_tool(choose, {}, MockClient(elicits=[content])) == content["action"]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from anabranch import BranchContext, Elicitation, tool
+from anabranch import BranchContext, Capabilities, Elicitation, tool
 from anabranch.agents import Absent, BranchSelf, Question
 from anabranch.chat import Output, Session, SessionDependencies
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
@@ -46,6 +46,8 @@ async def fail(ctx: BranchContext) -> str:
 
 class Person(Absent):
     """Gives these answers, in order; afterwards declines."""
+
+    capabilities = Capabilities()
 
     def __init__(self, *replies: ElicitReply) -> None:
         self.replies = list(replies)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from anabranch import Capabilities
 from anabranch.agents import Absent, Event, NodeAdded, Question, TurnLimits
 from anabranch.chat import Output, Session
 from anabranch.errors import StoreError
@@ -285,6 +286,8 @@ async def _interrupted_at_a_question() -> Session:
     asked = asyncio.Event()
 
     class Silent(Absent):
+        capabilities = Capabilities()
+
         async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
             asked.set()
             await asyncio.Event().wait()

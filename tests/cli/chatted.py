@@ -35,6 +35,13 @@ async def hang(ctx: BranchContext) -> str:
     return "never"
 
 
+@tool(requires={"sampling"})
+async def ponder(ctx: BranchContext) -> str:
+    """Need a model, and log a line before it is asked."""
+    await ctx.log("info", "pondering")
+    return (await ctx.sample("rivers")).text
+
+
 @tool
 async def think(ctx: BranchContext, about: str) -> str:
     """Ask the model."""

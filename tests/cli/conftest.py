@@ -16,7 +16,7 @@ SERVED = Path(__file__).with_name("served.py")
 def bytecode(pytestconfig: pytest.Config) -> Iterator[None]:
     """Processes share compiled code, even where the environment says to write none.
 
-    Otherwise each of them compiles every library anew, which takes longer than all the rest.
+    Otherwise each of them compiles every library again, which takes longer than all the rest.
     """
     with pytest.MonkeyPatch.context() as patch:
         if os.environ.get("PYTHONDONTWRITEBYTECODE"):

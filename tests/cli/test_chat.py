@@ -154,7 +154,7 @@ def test_a_line_that_fails_is_reported_on_stderr_and_by_the_exit_status(desk: De
     assert done.stderr.endswith("anabranch: 2 of the lines failed.\n")
 
 
-def test_without_a_model_tools_run_and_a_message_is_kept(desk: Desk) -> None:
+def test_without_a_model_tools_run_and_a_message_is_stored(desk: Desk) -> None:
     done = desk.lead(TARGET, "--thread", "t", lines="/book place=Ulm\n/answer ok=true\nhello")
     assert (done.returncode, done.stdout) == (1, "Ulm: accept\n")
     assert "error: No model is configured: give --model NAME or set ANABRANCH_MODEL" in done.stderr
@@ -163,9 +163,12 @@ def test_without_a_model_tools_run_and_a_message_is_kept(desk: Desk) -> None:
 
 
 def test_a_tool_that_samples_without_a_model_and_without_a_terminal_fails(desk: Desk) -> None:
-    done = desk.lead(TARGET, lines="/think about=rivers")
-    assert done.returncode == 1
-    assert "give --model NAME or set ANABRANCH_MODEL" in done.stderr
+    for line in ("/think about=rivers", "/ponder"):
+        done = desk.lead(TARGET, lines=line)
+        assert done.returncode == 1
+        assert "needs 'sampling'" in done.stderr
+        assert "--model NAME" in done.stderr
+        assert "pondering" not in done.stderr
 
 
 def test_a_chat_switches_to_a_model_by_name(desk: Desk) -> None:

@@ -31,7 +31,7 @@ async def all_answers(lines: ScriptedLines, shown: io.StringIO) -> list[ElicitRe
 
 
 class Pipe(asyncio.Queue[str | None]):
-    """Brings no line at once: whoever wants one has to wait."""
+    """Brings no line at once: a reader has to wait."""
 
     async def get(self) -> str | None:
         await asyncio.sleep(0)
@@ -73,6 +73,6 @@ async def test_a_line_that_is_no_answer_declines_all_questions_and_stays() -> No
     assert await lines.next("> ") == "go on"
 
 
-async def test_when_the_pipe_has_ended_nobody_waits_for_it() -> None:
+async def test_when_the_pipe_has_ended_no_one_waits_for_it() -> None:
     answers = await all_answers(piped(), io.StringIO())
     assert [answer.action for answer in answers] == ["decline"] * 3

@@ -140,7 +140,7 @@ def test_a_tool_that_fails_is_reported_and_is_no_finding(
 @pytest.mark.parametrize(
     ("arguments", "answers", "problem"),
     [
-        (["careless.py", "nobody"], None, "It offers: careless, hidden, right."),
+        (["careless.py", "missing"], None, "It offers: careless, hidden, right."),
         (["careless.py"], [], "Name the TOOL to run: careless.py offers careless, hidden, right."),
         (["careless.py", "hidden", "greeting=Hello"], None, "give --answers FILE as well"),
         (["careless.py", "hidden", "--json", "{}"], None, "give --answers FILE as well"),

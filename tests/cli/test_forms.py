@@ -129,7 +129,7 @@ async def test_every_field_can_be_left(field: dict[str, Any], keys: str, action:
     assert (reply.action, reply.content) == (action, None)
 
 
-async def test_what_was_typed_before_leaving_is_kept_back() -> None:
+async def test_what_was_typed_before_leaving_is_not_returned() -> None:
     text = {"type": "string"}
     reply = await fill({"properties": {"x": text, "y": text}}, "secret" + ENTER + CTRL_D)
     assert (reply.action, reply.content) == ("decline", None)

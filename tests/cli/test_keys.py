@@ -26,7 +26,7 @@ def test_a_key_that_is_too_short_is_refused(tmp_path: Path, given: str) -> None:
         read_keys({"ANABRANCH_KEYS": given}, never, tmp_path)
 
 
-def test_without_any_a_key_is_made_and_kept(tmp_path: Path) -> None:
+def test_without_any_a_key_is_made_and_stored(tmp_path: Path) -> None:
     data = tmp_path / "not" / "there"
     first = read_keys({}, never, data)
     assert len(first[0]) >= 32
@@ -40,11 +40,20 @@ def test_the_file_is_for_its_user_alone(tmp_path: Path) -> None:
 
 
 def test_a_key_of_the_file_can_be_replaced_by_hand(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text(f"{OLD}\n")
+    (before,) = read_keys({}, never, tmp_path)
     (tmp_path / "keys").write_text(f"{NEW},{OLD}\n")
-    assert read_keys({}, never, tmp_path) == [NEW, OLD]
+    newest, oldest = read_keys({}, never, tmp_path)
+    assert oldest == before != newest
 
 
-def test_where_no_file_can_be_made_a_key_is_used_that_nobody_keeps(tmp_path: Path) -> None:
+def test_each_server_has_keys_of_its_own_from_the_file(tmp_path: Path) -> None:
+    staging, production = (read_keys({}, never, tmp_path, audience=a) for a in ("s", "p"))
+    assert staging != production
+    assert (tmp_path / "keys").read_text() not in staging + production
+
+
+def test_where_no_file_can_be_made_a_key_is_used_that_is_stored_nowhere(tmp_path: Path) -> None:
     occupied, shown = tmp_path / "file", list[str]()
     occupied.write_text("")
     keys = [read_keys({}, shown.append, occupied) for _ in range(2)]

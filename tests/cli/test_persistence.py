@@ -1,4 +1,4 @@
-"""``anabranch serve --store``: whatever the target is, its calls are kept, and swept."""
+"""``anabranch serve --store``: whatever the target is, its calls are stored, and expire."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -66,7 +66,7 @@ STARTED = anyio.Event()
 
 
 @pytest.mark.parametrize("found", [alone, beside])
-async def test_calls_are_kept_and_those_that_were_left_alone_are_undone(
+async def test_calls_are_stored_and_those_that_expire_are_undone(
     found: Callable[[], Found], tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/calls.db"
@@ -116,7 +116,7 @@ def test_a_server_that_can_continue_calls_of_its_own_keeps_doing_so() -> None:
     assert sorted(tool_names(server)) == ["continue_call", "lend", "loose"]
 
 
-async def test_the_lifespan_of_a_server_that_was_found_is_kept() -> None:
+async def test_the_lifespan_of_a_server_that_was_found_still_runs() -> None:
     persistence = Persistence("memory:")
     make = partial(assemble, beside(), keys=[KEY], sampler=None, persistence=persistence)
     async with Client(await to_thread.run_sync(make), mode=MODERN):

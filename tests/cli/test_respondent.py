@@ -33,7 +33,7 @@ PAY = UrlRequest(message="Please pay.", url="https://pay.example/1", elicitation
 
 
 def away() -> tuple[Console, io.StringIO]:
-    """A console that nobody sits at."""
+    """A console without a person."""
     shown = io.StringIO()
     return Console(shown, interactive=False), shown
 
@@ -44,7 +44,7 @@ def present() -> tuple[Console, io.StringIO]:
     return Console(shown, interactive=True), shown
 
 
-async def test_nobody_declines_and_says_why() -> None:
+async def test_without_a_person_questions_are_declined_with_a_reason() -> None:
     console, shown = away()
     reply = await Respondent(console).elicit(NAME, step_id="t/name.1")
     assert reply.action == "decline"
@@ -123,7 +123,7 @@ async def test_a_model_that_fails_is_reported_here_and_not_to_the_server() -> No
         (False, False, [{"decline": True}], False, False),
     ],
 )
-def test_what_nobody_here_can_do_is_not_declared(
+def test_what_no_one_here_can_do_is_not_declared(
     interactive: bool, model: bool, answers: list[object] | None, sampling: bool, tools: bool
 ) -> None:
     respondent = Respondent(

@@ -107,7 +107,7 @@ def test_workers_serve_handshake_clients_without_questions_and_end_with_their_pa
         assert done == (0, "2\n", "")
     status, _, shown = call(capsys, url, "confirm", "--era", "handshake")
     assert status == 1
-    assert "this connection cannot carry them to the client" in shown
+    assert "this connection cannot carry questions to the client" in shown
     server.kill()
     assert line(server) == ""  # stderr is closed when the last process has ended
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch._engine import Answer, Branch, Journal
+from anabranch._engine import Answer, Branch, Call, Journal
 from anabranch.errors import NonDeterminismError, ToolError
 from tests.engine.harness import (
     World,
@@ -227,29 +227,38 @@ async def test_an_effect_that_waited_when_the_difference_was_seen_does_not_happe
     assert "late" not in UNDONE
 
 
-async def test_what_was_done_in_earlier_rounds_is_undone() -> None:
+async def test_what_the_refused_journal_claims_is_not_undone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def changed(_: Branch) -> None:
         await step(str, 1, undo=undo)
         await ask("REALLY?")
 
     await goes_on_with(changed, await answered(original))
-    assert UNDONE == ["1"]
+    assert UNDONE == []
+    assert "'t/str.1'" in caplog.text
 
 
-async def test_also_when_the_step_itself_was_removed() -> None:
+async def test_nor_when_it_is_unwound() -> None:
     async def changed(_: Branch) -> None:
         await ask("REALLY?")
 
-    async def first(_: Branch) -> None:
-        await step(booked, undo=undo)
-        await ask("really?")
+    journal = Journal.loads(await answered(original))
+    async with Call(changed, journal, name="t") as call:
+        with pytest.raises(TimeoutError):
+            await call.unwind(TimeoutError("expired"))
+    assert UNDONE == []
+    assert [due.step_id for due in journal.compensations] == ["t/str.1"]
 
-    await goes_on_with(changed, await answered(first))
-    assert UNDONE == ["booked"]
 
+async def test_what_the_refused_run_itself_has_done_is_undone() -> None:
+    async def changed(_: Branch) -> None:
+        await step(str, 1, undo=undo)
+        await step(str, 2, undo=undo)
+        await ask("REALLY?")
 
-def booked() -> str:
-    return "booked"
+    await goes_on_with(changed, await answered(original))
+    assert UNDONE == ["2"]
 
 
 async def test_a_hot_run_over_a_journal_finds_it_out_as_well() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch._engine.journal_text import inflated, joined, parse, render, split
+from anabranch._engine.journal_text import exceeds, inflated, joined, parse, render, split
 
 PRINTS = st.lists(st.text("abcDEF123", min_size=6, max_size=6), max_size=5)
 
@@ -40,3 +40,14 @@ def test_any_json_survives_in_ascii(value: object) -> None:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse(text, 1)
+
+
+def test_no_more_is_inflated_than_the_limit() -> None:
+    """A token of 4 KB that holds 4 MB."""
+    text = render([1, "private"], [[], [["ask", "elicit", "x" * 4_000_000]]])
+    assert len(text) < 10_000
+    assert exceeds(text, 4_000_000)
+    assert not exceeds(text, 4_000_200)
+    with pytest.raises(ValueError, match="inflates to more than 1000 bytes"):
+        parse(text, 1, 1000)
+    assert parse(text, 1, 4_000_200) == parse(text, 1)

@@ -1,6 +1,6 @@
 """The real ``mcp.Client`` against a server of one tool, in this process.
 
-Owns the two stand-ins, for the person and for the model, as the SDK's callbacks. Both are plain
+The stand-ins for the person and for the model are the SDK's callbacks. Both are plain
 functions: of the question's message, and of the last thing that was said to the model.
 """
 

@@ -51,7 +51,7 @@ async def test_a_card_that_is_not_there_is_asked_for_again() -> None:
     assert "There are only 2 cards." in client.elicit_calls[1].message
 
 
-async def test_who_picks_nothing_is_told_the_card() -> None:
+async def test_who_picks_nothing_learns_the_card() -> None:
     outcome = await run_tool(PickCard(Rigged()), {}, MockClient(elicits=[Declined()]))
     assert outcome.message == "You picked no card. The winning card was K♥."
 

@@ -1,6 +1,6 @@
 """A client over HTTP that repeats a request, byte for byte, until it has an answer.
 
-Owns the two ways of calling: rounds of ``tools/call``, and sagas. Every request has a connection
+It calls in two ways: rounds of ``tools/call``, and sagas. Every request has a connection
 of its own, so that the next one reaches another worker.
 """
 

@@ -1,6 +1,6 @@
 """Four workers on ports of their own, and one port that leads to each of them in turn.
 
-Owns the processes: one that ends is replaced, and how it ended is noted. The proxy knows nothing
+A process that ends is replaced, and how it ended is noted. The proxy knows nothing
 of what passes through it; when either side breaks off, so does the other.
 """
 

@@ -1,6 +1,6 @@
 """The tool that is disturbed: twenty steps, two questions, two branches with samples, undos.
 
-Owns the tool, its effects, and the server of one worker.
+The tool, its effects, and the server of one worker.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What really happened, written down beside the store, and the deaths that are arranged.
 
-Owns one folder that the harness and all workers share. A line is appended with one ``write``, so
+The harness and all workers share one folder. A line is appended with one ``write``, so
 it is there whole or not at all, whatever dies; SIGKILL takes nothing from a file.
 """
 

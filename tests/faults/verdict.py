@@ -1,12 +1,10 @@
 """The rules for effects and undos within one call, whatever has died.
 
-Owns these rules:
-
 - an effect happens once for each idempotency key. It happens again only if the process was killed
   that had run it, and never once the tool has seen its value (law 2);
 - a call that is done has had all its effects, and nothing of it is undone;
-- of any other call all that is owed is undone, each under its own key, and again only if the
-  process was killed that had undone it; what is not owed is not undone.
+- of any other call each effect that has an undo is undone, under its own key, and again only if the
+  process was killed that had undone it; nothing else is undone.
 """
 
 from __future__ import annotations
@@ -63,4 +61,4 @@ def _undone_wrongly(lines: Sequence[Line], killed: Collection[int]) -> Iterable[
         if key in undone and not has_undo(line.number):
             yield f"step {line.number} has no undo, and was undone"
         if has_undo(line.number) and key not in undone and not in_the_gap:
-            yield f"step {line.number} is owed an undo"
+            yield f"step {line.number} was not undone"

@@ -1,8 +1,8 @@
-"""What is told to ``driver.mjs``, and what it tells."""
+"""The script that ``driver.mjs`` is given, and the events that it reports."""
 
 from typing import Any, Final
 
-__all__ = ["MODERN", "VERSIONS", "Lines", "accept", "call", "told"]
+__all__ = ["MODERN", "VERSIONS", "Lines", "accept", "call", "events"]
 
 MODERN: Final = "2026-07-28"
 VERSIONS: Final = {"auto": MODERN, MODERN: MODERN, "legacy": "2025-11-25"}
@@ -21,6 +21,6 @@ def accept(**content: Any) -> dict[str, Any]:
     return {"action": "accept", "content": content}
 
 
-def told(lines: Lines, kind: str) -> list[Any]:
+def events(lines: Lines, kind: str) -> list[Any]:
     """What the lines of one kind say, in order."""
     return [line[kind] for line in lines if kind in line]

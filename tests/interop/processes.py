@@ -1,6 +1,6 @@
 """The processes of the interop tests: our servers, and the clients that run on Node.
 
-Owns starting and stopping them. Node is the one in the wheel that the type checker brings along;
+They are started and stopped here. Node is the one in the wheel that the type checker brings along;
 the clients are in ``node_modules``, where ``make interop`` puts them.
 """
 
@@ -35,10 +35,10 @@ def serving(*targets: Path) -> Generator[str]:
         command, stderr=subprocess.PIPE, text=True, env={**os.environ, **KEYS}
     ) as server:
         assert server.stderr is not None
-        told = server.stderr.readline()
-        assert told.startswith("Serving "), told + server.stderr.read()
+        line = server.stderr.readline()
+        assert line.startswith("Serving "), line + server.stderr.read()
         try:
-            yield told.rpartition(" at ")[2].strip()
+            yield line.rpartition(" at ")[2].strip()
         finally:
             server.send_signal(signal.SIGINT)
             _, rest = server.communicate()
@@ -69,6 +69,6 @@ def run_node(
 
 def play(script: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Let ``driver.mjs`` play ``script``; returns the lines of what happened, in order."""
-    status, out, told = run_node(HERE / "driver.mjs", stdin=json.dumps(script))
-    assert status == 0, told
+    status, out, stderr = run_node(HERE / "driver.mjs", stdin=json.dumps(script))
+    assert status == 0, stderr
     return [json.loads(line) for line in out.splitlines()]

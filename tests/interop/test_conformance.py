@@ -93,13 +93,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Checks]:
 
 def run_suite(url: str, revision: str, folder: Path) -> Checks:
     options = ["--url", url, "--requirements", revision, "--output-dir", str(folder)]
-    _, out, told = run_node(SUITE, "server", *options)
+    _, out, stderr = run_node(SUITE, "server", *options)
     checks: Checks = {}
     for file in folder.glob("*/checks.json"):
         named = re.fullmatch(r"server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z", file.parent.name)
         assert named is not None, file
         checks[named[1]] = json.loads(file.read_text(encoding="utf-8"))
-    assert checks, out + told
+    assert checks, out + stderr
     return checks
 
 

@@ -26,10 +26,10 @@ def test_tools_are_listed_with_schemas_that_travel(
         if transport == "http"
         else ["--", *SERVE, *map(str, TARGETS)]
     )
-    status, out, told = run_node(
+    status, out, stderr = run_node(
         INSPECTOR, *options, "--format", "json", "--quiet", *target, home=tmp_path
     )
-    assert (status, told) == (0, "")
+    assert (status, stderr) == (0, "")
     tools = {tool["name"]: tool for tool in json.loads(out)["result"]["tools"]}
     assert list(tools) == ["pick_card", "journey", "interview"]
     assert set(tools["pick_card"]["inputSchema"]["properties"]) == {"count", "analyze"}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.interop.driven import accept, call, told
+from tests.interop.driven import accept, call, events
 from tests.interop.processes import play
 
 
@@ -20,9 +20,9 @@ def test_a_saga_is_driven_step_by_step(server: Mapping[str, Any], era: str, tmp_
             "calls": [call("journey", who="Ida", effects=str(effects)) | {"by": "saga"}],
         }
     )
-    (result,) = told(lines, "result")
+    (result,) = events(lines, "result")
     assert result["structuredContent"]["ticket"] == "BOOK"
-    assert len(told(lines, "asked")) == 3
+    assert len(events(lines, "asked")) == 3
     assert effects.read_text().splitlines() == ["pack", "book"]
 
 
@@ -33,6 +33,6 @@ def test_a_step_that_fails_at_the_client_reaches_the_tool(
     lines = play(
         {"server": server, "era": era, "elicit": [], "calls": [call("pick_card") | {"by": "saga"}]}
     )
-    (result,) = told(lines, "result")
+    (result,) = events(lines, "result")
     assert result["isError"] is True
     assert "Step 'pick_card/card.1' failed" in result["content"][0]["text"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.driven import MODERN, VERSIONS, accept, call, told
+from tests.interop.driven import MODERN, VERSIONS, accept, call, events
 from tests.interop.processes import play
 
 
@@ -32,15 +32,15 @@ def test_a_card_is_picked_after_a_model_has_looked_at_the_hand(
             "calls": [call("pick_card", count=4, analyze=True)],
         }
     )
-    (sampled,), (asked,), (result,) = (told(lines, k) for k in ("sampled", "asked", "result"))
-    assert told(lines, "connected") == [VERSIONS[era]]
+    (sampled,), (asked,), (result,) = (events(lines, k) for k in ("sampled", "asked", "result"))
+    assert events(lines, "connected") == [VERSIONS[era]]
     cards = cards_in(asked["message"])
     assert sampled["messages"][0]["content"]["text"].endswith(f" {' '.join(cards)}")
     assert asked["message"].startswith("The model says: Number two.")
     assert asked["requestedSchema"]["required"] == ["cardNumber"]
     assert result["structuredContent"]["picked"] == cards[1]
     assert result["structuredContent"]["secret"] in cards
-    assert [log["data"] for log in told(lines, "log")] == ["Drew 4 cards"]
+    assert [log["data"] for log in events(lines, "log")] == ["Drew 4 cards"]
 
 
 def test_declining_and_cancelling_are_answers(server: Mapping[str, Any], era: str) -> None:
@@ -52,8 +52,10 @@ def test_declining_and_cancelling_are_answers(server: Mapping[str, Any], era: st
             "calls": [call("pick_card"), call("pick_card")],
         }
     )
-    assert [result["structuredContent"]["picked"] for result in told(lines, "result")] == [None] * 2
-    assert len(told(lines, "asked")) == 2
+    assert [result["structuredContent"]["picked"] for result in events(lines, "result")] == [
+        None
+    ] * 2
+    assert len(events(lines, "asked")) == 2
 
 
 def test_questions_made_at_once_are_open_at_once_and_effects_happen_once(
@@ -71,8 +73,8 @@ def test_questions_made_at_once_are_open_at_once_and_effects_happen_once(
             "calls": [call("journey", who="Ida", effects=str(effects))],
         }
     )
-    (result,) = told(lines, "result")
-    first_two = [asked["message"] for asked in told(lines, "asked")][:2]
+    (result,) = events(lines, "result")
+    first_two = [asked["message"] for asked in events(lines, "asked")][:2]
     numbers = dict(zip((message[:5].strip(":") for message in first_two), (3, 4), strict=True))
     assert result["structuredContent"] == {
         "who": "Ida",
@@ -81,12 +83,12 @@ def test_questions_made_at_once_are_open_at_once_and_effects_happen_once(
         "ticket": "BOOK",
     }
     assert effects.read_text().splitlines() == ["pack", "book"]
-    assert told(lines, "progress") == [
+    assert events(lines, "progress") == [
         {"progress": 1, "total": 3, "message": "packing"},
         {"progress": 2, "total": 3, "message": "asking"},
         {"progress": 3, "total": 3, "message": "done"},
     ]
-    assert [log["data"] for log in told(lines, "log")] == ["Ida sets out"]
+    assert [log["data"] for log in events(lines, "log")] == ["Ida sets out"]
 
 
 def test_a_tool_that_fails_is_undone_and_its_words_arrive(
@@ -102,7 +104,7 @@ def test_a_tool_that_fails_is_undone_and_its_words_arrive(
             "calls": [call("journey", who="Ida", effects=str(effects))],
         }
     )
-    (result,) = told(lines, "result")
+    (result,) = events(lines, "result")
     assert result["isError"] is True
     assert "Ida stays at home (decline)" in result["content"][0]["text"]
     assert effects.read_text().splitlines() == ["pack", "undo PACK"]
@@ -118,13 +120,13 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(url: str, era: str) -> N
             "calls": [call("pick_card", count=3)],
         }
     )
-    first, second = [asked["message"] for asked in told(lines, "asked")]
-    (result,) = told(lines, "result")
+    first, second = [asked["message"] for asked in events(lines, "asked")]
+    (result,) = events(lines, "result")
     assert second.startswith("There are only 3 cards.")
     assert result["structuredContent"]["picked"] == cards_in(first)[2]
 
 
-def test_a_client_without_a_model_is_told_what_it_lacks(url: str, era: str) -> None:
+def test_a_client_without_a_model_learns_what_it_lacks(url: str, era: str) -> None:
     lines = play(
         {
             "server": {"url": url},
@@ -133,13 +135,13 @@ def test_a_client_without_a_model_is_told_what_it_lacks(url: str, era: str) -> N
             "calls": [call("pick_card", analyze=True)],
         }
     )
-    assert told(lines, "asked") == []
+    assert events(lines, "asked") == []
     if VERSIONS[era] == MODERN:
-        (error,) = told(lines, "error")
+        (error,) = events(lines, "error")
         assert error["code"] == -32021
         assert error["data"] == {"requiredCapabilities": {"sampling": {}}}
     else:
-        (result,) = told(lines, "result")
+        (result,) = events(lines, "result")
         assert result["isError"] is True
         assert "sampling" in result["content"][0]["text"]
 
@@ -148,10 +150,10 @@ def test_a_client_that_cannot_answer_ends_the_call(url: str, era: str) -> None:
     """In the handshake era the tool hears of it; in the stateless one the server never does."""
     lines = play({"server": {"url": url}, "era": era, "elicit": [], "calls": [call("pick_card")]})
     if VERSIONS[era] == MODERN:
-        (error,) = told(lines, "error")
+        (error,) = events(lines, "error")
         assert "no answer to" in error["message"]
     else:
-        (result,) = told(lines, "result")
+        (result,) = events(lines, "result")
         assert result["isError"] is True
         assert "Step 'pick_card/card.1' failed with -32603" in result["content"][0]["text"]
 
@@ -168,14 +170,14 @@ def test_the_client_gives_a_call_up_after_ten_rounds(url: str, era: str, questio
         }
     )
     if VERSIONS[era] == MODERN and questions > 10:
-        (error,) = told(lines, "error")
+        (error,) = events(lines, "error")
         assert error["code"] == "INPUT_REQUIRED_ROUNDS_EXCEEDED"
     else:
-        (result,) = told(lines, "result")
+        (result,) = events(lines, "result")
         assert result["structuredContent"] == {"result": [True] * questions}
 
 
-def test_a_client_may_be_told_to_go_on_for_longer(url: str, era: str) -> None:
+def test_a_client_may_be_configured_to_go_on_for_longer(url: str, era: str) -> None:
     lines = play(
         {
             "server": {"url": url},
@@ -185,7 +187,7 @@ def test_a_client_may_be_told_to_go_on_for_longer(url: str, era: str) -> None:
             "calls": [call("interview", questions=25)],
         }
     )
-    (result,) = told(lines, "result")
+    (result,) = events(lines, "result")
     assert result["structuredContent"] == {"result": [True] * 25}
 
 
@@ -193,7 +195,7 @@ def test_a_client_may_be_told_to_go_on_for_longer(url: str, era: str) -> None:
 def test_every_round_may_go_to_another_server(
     url: str, other_url: str, era: str, tmp_path: Path
 ) -> None:
-    """Each round has a client of its own, too: nothing is kept but the state that it passes on."""
+    """Each round has a client of its own, too: nothing survives but the state that it passes on."""
     effects = tmp_path / "effects"
     urls = {"by": "rounds", "urls": [url, other_url]}
     lines = play(
@@ -206,7 +208,7 @@ def test_every_round_may_go_to_another_server(
             "calls": [call("journey", who="Ida", effects=str(effects)) | urls],
         }
     )
-    (result,) = told(lines, "result")
+    (result,) = events(lines, "result")
     assert result["structuredContent"]["ticket"] == "BOOK"
     assert effects.read_text().splitlines() == ["pack", "book"]
-    assert told(lines, "connected") == [MODERN] * 4
+    assert events(lines, "connected") == [MODERN] * 4

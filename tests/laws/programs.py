@@ -1,6 +1,6 @@
 """Programs that no one would write: a small language, one tool body that runs it, and its makers.
 
-Owns what law 1 needs: a program is data, so that it can be generated, shrunk and printed; the
+For law 1: a program is data, so that it can be generated, shrunk and printed; the
 same interpreter runs it over every edge; and the answers depend on the questions alone.
 
 A *lane* is a line of control within which everything happens in order. Gathers open new ones.

@@ -71,7 +71,7 @@ class Seen:
 
 
 class Edge:
-    """Runs programs, and notes what the other side is told and asked."""
+    """Runs programs, and notes the notices and questions that the other side receives."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -163,7 +163,7 @@ async def directly(tool: Tool[Any], *, replay: bool) -> Seen:
 
 async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk) -> Seen:
     edge = Edge()
-    told: list[str] = []
+    notices: list[str] = []
 
     async def elicit(context: object, params: Any) -> types.ElicitResult:
         action, content = edge.answer(params.message)
@@ -185,7 +185,7 @@ async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk) -> Seen:
         edge.notices.append(str(params.data))
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        told.append(str(message))
+        notices.append(str(message))
 
     async with Client(
         host(tool, Service(CallService(edge.runtime))),
@@ -198,7 +198,7 @@ async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk) -> Seen:
         input_required_max_rounds=1000,
     ) as client:
         result = await client.call_tool(tool.name, {}, progress_callback=on_progress)
-    edge.notices += told
+    edge.notices += notices
     return edge.seen(outcome_of(result, tool.name))
 
 

@@ -82,7 +82,7 @@ async def test_a_branch_that_fails_leaves_no_history_either(replay: bool) -> Non
 @both_ways
 @pytest.mark.requirement("law.4")
 async def test_a_context_that_escaped_tells_nothing_after_its_branch(replay: bool) -> None:
-    """Law 4, for contexts that are kept beyond their branch."""
+    """Law 4, for contexts that are used after their branch has ended."""
 
     @tool
     async def outer(ctx: BranchContext) -> list[str]:

@@ -35,7 +35,7 @@ def as_messages_body(messages: Sequence[Message]) -> dict[str, Any]:
 
 def as_chat_body(messages: Sequence[Message]) -> dict[str, Any]:
     """The plainest translation there is: what is invalid before is invalid after it."""
-    return {"messages": [told for each in messages for told in _as_chat(each)]}
+    return {"messages": [sent for each in messages for sent in _as_chat(each)]}
 
 
 def _as_chat(message: Message) -> Iterator[dict[str, Any]]:
@@ -110,7 +110,7 @@ HARD = [
         node(2, "question", text("sure?")),
         node(3, "answer", text("yes")),
         node(4, "assistant", text("done")),
-        results=[result(1, "old"), result(3, "anew"), result(2, "")],
+        results=[result(1, "old"), result(3, "again"), result(2, "")],
     ),
 ]
 
@@ -118,7 +118,7 @@ HARD = [
 @pytest.mark.requirement("law.6")
 @pytest.mark.parametrize("hard", HARD)
 def test_hard_paths_are_valid_requests(hard: Thicket) -> None:
-    """The trees that found something, kept."""
+    """The trees that found a fault, stored."""
     for path in paths(hard):
         messages = project(path, hard.results)
         assert messages_faults(as_messages_body(messages)) == []
@@ -176,10 +176,10 @@ def test_projecting_is_a_function_of_the_path_and_its_results_alone(grown: Thick
 @pytest.mark.requirement("law.6")
 @many
 @given(thickets())
-def test_all_that_was_said_is_told_in_its_order(grown: Thicket) -> None:
+def test_all_that_was_said_is_sent_in_its_order(grown: Thicket) -> None:
     """A projection may add what a provider insists on; it loses no text and no tool use."""
     for path in paths(grown):
-        told = [
+        sent = [
             block
             for message in project(path, grown.results)
             for block in message.content
@@ -193,7 +193,7 @@ def test_all_that_was_said_is_told_in_its_order(grown: Thicket) -> None:
             if (isinstance(block, TextBlock) and block.text.strip())
             or (isinstance(block, ToolUseBlock) and each.kind == "assistant")
         ]
-        assert [_words(block) for block in told] == [_words(block) for block in said]
+        assert [_words(block) for block in sent] == [_words(block) for block in said]
 
 
 def _words(block: object) -> object:
@@ -210,7 +210,7 @@ def _words(block: object) -> object:
 def test_a_tool_use_is_answered_by_the_nearest_result_before_the_talk_goes_on(
     grown: Thicket,
 ) -> None:
-    """From an answer on, a call may have run anew: the last answer that holds a result has it."""
+    """From an answer on, a call may have run again: the last answer that holds a result has it."""
     for path in paths(grown):
         expected = [
             _expected(path, place, block.id, grown)
@@ -219,13 +219,13 @@ def test_a_tool_use_is_answered_by_the_nearest_result_before_the_talk_goes_on(
             for block in each.content
             if isinstance(block, ToolUseBlock)
         ]
-        told = [
+        sent = [
             (block.is_error, list(block.content))
             for message in project(path, grown.results)
             for block in message.content
             if isinstance(block, ToolResultBlock)
         ]
-        assert told == expected
+        assert sent == expected
 
 
 def _expected(path: Sequence[Node], place: int, use_id: str, grown: Thicket) -> tuple[bool, Any]:

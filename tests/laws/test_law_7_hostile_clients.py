@@ -285,7 +285,7 @@ def _value(line: Line) -> dict[str, Any]:
 
 
 class Attack:
-    """Sends what it is told, and checks each reply against the law."""
+    """Sends what it is given, and checks each reply against the law."""
 
     def __init__(self, client: Client, effects: list[str]) -> None:
         self.client = client
@@ -345,7 +345,7 @@ class Attack:
 
     def check_end(self, line: Line, reply: dict[str, Any]) -> None:
         if reply.get("isError"):
-            # Nobody answered a question well in four times; an unfit answer is no forged one.
+            # No question was answered well in four times; an unfit answer is no forged one.
             assert "did not fit after 4 attempts" in reply["content"][0]["text"]
         else:
             assert reply["structuredContent"] == _value(line)
@@ -353,7 +353,7 @@ class Attack:
 
 
 def _answers_to(step_id: str) -> st.SearchStrategy[Any]:
-    """Mostly answers of the right kind, which are only wrong in that nobody wants them now."""
+    """Mostly answers of the right kind, which are only wrong in that no question is open for them."""
     fitting = st.sampled_from(SAMPLES if "two" in step_id or "sample" in step_id else FORMS)
     return st.one_of(fitting, fitting, fitting, st.sampled_from([*FORMS, *SAMPLES]))
 
@@ -393,7 +393,7 @@ async def test_only_asked_questions_are_answered_and_each_effect_of_a_line_happe
 # -- the handshake era -------------------------------------------------------------------------
 
 
-async def test_a_reply_to_a_request_that_was_not_made_yet_is_not_kept_for_it() -> None:
+async def test_a_reply_to_a_request_that_was_not_made_yet_is_not_used_for_it() -> None:
     forged, arrived = anyio.Event(), anyio.Event()
 
     def alter(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
@@ -405,7 +405,7 @@ async def test_a_reply_to_a_request_that_was_not_made_yet_is_not_kept_for_it() -
 
     async def until_it_arrived(ctx: BranchContext) -> str:
         await ctx.step(arrived.wait)
-        return "nobody answered"
+        return "no one answered"
 
     @tool
     async def two(ctx: BranchContext) -> list[int]:

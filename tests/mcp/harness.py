@@ -1,6 +1,6 @@
 """The real ``mcp.Client`` against our servers: in this process, over stdio, over HTTP.
 
-Owns the connections and a client that answers by two functions and remembers what happened.
+The connections, and a client that answers by two functions and remembers what happened.
 Nothing here imitates the SDK.
 """
 
@@ -115,7 +115,7 @@ class Answers:
         self.progress.append((progress, total, message))
 
     def options(self) -> dict[str, Any]:
-        """What ``mcp.Client`` wants to be told."""
+        """What ``mcp.Client`` takes as arguments."""
         tools = types.SamplingToolsCapability() if self._sampling_tools else None
         return {
             "elicitation_callback": self.elicit if self._elicit is not None else None,

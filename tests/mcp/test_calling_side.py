@@ -36,14 +36,14 @@ class Confirm(BaseModel):
 
 @dataclass
 class Recorder:
-    """Gives `reply`, or raises it, and remembers what it was asked and told."""
+    """Gives `reply`, or raises it, and remembers the questions and notices it received."""
 
     reply: SampleReply | ElicitReply | AnswerError = field(
         default_factory=lambda: ElicitReply(action="decline")
     )
     capabilities: Capabilities = field(default_factory=Capabilities)
     asked: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
-    told: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    notices: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
     async def sample(self, request: SampleRequest, *, step_id: str) -> SampleReply:
         self.asked.append((step_id, request))
@@ -60,10 +60,10 @@ class Recorder:
         return self.reply
 
     async def log(self, level: str, message: str) -> None:
-        self.told.append((level, message))
+        self.notices.append((level, message))
 
     async def notify(self, message: str, progress: float | None, total: float | None) -> None:
-        self.told.append((message, progress, total))
+        self.notices.append((message, progress, total))
 
 
 async def run(body: Callable[..., Any], era: Era, answerer: Recorder) -> types.CallToolResult:
@@ -170,7 +170,7 @@ async def test_logs_and_progress_arrive(era: Era) -> None:
 
     recorder = Recorder()
     await run(body, era, recorder)
-    assert recorder.told == [("warning", "careful"), ("half", 1, 2)]
+    assert recorder.notices == [("warning", "careful"), ("half", 1, 2)]
 
 
 @pytest.mark.parametrize("what", ["sample", "elicit"])
@@ -290,8 +290,8 @@ async def test_a_sample_that_cannot_be_read_is_answered_with_an_error() -> None:
 
     recorder = Recorder()
     async with connect(server, recorder, era="handshake") as client:
-        told = await call_tool(client, "ask", {}, recorder)
-    assert told.structured_content["result"].startswith("this client cannot read the request: ")
+        called = await call_tool(client, "ask", {}, recorder)
+    assert called.structured_content["result"].startswith("this client cannot read the request: ")
     assert recorder.asked == []
 
 
@@ -342,7 +342,7 @@ class Sagas(Extension):
 
 
 @both_eras
-async def test_a_server_with_saga_methods_is_told_from_one_without(era: Era) -> None:
+async def test_a_server_with_saga_methods_is_distinguished_from_one_without(era: Era) -> None:
     async with connect(MCPServer("plain"), Recorder(), era=era) as client:
         assert not await offers_sagas(client)
     async with connect(MCPServer("sagas", extensions=[Sagas()]), Recorder(), era=era) as client:

@@ -22,6 +22,7 @@ from tests.mcp.harness import (
     accept,
     connected,
     echo,
+    http,
     serving,
     text_of,
 )
@@ -67,8 +68,60 @@ LACKING: dict[str, tuple[Tool[Any], Answers, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("order", [1, -1])
+async def test_no_one_is_asked_beside_a_question_that_is_known_to_be_impossible(
+    era: str, order: int
+) -> None:
+    @tool
+    async def several(ctx: BranchContext) -> str:
+        """Ask the person twice, and the model."""
+        asks = [ctx.elicit(Ok, "One?"), ctx.elicit(Ok, "Two?"), ctx.sample("Hello")]
+        try:
+            await ctx.gather(*asks[::order])
+        except CapabilityError as missing:
+            return missing.capability
+        return "all were answered"
+
+    answers = Answers(elicit=lambda _: accept(ok=True))
+    async with connected(serving(several), era, answers) as client:
+        assert text_of(await client.call_tool("several")) == "sampling"
+    assert answers.asked == []
+
+
+@pytest.mark.parametrize("options", [{"json_response": True}, {"stateless_http": True}])
+async def test_what_a_connection_cannot_carry_counts_as_missing(options: dict[str, bool]) -> None:
+    """Handshake-era sessions without a way back; before, a step ran and then a plain error came."""
+    ran: list[str] = []
+
+    @tool(requires=["elicitation"])
+    async def demanding(ctx: BranchContext) -> str:
+        """Never started."""
+        ran.append("demanding")
+        return (await ctx.elicit(Ok, "Ok?")).action
+
+    @tool
+    async def modest(ctx: BranchContext) -> str:
+        """Do without."""
+        try:
+            return (await ctx.elicit(Ok, "Ok?")).action
+        except CapabilityError:
+            return "without"
+
+    answers = Answers(elicit=lambda _: accept(ok=True))
+    async with (
+        http(serving(demanding, modest), **options) as url,
+        connected(url, HANDSHAKE, answers) as client,
+    ):
+        refused = await client.call_tool("demanding")
+        assert text_of(await client.call_tool("modest")) == "without"
+    assert refused.is_error
+    assert "this connection cannot carry questions to the client" in text_of(refused)
+    assert (ran, answers.asked) == ([], [])
+
+
 @pytest.mark.parametrize("name", LACKING)
-async def test_modern_clients_are_told_what_they_must_declare(name: str) -> None:
+async def test_the_error_for_modern_clients_names_what_they_must_declare(name: str) -> None:
     asks, answers, required = LACKING[name]
     async with connected(serving(asks), MODERN, answers) as client:
         with pytest.raises(MCPError) as refused:

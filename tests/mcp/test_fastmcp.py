@@ -258,7 +258,7 @@ async def test_a_tool_that_does_not_say_what_it_returns_has_no_output_schema(era
     assert json.loads(text_of(result)) == [1, {"a": 2}]
 
 
-# -- what callers are told ---------------------------------------------------------------------
+# -- what callers see ---------------------------------------------------------------------
 
 
 @ERA
@@ -276,7 +276,7 @@ async def test_bad_arguments_get_the_message_of_every_other_edge(
 
 @tool
 async def failing(ctx: BranchContext, how: str) -> str:
-    """Fail as told, in the second round."""
+    """Fail as asked, in the second round."""
     await ctx.elicit(Ok, "Now?")
     if how == "foreign":
         raise OSError("password: hunter2")
@@ -289,7 +289,7 @@ async def failing(ctx: BranchContext, how: str) -> str:
     raise ToolError("the shop is closed")
 
 
-TOLD = {
+SEEN_BY_CALLERS = {
     "foreign": "Error calling tool 'failing'",
     "validation": "Error calling tool 'failing'",
     "fastmcp": "closed, says FastMCP",
@@ -298,8 +298,8 @@ TOLD = {
 
 
 @ERA
-@pytest.mark.parametrize("how", TOLD)
-async def test_a_foreign_exception_is_masked_for_the_caller_and_told_to_the_log(
+@pytest.mark.parametrize("how", SEEN_BY_CALLERS)
+async def test_a_foreign_exception_is_masked_for_the_caller_and_logged(
     era: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = Answers(lambda _: accept(ok=True))
@@ -307,7 +307,7 @@ async def test_a_foreign_exception_is_masked_for_the_caller_and_told_to_the_log(
         async with called(serving(as_fastmcp_tool(failing)), era, answers) as client:
             result = await client.call_tool("failing", {"how": how})
     assert result.is_error
-    assert text_of(result) == TOLD[how]
+    assert text_of(result) == SEEN_BY_CALLERS[how]
     assert ("hunter2" in caplog.text) == (how in ("foreign", "validation"))
 
 

@@ -74,6 +74,28 @@ async def test_a_request_names_its_step() -> None:
     assert [meta["anabranch/stepId"] for meta in metas] == ["the question", "prompt/sample.1"]
 
 
+@tool
+async def plain(ctx: BranchContext) -> str:
+    """Ask the model, and catch nothing."""
+    return (await ctx.sample("Hello")).text
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [("no sampling consent callback", "no sampling consent callback"), ("x " * 900, "x x …)")],
+)
+async def test_a_clients_own_error_reaches_the_caller(said: str, shown: str) -> None:
+    def refuse(_: object) -> types.ErrorData:
+        return types.ErrorData(code=types.INTERNAL_ERROR, message=said)
+
+    async with connected(serving(plain), HANDSHAKE, Answers(None, refuse)) as client:
+        text = text_of(await client.call_tool("plain"))
+    assert "Step 'plain/sample.1' failed: the client answered with -32603" in text
+    assert shown in text
+    assert "log" not in text
+    assert len(text) < 700
+
+
 async def test_asks_at_once_are_open_at_once() -> None:
     @tool
     async def both(ctx: BranchContext) -> list[str]:
@@ -101,7 +123,7 @@ async def test_a_clients_error_is_the_steps_failure_and_can_be_caught(
     transport: str, code: int
 ) -> None:
     def broken(_: object) -> types.ErrorData:
-        return types.ErrorData(code=code, message="nobody at home")
+        return types.ErrorData(code=code, message="no one at home")
 
     answers = Answers(broken, broken)
     async with (
@@ -110,34 +132,18 @@ async def test_a_clients_error_is_the_steps_failure_and_can_be_caught(
     ):
         elicited = text_of(await client.call_tool("ask"))
         sampled = text_of(await client.call_tool("prompt"))
-    assert elicited == f"the question failed with {code}: nobody at home"
-    assert sampled == f"prompt/sample.1 failed with {code}: nobody at home"
-
-
-async def test_a_clients_error_that_is_not_caught_ends_the_call_without_its_text() -> None:
-    @tool
-    async def careless(ctx: BranchContext) -> str:
-        """Catch nothing."""
-        return (await ctx.elicit(Ok, "Ok?")).action
-
-    def broken(_: object) -> types.ErrorData:
-        return types.ErrorData(code=-1, message="password: hunter2")
-
-    async with connected(serving(careless), HANDSHAKE, Answers(broken)) as client:
-        result = await client.call_tool("careless")
-    assert result.is_error
-    assert "Step 'careless/elicit.1' failed with -1" in text_of(result)
-    assert "hunter2" not in text_of(result)
+    assert elicited == f"the question failed with {code}: no one at home"
+    assert sampled == f"prompt/sample.1 failed with {code}: no one at home"
 
 
 async def test_a_modern_client_with_an_error_ends_the_call_itself() -> None:
-    """Known: ``inputResponses`` have no place for errors; the server is never told."""
+    """Known: ``inputResponses`` have no place for errors; the server never learns of them."""
 
     def broken(_: object) -> types.ErrorData:
-        return types.ErrorData(code=-1, message="nobody at home")
+        return types.ErrorData(code=-1, message="no one at home")
 
     async with connected(serving(ask), MODERN, Answers(broken)) as client:
-        with pytest.raises(MCPError, match="nobody at home"):
+        with pytest.raises(MCPError, match="no one at home"):
             await client.call_tool("ask")
 
 
@@ -266,7 +272,7 @@ async def test_without_a_way_back_a_question_is_a_clear_error_and_the_rest_works
         asked = await client.call_tool("book")
         counted = await client.call_tool("count")
     assert asked.is_error
-    assert "this connection cannot carry them to the client" in text_of(asked)
+    assert "this connection cannot carry questions to the client" in text_of(asked)
     assert "2026-07-28" in text_of(asked)
     assert undone == ["seat"]
     assert counted.structured_content == {"result": 3}

@@ -91,27 +91,27 @@ async def test_the_method_is_gone_since_2026_07_28() -> None:
 
 async def test_a_server_that_sees_to_levels_itself_keeps_doing_so() -> None:
     """Chosen: ``install`` adds, and replaces nothing."""
-    told: list[str] = []
+    levels: list[str] = []
     server: MCPServer[Any] = MCPServer("existing", log_level="WARNING")
     server._lowlevel_server.add_request_handler(  # pyright: ignore[reportPrivateUsage]
-        "logging/setLevel", types.SetLevelRequestParams, noting(told)
+        "logging/setLevel", types.SetLevelRequestParams, noting(levels)
     )
     install(server, chatter)
     answers = Answers()
     async with connected(server, HANDSHAKE, answers) as client:
         await set_level(client, "error")
         await client.call_tool("chatter")
-    assert told == ["error"]
+    assert levels == ["error"]
     assert [level for level, _ in answers.logs] == LEVELS
 
 
-def noting(told: list[str]) -> Callable[..., Awaitable[types.EmptyResult]]:
-    """A handler of the server's own, which writes down what it is told."""
+def noting(levels: list[str]) -> Callable[..., Awaitable[types.EmptyResult]]:
+    """A handler of the server's own, which notes the levels that it is sent."""
 
     async def handle(
         context: ServerRequestContext[Any, Any], params: types.SetLevelRequestParams
     ) -> types.EmptyResult:
-        told.append(params.level)
+        levels.append(params.level)
         return types.EmptyResult()
 
     return handle

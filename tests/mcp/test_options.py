@@ -5,6 +5,7 @@ from typing import Any, get_type_hints
 
 import pytest
 from fastmcp import FastMCP
+from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import BranchContext, Limits, tool
@@ -82,3 +83,20 @@ def test_options_are_frozen_and_show_no_secrets() -> None:
 def test_a_keyword_that_is_not_an_option_is_refused() -> None:
     with pytest.raises(TypeError, match="stor"):
         created(OPTIONS, stor="memory:")
+
+
+@pytest.mark.parametrize(
+    ("add", "server", "use"),
+    [
+        (install, FastMCP("s"), r"use anabranch\.mcp\.install_fastmcp\("),
+        (install_fastmcp, MCPServer("s"), r"use anabranch\.mcp\.install\("),
+        (install, Server("s"), r"use anabranch\.mcp\.create_server\("),
+        (install_fastmcp, Server("s"), r"use anabranch\.mcp\.create_server\("),
+        (install, "s", r"Give an MCPServer to install\(\)"),
+    ],
+)
+def test_a_server_of_another_kind_is_refused_with_what_to_use(
+    add: Any, server: Any, use: str
+) -> None:
+    with pytest.raises(TypeError, match=use):
+        add(server, deep)

@@ -180,7 +180,7 @@ async def test_every_kind_of_field_crosses_and_comes_back(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_data_for_whoever_draws_the_form_goes_in_the_message(era: str) -> None:
+async def test_data_for_the_client_that_draws_the_form_goes_in_the_message(era: str) -> None:
     """In the schema too, for clients that read it there; but on 2026-07-28 the SDK drops it from there."""
 
     @tool

@@ -18,7 +18,7 @@ from anabranch import Accepted, BranchContext, tool
 from anabranch._engine import Journal
 from anabranch.mcp import create_server, install
 from anabranch.tool import Tool
-from tests.mcp.harness import MODERN, Answers, call_once, connected, plaintext, sealed, serving
+from tests.mcp.harness import KEY, MODERN, Answers, call_once, connected, plaintext, sealed, serving
 
 OLD, NEW = "the old secret, long enough for a key", "the new secret, long enough for a key"
 ANSWERS = Answers(lambda _: None)
@@ -247,3 +247,47 @@ async def test_an_installed_tool_is_sealed_by_its_servers_own_keys() -> None:
         state = await opened(client)
     async with connected(made(), MODERN, ANSWERS) as client:
         assert await answered(client, state) == "accept"
+
+
+class Words(BaseModel):
+    text: str
+
+
+@tool
+async def talk(ctx: BranchContext) -> int:
+    """Ask three times; return how much was answered."""
+    said = [await ctx.elicit(Words, "?") for _ in range(3)]
+    return sum(len(each.content.text) for each in said if isinstance(each, Accepted))
+
+
+def words(reply: dict[str, Any], length: int) -> dict[str, Any]:
+    (step,) = reply["inputRequests"]
+    content = {"text": "x" * length}
+    return {
+        "state": reply["requestState"],
+        "responses": {step: {"action": "accept", "content": content}},
+    }
+
+
+@pytest.mark.parametrize("store", [None, "memory:"])
+async def test_what_a_state_may_hold_is_bounded(store: str | None) -> None:
+    """Forty answers of 3.9 MB made a token of 281 KB that held 156 MB."""
+    server = create_server("s", [talk], keys=[KEY], store=store, max_state=100_000)
+    async with connected(server, MODERN, Answers(elicit=print)) as client:
+        reply = await call_once(client, "talk")
+        reply = await call_once(client, "talk", **words(reply, 60_000))
+        refused = await call_once(client, "talk", **words(reply, 60_000))
+        assert refused["isError"]
+        assert "longer than 100000 bytes together" in refused["content"][0]["text"]
+        reply = await call_once(client, "talk", **words(reply, 20_000))
+        reply = await call_once(client, "talk", **words(reply, 10))
+    assert reply["structuredContent"] == {"result": 80_010}
+
+
+async def test_with_a_store_a_state_stays_there_by_what_it_holds() -> None:
+    server = create_server("s", [talk], keys=[KEY], store="memory:")
+    async with connected(server, MODERN, Answers(elicit=print)) as client:
+        first = await call_once(client, "talk")
+        second = await call_once(client, "talk", **words(first, 300_000))
+    assert not plaintext(first["requestState"]).startswith("@")
+    assert plaintext(second["requestState"]).startswith("@")

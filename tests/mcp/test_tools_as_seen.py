@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import anyio
 import mcp_types as types
 import pytest
+from fastmcp import FastMCP
 from mcp import MCPError
 from pydantic import BaseModel, Field
 
@@ -22,10 +23,12 @@ from anabranch import (
     HandoffTool,
     InvalidArgumentsError,
     StepFailed,
+    ToolAnnotations,
     ToolError,
     run_tool,
     tool,
 )
+from anabranch.mcp import install_fastmcp
 from anabranch.tool import Tool
 from tests.mcp.harness import ERAS, Answers, accept, connected, over, serving, text_of
 
@@ -268,7 +271,7 @@ async def test_no_phase_runs_on_bad_arguments(era: str) -> None:
     assert phases == []
 
 
-# -- what callers are told of errors -----------------------------------------------------------
+# -- what callers see of errors -----------------------------------------------------------
 
 
 def leak() -> str:
@@ -277,7 +280,7 @@ def leak() -> str:
 
 @tool
 async def failing(ctx: BranchContext, how: str) -> str:
-    """Fail as told, in the second round."""
+    """Fail as asked, in the second round."""
     await ctx.elicit(Hand2, "Now?")
     if how == "foreign":
         raise OSError("password: hunter2")
@@ -295,7 +298,7 @@ async def failing(ctx: BranchContext, how: str) -> str:
     raise ToolError("the shop is closed")
 
 
-TOLD = {
+SEEN_BY_CALLERS = {
     "foreign": "Error executing tool failing",
     "step": "Error executing tool failing: Step 'failing/leak.1' failed with OSError. Catch StepFailed"
     " to handle it; its detail is in the server's log.",
@@ -307,8 +310,8 @@ TOLD = {
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("how", TOLD)
-async def test_a_foreign_exception_is_masked_for_the_caller_and_told_to_the_log(
+@pytest.mark.parametrize("how", SEEN_BY_CALLERS)
+async def test_a_foreign_exception_is_masked_for_the_caller_and_logged(
     era: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = Answers(lambda _: accept(ok=True))
@@ -316,7 +319,7 @@ async def test_a_foreign_exception_is_masked_for_the_caller_and_told_to_the_log(
         async with connected(serving(failing), era, answers) as client:
             result = await client.call_tool("failing", {"how": how})
     assert result.is_error
-    assert text_of(result) == TOLD[how]
+    assert text_of(result) == SEEN_BY_CALLERS[how]
     assert "hunter2" not in result.model_dump_json()
     if how != "tool":
         assert "hunter2" in caplog.text
@@ -360,3 +363,50 @@ async def test_a_tool_that_cancels_itself_fails_alone(
     assert text_of(result) == "Error executing tool selfish"
     assert "tool 'selfish' was cancelled from within" in caplog.text
     assert undone == ["seat"]
+
+
+# -- titles and annotations --------------------------------------------------------------------
+
+
+@tool(title="Book a flight", annotations=ToolAnnotations(destructive=False, open_world=True))
+async def book(ctx: BranchContext) -> str:
+    """Book."""
+    return "booked"
+
+
+class Look(HandoffTool):
+    """Look."""
+
+    title = "Look around"
+    annotations = ToolAnnotations(read_only=True, idempotent=True)
+
+    async def before(self) -> int:
+        return 1
+
+    async def client(self, handoff: int, ctx: BranchContext) -> int:
+        return handoff
+
+    async def after(self, handoff: int, picked: int) -> int:
+        return picked
+
+
+def on_fastmcp(*tools: Tool[Any]) -> Any:
+    server: FastMCP[Any] = FastMCP("s")
+    install_fastmcp(server, *tools)
+    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("host", [serving, on_fastmcp])
+@pytest.mark.parametrize("era", ERAS)
+async def test_titles_and_annotations_are_shown(era: str, host: Any) -> None:
+    async with connected(host(book, Look()), era, Answers()) as client:
+        listed = (await client.list_tools()).tools
+    shown = {each.name: (each.title, each.annotations) for each in listed}
+    assert shown["book"] == (
+        "Book a flight",
+        types.ToolAnnotations(destructive_hint=False, open_world_hint=True),
+    )
+    assert shown["look"] == (
+        "Look around",
+        types.ToolAnnotations(read_only_hint=True, idempotent_hint=True),
+    )

@@ -1,4 +1,4 @@
-"""What providers require of a request, written down from what they publish. Owns no code of ours.
+"""What providers require of a request, written down from what they publish.
 
 Each function takes a request body as it stands on the wire and returns what the provider would
 refuse, in its own order, empty if nothing. Sources: Anthropic's pages on the Messages API and on

@@ -1,6 +1,6 @@
 """A provider on this machine: Anthropic's and OpenAI's wire formats over a real socket.
 
-Owns the answers on the wire, in one piece and as server-sent events. Every body that arrives is
+It answers in one piece, or as server-sent events. Every body that arrives is
 held against the published rules (``provider_rules.py``) and refused with what is wrong, as a
 provider does. What to answer is scripted, first come, first served; an answer may be an error, may
 stop in the middle, or may never come.

@@ -16,7 +16,7 @@ CALL: dict[str, Any] = {
 }
 CALLS: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 NO_CALLS: dict[str, Any] = {"tool_calls": []}
-TOLD: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "rain"}
+TOOL_MESSAGE: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "rain"}
 MADE: dict[str, Any] = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
 MARK: dict[str, Any] = {"type": "ephemeral"}
 OUTPUT: dict[str, Any] = {"type": "function_call_output", "call_id": "c1", "output": "rain"}
@@ -51,7 +51,7 @@ def test_a_right_request_has_no_faults() -> None:
     assert messages_faults(body | {"tools": [marked], "cache_control": MARK}) == []
     tools = [{"function": {"name": "look"}}]
     system = {"role": "system", "content": "Be kind."}
-    assert chat_faults({"messages": [system, HI, CALLS, TOLD, HI], "tools": tools}) == []
+    assert chat_faults({"messages": [system, HI, CALLS, TOOL_MESSAGE, HI], "tools": tools}) == []
     assert responses_faults({"input": [HI, MADE, OUTPUT, HI], "tools": [{"name": "look"}]}) == []
 
 
@@ -111,13 +111,13 @@ def test_what_the_messages_api_refuses_beside_messages(changes: Any, fault: str)
     ("messages", "fault"),
     [
         ([HI, CALLS], "did not have response"),
-        ([HI, CALLS, HI, TOLD], "did not have response"),
-        ([HI, TOLD], "must be a response"),
-        ([HI, CALLS, TOLD, TOLD], "must be a response"),
-        ([HI, CALLS, TOLD, CALLS, TOLD], "must be unique"),
+        ([HI, CALLS, HI, TOOL_MESSAGE], "did not have response"),
+        ([HI, TOOL_MESSAGE], "must be a response"),
+        ([HI, CALLS, TOOL_MESSAGE, TOOL_MESSAGE], "must be a response"),
+        ([HI, CALLS, TOOL_MESSAGE, CALLS, TOOL_MESSAGE], "must be unique"),
         ([HI, HI], "alternate"),
-        ([HI, CALLS, TOLD, HI, HI], "alternate"),
-        ([CALLS, TOLD], "first message"),
+        ([HI, CALLS, TOOL_MESSAGE, HI, HI], "alternate"),
+        ([CALLS, TOOL_MESSAGE], "first message"),
         ([said("user", " ")], "is empty"),
         ([{"role": "user", "content": ""}], "is empty"),
         ([{"role": "user"}], "must not be null"),

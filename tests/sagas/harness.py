@@ -1,6 +1,6 @@
 """Saga methods as a client sends them, and what comes back, byte for byte but for the envelope.
 
-Owns the ways to reach a server by them, and a person who answers steps.
+The ways to reach a server by them, and a person who answers steps.
 """
 
 import sys
@@ -76,7 +76,7 @@ REFUSED: Final = types.ErrorData(
     message="Invalid or expired sagaToken",
     data={"reason": "invalid_saga_token"},
 )
-"""All that is ever told of a token that is refused."""
+"""The only error for a token that is refused."""
 
 
 def accepted(step_id: str, **content: Any) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Person:
     answer: Callable[[str, str], Any]
     capabilities: Capabilities = field(default_factory=Capabilities)
     asked: list[str] = field(default_factory=list[str])
-    told: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    notices: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
     async def sample(self, request: SampleRequest, *, step_id: str) -> SampleReply:
         text = await self._answered(step_id, request.messages[-1].text)
@@ -159,10 +159,10 @@ class Person:
         return ElicitReply(action="accept", content=content)
 
     async def log(self, level: str, message: str) -> None:
-        self.told.append((level, message))
+        self.notices.append((level, message))
 
     async def notify(self, message: str, progress: float | None, total: float | None) -> None:
-        self.told.append((message, progress, total))
+        self.notices.append((message, progress, total))
 
     async def _answered(self, step_id: str, message: str) -> Any:
         self.asked.append(step_id)

@@ -133,7 +133,7 @@ class Attacker:
         return self.chance.choice(self.kinds)()
 
     def forged(self) -> Attack:
-        """Something that nobody has sealed, or somebody else."""
+        """Something that was not sealed, or sealed by someone else."""
         return self._with(self._forgery())
 
     def misused(self) -> Attack:
@@ -151,7 +151,7 @@ class Attacker:
         return CALL, {**params, "requestState": state}, STATE_REFUSED
 
     def answered(self) -> Attack:
-        """A good token, and steps that nobody has completed so."""
+        """A good token, and steps that no one has completed so."""
         params, _ = self.chance.choice(self.resumes)
         steps = [dict(step) for step in params["completedSteps"]]
         open_ids = {step["stepId"] for turn in turns(self._tool(steps)) for step in turn}
@@ -282,7 +282,7 @@ def fits(outcome: Any, wanted: Any) -> bool:
 
 
 def _spelled(reply: Any) -> str:
-    """A reply, byte for byte but for the state: the SDK seals it anew each time."""
+    """A reply, byte for byte but for the state: the SDK seals it afresh each time."""
     if isinstance(reply, types.ErrorData):
         return str(reply)
     return json.dumps({**reply, "requestState": ""})

@@ -98,7 +98,7 @@ async def test_what_is_just_within_bounds_is_taken(client: Client) -> None:
 
 
 TOKEN = "the token"
-"""Stands for the real one, which is made anew."""
+"""Stands for the real one, which differs in every run."""
 SAMPLE = said("ask/sample.1", "So.")
 
 

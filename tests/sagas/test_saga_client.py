@@ -33,7 +33,7 @@ def always(value: Any) -> Person:
     return Person(answer)
 
 
-def nobody() -> Person:
+def no_one() -> Person:
     """Somebody who is never asked."""
     return always(None)
 
@@ -72,7 +72,7 @@ async def test_everything_a_tool_can_do_works(era: str, tmp_path: Any) -> None:
         result = await SagaClient(client, person).call_tool("journey", {"who": "Ida"})
     assert Report.model_validate(result.structured_content) == ANSWERED
     assert effects.read_text().split() == ["pack", "scout", "book"]
-    assert person.told == [("packing", 1, None), ("scouting", 2, None), ("done", 3, None)]
+    assert person.notices == [("packing", 1, None), ("scouting", 2, None), ("done", 3, None)]
 
 
 async def test_log_messages_arrive_where_the_connection_sends_them() -> None:
@@ -81,7 +81,7 @@ async def test_log_messages_arrive_where_the_connection_sends_them() -> None:
     async with connect(server, person, era="modern") as client:
         result = await SagaClient(client, person).call_tool("complex_tool", {"initial_arg": "v"})
     assert result.is_error
-    assert person.told == [("info", "Deployment of v requested")]
+    assert person.notices == [("info", "Deployment of v requested")]
 
 
 async def test_all_steps_of_a_turn_are_open_at_once() -> None:
@@ -139,7 +139,7 @@ async def test_a_tools_refusal_is_a_result() -> None:
     async def body(ctx: BranchContext) -> str:
         raise ToolError("No seats are left.")
 
-    result = await call(serving(body), nobody())
+    result = await call(serving(body), no_one())
     assert (text_of(result), result.is_error) == ("No seats are left.", True)
 
 
@@ -173,10 +173,10 @@ async def test_a_saga_can_be_resumed_from_its_last_turn() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS[:2] + WAYS[4:], ids=" ".join)
-async def test_a_server_without_sagas_is_told_in_one_sentence(way: tuple[str, str]) -> None:
+async def test_a_server_without_sagas_is_reported_in_one_sentence(way: tuple[str, str]) -> None:
     async with reached(way, MCPServer("plain"), Path()) as client:
         with pytest.raises(MCPError) as refused:
-            await SagaClient(client, nobody()).call_tool("t")
+            await SagaClient(client, no_one()).call_tool("t")
     assert refused.value.error.code == types.METHOD_NOT_FOUND
     assert refused.value.error.message == (
         "This server offers no sagas: it does not know tools/callSaga."
@@ -195,18 +195,18 @@ class OfTheFirstVersion(Extension):
         raise MCPError(types.INVALID_PARAMS, "Invalid request parameters", "")
 
 
-async def test_an_old_server_without_sagas_is_told_in_the_same_sentence() -> None:
+async def test_an_old_server_without_sagas_is_reported_in_the_same_sentence() -> None:
     with pytest.raises(MCPError, match="This server offers no sagas"):
-        await call(MCPServer("old", extensions=[OfTheFirstVersion()]), nobody())
+        await call(MCPServer("old", extensions=[OfTheFirstVersion()]), no_one())
 
 
 async def test_another_error_passes_as_it_is() -> None:
     with pytest.raises(MCPError, match="name: there is no tool 'nothing'"):
-        await call(serving(), nobody(), "nothing")
+        await call(serving(), no_one(), "nothing")
 
 
 class Odd(Extension):
-    """A server of another make: replies with what it is told to."""
+    """A server of another make: replies with what it is given."""
 
     identifier = "com.example/odd"
 
@@ -247,7 +247,7 @@ FORM: dict[str, Any] = {"message": "?", "requestedSchema": {"type": "object", "p
 )
 async def test_a_reply_that_is_neither_is_refused(reply: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        await call(MCPServer("odd", extensions=[Odd(reply)]), nobody())
+        await call(MCPServer("odd", extensions=[Odd(reply)]), no_one())
 
 
 async def test_a_server_of_another_make_is_sent_what_the_proposal_says() -> None:

@@ -87,7 +87,7 @@ async def test_the_order_of_completed_steps_does_not_matter() -> None:
 
 
 async def test_arguments_may_be_left_out() -> None:
-    """Required: they are optional. What is missing then is told as by ``tools/call``."""
+    """Required: they are optional. What is missing then is reported as by ``tools/call``."""
     server = create_server("deployer", [complex_tool], keys=[KEY])
     async with connected(server, MODERN, Answers()) as connection:
         result = await raw(connection, "tools/callSaga", {"name": "complex_tool"})

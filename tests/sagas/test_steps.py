@@ -79,10 +79,11 @@ async def test_a_steps_error_that_is_not_caught_ends_the_tool(era: str) -> None:
     async def body(ctx: BranchContext) -> str:
         return (await ctx.elicit(Number, "?")).action
 
-    *_, last = await run(body, era, [failed("t/elicit.1", "secret words")])
+    *_, last = await run(body, era, [failed("t/elicit.1", "no consent")])
     assert last["isError"] is True
-    assert text_in(last).startswith("Step 't/elicit.1' failed with -32001.")
-    assert "secret words" not in text_in(last)
+    assert text_in(last).startswith(
+        "Step 't/elicit.1' failed: the client answered with -32001 (no consent)."
+    )
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
@@ -106,7 +107,7 @@ async def test_an_answer_that_does_not_fit_the_form_is_asked_for_again(era: str)
     assert last["structuredContent"] == {"result": 2}
 
 
-async def test_a_refusal_is_told_in_the_tools_words_and_effects_are_undone(era: str) -> None:
+async def test_a_refusal_is_reported_in_the_tools_words_and_effects_are_undone(era: str) -> None:
     effects: list[str] = []
 
     async def body(ctx: BranchContext) -> str:
@@ -145,7 +146,7 @@ async def test_a_value_that_cannot_be_json_is_masked_and_logged(
     assert "validation error" in caplog.text
 
 
-async def test_a_tool_that_cancels_itself_harms_nobody_else(
+async def test_a_tool_that_cancels_itself_harms_no_one_else(
     era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     @tool

@@ -127,7 +127,7 @@ async def test_a_token_is_good_for_its_time_and_no_second_longer(
         again = (await resume_saga(client, token, ONE))["sagaToken"]
         clock.advance(0.5)
         await assert_refused(client, token, "expired", caplog)
-        clock.advance(29)  # counted anew in each turn
+        clock.advance(29)  # counted from zero in each turn
         assert text_in(await resume_saga(client, again, ONE, TWO)) == "it: 3"
 
 

@@ -154,7 +154,7 @@ async def test_gather_is_a_typed_tuple_and_race_a_union() -> None:
 
 
 async def wrong_calls(ctx: BranchContext) -> None:
-    """Nobody runs this: it is the checkers who must refuse each line."""
+    """This is never run: the type checkers must refuse each line."""
     await ctx.branch(analyze, "x")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     await ctx.branch(analyze, 2, "x")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     await ctx.branch(alone, 1)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]

@@ -103,7 +103,8 @@ async def answer(answerer: Answerer, ask: Ask) -> Answer:
         elicited = await answerer.elicit(ask.request, step_id=ask.step_id)
         return Answer(elicited.model_dump(mode="json", exclude_none=True))
     except AnswerError as error:
-        return Answer(error=error_to_json(StepFailed(ask.step_id, str(error.code), str(error))))
+        failed = StepFailed(ask.step_id, str(error.code), str(error), from_client=True)
+        return Answer(error=error_to_json(failed))
 
 
 async def deliver(answerer: Answerer, notice: Notice) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine
 from typing import Any, Protocol, TypeVar, overload
 
-from anabranch._engine import Call, all_of
+from anabranch._engine import Call, all_of, none_of
 
 __all__ = ["Op", "gather", "race"]
 
@@ -64,10 +64,14 @@ def gather(self: _Context, *operations: Awaitable[T]) -> Op[tuple[T, ...]]: ...
 def gather(self: _Context, *operations: Awaitable[Any]) -> Op[tuple[Any, ...]]:
     """Run all at once and return their values in order.
 
-    All of them end, also when one fails; then the first error in order is raised.
+    All of them end, also when one fails; then the first error in order is raised. If one asks what
+    can be asked of no one, its ``CapabilityError`` is raised, and none is started.
     """
     call = self._call  # pyright: ignore[reportPrivateUsage] - as a method of the context
-    return call.scheduler.made(all_of(operations))
+    refusal = call.scheduler.refusal_of(operations)
+    return call.scheduler.made(
+        all_of(operations) if refusal is None else none_of(operations, refusal), refusal
+    )
 
 
 @overload

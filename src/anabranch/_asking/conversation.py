@@ -42,7 +42,7 @@ class Conversation:
         return self._inherited + tuple(message for _, group in said.groups for message in group)
 
     def take_place(self, scope: Scope) -> int:
-        """Return where in the conversation the prompt goes that is made now; 1 is the first."""
+        """Return the place in the conversation of the prompt that is made now; 1 is the first."""
         said: _Said = scope.memory.get(self, _NOTHING)
         scope.memory = {**scope.memory, self: said._replace(places=said.places + 1)}
         return said.places + 1

@@ -13,6 +13,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.host import Host
 from anabranch._engine import Call, Entry, Scope, fingerprint
+from anabranch._foreign_text import encodable
 from anabranch.elicitation import (
     Accepted,
     Cancelled,
@@ -72,7 +73,7 @@ def find_question(
 
 
 def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> None:
-    """Return if the host shows this question now.
+    """Check that the host shows this question now.
 
     Raises:
         ElicitInBranchError, ConcurrentElicitError: it does not.
@@ -116,7 +117,7 @@ def _read(value: JsonValue) -> tuple[str, object]:
     """Return what the person did, and the content.
 
     Raises:
-        ValidationError: that is no reply.
+        ValidationError: ``value`` is not a reply.
     """
     if isinstance(value, dict) and value.get("action") == "accept":  # nearly always
         content = value.get("content")
@@ -182,6 +183,6 @@ async def run_elicit_url(
 
 def _exchange(job: ElicitJob, content: BaseModel) -> Exchange:
     use = ToolUseBlock(id=job.step_id, name=job.name or "elicit", input={})
-    answer = TextBlock(text=content.model_dump_json(by_alias=True))
+    answer = TextBlock(text=encodable(content).model_dump_json(by_alias=True))
     result = ToolResultBlock(tool_use_id=job.step_id, content=(answer,))
     return Exchange((assistant([TextBlock(text=job.message), use]), user([result])))

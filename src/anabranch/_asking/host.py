@@ -62,15 +62,21 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What an edge gives to a tool besides answers: capabilities, and the server's own model."""
+    """What an edge gives to a tool besides answers: capabilities, and the server's own model.
+
+    ``own`` is what that model may be asked for. ``unreachable`` says that the connection carries no
+    questions, whatever the client supports.
+    """
 
     capabilities: Capabilities = field(default_factory=Capabilities)
     sampler: Sampler | None = None
+    own: Capabilities = field(default_factory=Capabilities)
+    unreachable: bool = False
 
     def offers(self, name: str) -> bool:
         """Whether the client, or the server itself, can do ``name``."""
         own = self.sampler is not None and name in {"sampling", "sampling.tools"}
-        return own or self.capabilities.has(name)
+        return (own and self.own.has(name)) or self.capabilities.has(name)
 
     def require(self, *names: str) -> None:
         """Check that all of ``names`` are offered by the client, or by the server itself.
@@ -78,9 +84,15 @@ class Host:
         Raises:
             CapabilityError: naming the first that is not.
         """
-        for name in names:
-            if not self.offers(name):
-                raise CapabilityError(name)
+        if (refusal := self.refusal(*names)) is not None:
+            raise refusal
+
+    def refusal(self, *names: str) -> CapabilityError | None:
+        """Return the error for the first of ``names`` that is not offered, if there is one."""
+        missing = next((name for name in names if not self.offers(name)), None)
+        if missing is None:
+            return None
+        return CapabilityError(missing, unreachable=self.unreachable)
 
     async def respond(self, request: SampleRequest) -> Answer:
         """Answer ``request`` with the server's own model; its errors become the answer's."""

@@ -7,6 +7,7 @@ A reply becomes a ``SampleResult``. The conversation that a prompt continues is 
 from __future__ import annotations
 
 import json
+import logging
 import math
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -17,6 +18,7 @@ from anabranch._asking.conversation import Conversation
 from anabranch._asking.host import Host, Runnable, Sampler
 from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens
 from anabranch._engine import Call, Entry, Scope, fingerprint
+from anabranch._foreign_text import encodable
 from anabranch.elicitation import describe
 from anabranch.errors import SampleValidationError, StepFailed
 from anabranch.messages import (
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 P = TypeVar("P")
+logger: logging.Logger = logging.getLogger("anabranch.asking")
 
 DEFAULT_MAX_TOKENS = 1024
 ATTEMPTS = 3
@@ -192,7 +195,7 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest) -> SampleRe
     asked = fingerprint(request.model_dump(mode="json", exclude={"max_tokens"}))
     responder = job.host.respond if job.host.sampler is not None else None
     entry = await call.operations.ask(job.scope, step_id, "sample", asked, admitted, responder)
-    reply = _read(call, step_id, entry)
+    reply = _read(job, step_id, entry)
     if entry.tokens is None:
         used = reply.usage.total_tokens if reply.usage else 0
         used = used or _prompt_tokens(request) + estimate_tokens(_said(reply))
@@ -200,7 +203,7 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest) -> SampleRe
     return reply
 
 
-def _read(call: Call[Any], step_id: str, entry: Entry) -> SampleReply:
+def _read(job: SampleJob, step_id: str, entry: Entry) -> SampleReply:
     """Read the recorded reply.
 
     Raises:
@@ -209,21 +212,24 @@ def _read(call: Call[Any], step_id: str, entry: Entry) -> SampleReply:
     try:
         return SampleReply.model_validate(entry.value)
     except ValidationError as problem:
-        failure = StepFailed(step_id, "InvalidReply", describe(problem))
-        call.cursor.reject(entry, failure)
+        own, why = job.host.sampler is not None, describe(problem)
+        if own:
+            logger.warning("the sampler's reply to step %r is not valid: %s", step_id, why)
+        failure = StepFailed(step_id, "InvalidReply", why, from_client=not own)
+        job.call.cursor.reject(entry, failure)
         raise failure from problem
 
 
 def _prompt_tokens(request: SampleRequest) -> int:
     parts = [request.system_prompt or ""]
     parts += [_text_for_estimate(message) for message in request.messages]
-    parts += [tool.model_dump_json() for tool in request.tools or ()]
+    parts += [encodable(tool).model_dump_json() for tool in request.tools or ()]
     return sum(map(estimate_tokens, parts))
 
 
 def _text_for_estimate(message: Message) -> str:
     return "\n".join(
-        block.text if isinstance(block, TextBlock) else block.model_dump_json()
+        block.text if isinstance(block, TextBlock) else encodable(block).model_dump_json()
         for block in message.content
     )
 
@@ -269,7 +275,7 @@ def _result(
         exchange = Exchange((prompt, Message(role="assistant", content=reply.content)))
     else:
         use = ToolUseBlock(id=job.step_id, name=SCHEMA_TOOL, input={})
-        text = TextBlock(text=parsed.model_dump_json(by_alias=True))
+        text = TextBlock(text=encodable(parsed).model_dump_json(by_alias=True))
         result = ToolResultBlock(tool_use_id=job.step_id, content=(text,))
         exchange = Exchange((prompt, assistant([use]), user([result])))
     return SampleResult(

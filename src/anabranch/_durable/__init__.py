@@ -1,10 +1,9 @@
 """Calls that outlive a process: a round is recorded once and repeated whenever it is asked for again.
 
-The room owns the port of the store, what is written there of a call, the lease under which one worker
-at a time runs it, and the expiry of calls that are not continued. It must never know an edge: how
-questions become a reply, and which errors a protocol has of its own, is given to it (``mcp/`` does
-that). It runs no author code itself, but through a ``Call`` of the engine, and it implements no
-database: ``stores/`` does.
+Here are the port of the store, the records of a call, the lease under which one worker at a time
+runs it, and the expiry of calls that are not continued. The package knows no edge: ``mcp/`` passes in
+how questions become a reply, and which errors its protocol has. Author code runs only in a ``Call``
+of the engine, and databases are in ``stores/``.
 
     store.py     the port: records, and what every store promises
     policy.py    how a store is used: times, sizes, forks

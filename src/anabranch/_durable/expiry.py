@@ -1,8 +1,8 @@
 """The reaper: it ends calls that were not continued before their deadline, and deletes old ones.
 
-An expired call is compensated: its undos are run, in reverse order, and it cannot be continued. What
-a call has to undo, and how, is known to the engine; here is only decided that its time has come. Any
-number of processes may run a reaper over one store.
+An expired call is compensated: its undos are run, in reverse order, and it cannot be continued. The
+engine knows what a call has to undo, and how; this module only decides when. Any number of processes
+may run a reaper over one store.
 """
 
 from __future__ import annotations

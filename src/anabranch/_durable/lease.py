@@ -1,6 +1,6 @@
 """The lease on a call: one worker at a time runs it, and the lease is renewed while it does.
 
-What is done under a lease, and what it means that one was lost, is decided by its holder.
+The holder decides what is done under a lease, and what follows when it is lost.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Lease:
         return ended
 
     def check(self) -> None:
-        """Return if the lease is still held.
+        """Check that the lease is still held.
 
         Raises:
             StoreError: it has run out, because this process was suspended or the store did not

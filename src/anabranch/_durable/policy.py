@@ -18,7 +18,7 @@ class Durability:
         store: where calls are stored.
         forks: what happens when a round is answered again, differently: the answer is refused
             (``reject``), or a line of its own begins there (``fork``).
-        spill: a state of more bytes stays in the store, and the client gets a reference to it.
+        spill: a state of more bytes, uncompressed, stays in the store, and the client gets a reference to it.
         lease: seconds until the call of a worker that has died can be run by another.
         expire_after: seconds without a request from the client after which a call expires: its
             compensations are run, and it cannot be continued.

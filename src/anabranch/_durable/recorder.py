@@ -1,4 +1,4 @@
-"""What a round writes to the store while it is played: each effect before its value is seen.
+"""The recorder of one round: it writes each effect to the store before its value is seen.
 
 It implements the engine's port ``Recorder``. The texts that it writes are those of ``entries.py``.
 """

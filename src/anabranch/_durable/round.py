@@ -213,7 +213,7 @@ class Rounds:
         return StoredRound(self, job.tool, journal, answers_text(answers), lease, opened.entries)
 
     async def _postpone_expiry(self, journal: Journal, ended: RoundRecord) -> None:
-        """The client is still there: if its call waits for it, it has all the time again."""
+        """Restart the time until a waiting call expires: its client has just repeated a request."""
         store = self.policy.store
         if ended.state and ended == await store.last_round(journal.line):
             deadline = self.clock.now() + self.policy.expire_after

@@ -1,7 +1,7 @@
-"""Runs calls for a server: round by round for clients that hold the state, or live.
+"""The service that runs the calls of a server: round by round, or live while the client answers.
 
-What all edges of a server need alike is here; sealing states, rendering questions and mapping errors
-belong to the edge.
+It has what all edges of a server share; each edge seals states, renders questions and maps errors
+itself.
 
 Without a store the state carries everything, and what one chain of states can guarantee holds: an
 effect that is recorded in a state is not run again from it. A client that repeats an older state
@@ -33,7 +33,10 @@ from anabranch._engine import Answer, Ask, Call, Finished, Journal, run_shielded
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
 
-__all__ = ["CallService"]
+__all__ = ["MAX_STATE", "CallService"]
+
+MAX_STATE = 8 * 2**20
+"""Bytes that the answers of a call may take together: a small token may hold much when inflated."""
 
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
@@ -44,12 +47,13 @@ _Opened = StoredRound | UnrecordedRound
 
 
 class CallService:
-    """Runs calls. One serves a whole server, whatever its edges.
+    """Runs the calls of one server, whatever its edges.
 
     Args:
         runtime: what encloses every call.
         durability: how a store is used; without it, nothing is stored.
         foreign: errors of the server's protocol that a tool may raise.
+        max_state: bytes that the answers of a call may take together.
     """
 
     def __init__(
@@ -57,11 +61,13 @@ class CallService:
         runtime: Runtime,
         durability: Durability | None = None,
         foreign: ForeignErrors | None = None,
+        max_state: int = MAX_STATE,
     ) -> None:
         self.runtime = runtime
         self.durability = durability
         self.worker: str = secrets.token_hex(8)
         self._foreign = foreign
+        self._max_state = max_state
         self._warned: set[str] = set()
 
     def new(self) -> Journal:
@@ -80,7 +86,7 @@ class CallService:
             if is_reference(state) and self.durability is not None:
                 with _store_errors_mapped():
                     state = await load_reference(self.durability.store, state)
-            return Journal.loads(state)
+            return Journal.loads(state, 2 * self._max_state)  # names and forms are beside answers
         except ValueError as problem:
             logger.warning("a state was refused: %s", problem)
             raise InvalidTokenError from problem
@@ -98,10 +104,15 @@ class CallService:
 
         Raises:
             InvalidTokenError: the round has been answered differently before, or the call is over.
-            ToolError: the store does not answer; nothing is lost.
+            ToolError: the store does not answer, or the answers are too long; nothing is lost.
             Exception: what the call raises.
         """
         taken = journal.to_open(answers)
+        if taken and journal.size_with(taken) > self._max_state:
+            raise ToolError(
+                f"The answers of this call are longer than {self._max_state} bytes together, which"
+                " is all that this server takes. Answer the open questions more briefly."
+            )
         ended: Finished[Any] | R | RoundRecord
         async with self._open_round(job, journal, taken) as opened:
             if isinstance(opened, RoundRecord):
@@ -226,7 +237,7 @@ class CallService:
 
 @contextmanager
 def _store_errors_mapped() -> Generator[None]:
-    """Show a client that the store failed, and nothing of how."""
+    """Report to the client that the store failed, without the details."""
     try:
         yield
     except StoreError as error:

@@ -13,6 +13,7 @@ from anabranch._durable.entries import answers_in, merge
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallRecord, CallStore
 from anabranch._engine import Journal, canonical
+from anabranch._engine.journal_text import exceeds
 
 __all__ = [
     "digest",
@@ -28,7 +29,7 @@ _REFERENCE = "@"
 
 def handed_out(policy: Durability, line: str, number: int, state: str) -> str:
     """Return what the client is given of the ``state`` after a round: itself, or a reference."""
-    if len(state) <= policy.spill:
+    if not exceeds(state, policy.spill):
         return state
     return _REFERENCE + canonical([line, number, digest(state)])
 

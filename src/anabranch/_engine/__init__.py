@@ -21,7 +21,8 @@ entries and back.
 from anabranch._engine.branch import Branch
 from anabranch._engine.call import Call, Finished, Waiting, current_call
 from anabranch._engine.codec import Codec, codec_of
-from anabranch._engine.combine import all_of
+from anabranch._engine.combine import all_of, none_of
+from anabranch._engine.effects import STEP_THREADS
 from anabranch._engine.fingerprint import canonical, fingerprint
 from anabranch._engine.functions import (
     Effect,
@@ -40,12 +41,14 @@ from anabranch._engine.journal import (
     Notice,
 )
 from anabranch._engine.operations import Sink
+from anabranch._engine.quiescence import checked_patience
 from anabranch._engine.recorder import Recorder
 from anabranch._engine.scope import Scope
 from anabranch._engine.shielded import run_shielded
 from anabranch._engine.strands import current_scope
 
 __all__ = [
+    "STEP_THREADS",
     "Answer",
     "Ask",
     "AskKind",
@@ -65,11 +68,13 @@ __all__ = [
     "Waiting",
     "all_of",
     "canonical",
+    "checked_patience",
     "codec_of",
     "current_call",
     "current_idempotency_key",
     "current_scope",
     "fingerprint",
+    "none_of",
     "perform",
     "run_shielded",
     "step_fingerprint",

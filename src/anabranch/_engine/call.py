@@ -20,7 +20,8 @@ from anabranch._engine.clock import Clock, SystemClock
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
-from anabranch._engine.effects import Effects
+from anabranch._engine.effects import STEP_THREADS, Effects
+from anabranch._engine.exits import exit_as_error
 from anabranch._engine.folding import Branches
 from anabranch._engine.functions import Perform, perform
 from anabranch._engine.journal import Answer, Ask, Journal, Notice
@@ -33,7 +34,12 @@ from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
 from anabranch._engine.shielded import run_shielded
 from anabranch._engine.strands import Strand, current_strand, install_task_factory
-from anabranch.errors import AnabranchError, SuspensionError, error_to_json
+from anabranch.errors import (
+    AnabranchError,
+    NonDeterminismError,
+    SuspensionError,
+    error_to_json,
+)
 from anabranch.limits import Limits
 
 __all__ = ["Call", "Finished", "Waiting", "current_call"]
@@ -85,6 +91,7 @@ class Call(Generic[T]):
         sink: receives log lines and progress, each once over all rounds.
         recorder: has what happens written down before the body sees it.
         perform: runs an effect.
+        step_threads: how many synchronous steps run at once.
         on_fault: called with what ends the call whatever its body does, at once.
         patience: seconds that work outside of steps may hold back an open ask in a cold run.
 
@@ -108,6 +115,7 @@ class Call(Generic[T]):
         sink: Sink = _discard,
         recorder: Recorder | None = None,
         perform: Perform = perform,
+        step_threads: int = STEP_THREADS,
         on_fault: Callable[[AnabranchError], None] | None = None,
         patience: float | None = None,
     ) -> None:
@@ -117,7 +125,7 @@ class Call(Generic[T]):
         scheduler = Scheduler(self, journal.call_id)
         records = Records(cursor, recorder)
         compensations = Compensations(journal, clock, records)
-        effects = Effects(cursor, scheduler, records, compensations, perform)
+        effects = Effects(cursor, scheduler, records, compensations, perform, step_threads)
         self._open: OpenAsks = OpenAsks()
         self.cursor: ReplayCursor = cursor
         self.scheduler: Scheduler = scheduler
@@ -164,7 +172,8 @@ class Call(Generic[T]):
 
     async def _run(self) -> T:
         try:
-            return await self.branches.start(self._root, self._body)
+            with exit_as_error():
+                return await self.branches.start(self._root, self._body)
         finally:
             self.scheduler.changed.set()  # one pass of the loop sooner than the task reports it
 
@@ -315,7 +324,20 @@ class Call(Generic[T]):
 
     async def _undo_all(self, error: BaseException) -> list[BaseException]:
         await self._records.failing(error_to_json(error))
-        return await self.compensations.run()
+        return await self._compensate()
+
+    async def _compensate(self, *, this_round_only: bool = False) -> list[BaseException]:
+        """Run the compensations; of a refused replay, only those of what this run has done.
+
+        A journal that does not fit the tool does not say what the tool has done.
+        """
+        if not isinstance(self.fault, NonDeterminismError):
+            return await self.compensations.run(this_round_only=this_round_only)
+        problems = await self.compensations.run(this_round_only=True)
+        if left := [due.step_id for due in self.journal.compensations]:
+            what = "call %r does not fit its tool, so these steps are not undone: %s"
+            logger.error(what, self.journal.line, left)
+        return problems
 
     async def _abandon(self) -> None:
         if self._records.recorder is not None and self._cold:  # this round will be taken up again
@@ -327,7 +349,7 @@ class Call(Generic[T]):
             return
         try:
             await self._records.failing(None)
-            await self.compensations.run(this_round_only=self._cold)
+            await self._compensate(this_round_only=self._cold)
         except Exception:  # the recorder's; the caller leaves for a reason of its own
             logger.exception("call %r was left, and could not be undone yet", self.journal.line)
 

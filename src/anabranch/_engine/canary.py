@@ -131,7 +131,7 @@ async def _shielded(function: Callable[..., Awaitable[object]], *args: object) -
 
 
 def _call_graph(task: AnyTask) -> str:
-    """Return asyncio's own account of ``task``, for whoever mends the reader (Python 3.14)."""
+    """Return asyncio's own account of ``task``, to help mend the reader (Python 3.14)."""
     describe: Callable[[AnyTask], str] | None = getattr(asyncio, "format_call_graph", None)
     return describe(task) if describe is not None else ""
 

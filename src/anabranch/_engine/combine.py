@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from inspect import iscoroutine
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-__all__ = ["all_of", "cancel_and_wait", "first_of", "replay_race"]
+__all__ = ["all_of", "cancel_and_wait", "first_of", "none_of", "replay_race"]
 
 T = TypeVar("T")
 
@@ -41,6 +41,15 @@ async def all_of(operations: Iterable[Awaitable[Any]]) -> tuple[Any, ...]:
                     other.exception()
             return (task.result(),)  # raises
     return tuple(task.result() for task in tasks)
+
+
+async def none_of(operations: Iterable[Awaitable[Any]], refusal: Exception) -> NoReturn:
+    """End all of them unstarted, and raise ``refusal``."""
+    await cancel_and_wait([each for each in operations if isinstance(each, asyncio.Future)])
+    for each in operations:
+        if iscoroutine(each):
+            each.close()
+    raise refusal
 
 
 async def first_of(operations: Sequence[Awaitable[T]]) -> tuple[int, asyncio.Future[T]]:

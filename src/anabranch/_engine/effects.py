@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from anabranch._engine.codec import codec_of
 from anabranch._engine.compensations import Compensations, require_references
 from anabranch._engine.cursor import ReplayCursor
-from anabranch._engine.functions import Effect, Interrupted, Perform, perform
+from anabranch._engine.functions import Effect, Interrupted, Perform, is_async, perform
 from anabranch._engine.journal import Entry
 from anabranch._engine.recorder import Records
 from anabranch._engine.scheduler import Scheduler
@@ -22,7 +22,10 @@ from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand
 from anabranch.errors import AnabranchError, error_from_json
 
-__all__ = ["Effects"]
+__all__ = ["STEP_THREADS", "Effects"]
+
+STEP_THREADS = 8
+"""Threads in which the synchronous steps of one call run, unless its edge says otherwise."""
 
 
 class Effects:
@@ -35,12 +38,14 @@ class Effects:
         records: Records,
         compensations: Compensations,
         perform: Perform = perform,
+        step_threads: int = STEP_THREADS,
     ) -> None:
         self._cursor = cursor
         self._scheduler = scheduler
         self._records = records
         self._compensations = compensations
         self._perform = perform
+        self._threads = asyncio.Semaphore(step_threads)
 
     async def step(
         self,
@@ -86,7 +91,8 @@ class Effects:
         async with self.running(strand):
             try:
                 key = self.key_of(scope, effect.place)
-                entry, cause = await self._perform(step_id, asked, effect, key)
+                async with nullcontext() if is_async(effect.function) else self._threads:
+                    entry, cause = await self._perform(step_id, asked, effect, key)
             except AnabranchError as error:
                 cursor.fail(error)
                 raise

@@ -18,6 +18,7 @@ from anabranch._engine.codec import Codec
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.deadline import Deadline
+from anabranch._engine.exits import exit_as_error
 from anabranch._engine.journal import Entry
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
@@ -83,7 +84,8 @@ class Branches:
         strand.scope = Scope(branch, path, scope.memory)
         try:
             try:
-                value = await self.start(branch, body)
+                with exit_as_error():
+                    value = await self.start(branch, body)
             finally:
                 strand.scope = scope
         except asyncio.CancelledError:

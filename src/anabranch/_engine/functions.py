@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, NamedTuple, cast
 
+import anyio
+import anyio.to_thread
 from pydantic import JsonValue
 
 from anabranch._engine.codec import PLAIN, codec_of
+from anabranch._engine.exits import exit_as_error, without_exit
 from anabranch._engine.fingerprint import fingerprint
 from anabranch._engine.journal import Entry
 from anabranch._engine.shielded import wait_shielded
@@ -22,6 +27,7 @@ __all__ = [
     "Interrupted",
     "Perform",
     "current_idempotency_key",
+    "is_async",
     "perform",
     "run_function",
     "step_fingerprint",
@@ -59,6 +65,12 @@ def is_async(function: Callable[..., object]) -> bool:
     return any(map(inspect.iscoroutinefunction, (inspect.unwrap(function), call)))
 
 
+@cache
+def _every_call() -> anyio.CapacityLimiter:
+    """No limit of the process: a call limits its own threads, and does not wait for another's."""
+    return anyio.CapacityLimiter(math.inf)
+
+
 async def run_function(function: Callable[..., object], *args: object) -> object:
     """Call ``function``: on the loop if it is ``async``, else in a thread.
 
@@ -67,15 +79,19 @@ async def run_function(function: Callable[..., object], *args: object) -> object
             so its end is awaited first, and the error carries what came of it.
     """
     if is_async(function):
-        return await cast("Awaitable[object]", function(*args))
-    worker = asyncio.ensure_future(asyncio.to_thread(function, *args))
+        with exit_as_error():
+            return await cast("Awaitable[object]", function(*args))
+    worker = asyncio.ensure_future(
+        anyio.to_thread.run_sync(without_exit(function), *args, limiter=_every_call())
+    )
     try:
         await asyncio.wait({worker})
     except asyncio.CancelledError:
         await wait_shielded(worker)
         raise Interrupted(worker) from None
     value = worker.result()
-    return await value if inspect.isawaitable(value) else value
+    with exit_as_error():
+        return await value if inspect.isawaitable(value) else value
 
 
 Perform = Callable[[str, str, Effect, str], Awaitable[tuple[Entry, BaseException | None]]]

@@ -131,6 +131,11 @@ class Journal:
         """Return those of ``answers`` that answer an open question."""
         return {step_id: answers[step_id] for step_id in answers if step_id in self.pending}
 
+    def size_with(self, answers: Mapping[str, Answer]) -> int:
+        """Return how long, as JSON, all answers are that would be recorded with ``answers``."""
+        held = [entry.value for entry in self.entries.values() if entry.public]
+        return journal_text.size([*held, *(answer.value for answer in answers.values())])
+
     def answer(self, answers: Mapping[str, Answer]) -> None:
         """Record answers to open questions; anything else in ``answers`` is ignored.
 
@@ -197,13 +202,14 @@ class Journal:
         return journal_text.render([*head, *tail], [asked, public])
 
     @classmethod
-    def loads(cls, text: str) -> Journal:
+    def loads(cls, text: str, limit: int = 0) -> Journal:
         """Read the text form. The caller vouches that it is one (states are sealed).
 
         Raises:
-            ValueError: it is not, or was written by another version of the format.
+            ValueError: it is not, was written by another version of the format, or inflates to
+                more than ``limit`` bytes (0: any number).
         """
-        fields, visible = journal_text.parse(text, FORMAT)
+        fields, visible = journal_text.parse(text, FORMAT, limit)
         try:
             return cls._read(fields, *visible)
         except TypeError as problem:

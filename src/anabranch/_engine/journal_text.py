@@ -17,7 +17,7 @@ from pydantic_core import from_json, to_json
 
 from anabranch._engine.fingerprint import LENGTH
 
-__all__ = ["inflated", "joined", "parse", "render", "split"]
+__all__ = ["exceeds", "inflated", "joined", "parse", "render", "size", "split"]
 
 
 def render(private: list[Any], public: list[Any]) -> str:
@@ -30,18 +30,19 @@ def render(private: list[Any], public: list[Any]) -> str:
     return f"{_deflated(_to_json(public))} {_to_json(private).decode('ascii')}"
 
 
-def parse(text: str, version: int) -> tuple[list[Any], list[Any]]:
+def parse(text: str, version: int, limit: int = 0) -> tuple[list[Any], list[Any]]:
     """Return the two parts of ``text``; the private one without its version.
 
     Raises:
-        ValueError: it is no such text, or was written in another version of the format.
+        ValueError: it is no such text, was written in another version of the format, or inflates
+            to more than ``limit`` bytes (0: any number).
     """
     packed, _, private = text.partition(" ")
     try:
         found, *fields = _from_json(private)
         if found != version:
             raise ValueError(f"journal format {found}, this release reads {version}")
-        return fields, _from_json(inflated(packed))
+        return fields, _from_json(inflated(packed, limit))
     except (TypeError, zlib.error) as problem:
         raise ValueError(f"not the text of a journal: {problem}") from problem
 
@@ -74,14 +75,34 @@ def _deflated(text: bytes) -> str:
     return base64.b64encode(deflate.compress(text) + deflate.flush()).decode()
 
 
-def inflated(packed: str) -> bytes:
+def inflated(packed: str, limit: int = 0) -> bytes:
     """Return the JSON of the public part.
 
     Raises:
         zlib.error: it is not deflated.
+        ValueError: it is longer than ``limit``; no more than that is inflated.
     """
     inflate = zlib.decompressobj(-15, zdict=_DICTIONARY)
-    return inflate.decompress(base64.b64decode(packed))
+    text = inflate.decompress(base64.b64decode(packed), limit)
+    if inflate.unconsumed_tail:
+        raise ValueError(f"it inflates to more than {limit} bytes")
+    return text
+
+
+def exceeds(text: str, limit: int) -> bool:
+    """Whether ``text`` is longer than ``limit`` once its public part is inflated."""
+    packed, _, private = text.partition(" ")
+    if len(text) > limit or len(private) >= limit:
+        return True
+    try:
+        return len(inflated(packed, limit)) + len(private) > limit
+    except ValueError:
+        return True
+
+
+def size(value: object) -> int:
+    """Return the length of ``value`` as JSON."""
+    return len(_to_json(value))
 
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -31,7 +32,16 @@ from anabranch._engine.strand_states import StrandState
 from anabranch._engine.strands import Strand
 from anabranch._engine.waits import AnyFuture, AnyTask
 
-__all__ = ["GRACE", "PATIENCE", "SETTLE", "UNSEEN", "Quiescence", "Quiet", "check_support"]
+__all__ = [
+    "GRACE",
+    "PATIENCE",
+    "SETTLE",
+    "UNSEEN",
+    "Quiescence",
+    "Quiet",
+    "check_support",
+    "checked_patience",
+]
 
 SETTLE = 0.05
 """Seconds: strands that hand something to each other do it within a few passes of the loop."""
@@ -46,6 +56,17 @@ PATIENCE = 2.0
 """Seconds that work outside of steps may hold back an open ask, unless a tool or edge says less."""
 
 logger: logging.Logger = logging.getLogger("anabranch.engine")
+
+
+def checked_patience(patience: float | None) -> float | None:
+    """Return ``patience``, which replaces ``PATIENCE`` unless it is ``None``.
+
+    Raises:
+        ValueError: it is no positive, finite number of seconds.
+    """
+    if patience is not None and not 0 < patience < math.inf:
+        raise ValueError(f"patience must be a positive number of seconds, got {patience!r}")
+    return patience
 
 
 class Quiet(NamedTuple):

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Collection, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Collection, Coroutine, Iterable, Iterator
 from contextvars import Context
+from inspect import iscoroutine
 from threading import get_ident
 from types import CoroutineType
 from typing import Any, NoReturn, Protocol, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from anabranch._engine.quiescence import Quiescence, Quiet
 from anabranch._engine.scope import Scope
@@ -91,6 +93,7 @@ class Scheduler:
         self._stalled: list[asyncio.Future[None]] = []
         self._refused = 0
         self._made: list[Coroutine[Any, Any, Any]] = []
+        self._refusals: WeakKeyDictionary[Coroutine[Any, Any, Any], Exception] = WeakKeyDictionary()
         self._prune_at = 64
 
     # -- running -----------------------------------------------------------------------------
@@ -131,14 +134,26 @@ class Scheduler:
         """Return where the running strand is; raises as :meth:`strand`."""
         return self.strand().scope
 
-    def made(self, operation: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Return ``operation``; remember it, in case the round ends before the body awaits it."""
+    def made(
+        self, operation: Coroutine[Any, Any, T], refusal: Exception | None = None
+    ) -> Coroutine[Any, Any, T]:
+        """Return ``operation``; remember it, in case the round ends before the body awaits it.
+
+        ``refusal`` is the error with which it will end, if that is known already.
+        """
+        if refusal is not None:
+            self._refusals[operation] = refusal
         if self._watch is not None:
             self._made.append(operation)
             if len(self._made) >= self._prune_at:
                 self._made = _unstarted(self._made)
                 self._prune_at = 2 * len(self._made) + 64
         return operation
+
+    def refusal_of(self, operations: Iterable[Awaitable[Any]]) -> Exception | None:
+        """Return the first error with which one of ``operations`` is known to end."""
+        known = (self._refusals.get(each) for each in operations if iscoroutine(each))
+        return next((refusal for refusal in known if refusal is not None), None)
 
     def stir(self) -> None:
         """Take note that a strand's state may have changed."""

@@ -7,7 +7,6 @@
     respondent.py   who answers a question: the file, a model, the person, or no one
     interrupts.py   Ctrl-C while something runs
     exits.py        how a command ends early: one sentence on stderr and an exit status
-    plain_text.py   text that cannot change the terminal it is shown on
 
 The commands and the chat are built on this package. It knows neither of them, no transport and no
 server: questions and answers arrive here in the words of ``anabranch.messages``. It never writes to

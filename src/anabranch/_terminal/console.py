@@ -15,7 +15,7 @@ import anyio
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output import create_output
 
-from anabranch._terminal.plain_text import printable
+from anabranch._foreign_text import PrintableFormatter, printable
 
 __all__ = ["Console", "log_to_stderr"]
 
@@ -26,7 +26,9 @@ def log_to_stderr(level: int) -> None:
     It has to come before the SDK sets up logging, which draws boxes around tracebacks and does
     nothing where logging is set up already.
     """
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 class Console:

@@ -14,6 +14,7 @@ from pydantic import JsonValue, ValidationError
 from questionary import Choice, Question
 
 from anabranch._asking.answerer import AnswerError
+from anabranch._foreign_text import printable
 from anabranch._terminal.fields import LEAVE_OUT, Field, Form, LeaveOut
 from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply, ElicitRequest
@@ -72,22 +73,22 @@ async def ask_text(message: str) -> str:
     Raises:
         DismissedError: the person gave none.
     """
-    return cast("str", await _run(questionary.text(message)))
+    return cast("str", await _run(questionary.text(printable(message))))
 
 
 async def _confirm(message: str) -> None:
-    if not await _run(questionary.confirm(message, default=False)):
+    if not await _run(questionary.confirm(printable(message), default=False)):
         raise DismissedError("decline")
 
 
 async def _ask_field(field: Field, name: str, *, required: bool) -> JsonValue | LeaveOut:
-    label = field.label(name, required=required)
+    label = printable(field.label(name, required=required))
     if field.type == "array":
         return await _run(_checkbox(field, label))
     if field.type == "boolean" and (required or field.default is not None):
         # Without a default, Enter means no, so that a person agrees to nothing by accident.
         return await _run(questionary.confirm(label, default=field.default is True))
-    choices = [Choice(option.label, option.const) for option in field.options]
+    choices = [Choice(printable(option.label), option.const) for option in field.options]
     if field.type == "boolean":
         choices = [Choice("yes", value=True), Choice("no", value=False)]
     if choices:
@@ -100,10 +101,10 @@ async def _ask_field(field: Field, name: str, *, required: bool) -> JsonValue | 
         try:
             field.read(typed, required=required)
         except ValueError as error:
-            return str(error)
+            return printable(str(error))
         return True
 
-    prefilled = "" if field.default is None else str(field.default)
+    prefilled = "" if field.default is None else printable(str(field.default))
     typed = await _run(questionary.text(label, prefilled, validate=verdict))
     return field.read(cast("str", typed), required=required)
 
@@ -111,7 +112,7 @@ async def _ask_field(field: Field, name: str, *, required: bool) -> JsonValue | 
 def _checkbox(field: Field, label: str) -> Question:
     chosen = field.default if isinstance(field.default, list) else []
     choices = [
-        Choice(option.label, option.const, checked=option.const in chosen)
+        Choice(printable(option.label), option.const, checked=option.const in chosen)
         for option in field.items.options
     ]
     return questionary.checkbox(label, choices, validate=field.check_chosen)

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch._asking.answerer import Absent, Answerer
+from anabranch._asking.host import Capabilities
 from anabranch._engine.clock import Clock, SystemClock
-from anabranch.agents._agent_dependencies import AgentDependencies
+from anabranch.agents._agent_dependencies import AgentDependencies, offered
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import Listener, NodeAdded, ignore_event
@@ -35,18 +36,20 @@ class Agent:
         tools: what the model may call: anabranch tools, or tools written for agents, such as
             :class:`~anabranch.agents.BranchSelf`.
         person: answers the questions of tools, with the node of the question as ``step_id``; by
-            default, every question is declined.
+            default, no question can be asked.
         limits: of each turn.
         listener: receives the events of a turn.
         clock: gives the time; by default, the system's.
         naming: names threads and nodes; by default, at random.
+        capabilities: what its tools may ask for; by default, questions as ``person`` declares
+            them, and samples, which ``model`` answers.
 
     Attributes:
         tools: all tools, by name.
         dependencies: everything else that was given.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the surroundings of an agent, by keyword
         self,
         store: TreeStore,
         model: Model,
@@ -57,6 +60,7 @@ class Agent:
         listener: Listener = ignore_event,
         clock: Clock | None = None,
         naming: Naming = random_names,
+        capabilities: Capabilities | None = None,
     ) -> None:
         self.tools: Mapping[str, AgentTool] = {
             tool.name: CalledTool(tool) if isinstance(tool, Tool) else tool for tool in tools
@@ -65,11 +69,12 @@ class Agent:
             store,
             model,
             tuple(tool.spec for tool in self.tools.values()),
-            person or Absent(),
+            person := person or Absent(),
             limits or TurnLimits(),
             listener,
             clock or SystemClock(),
             naming,
+            capabilities or offered(person, model),
         )
 
     @property

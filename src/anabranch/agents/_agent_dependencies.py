@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
 from anabranch._asking.answerer import Answerer
+from anabranch._asking.host import Capabilities
 from anabranch._engine.clock import Clock
 from anabranch.agents._events import Listener
 from anabranch.agents._ports import Model, Naming
@@ -15,7 +17,7 @@ from anabranch.agents._turn_limits import TurnLimits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
 from anabranch.tree import Kind, Node, TreeStore
 
-__all__ = ["AgentDependencies"]
+__all__ = ["AgentDependencies", "offered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class AgentDependencies:
         listener: receives the events of a turn.
         clock: gives the time.
         naming: names threads and nodes.
+        capabilities: what tools may ask for.
     """
 
     store: TreeStore
@@ -41,6 +44,7 @@ class AgentDependencies:
     listener: Listener
     clock: Clock
     naming: Naming
+    capabilities: Capabilities
 
     def node(
         self,
@@ -56,3 +60,21 @@ class AgentDependencies:
         blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
         name, now = self.naming("node"), self.clock.now()
         return Node(name, thread_id, parent_id, kind, blocks, now, usage, dict(data or {}))
+
+
+@runtime_checkable
+class _Declaring(Protocol):
+    """A model that cannot answer every sample, such as the stand-in where there is no model."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+
+def offered(person: Answerer, model: Model) -> Capabilities:
+    """Return what tools can ask for: questions of ``person``, and samples of ``model``."""
+    samples = model.capabilities if isinstance(model, _Declaring) else Capabilities()
+    return replace(
+        person.capabilities,
+        sampling=samples.sampling,
+        sampling_tools=samples.sampling_tools,
+    )

@@ -70,7 +70,7 @@ class ToolUse:
         tools: all tools of the agent, by name.
         questions: asks the person; shared by all tools of the reply.
         side_usage: usage of requests aside; stored with the ``results`` node.
-        record: stores an outcome before the tool returns, in case that it never does.
+        record: stores an outcome before the tool returns, in case it never does.
     """
 
     block: ToolUseBlock

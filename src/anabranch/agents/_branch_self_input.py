@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, cast, get_args
 
@@ -90,9 +91,23 @@ def _prompts(value: object) -> object:
             continue
         if isinstance(found, list | tuple):
             return list(cast("list[object]", found))
-    if text[:1] == "[" and text[1:].lstrip()[:1] in {'"', "'"} and text[-1:] == "]":
-        raise ValueError("the list is neither JSON nor Python: check its quotes")
+    if _begins_a_list(text):
+        raise ValueError("the list is neither JSON nor Python: check its quotes and its end")
     return [text] if text else []
+
+
+def _begins_a_list(text: str) -> bool:
+    """Whether ``text`` was meant as a list: a quoted item, and then a comma or an end."""
+    begins = re.match(r"""[\[(]\s*["']""", text) is not None
+    whole = text[:1] == "[" and (text[-1:] == "]" or "]" not in text)
+    return begins and (whole or _FIRST_ITEM.match(text) is not None)
+
+
+_FIRST_ITEM = re.compile(
+    r"""[\[(]\s*(?:"(?:\\.|[^"\\])*(?:"\s*(?:,|$)|$)|'(?:\\.|[^'\\])*(?:'\s*(?:,|$)|$))""",
+    re.DOTALL,
+)
+"""The beginning of a list, up to the comma after its first item or to the end of the text."""
 
 
 def _in_lower_case(value: object) -> object:

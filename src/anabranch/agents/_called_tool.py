@@ -7,13 +7,17 @@ node that contains the call's journal, so that the call can be resumed from ther
 from __future__ import annotations
 
 import asyncio
+import logging
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from anabranch._asking.host import Capabilities, Host
-from anabranch._engine import Answer, Ask, Call, Journal, Notice
+from anabranch._asking.host import Host
+from anabranch._engine import Answer, Ask, Call, Journal, Notice, run_shielded
+from anabranch._foreign_text import encodable
 from anabranch._opening import Runtime, new_journal, open_call
 from anabranch.agents._agent_tools import Outcome, ToolUse
 from anabranch.agents._events import ToolNoticed
@@ -21,9 +25,11 @@ from anabranch.agents._tool_questions import stored_with
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply, ToolSpec
 from anabranch.tool import Tool
-from anabranch.tree import Node
+from anabranch.tree import NO_RESULT, Node
 
 __all__ = ["CalledTool"]
+
+logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 
 class CalledTool:
@@ -48,7 +54,8 @@ class CalledTool:
         Raises:
             AnabranchError: what the call raises.
         """
-        return await self._run(here, new_journal(_runtime(here)))
+        clock = here.timeline.dependencies.clock
+        return await self._run(here, new_journal(Runtime(clock=clock, ids=_CallOf(here))))
 
     async def resume(self, here: ToolUse, question: Node, reply: ElicitReply) -> Outcome:
         """Resume the call that has asked ``question``, with ``reply`` as the answer.
@@ -57,8 +64,8 @@ class CalledTool:
         A step that was running at that moment runs again, under the same idempotency key.
 
         Raises:
-            ToolError: the question was stored by another release of this library, or comes from
-                an export that lacks the call.
+            ToolError: the question was stored by another release of this library, or was loaded
+                from a file.
             AnabranchError: what the call raises.
         """
         followers = await here.timeline.dependencies.store.children(question.id)
@@ -76,16 +83,28 @@ class CalledTool:
         async def deliver(notice: Notice) -> None:
             await here.emit(ToolNoticed(here.caller.id, here.block, notice))
 
+        dependencies = here.timeline.dependencies
+        offered = dependencies.capabilities
+        runtime = Runtime(
+            clock=dependencies.clock,
+            parent_messages=await here.timeline.messages_before(here.caller),
+            parent_system_prompt=here.timeline.thread.system_prompt,
+        )
         call = open_call(
             self.tool,
             self.tool.validate(here.block.input),
             journal,
-            host=Host(Capabilities(), here.timeline.dependencies.model),
-            runtime=_runtime(here),
+            host=Host(offered, dependencies.model, own=offered),
+            runtime=runtime,
             sink=deliver,
         )
-        async with call:
-            value = await self._drive(here, call)
+        try:
+            async with call:
+                value = await self._drive(here, call)
+        except asyncio.CancelledError:
+            if call.compensations.bound and call.scheduler.failure is None:
+                await run_shielded(_record_undone(here))
+            raise
         return Outcome(_text(value))
 
     async def _drive(self, here: ToolUse, call: Call[Any]) -> object:
@@ -118,8 +137,24 @@ class CalledTool:
         return answer
 
 
-def _runtime(here: ToolUse) -> Runtime:
-    return Runtime(clock=here.timeline.dependencies.clock)
+@dataclass(frozen=True, slots=True)
+class _CallOf:
+    """Names the call of a tool use, the same each time that it runs, so that effects keep keys."""
+
+    here: ToolUse
+
+    def call_id(self) -> str:
+        """Return a name made of the ids of the caller and of the tool use."""
+        place = f"{self.here.caller.id}/{self.here.block.id}"
+        return f"call_{blake2b(place.encode('utf-8', 'surrogatepass'), digest_size=9).hexdigest()}"
+
+
+async def _record_undone(here: ToolUse) -> None:
+    """Record that an interrupted call is undone: services know its keys, so it must not run again."""
+    try:
+        await here.record(Outcome(NO_RESULT, is_error=True))
+    except Exception:  # the interruption is about to be raised, and must not be replaced
+        logger.exception("that tool %r was undone could not be stored", here.block.name)
 
 
 def _answer(reply: ElicitReply) -> Answer:
@@ -129,4 +164,4 @@ def _answer(reply: ElicitReply) -> Answer:
 def _text(value: object) -> str:
     if isinstance(value, str):
         return value
-    return "" if value is None else to_json(value, indent=2, by_alias=True).decode()
+    return "" if value is None else to_json(encodable(value), indent=2, by_alias=True).decode()

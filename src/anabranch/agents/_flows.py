@@ -94,12 +94,12 @@ async def combine(
     if not nodes:
         raise ToolError("There is nothing to combine.")
     timeline = (await agent.turn(nodes[0])).timeline
-    walk = Navigator(await agent.store.tree(timeline.thread.id))
+    navigator = Navigator(await agent.store.tree(timeline.thread.id))
     for node in nodes:
-        if node.id not in walk.nodes:
+        if node.id not in navigator.nodes:
             raise ToolError(f"There is no node {node.id!r} in thread {timeline.thread.id!r}.")
     answers = [
-        BranchAnswer(walk.branch_of(node.id) or MAIN, _prompt(walk, node), node.text)
+        BranchAnswer(navigator.branch_of(node.id) or MAIN, _prompt(navigator, node), node.text)
         for node in nodes
     ]
     return await recombine(recombiner, answers, timeline.aside, judges=judges)
@@ -208,7 +208,7 @@ async def _last_turn(agent: Agent, end: Node) -> Sequence[Node]:
     return nodes[max(at for at, node in enumerate(nodes) if node.kind == "user") :]
 
 
-def _prompt(walk: Navigator, node: Node) -> str:
+def _prompt(navigator: Navigator, node: Node) -> str:
     """Return the prompt that ``node`` answers: the nearest one above it."""
-    path = reversed(walk.path(node.id))
+    path = reversed(navigator.path(node.id))
     return next((each.text for each in path if each.kind in {"user", "branch"}), "")

@@ -28,6 +28,13 @@ __all__ = ["ToolBatch"]
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 
+CUT = (
+    "Your reply was cut inside this tool call, at the limit of tokens for one reply, so the tool was"
+    " not run. Call it again with shorter arguments, or in several calls."
+)
+"""The result of a tool use whose input may be incomplete."""
+
+
 class ToolBatch:
     """The tools that the node ``caller`` calls.
 
@@ -93,6 +100,8 @@ class ToolBatch:
         if tool is None:
             known = ", ".join(sorted(self._tools)) or "none"
             outcome = Outcome(f"There is no tool {use.name!r}. Tools: {known}.", is_error=True)
+        elif _is_cut(self._caller, use):
+            outcome = Outcome(CUT, is_error=True)
         else:
             outcome = await self._outcome(use, tool.use(self._tool_use(use)))
         await self._record(use, outcome)
@@ -149,3 +158,11 @@ class ToolBatch:
             return Result(node_id, use_id, text, outcome.is_error)
         shown = (TextBlock(text=self._placeholder),)
         return Result(node_id, use_id, shown, outcome.is_error, pending=text)
+
+
+def _is_cut(caller: Node, use: ToolUseBlock) -> bool:
+    """Whether the reply ended inside of ``use``, at its limit of tokens.
+
+    Its input does not show that: where nothing of it has arrived, it is empty.
+    """
+    return caller.data.get("stop_reason") == "maxTokens" and caller.content[-1] == use

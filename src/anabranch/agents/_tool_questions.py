@@ -13,6 +13,7 @@ from typing import cast
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from anabranch._foreign_text import encodable
 from anabranch.agents._ports import Question
 from anabranch.agents._timeline import Timeline
 from anabranch.errors import ToolError
@@ -71,7 +72,7 @@ class ToolQuestions:
 
     async def add_answer(self, reply: ElicitReply, state: str | None = None) -> None:
         """Store the answer to the last question, with the state of the tool's call if given."""
-        text = reply.action if reply.content is None else to_json(reply.content).decode()
+        text = reply.action if reply.content is None else to_json(encodable(reply.content)).decode()
         data = cast("dict[str, JsonValue]", reply.model_dump(mode="json", exclude_none=True))
         if state is not None:
             data["state"] = state
@@ -85,27 +86,27 @@ def question_of(node: Node) -> ElicitRequest | UrlRequest:
     """Return what the question ``node`` asks.
 
     Raises:
-        ToolError: the node was loaded from an export that lacks the question's schema.
+        ToolError: the question is closed.
     """
     try:
         return _QUESTION.validate_python(stored_with(node, "request"))
     except ValidationError:
-        raise _incomplete(node) from None
+        raise _closed(node) from None
 
 
 def stored_with(question: Node, name: str) -> JsonValue:
     """Return what is stored under ``name`` with a question.
 
     Raises:
-        ToolError: nothing is; an export has only the text of a question.
+        ToolError: nothing is, because the question was loaded from a file; it is closed.
     """
     if name not in question.data:
-        raise _incomplete(question)
+        raise _closed(question)
     return question.data[name]
 
 
-def _incomplete(question: Node) -> ToolError:
+def _closed(question: Node) -> ToolError:
     return ToolError(
-        f"The question {question.id!r} comes from an export, which lacks what is needed to answer"
-        " it again."
+        f"The question {question.id!r} comes from a file and is closed: the call that asked it is"
+        " not continued here. Continue with a message; the model can call the tool again."
     )

@@ -56,8 +56,8 @@ class Turn:
         """Answer ``question`` below it, resume its tool, and let the model continue.
 
         Raises:
-            ToolError: the agent no longer has the tool that asked, or the question comes from an
-                export that lacks what is needed.
+            ToolError: the agent no longer has the tool that asked, or the question is closed,
+                because it was loaded from a file.
         """
         store = self.timeline.dependencies.store
         caller = await store.node(str(stored_with(question, "caller")))

@@ -2,6 +2,8 @@
 
     _commands.py                      the commands by name, and their help; each is loaded when used
     _serve_command.py                 anabranch serve
+    _server_recipe.py                 how serve makes its server, in each process
+    _http_access.py                   the names by which it may be reached over HTTP
     _combined_server.py               what targets offer, as one server; _processes.py: as several
     _call_command.py                  anabranch call
     _check_command.py                 anabranch check
@@ -29,8 +31,8 @@ from collections.abc import Sequence
 
 from cyclopts import CycloptsError
 
+from anabranch._foreign_text import printable
 from anabranch._terminal.exits import CommandError, LeftError, UsageError
-from anabranch._terminal.plain_text import printable
 from anabranch.cli._commands import app
 
 __all__ = ["main"]
@@ -49,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(printable(f"anabranch: {error}\n"))
         return error.status
     except CycloptsError as error:
-        sys.stderr.write(f"anabranch: {error} See anabranch --help.\n")
+        sys.stderr.write(printable(f"anabranch: {error} See anabranch --help.\n"))
         return UsageError.status
     except KeyboardInterrupt:
         sys.stderr.write("anabranch: cancelled\n")

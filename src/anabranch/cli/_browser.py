@@ -16,7 +16,7 @@ from textual.widgets import Footer, Header, Input, Static
 from textual.widgets import Tree as TreeWidget
 from textual.widgets.tree import TreeNode
 
-from anabranch._terminal.plain_text import printable
+from anabranch._foreign_text import printable, printable_line
 from anabranch.messages import TextBlock, ToolResultBlock, ToolUseBlock, text_of
 from anabranch.tree import HEAD, Navigator, Node, Tree, glimpse, provider_blocks
 
@@ -46,16 +46,16 @@ class Browser(App[str]):
 
     def __init__(self, tree: Tree) -> None:
         super().__init__()
-        self.title = tree.thread.title or tree.thread.id
-        self._walk = Navigator(tree)
-        self._told = provider_blocks(tree.nodes, tree.results)
+        self.title = printable_line(tree.thread.title or tree.thread.id)
+        self._navigator = Navigator(tree)
+        self._blocks = provider_blocks(tree.nodes, tree.results)
         self._places: dict[str, TreeNode[str]] = {}
 
     def compose(self) -> ComposeResult:
         """Create the widgets."""
         yield Header()
         with Horizontal():
-            yield TreeWidget[str](self.title or "", id="tree")
+            yield TreeWidget[str](Text(printable(self.title or "")), id="tree")
             with VerticalScroll(id="side"):
                 yield Static(id="details")
         yield Input(placeholder="a label, a branch (b1.2), or an id", id="find")
@@ -65,10 +65,10 @@ class Browser(App[str]):
         """Fill the tree, and move the cursor to the head."""
         widget = self._widget
         widget.show_root = False
-        left = [(node, widget.root) for node in reversed(self._walk.children(None))]
+        left = [(node, widget.root) for node in reversed(self._navigator.children(None))]
         while left:
             node, above = left.pop()
-            followers = self._walk.children(node.id)
+            followers = self._navigator.children(node.id)
             line = self._line(node)
             # The tree is indented only at forks: a long conversation stays one column.
             place = (
@@ -112,15 +112,19 @@ class Browser(App[str]):
 
     def action_head(self) -> None:
         """Move the cursor to the head."""
-        head = self._walk.tree.refs.get(HEAD)
+        head = self._navigator.tree.refs.get(HEAD)
         if head is not None:
             self._go(head)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Move the cursor to the node that was typed."""
-        node = self._walk.find(event.value.strip())
+        node = self._navigator.find(event.value.strip())
         if node is None:
-            self.notify(f"There is no label, branch or node {event.value!r}.", severity="error")
+            self.notify(
+                f"There is no label, branch or node {event.value!r}.",
+                severity="error",
+                markup=False,
+            )
             return
         self.action_close()
         self._go(node.id)
@@ -128,7 +132,7 @@ class Browser(App[str]):
     def on_tree_node_highlighted(self, event: TreeWidget.NodeHighlighted[str]) -> None:
         """Show the node under the cursor in full."""
         if event.node.data is not None:
-            details = self._details(self._walk.nodes[event.node.data])
+            details = self._details(self._navigator.nodes[event.node.data])
             self.query_one("#details", Static).update(details)
 
     # -- drawing -----------------------------------------------------------------------------
@@ -148,24 +152,28 @@ class Browser(App[str]):
         self.call_after_refresh(self._widget.move_cursor, place)
 
     def _line(self, node: Node) -> Text:
-        names = [*self._walk.labels.get(node.id, ())]
-        if self._walk.tree.refs.get(HEAD) == node.id:
+        names = [*self._navigator.labels.get(node.id, ())]
+        if self._navigator.tree.refs.get(HEAD) == node.id:
             names.append(HEAD)
-        branch = f"{self._walk.branch_of(node.id)} " if node.kind == "branch" else ""
-        line = Text(f"{branch}{node.kind}  ", style="bold" if node.role == "user" else "")
-        line.append(printable(glimpse(node, WIDTH)), style="not bold")
-        return line.append(f"  ({', '.join(names)})", style="italic") if names else line
+        branch = f"{self._navigator.branch_of(node.id)} " if node.kind == "branch" else ""
+        line = Text(
+            printable(f"{branch}{node.kind}  "), style="bold" if node.role == "user" else ""
+        )
+        line.append(printable_line(glimpse(node, WIDTH)), style="not bold")
+        shown = printable_line(f"  ({', '.join(names)})") if names else ""
+        return line.append(shown, style="italic")
 
     def _details(self, node: Node) -> Text:
-        branch = self._walk.branch_of(node.id)
-        details = Text(" · ".join(filter(None, [node.kind, branch, node.id])), style="bold")
-        for block in self._told[node.id]:
+        branch = self._navigator.branch_of(node.id)
+        place = " · ".join(filter(None, [node.kind, branch, node.id]))
+        details = Text(printable_line(place), style="bold")
+        for block in self._blocks[node.id]:
             match block:
                 case TextBlock():
                     details.append(f"\n\n{printable(block.text)}", style="not bold")
                 case ToolUseBlock():
-                    told = f"\n\n→ {block.name}({block.input})"
-                    details.append(printable(told), style="not bold")
+                    use = f"\n\n→ {block.name}({block.input})"
+                    details.append(printable(use), style="not bold")
                 case ToolResultBlock():
                     parts = [part for part in block.content if isinstance(part, TextBlock)]
                     details.append(f"\n\n← {printable(text_of(parts))}", style="not bold italic")

@@ -9,7 +9,8 @@ from typing import Any
 
 import anyio
 from mcp.server.lowlevel import Server
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import InvalidRequestState, MCPServer, RequestStateCodec
+from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateBoundary
 
 from anabranch._asking.sampling import Sampler
 from anabranch._terminal.exits import UsageError
@@ -20,7 +21,15 @@ from anabranch.mcp._chains import CONTINUE_CALL
 from anabranch.mcp._options import TTL
 from anabranch.tool import Tool
 
-__all__ = ["Persistence", "assemble", "tool_names"]
+__all__ = [
+    "Persistence",
+    "assemble",
+    "opens",
+    "seal_probe",
+    "seals_with",
+    "server_options",
+    "tool_names",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +50,28 @@ class Persistence:
 NOT_STORED = Persistence()
 
 
+def server_options(
+    keys: Sequence[str], sampler: Sampler | None, persistence: Persistence
+) -> ServerOptions:
+    """Return the options that the command line has given."""
+    return ServerOptions(
+        keys=keys,
+        ttl=persistence.ttl,
+        store=persistence.store,
+        sampler=sampler,
+        continue_calls=persistence.continue_calls,
+    )
+
+
 def assemble(
     found: Found,
     *,
     keys: Sequence[str],
     sampler: Sampler | None,
     persistence: Persistence = NOT_STORED,
+    name: str = "anabranch",
 ) -> MCPServer[Any]:
-    """Return a server that offers everything: the first one found, or a new one.
+    """Return a server that offers everything: the first one found, or a new one called ``name``.
 
     A server's own tools are served as they are. A tool that the server has already is not added
     again; the tools of further servers are added to the first.
@@ -56,16 +79,10 @@ def assemble(
     Raises:
         UsageError: two different tools have the same name, or the store's URL is invalid.
     """
-    options = ServerOptions(
-        keys=keys,
-        ttl=persistence.ttl,
-        store=persistence.store,
-        sampler=sampler,
-        continue_calls=persistence.continue_calls,
-    )
+    options = server_options(keys, sampler, persistence)
     try:
         if not found.servers:
-            return create_server("anabranch", found.tools, options=options)
+            return create_server(name, found.tools, version=found.version, options=options)
         server, *others = found.servers
         _merge(server, others)
         _add(server, found.tools, options)
@@ -99,6 +116,34 @@ def _run_along(server: MCPServer[Any], installation: Installation) -> None:
             yield state
 
     lowlevel.lifespan = lifespan
+
+
+def seal_probe(server: MCPServer[Any]) -> str:
+    """Return a text that only a server with the same keys opens."""
+    return _codec(server).seal(b"")
+
+
+def opens(server: MCPServer[Any], probe: str) -> bool:
+    """Whether ``server`` opens what the server of ``probe`` has sealed."""
+    try:
+        return _codec(server).unseal(probe) == b""
+    except InvalidRequestState:
+        return False
+
+
+def seals_with(server: MCPServer[Any], keys: Sequence[str]) -> bool:
+    """Whether ``server`` seals with one of ``keys``."""
+    try:
+        return AESGCMRequestStateCodec(keys).unseal(seal_probe(server)) == b""
+    except InvalidRequestState:
+        return False
+
+
+def _codec(server: MCPServer[Any]) -> RequestStateCodec:
+    # The SDK puts one on every server, and has no public way to it.
+    middleware = server._lowlevel_server.middleware  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    (boundary,) = [each for each in middleware if isinstance(each, RequestStateBoundary)]
+    return boundary._security.codec  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def tool_names(server: MCPServer[Any]) -> list[str]:

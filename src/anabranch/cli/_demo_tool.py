@@ -1,4 +1,4 @@
-"""Pick a card: draw a hand, have a model look at it, let the person pick, tell the outcome.
+"""Pick a card: draw a hand, have a model look at it, let the person pick, return the outcome.
 
 The tool has three phases. ``before`` and ``after`` run once, on the server, and may use what lies
 on ``self``; ``client`` asks the model and the person, and only plain data reaches it.
@@ -82,7 +82,7 @@ class PickCard(HandoffTool):
             question = f"There are only {len(hand.cards)} cards.   {cards}"
 
     async def after(self, hand: Hand, picked: Pick) -> Outcome:
-        """Tell the outcome."""
+        """Return the outcome."""
         won = picked.card == hand.secret
         if picked.card is None:
             message = f"You picked no card. The winning card was {hand.secret}."

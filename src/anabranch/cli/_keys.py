@@ -6,10 +6,12 @@ created at the first start and readable by the user alone.
 
 from __future__ import annotations
 
+import hmac
 import os
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 from platformdirs import user_data_path
@@ -28,12 +30,17 @@ def new_key() -> str:
 
 
 def read_keys(
-    environment: Mapping[str, str], say: Callable[[str], None], data: Path | None = None
+    environment: Mapping[str, str],
+    say: Callable[[str], None],
+    data: Path | None = None,
+    *,
+    audience: str = "",
 ) -> list[str]:
     """Return the keys, newest first: the environment's, or else the file's.
 
     The file is created if it is missing. Where that fails, ``say`` is called with a warning, and a
-    new key is returned that is stored nowhere.
+    new key is returned that is stored nowhere. The file is shared by all servers of a user: its
+    keys are derived for ``audience``, so that no server accepts what another has sealed.
 
     Raises:
         UsageError: a key is too short.
@@ -43,13 +50,14 @@ def read_keys(
         return _checked(given, KEYS)
     path = (data if data is not None else user_data_path("anabranch", appauthor=False)) / "keys"
     try:
-        return _checked(_read_or_create(path), str(path))
+        stored = _checked(_read_or_create(path), str(path))
     except OSError as error:
         say(
             f"Cannot store a key in {path} ({error.strerror}): questions that are open will not"
             f" survive a restart. Set {KEYS} to change that."
         )
         return [new_key()]
+    return [hmac.new(key.encode(), audience.encode(), sha256).hexdigest() for key in stored]
 
 
 def _read_or_create(path: Path) -> str:

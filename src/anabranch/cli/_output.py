@@ -1,9 +1,10 @@
-"""The result of a command on stdout, as JSON or as text."""
+"""The result of a command on stdout, as JSON or as text, without what a terminal would obey."""
 
 from __future__ import annotations
 
-import json
 import sys
+
+from anabranch._foreign_text import printable, printable_json
 
 __all__ = ["print_json", "print_text"]
 
@@ -11,10 +12,14 @@ __all__ = ["print_json", "print_text"]
 def print_json(value: object) -> None:
     """Print ``value`` as indented JSON; characters that stdout cannot encode are escaped."""
     encodable = sys.stdout.encoding.lower().replace("-", "") == "utf8"
-    print_text(json.dumps(value, indent=2, ensure_ascii=not encodable))
+    _print(printable_json(value, ascii_only=not encodable))
 
 
 def print_text(text: str) -> None:
-    """Print ``text``; characters that stdout cannot encode are escaped."""
+    """Print ``text``, made printable; characters that stdout cannot encode are escaped."""
+    _print(printable(text))
+
+
+def _print(text: str) -> None:
     encoding = sys.stdout.encoding
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")

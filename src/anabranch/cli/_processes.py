@@ -24,6 +24,7 @@ from typing import Any
 import anyio
 import uvicorn
 
+from anabranch._foreign_text import printable
 from anabranch._terminal.exits import CommandError, FailedError
 
 __all__ = ["listen", "run_workers", "serve_app"]
@@ -59,7 +60,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve_app(app: Any, listener: socket.socket) -> None:  # noqa: ANN401 - as uvicorn takes it
     """Serve an application in this process until Ctrl-C or SIGTERM."""
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE, ws="none")
+    config = uvicorn.Config(
+        app,
+        log_config=None,  # its records go to our own handler
+        log_level="warning",
+        timeout_graceful_shutdown=GRACE,
+        ws="none",
+    )
     with suppress(KeyboardInterrupt):  # the person stopped it
         anyio.run(uvicorn.Server(config).serve, [listener])
 
@@ -156,7 +163,7 @@ def _work(make: Callable[[], Any], listener: socket.socket) -> None:
     try:
         app = make()
     except CommandError as error:
-        sys.stderr.write(f"anabranch: {error}\n")
+        sys.stderr.write(printable(f"anabranch: {error}\n"))
         sys.exit(CANNOT_START)
     except KeyboardInterrupt:  # Ctrl-C reaches every process of a terminal
         return

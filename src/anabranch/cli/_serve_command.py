@@ -10,22 +10,23 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import anyio
 from cyclopts import Parameter
 from mcp.server.mcpserver import MCPServer
-from starlette.applications import Starlette
 
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._combined_server import Persistence, assemble, tool_names
+from anabranch.cli._combined_server import Persistence, seal_probe, seals_with, tool_names
+from anabranch.cli._http_access import LOCAL, Access, is_loopback
 from anabranch.cli._keys import read_keys
 from anabranch.cli._options import STORE, Model
 from anabranch.cli._processes import listen, run_workers, serve_app
-from anabranch.cli._targets import load
+from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
+from anabranch.cli._targets import identity_of
 from anabranch.errors import StoreError
 from anabranch.mcp._options import TTL
 from anabranch.stores import open_store
@@ -35,10 +36,17 @@ __all__ = ["serve_command"]
 PORTS = range(2**16)
 
 
-def serve_command(
+def serve_command(  # noqa: PLR0913 - the options of the command
     *targets: Annotated[
         str, Parameter(help="A Python file, a module, or module:attribute. Several may be given.")
     ],
+    name: Annotated[
+        str | None,
+        Parameter(
+            help="The server's name, by default that of the target. Servers of other names do not"
+            " accept each other's states."
+        ),
+    ] = None,
     transport: Annotated[
         Literal["stdio", "http"], Parameter(help="Over stdin and stdout, or over HTTP at /mcp.")
     ] = "stdio",
@@ -46,6 +54,18 @@ def serve_command(
     port: Annotated[
         int, Parameter(help="The port to listen on, over HTTP; 0 for any free port.")
     ] = 8000,
+    allowed_host: Annotated[
+        list[str] | None,
+        Parameter(
+            help="A name by which clients, or a proxy, reach the server over HTTP; * for any. May be"
+            " repeated; needed if --host is not this machine alone.",
+            negative=(),
+        ),
+    ] = None,
+    allowed_origin: Annotated[
+        list[str] | None,
+        Parameter(help="The origin of a web page that may send requests.", negative=()),
+    ] = None,
     workers: Annotated[
         int,
         Parameter(
@@ -74,9 +94,10 @@ def serve_command(
     model: Model = None,
 ) -> None:
     """Run the command."""
-    endpoint = Endpoint(transport, host, port, workers)
+    access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()))
+    endpoint = Endpoint(transport, host, port, workers, access)
     persistence = Persistence(store or None, ttl, continue_calls)
-    serve(targets, endpoint, model=model, persistence=persistence)
+    serve(targets, endpoint, model=model, persistence=persistence, name=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,42 +108,16 @@ class Endpoint:
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class _ServerRecipe:
-    """All it takes to make the server, in a form that can be passed to another process."""
-
-    targets: tuple[str, ...]
-    model: str | None
-    keys: tuple[str, ...] = field(repr=False)
-    persistence: Persistence
-
-    def make_server(self) -> MCPServer[Any]:
-        return assemble(
-            load(self.targets),
-            keys=self.keys,
-            sampler=open_sampler(self.model),
-            persistence=self.persistence,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _WorkerApp:
-    """Makes the application of one worker, in the worker's process."""
-
-    recipe: _ServerRecipe
-    host: str
-
-    def __call__(self) -> Starlette:
-        log_to_stderr(logging.WARNING)
-        # A session of the handshake era lives in one process, and its next request may reach
-        # another worker, so no sessions are offered.
-        return self.recipe.make_server().streamable_http_app(host=self.host, stateless_http=True)
+    access: Access = LOCAL
 
 
 def serve(
-    targets: Sequence[str], endpoint: Endpoint, *, model: str | None, persistence: Persistence
+    targets: Sequence[str],
+    endpoint: Endpoint,
+    *,
+    model: str | None,
+    persistence: Persistence,
+    name: str | None = None,
 ) -> None:
     """Serve until the client leaves (stdio) or the person stops it.
 
@@ -133,10 +128,13 @@ def serve(
     log_to_stderr(logging.WARNING)
     console = Console()
     open_sampler(model)  # a wrong name is reported before any target's code runs
-    found = load(targets)
-    keys = tuple(read_keys(os.environ, console.say))
-    recipe = _ServerRecipe(tuple(targets), model, keys, persistence)
-    server = assemble(found, keys=keys, sampler=open_sampler(model), persistence=persistence)
+    keys = tuple(read_keys(os.environ, console.say, audience=name or identity_of(targets)))
+    recipe = ServerRecipe(tuple(targets), model, keys, persistence, name)
+    server, unused = recipe.make_server()
+    if not seals_with(server, keys):
+        unused.add("keys")
+    for line in not_used(unused):
+        console.say(line)
     if persistence.store is not None:
         anyio.run(_require_store, persistence.store)
     tools = ", ".join(tool_names(server)) or "no tools"
@@ -156,6 +154,11 @@ def _check(targets: Sequence[str], endpoint: Endpoint, persistence: Persistence)
         raise UsageError("serve needs a TARGET: a Python file, a module, or module:attribute.")
     if endpoint.port not in PORTS:
         raise UsageError(f"There is no port {endpoint.port}. Choose one from 0 to 65535.")
+    if endpoint.transport == "http" and not (is_loopback(endpoint.host) or endpoint.access.hosts):
+        raise UsageError(
+            f"Others than this machine reach {endpoint.host}: name what they call it with"
+            " --allowed-host NAME, so that requests under other names are refused."
+        )
     if endpoint.workers < 1:
         raise UsageError(f"There cannot be {endpoint.workers} workers. Choose 1 or more.")
     if endpoint.workers > 1 and endpoint.transport == "stdio":
@@ -179,7 +182,7 @@ async def _require_store(url: str) -> None:
 
 def _serve_http(
     server: MCPServer[Any],
-    recipe: _ServerRecipe,
+    recipe: ServerRecipe,
     endpoint: Endpoint,
     tools: str,
     console: Console,
@@ -196,6 +199,10 @@ def _serve_http(
         place = f"[{host}]" if ":" in host else host
         console.say(f"Serving {tools} at http://{place}:{listener.getsockname()[1]}/mcp")
         if endpoint.workers > 1:
-            run_workers(_WorkerApp(recipe, host), listener, endpoint.workers)
+            run_workers(
+                WorkerApp(recipe, host, endpoint.access, seal_probe(server)),
+                listener,
+                endpoint.workers,
+            )
         else:
-            serve_app(server.streamable_http_app(host=host), listener)
+            serve_app(endpoint.access.app(server, host), listener)

@@ -22,15 +22,19 @@ from mcp.server.mcpserver import MCPServer
 from anabranch._terminal.exits import UsageError
 from anabranch.tool import HandoffTool, Tool
 
-__all__ = ["Found", "is_url", "load", "split_target"]
+__all__ = ["Found", "identity_of", "is_url", "load", "name_of", "split_target"]
 
 
 @dataclass(slots=True)
 class Found:
-    """What targets offer, each object once, in the order in which it was found."""
+    """What targets offer, each object once, in the order in which it was found.
+
+    ``version`` is the first ``__version__`` of their modules.
+    """
 
     tools: list[Tool[Any]] = field(default_factory=list[Tool[Any]])
     servers: list[MCPServer[Any]] = field(default_factory=list[MCPServer[Any]])
+    version: str = ""
 
     def add(self, *values: object) -> bool:
         """Add those of ``values`` that can be offered, and return whether there are any."""
@@ -71,6 +75,26 @@ def split_target(target: str) -> tuple[str, str | None]:
     return place, attribute or None
 
 
+def name_of(targets: Iterable[str]) -> str:
+    """Return what a server of ``targets`` is named by default: their files, or modules.
+
+    Raises:
+        UsageError: there is no such file or module.
+    """
+    places = [split_target(target)[0] for target in targets if not is_url(target)]
+    return "+".join(Path(each).stem if _is_file(each) else each for each in places)
+
+
+def identity_of(targets: Iterable[str]) -> str:
+    """Return a text that other targets on this machine do not have.
+
+    Raises:
+        UsageError: there is no such file or module.
+    """
+    places = [split_target(target)[0] for target in targets if not is_url(target)]
+    return "\n".join(str(Path(each).resolve()) if _is_file(each) else each for each in places)
+
+
 def load(targets: Iterable[str]) -> Found:
     """Load the targets and return what they offer.
 
@@ -86,6 +110,7 @@ def load(targets: Iterable[str]) -> Found:
         place, attribute = split_target(target)
         with redirect_stdout(sys.stderr):
             module = _import(place)
+        found.version = found.version or str(vars(module).get("__version__", ""))
         if attribute is not None:
             _take_attribute(found, module, attribute, target)
         elif not found.add(*vars(module).values()):

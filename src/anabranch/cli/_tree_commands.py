@@ -14,7 +14,6 @@ import anyio
 from cyclopts import App, Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.plain_text import printable
 from anabranch.cli._options import Store, store_url
 from anabranch.cli._output import print_json, print_text
 from anabranch.errors import StoreError
@@ -67,9 +66,7 @@ def list_command(
 def show_command(thread: Thread, /, *, store: Store = None) -> None:
     """Draw a thread: a line for each node, with branches, labels and the head."""
     tree = _with_store(store, partial(_tree, thread_id=thread))
-    print_text(
-        printable("\n".join([f"{tree.thread.id}  {tree.thread.title}".rstrip(), *draw(tree)]))
-    )
+    print_text("\n".join([f"{tree.thread.id}  {tree.thread.title}".rstrip(), *draw(tree)]))
 
 
 @tree_app.command(name="export")
@@ -88,7 +85,7 @@ def export_command(
         print_json(tree_to_json(tree))
     else:
         text = to_mermaid(tree) if form == "mermaid" else to_markdown(tree)
-        print_text(printable(text.removesuffix("\n")))
+        print_text(text.removesuffix("\n"))
 
 
 @tree_app.command(name="messages")

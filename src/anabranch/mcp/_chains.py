@@ -16,8 +16,8 @@ __all__ = ["CHAIN", "CONTINUE_CALL", "chain_end", "is_marked", "marked", "unmark
 
 CONTINUE_CALL: Final = "continue_call"
 
-CHAIN: Final = 9
-"""The round of a chain that ends it: known clients give a call up after ten."""
+CHAIN: Final = 10
+"""Rounds of questions in one chain: known clients answer ten, and take an eleventh reply."""
 
 _MARK = "+"
 
@@ -44,16 +44,20 @@ def unmarked(state: str) -> tuple[int, str]:
     return int(begins), rest
 
 
-def chain_end(tool: Tool[Any], line: str) -> str:
+def chain_end(tool: Tool[Any], line: str, called: str) -> str:
     """Return the result of ``tool`` that ends a chain and names the call to continue.
+
+    ``called`` is the name that the client has called, which a host may have put into a namespace.
 
     Raises:
         ToolError: with the same text, if the tool's output schema has no room for a text.
     """
+    own = next((name for name in (tool.name, CONTINUE_CALL) if called.endswith(name)), called)
+    space = called.removesuffix(own)
     text = (
-        f"{tool.name} is not done: it needs more answers than one request may ask for. All that"
-        f" was answered is stored. Call the tool {CONTINUE_CALL} with call={line!r} to go on"
-        " exactly where it stopped."
+        f"{space}{tool.name} is not done: it needs more answers than one request may ask for. All"
+        f" that was answered is stored. Call the tool {space}{CONTINUE_CALL} with call={line!r} to"
+        " go on exactly where it stopped."
     )
     if tool.returns in (str, Any, inspect.Signature.empty):
         return text

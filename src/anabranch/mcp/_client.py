@@ -16,6 +16,7 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from anabranch._asking.answerer import Answerer
+from anabranch._foreign_text import encodable
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
 from anabranch.mcp._protocol import STEP_ID_META
 
@@ -87,7 +88,7 @@ async def call_tool(
     async def notify(progress: float, total: float | None, message: str | None) -> None:
         await answerer.notify(message or "", progress, total)
 
-    return await client.call_tool(name, arguments, progress_callback=notify)
+    return await client.call_tool(encodable(name), encodable(arguments), progress_callback=notify)
 
 
 async def list_tools(client: Client) -> dict[str, types.Tool]:

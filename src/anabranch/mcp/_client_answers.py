@@ -14,6 +14,7 @@ import mcp_types as types
 from pydantic import ValidationError
 
 from anabranch._asking.answerer import Answerer, AnswerError
+from anabranch._foreign_text import encodable
 from anabranch.elicitation import describe
 from anabranch.mcp._protocol import CONTEXT_BOUNDARY
 from anabranch.messages import ElicitRequest, SampleReply, SampleRequest, UrlRequest
@@ -39,7 +40,7 @@ async def answer_elicit(
         reply = await answerer.elicit(_elicit_request(step_id, params), step_id=step_id)
     except AnswerError as error:
         return _error(error)
-    return types.ElicitResult.model_validate(reply.wire())
+    return types.ElicitResult.model_validate(encodable(reply.wire()))
 
 
 def _sample_request(params: types.CreateMessageRequestParams) -> SampleRequest:
@@ -68,7 +69,7 @@ def _elicit_request(step_id: str, params: types.ElicitRequestParams) -> ElicitRe
 def _sampled(
     reply: SampleReply,
 ) -> types.CreateMessageResult | types.CreateMessageResultWithTools:
-    wire = reply.wire()
+    wire = encodable(reply.wire())
     wire.pop("usage", None)  # the protocol has no field for it
     if len(reply.content) == 1:
         wire["content"] = wire["content"][0]  # before 2025-11-25, content was a single block
@@ -79,4 +80,4 @@ def _sampled(
 
 def _error(error: AnswerError) -> types.ErrorData:
     code = error.code if isinstance(error.code, int) else types.INTERNAL_ERROR
-    return types.ErrorData(code=code, message=str(error))
+    return types.ErrorData(code=code, message=encodable(str(error)))

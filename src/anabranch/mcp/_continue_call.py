@@ -1,6 +1,6 @@
 """The tool ``continue_call``: continues a call that needs more rounds than its client allows.
 
-With a store, the questions of such a call are not lost: the ninth reply is an ordinary result that
+With a store, the questions of such a call are not lost: the reply after ten rounds is an ordinary result that
 names the call, and ``continue_call`` asks the questions that are open.
 """
 
@@ -19,7 +19,7 @@ from anabranch.mcp._chains import CONTINUE_CALL, is_marked, unmarked
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._rounds import ROUND_REPLIES
 from anabranch.mcp._serving import Service, in_chain, run_live, run_round
-from anabranch.tool import Tool
+from anabranch.tool import Tool, ToolAnnotations
 
 __all__ = ["ContinueCall"]
 
@@ -37,6 +37,8 @@ class ContinueCall:
     """``continue_call`` as a server offers it; the attributes are those of a tool."""
 
     name = CONTINUE_CALL
+    title = "Continue a call"
+    annotations: ToolAnnotations | None = None
     description = (
         "Pick up a tool call that had to stop because it needed more answers than one request may"
         " ask for. It goes on exactly where it stopped."

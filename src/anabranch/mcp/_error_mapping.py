@@ -16,6 +16,7 @@ from typing import Any, Final
 import mcp_types as types
 from mcp import MCPError
 
+from anabranch._foreign_text import encodable
 from anabranch.errors import AnabranchError, CapabilityError, InvalidTokenError, StoreError
 from anabranch.mcp._protocol import required_capabilities
 from anabranch.models import ModelError
@@ -39,7 +40,7 @@ class CallFailedError(Exception):
 
     def __init__(self, text: str | None) -> None:
         super().__init__(text)
-        self.text = text
+        self.text = encodable(text)
 
     def log(self, tool: str) -> None:
         """Log the cause, if it was not expected. For hosts that do not log it themselves."""
@@ -77,7 +78,8 @@ def mapped_errors(
     passed_on: tuple[type[Exception], ...] = (MCPError, *unmapped)
     try:
         yield
-    except passed_on:
+    except passed_on as error:
+        _require_encodable(error)
         raise
     except AnabranchError as error:
         raise _mapped(error, is_modern=is_modern, token=token) from error
@@ -89,8 +91,15 @@ def mapped_errors(
         problem = RuntimeError(f"tool {tool!r} was cancelled from within")
         problem.__cause__ = cancelled
         raise CallFailedError(None) from problem
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the latter of a validator: it would end the server
         raise CallFailedError(None) from error
+
+
+def _require_encodable(error: Exception) -> None:
+    """Make the texts of a host's error, or of one that the tool has raised itself, encodable."""
+    error.args = encodable(error.args)
+    if isinstance(error, MCPError):
+        error.error = encodable(error.error)
 
 
 def _mapped(
@@ -98,7 +107,8 @@ def _mapped(
 ) -> MCPError | CallFailedError:
     if isinstance(error, CapabilityError) and is_modern:
         data: dict[str, Any] = required_capabilities(error.capability)
-        return MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, str(error), data)
+        text = encodable(str(error))
+        return MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, text, data)
     if isinstance(error, InvalidTokenError) and token is not None:
         return invalid_token(token)
     if isinstance(error, StoreError | ModelError):  # about the server's database, or its provider

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Unpack
 
 from anabranch._engine.clock import Clock
-from anabranch.mcp._installation import Installation
+from anabranch.mcp._installation import Installation, require_server
 from anabranch.mcp._options import (
     TTL,
     Keys,
@@ -38,8 +38,8 @@ def as_fastmcp_tool(
 ) -> BaseTool:
     """Return ``tool`` as FastMCP's ``add_tool`` takes it; it serves both eras.
 
-    With a store, effects happen once however often clients repeat a request. Ending the calls that
-    no one continues, and ``continue_call``, take :func:`install_fastmcp`.
+    With a store, effects happen once however often clients repeat a request, and calls that no one
+    continues are ended from the first call on. ``continue_call`` takes :func:`install_fastmcp`.
 
     Args:
         tool: the tool.
@@ -88,7 +88,7 @@ def install_fastmcp(
 
     What seals the state of ``tools/call`` is the server's own, ``FastMCP(request_state_security=)``;
     ``keys`` and ``ttl`` are for the tokens of sagas. With a store, calls that no one continues are
-    ended while the server runs. A tool whose name the server has already is handled by the server's
+    ended while the server runs, or if it is mounted on another, from the first call on. A tool whose name the server has already is handled by the server's
     ``on_duplicate``. Call this before the server is started.
 
     Args:
@@ -101,10 +101,14 @@ def install_fastmcp(
         ImportError: the extra ``fastmcp`` is not installed.
         ValueError: a key is too short, or two of the tools have the same name.
         StoreError: the store's URL cannot be understood.
+        TypeError: it is a server of another kind; the message says what to use for that.
     """
     with _extra():
+        from fastmcp import FastMCP  # noqa: PLC0415 - an extra
+
         from anabranch.mcp._fastmcp_sagas import FastMcpSagas  # noqa: PLC0415 - an extra
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
+    require_server(server, FastMCP)
     given = options_of(options, keywords)
     installation = Installation(tools, given)
     sagas = FastMcpSagas.on(server)

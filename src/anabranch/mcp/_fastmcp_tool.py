@@ -1,7 +1,7 @@
 """Our tools as tools of FastMCP. Needs the extra ``fastmcp``.
 
-FastMCP reports every error of a tool but one as a result; :class:`Refusal` is the way to the
-others.
+FastMCP reports nearly every error of a tool as a result; a :class:`Refusal` becomes a JSON-RPC
+error instead.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from mcp import MCPError
 from mcp.types import InputRequiredResult
 from pydantic import PrivateAttr
 
+from anabranch._foreign_text import encodable
 from anabranch.mcp._error_mapping import REQUEST_STATE, CallFailedError, mapped_errors
 from anabranch.mcp._log_level import at_least
+from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._return_type import function_returning
 from anabranch.mcp._saga_results import Convert
@@ -98,8 +100,10 @@ class FastMcpTool(BaseTool):
         )
         made = cls(
             name=described.name,
-            description=described.description,
-            parameters=described.input_schema,
+            title=encodable(described.title),
+            annotations=to_annotations(described.annotations),
+            description=encodable(described.description),
+            parameters=encodable(described.input_schema),
             output_schema=returning.output_schema,
             return_type=returning.return_type,
         )

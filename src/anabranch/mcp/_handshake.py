@@ -28,17 +28,10 @@ TIMES_ASKED = 3
 def asking(session: ServerSession, request_id: str) -> Callable[[Ask], Awaitable[Answer]]:
     """Return a function that sends an ask to the client of ``session`` and returns its answer.
 
-    It raises ``ToolError`` if the client cannot be reached: this connection does not carry
-    requests, or it was closed.
+    It raises ``ToolError`` if the connection was closed.
     """
 
     async def answer(ask: Ask) -> Answer:
-        if not session.can_send_request:
-            raise ToolError(
-                "This tool asks questions, and this connection cannot carry them to the client"
-                " (a stateless or JSON-only HTTP session of the handshake era). Connect with"
-                " protocol 2026-07-28, or over a session with a stream."
-            )
         return await _request(ask, session, request_id)
 
     return answer
@@ -70,4 +63,4 @@ def _is_disconnect(error: types.ErrorData) -> bool:
 
 
 def _failed(ask: Ask, error: str, detail: str) -> Answer:
-    return Answer(error=error_to_json(StepFailed(ask.step_id, error, detail)))
+    return Answer(error=error_to_json(StepFailed(ask.step_id, error, detail, from_client=True)))

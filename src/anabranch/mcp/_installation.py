@@ -18,7 +18,7 @@ from anabranch.mcp._protocol import PROTOCOL_ERRORS
 from anabranch.mcp._serving import Service
 from anabranch.tool import Tool
 
-__all__ = ["Installation"]
+__all__ = ["Installation", "require_server"]
 
 LEAVING = 5.0
 """Seconds that a server which ends waits for its reaper. Compensations under way go on."""
@@ -41,9 +41,12 @@ class Installation:
             limits=options.limits or Limits(),
             patience=options.patience,
             clock=options.clock or SystemClock(),
+            step_threads=options.step_threads,
         )
         self.service: Service = Service(
-            CallService(runtime, durability_of(options), PROTOCOL_ERRORS), options.sampler
+            CallService(runtime, durability_of(options), PROTOCOL_ERRORS, options.max_state),
+            options.sampler,
+            on_call=self._expire,
         )
         self.tools: Sequence[Tool[Any]] = tools
         self.continue_call: ContinueCall | None = None
@@ -52,7 +55,9 @@ class Installation:
             self.service.continuing.update({tool.name: tool for tool in tools})
         self._running = 0
         self._reaping: asyncio.Task[NoReturn] | None = None
-        _require_distinct(self.names)
+        names = self.names
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"Two tools are named {', '.join(repeated)}; give one of them name=")
 
     @property
     def names(self) -> list[str]:
@@ -64,13 +69,11 @@ class Installation:
     async def running(self) -> AsyncGenerator[None]:
         """Expire calls that no one continues, if there is a store, while the server runs.
 
-        It may be entered several times, once for each connection: the last to leave ends it.
+        It may be entered several times, once for each connection: the last to leave ends it. A
+        server that does not enter it expires calls from its first call on, until its loop ends.
         """
         self._running += 1
-        if self._reaping is None and self.service.calls.durability is not None:
-            reaper = Reaper(self.service.calls, {tool.name: tool for tool in self.tools})
-            # No task group: hosts leave a lifespan in another cancel scope than they entered it in.
-            self._reaping = asyncio.ensure_future(reaper.run())
+        self._expire()
         try:
             yield
         finally:
@@ -80,7 +83,31 @@ class Installation:
                 reaping.cancel()
                 await asyncio.wait({reaping}, timeout=LEAVING)
 
+    def _expire(self) -> None:
+        """Start to expire calls, unless that is done in this loop or there is no store."""
+        if self.service.calls.durability is None:
+            return
+        if self._reaping is None or self._reaping.get_loop() is not asyncio.get_running_loop():
+            reaper = Reaper(self.service.calls, {tool.name: tool for tool in self.tools})
+            # No task group: hosts leave a lifespan in another cancel scope than they entered it in.
+            self._reaping = asyncio.ensure_future(reaper.run())
 
-def _require_distinct(names: list[str]) -> None:
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"Two tools are named {', '.join(repeated)}; give one of them name=")
+
+def require_server(server: object, kind: type) -> None:
+    """Check that ``server`` is of ``kind``.
+
+    Raises:
+        TypeError: it is not; the message says what to use for it.
+    """
+    if isinstance(server, kind):
+        return
+    use = {
+        "fastmcp": "For a FastMCP server, use anabranch.mcp.install_fastmcp(server, tool, …).",
+        "mcp.server.mcpserver": "For an MCPServer, use anabranch.mcp.install(server, tool, …).",
+        "mcp.server.lowlevel": "The SDK's low-level Server has no public way to add tools to those"
+        " that it has: use anabranch.mcp.create_server(name, tools), or an MCPServer.",
+    }
+    home = type(server).__module__
+    hint = next((use[package] for package in use if f"{home}.".startswith(f"{package}.")), None)
+    instead = hint or "Give an MCPServer to install(), or a FastMCP server to install_fastmcp()."
+    raise TypeError(f"Tools cannot be added here to {type(server).__name__}. {instead}")

@@ -7,13 +7,17 @@ replace fields.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias, TypedDict
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeAlias, TypedDict
 
 from anabranch._asking.sampling import Sampler
 from anabranch._durable.policy import Durability
+from anabranch._durable.service import MAX_STATE
 from anabranch._durable.store import CallStore
+from anabranch._engine import STEP_THREADS
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.limits import Limits
 from anabranch.mcp._sealing import Sealer
@@ -26,6 +30,7 @@ __all__ = [
     "ServerOptions",
     "Store",
     "ToolKeywords",
+    "completed_by",
     "durability_of",
     "options_of",
     "sealer_of",
@@ -59,6 +64,9 @@ class ServerOptions:
         clock: time for calls, their leases and tokens; the system's by default.
         continue_calls: with a store, offer a tool ``continue_call`` that continues calls which
             need more rounds than clients allow.
+        max_state: bytes that the answers of one call may take together, uncompressed.
+        step_threads: how many synchronous steps of one call run at once, each in a thread. Calls do
+            not wait for the threads of others.
     """
 
     keys: Keys | None = field(default=None, repr=False)
@@ -69,6 +77,12 @@ class ServerOptions:
     patience: float | None = None
     clock: Clock | None = None
     continue_calls: bool = True
+    max_state: int = MAX_STATE
+    step_threads: int = STEP_THREADS
+
+    def __post_init__(self) -> None:
+        if self.step_threads < 1:
+            raise ValueError(f"step_threads must be 1 or more, got {self.step_threads}.")
 
 
 class ToolKeywords(TypedDict, total=False):
@@ -80,6 +94,8 @@ class ToolKeywords(TypedDict, total=False):
     limits: Limits | None
     patience: float | None
     clock: Clock | None
+    max_state: int
+    step_threads: int
 
 
 class ServerKeywords(ToolKeywords, total=False):
@@ -89,11 +105,46 @@ class ServerKeywords(ToolKeywords, total=False):
     continue_calls: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """The options of the command that loads servers, and the fields that a server has itself."""
+
+    options: ServerOptions
+    unused: set[str]
+
+
+_COMMAND: ContextVar[_Command | None] = ContextVar("command", default=None)
+
+
+@contextmanager
+def completed_by(options: ServerOptions) -> Generator[set[str]]:
+    """Give every server that is made meanwhile the fields of ``options`` that its code leaves open.
+
+    Yields the names of the fields that code has set to something else.
+    """
+    command = _Command(options, set())
+    token = _COMMAND.set(command)
+    try:
+        yield command.unused
+    finally:
+        _COMMAND.reset(token)
+
+
 def options_of(
     options: ServerOptions | None, keywords: ToolKeywords | ServerKeywords
 ) -> ServerOptions:
     """Return ``options``, or the defaults, with the fields in ``keywords`` replaced."""
-    return replace(options or ServerOptions(), **keywords)
+    given = replace(options or ServerOptions(), **keywords)
+    if (command := _COMMAND.get()) is None:
+        return given
+    left_open: dict[str, Any] = {}
+    for each in fields(ServerOptions):
+        own, wanted = getattr(given, each.name), getattr(command.options, each.name)
+        if own == each.default:
+            left_open[each.name] = wanted
+        elif wanted not in (own, each.default):
+            command.unused.add(each.name)
+    return replace(given, **left_open)
 
 
 def durability_of(options: ServerOptions) -> Durability | None:

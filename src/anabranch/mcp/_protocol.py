@@ -17,6 +17,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.host import Capabilities
 from anabranch._engine import Answer, Ask
+from anabranch._foreign_text import encodable
 from anabranch.messages import (
     ElicitRequest,
     Message,
@@ -24,6 +25,7 @@ from anabranch.messages import (
     SampleRequest,
     UrlRequest,
 )
+from anabranch.tool import ToolAnnotations
 
 __all__ = [
     "CONTEXT_BOUNDARY",
@@ -31,6 +33,7 @@ __all__ = [
     "STEP_ID_META",
     "capabilities_of",
     "required_capabilities",
+    "to_annotations",
     "to_answer",
     "to_params",
     "to_request",
@@ -49,10 +52,10 @@ def to_params(ask: Ask) -> dict[str, Any]:
     """Return the parameters of the request that asks ``ask``, as the protocol spells them."""
     request: SampleRequest | ElicitRequest | UrlRequest = ask.request
     if isinstance(request, SampleRequest):
-        return _sampling_params(request)
+        return encodable(_sampling_params(request))
     if isinstance(request, ElicitRequest):
-        return _form_params(request)
-    return {"mode": "url", **request.wire()}
+        return encodable(_form_params(request))
+    return encodable({"mode": "url", **request.wire()})
 
 
 def _form_params(request: ElicitRequest) -> dict[str, Any]:
@@ -91,7 +94,8 @@ def to_answer(kind: str, result: BaseModel) -> Answer | None:
     """Return the answer in a client's result; ``None`` if it does not answer this kind of ask."""
     if kind != "sample":
         if isinstance(result, types.ElicitResult):  # checked by the SDK
-            return Answer({"action": result.action, **_content(result)})
+            given = {} if result.content is None else {"content": cast("JsonValue", result.content)}
+            return Answer({"action": result.action, **given})
         return None
     return _reply(result.model_dump(mode="json", exclude_none=True))
 
@@ -112,10 +116,6 @@ def _reply(result: dict[str, Any]) -> Answer | None:
         return None
     # In this library's spelling, without the fields of the protocol that are not used.
     return Answer(reply.model_dump(mode="json", exclude_none=True))
-
-
-def _content(result: types.ElicitResult) -> dict[str, JsonValue]:
-    return {} if result.content is None else {"content": cast("JsonValue", result.content)}
 
 
 def capabilities_of(declared: types.ClientCapabilities | None) -> Capabilities:
@@ -149,6 +149,18 @@ _DECLARATIONS: dict[str, dict[str, Any]] = {
 def required_capabilities(name: str) -> dict[str, Any]:
     """Return the ``data`` of error -32021 for the capability ``name``."""
     return {"requiredCapabilities": _DECLARATIONS[name]}
+
+
+def to_annotations(annotations: ToolAnnotations | None) -> types.ToolAnnotations | None:
+    """Return what a tool does to the world, as the protocol spells it."""
+    if annotations is None:
+        return None
+    return types.ToolAnnotations(
+        read_only_hint=annotations.read_only,
+        destructive_hint=annotations.destructive,
+        idempotent_hint=annotations.idempotent,
+        open_world_hint=annotations.open_world,
+    )
 
 
 class _ProtocolErrors:

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from anabranch._asking.host import Capabilities
 from anabranch._engine import Journal, Notice, Sink
+from anabranch._foreign_text import encodable
 from anabranch.mcp._log_level import is_wanted
 from anabranch.mcp._protocol import capabilities_of
 from anabranch.messages import LogLevel
@@ -55,18 +56,24 @@ class McpRequest:
         return str(self.context.request_id)
 
     @property
+    def called(self) -> str:
+        """The name of the tool as the client sees it."""
+        return str((self.context.params or {}).get("name", ""))
+
+    @property
     def principal(self) -> str:
         """The authenticated caller; empty without authentication."""
         return authenticated_principal(self.context) or ""
 
     @property
+    def unreachable(self) -> bool:
+        """Whether the connection carries no questions: that of some sessions of the handshake era."""
+        return not (self.is_modern or self.session.can_send_request)
+
+    @property
     def capabilities(self) -> Capabilities:
-        """What the client has declared that it can answer."""
-        declared = self.session.client_capabilities
-        if declared is None and not self.is_modern:
-            # A stateless HTTP session of the handshake era does not know what its client declared.
-            return Capabilities()
-        return capabilities_of(declared)
+        """What the client can be asked: what it has declared, and the connection carries."""
+        return capabilities_of(None if self.unreachable else self.session.client_capabilities)
 
     def wants(self, level: LogLevel) -> bool:
         """Whether the client wants log messages of ``level``; a host may have its own record."""
@@ -76,9 +83,10 @@ class McpRequest:
         """Return a function that sends the notices of the call of ``journal`` to the client."""
 
         async def deliver(notice: Notice) -> None:
+            message = encodable(notice.message)
             if notice.level is None:
                 progress = journal.progressed if notice.progress is None else notice.progress
-                await self.session.report_progress(progress, notice.total, notice.message)
+                await self.session.report_progress(progress, notice.total, message)
                 return
             if not self.wants(notice.level):
                 return
@@ -87,7 +95,7 @@ class McpRequest:
                 # client has not asked for it.
                 warnings.simplefilter("ignore", MCPDeprecationWarning)
                 sending = self.session.send_log_message(  # pyright: ignore[reportDeprecated]
-                    notice.level, notice.message, related_request_id=self.request_id
+                    notice.level, message, related_request_id=self.request_id
                 )
             await sending
 

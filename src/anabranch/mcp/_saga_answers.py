@@ -51,7 +51,8 @@ def answers_in(
 
 def _answer(step: CompletedStep, kind: str, where: str) -> Answer:
     if step.error is not None:
-        failure = StepFailed(step.stepId, str(step.error.code), step.error.message)
+        code, said = str(step.error.code), step.error.message
+        failure = StepFailed(step.stepId, code, said, from_client=True)
         return Answer(error=error_to_json(failure))
     answer = to_saga_answer(kind, step.result or {})
     if answer is None:

@@ -17,6 +17,7 @@ from mcp import Client, MCPError
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch._asking.answerer import Answerer
+from anabranch._foreign_text import encodable
 from anabranch.errors import AnabranchError
 from anabranch.mcp._client import MAX_ROUNDS
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
@@ -147,7 +148,7 @@ class SagaClient:
         async def notify(progress: float, total: float | None, message: str | None) -> None:
             await self._answerer.notify(message or "", progress, total)
 
-        request = _Request(method=method, params=params)
+        request = _Request(method=method, params=encodable(params))
         try:
             reply = await self._client.session.send_request(
                 request, _Reply, progress_callback=notify

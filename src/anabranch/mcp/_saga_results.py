@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 from mcp.types import CallToolResult
 from pydantic import BaseModel
 
+from anabranch._foreign_text import encodable
+
 __all__ = ["Convert", "to_failure", "to_result"]
 
 Convert: TypeAlias = Callable[[object], BaseModel]
@@ -24,7 +26,7 @@ def to_result(value: object, convert: Convert) -> dict[str, Any]:
     Raises:
         Exception: it is not what the tool's return annotation promises, or cannot be JSON.
     """
-    converted = convert(value)
+    converted = convert(encodable(value))
     result = converted.model_dump(
         mode="json", by_alias=True, exclude_none=True, exclude={"result_type"}
     )

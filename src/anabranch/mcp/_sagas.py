@@ -15,12 +15,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from anabranch._asking.host import Capabilities, Host
-from anabranch._durable.job import Job
+from anabranch._asking.host import Capabilities
 from anabranch._engine import Answer, Ask, Finished, Journal
 from anabranch.errors import InvalidTokenError
 from anabranch.mcp._error_mapping import SAGA_TOKEN, CallFailedError, invalid_token, mapped_errors
-from anabranch.mcp._protocol import to_params
+from anabranch.mcp._protocol import capabilities_of, to_params
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._saga_answers import answers_in
 from anabranch.mcp._saga_params import CallSaga, CompletedStep, ResumeSaga, invalid, quoted, read
@@ -121,13 +120,8 @@ class SagaMethods:
         answers: Mapping[str, Answer] | None = None,
     ) -> dict[str, Any]:
         tool, service = offered.tool, offered.service
-        job = Job(
-            tool,
-            tool.validate(claims.arguments),
-            Host(_capabilities(request), service.sampler),
-            request.sink(journal),
-            request.principal,
-        )
+        arguments = tool.validate(claims.arguments)
+        job = service.job(tool, arguments, request, journal, _capabilities(request))
         replies = _SagaReplies(self._sealer, claims, request.principal)
         outcome = await service.calls.run_round(job, journal, answers or {}, replies)
         if isinstance(outcome, Finished):
@@ -182,4 +176,4 @@ def _capabilities(request: McpRequest) -> Capabilities:
     declared = request.session.client_capabilities
     if declared is None or (declared.sampling is None and declared.elicitation is None):
         return Capabilities()
-    return request.capabilities
+    return capabilities_of(declared)  # a step is no request: every connection carries it

@@ -23,12 +23,14 @@ from mcp.server.mcpserver.tools import Tool as BaseTool
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from pydantic import PrivateAttr
 
+from anabranch._foreign_text import encodable
 from anabranch.errors import InvalidArgumentsError
 from anabranch.mcp._error_mapping import REQUEST_STATE, CallFailedError, mapped_errors
+from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._return_type import function_returning
 from anabranch.mcp._serving import Service, serve
-from anabranch.tool import Tool
+from anabranch.tool import Tool, ToolAnnotations
 
 __all__ = ["Described", "SdkTool", "Serve"]
 
@@ -47,6 +49,10 @@ class Described(Protocol):
     def input_schema(self) -> dict[str, Any]: ...
     @property
     def returns(self) -> Any: ...  # noqa: ANN401 - any annotation
+    @property
+    def title(self) -> str | None: ...
+    @property
+    def annotations(self) -> ToolAnnotations | None: ...
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]: ...
 
@@ -72,13 +78,13 @@ class SdkTool(BaseTool):
         made = cls(
             fn=returning.fn,  # never called
             name=described.name,
-            title=None,
-            description=described.description,
-            parameters=described.input_schema,
+            title=encodable(described.title),
+            description=encodable(described.description),
+            parameters=encodable(described.input_schema),
             fn_metadata=returning.fn_metadata,
             is_async=True,
             context_kwarg=None,
-            annotations=None,
+            annotations=to_annotations(described.annotations),
         )
         made._described, made._serve = described, serves
         return made

@@ -10,7 +10,7 @@ from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from mcp.server.mcpserver.tools import Tool as BaseTool
 from typing_extensions import Unpack
 
-from anabranch.mcp._installation import Installation
+from anabranch.mcp._installation import Installation, require_server
 from anabranch.mcp._log_level import offer_log_level
 from anabranch.mcp._options import ServerKeywords, ServerOptions, options_of, sealer_of
 from anabranch.mcp._saga_extension import Sagas
@@ -78,8 +78,8 @@ def install(
     """Add ``tools`` to a server that you have, and the saga methods if it has none of ours.
 
     What seals the state of ``tools/call`` is the server's own; ``keys`` and ``ttl`` are for the
-    tokens of sagas. With a store, enter ``installation.running()`` in your server's lifespan, so
-    that calls that no one continues are ended.
+    tokens of sagas. With a store, calls that no one continues are ended from the first call on;
+    ``installation.running()``, entered in your server's lifespan, begins with the server.
 
     Args:
         server: the server.
@@ -91,7 +91,9 @@ def install(
         ValueError: a key is too short, two of the tools have the same name, or the server has a
             tool of that name.
         StoreError: the store's URL cannot be understood.
+        TypeError: it is a server of another kind; the message says what to use for that.
     """
+    require_server(server, MCPServer)
     given = options_of(options, keywords)
     installation = Installation(tools, given)
     # The SDK takes tools and extensions when a server is made; on a server that exists, its

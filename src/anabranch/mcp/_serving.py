@@ -6,17 +6,18 @@ what their SDK gives them, and map errors by ``_error_mapping.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mcp.types import InputRequiredResult
 
-from anabranch._asking.host import Host
+from anabranch._asking.host import Capabilities, Host
 from anabranch._asking.sampling import Sampler
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
 from anabranch._engine import Finished, Journal
+from anabranch._foreign_text import encodable
 from anabranch._opening import Runtime
 from anabranch.mcp._chains import CHAIN, chain_end, marked
 from anabranch.mcp._handshake import asking
@@ -27,8 +28,8 @@ from anabranch.tool import Tool
 __all__ = ["Service", "in_chain", "run_live", "run_round", "serve"]
 
 
-def _in_memory() -> CallService:
-    return CallService(Runtime())
+def _nothing() -> None:
+    """Do nothing: there is no store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,28 @@ class Service:
         calls: runs them.
         sampler: a model of the server's own; without one, the client's is asked.
         continuing: the tools that ``continue_call`` may continue, by name; empty without it.
+        on_call: called before each call, or round.
     """
 
-    calls: CallService = field(default_factory=_in_memory)
+    calls: CallService = field(default_factory=lambda: CallService(Runtime()))
     sampler: Sampler | None = None
     continuing: dict[str, Tool[Any]] = field(default_factory=dict[str, Tool[Any]])
+    on_call: Callable[[], None] = _nothing
+
+    def job(
+        self,
+        tool: Tool[Any],
+        arguments: Mapping[str, Any],
+        request: McpRequest,
+        journal: Journal,
+        capabilities: Capabilities | None = None,
+    ) -> Job:
+        """Return what is to run for ``request``, whose own capabilities count by default."""
+        self.on_call()
+        offered = request.capabilities if capabilities is None else capabilities
+        unreachable = capabilities is None and request.unreachable
+        host = Host(offered, self.sampler, unreachable=unreachable)
+        return Job(tool, arguments, host, request.sink(journal), request.principal)
 
 
 async def serve(
@@ -60,8 +78,10 @@ async def serve(
         Exception: what the call raises.
     """
     if request.is_modern:
-        return await run_round(tool, arguments, request, service, state=request.state)
-    return await run_live(tool, arguments, service.calls.new(), request, service)
+        value = await run_round(tool, arguments, request, service, state=request.state)
+    else:
+        value = await run_live(tool, arguments, service.calls.new(), request, service)
+    return encodable(value)
 
 
 async def run_live(
@@ -72,8 +92,7 @@ async def run_live(
     service: Service,
 ) -> object:
     """Run the call of ``journal`` while its client answers; return the tool's value."""
-    host = Host(request.capabilities, service.sampler)
-    job = Job(tool, arguments, host, request.sink(journal), request.principal)
+    job = service.job(tool, arguments, request, journal)
     return await service.calls.run_live(job, journal, asking(request.session, request.request_id))
 
 
@@ -101,13 +120,13 @@ async def run_round(
     number = journal.rounds + 1
     # Answers that come without a state answer nothing that was asked.
     answers = answers_to(journal, request.responses)
-    host = Host(request.capabilities, service.sampler)
-    job = Job(tool, arguments, host, request.sink(journal), request.principal)
+    job = service.job(tool, arguments, request, journal)
     outcome = await calls.run_round(job, journal, answers, ROUND_REPLIES)
     if isinstance(outcome, Finished):
         return outcome.value
-    if service.continuing and number - (begins or 0) >= CHAIN:
-        return chain_end(tool, journal.line)
+    asked = number if begins is None else number - begins + 1  # it began by asking again
+    if service.continuing and asked > CHAIN:
+        return chain_end(tool, journal.line, request.called)
     return outcome if begins is None else in_chain(outcome, begins)
 
 

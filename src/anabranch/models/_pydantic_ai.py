@@ -22,6 +22,7 @@ from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, 
 from pydantic_ai.providers import Provider, infer_provider
 from pydantic_ai.settings import ModelSettings
 
+from anabranch._foreign_text import encodable
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.models._model_errors import ModelError
 from anabranch.models._provider_faults import incomplete_reply, mapped_errors
@@ -148,6 +149,7 @@ class ProviderModel:
                 await opening.__aexit__(None, None, None)
 
     def _prepared(self, request: SampleRequest) -> _ProviderRequest:
+        request = encodable(request)  # a file name that a tool has read, a line typed in Latin-1
         model = self._preferred(request)
         if request.tool_choice == "required" and not _can_be_forced(model):
             request = _unforced(request)

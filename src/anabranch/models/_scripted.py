@@ -16,6 +16,7 @@ from typing import Any, ClassVar, cast
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from anabranch._asking.tokens import estimate_tokens
+from anabranch._foreign_text import encodable
 from anabranch.messages import (
     Block,
     Message,
@@ -125,7 +126,10 @@ class ScriptedModel:
             usage=Usage(
                 input_tokens=_estimate(request.messages)
                 + estimate_tokens(request.system_prompt or "")
-                + sum(estimate_tokens(tool.model_dump_json()) for tool in request.tools or ()),
+                + sum(
+                    estimate_tokens(encodable(tool).model_dump_json())
+                    for tool in request.tools or ()
+                ),
                 output_tokens=sum(map(_block_tokens, content)),
             ),
         )
@@ -202,5 +206,5 @@ def _estimate(messages: Iterable[Message]) -> int:
 
 
 def _block_tokens(block: Block) -> int:
-    text = block.text if isinstance(block, TextBlock) else block.model_dump_json()
+    text = block.text if isinstance(block, TextBlock) else encodable(block).model_dump_json()
     return estimate_tokens(text)

@@ -112,7 +112,7 @@ class ReplyInPieces:
 
     @property
     def reply(self) -> SampleReply:
-        """See :class:`SampleStream`. The usage is that of the whole reply, which has been paid."""
+        """See :class:`SampleStream`. The usage is that of the whole reply, which was charged."""
         if self._ended:
             return self._whole
         return interrupted(self._whole, [TextBlock(text=self._yielded)])
@@ -125,11 +125,9 @@ class _InOnePiece:
         self._sampler = sampler
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Return the sampler's reply."""
         return await self._sampler.sample(request)
 
     @asynccontextmanager
     async def stream(self, request: SampleRequest) -> AsyncGenerator[SampleStream]:
-        """Wait for the whole reply, then yield its text in one piece."""
         reply = await self._sampler.sample(request)
         yield ReplyInPieces(reply, [reply.text])

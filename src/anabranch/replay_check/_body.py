@@ -52,20 +52,16 @@ class _BodyVisitor(ast.NodeVisitor):
 
     # -- definitions, whose bodies are not run ---------------------------------------------------
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self._definition(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        self._definition(node)
-
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         for decorator in node.decorator_list:
             self.visit(decorator)
 
-    def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         defaults = [default for default in node.args.kw_defaults if default is not None]
         for expression in (*node.decorator_list, *node.args.defaults, *defaults):
             self.visit(expression)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         if self._in_step:
@@ -155,20 +151,11 @@ class _BodyVisitor(ast.NodeVisitor):
 
     # -- around questions ------------------------------------------------------------------------
 
-    def visit_Try(self, node: ast.Try) -> None:
+    def visit_Try(self, node: ast.Try | ast.TryStar) -> None:
         self._suspension.check_try(node, self._scope)
         self.generic_visit(node)
 
-    def visit_TryStar(self, node: ast.TryStar) -> None:
-        self._suspension.check_try(node, self._scope)
-        self.generic_visit(node)
-
-    def visit_With(self, node: ast.With) -> None:
-        self._suspension.check_with(node, self._scope)
-        self._beside.check_with(node, self._scope)
-        self.generic_visit(node)
-
-    def visit_AsyncWith(self, node: ast.AsyncWith) -> None:
+    def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
         self._suspension.check_with(node, self._scope)
         self._beside.check_with(node, self._scope)
         self.generic_visit(node)
@@ -177,21 +164,13 @@ class _BodyVisitor(ast.NodeVisitor):
         self._suspension.check_loop(node, self._scope)
         self.generic_visit(node)
 
-    def visit_ListComp(self, node: ast.ListComp) -> None:
-        self._comprehension(node)
-
-    def visit_SetComp(self, node: ast.SetComp) -> None:
-        self._comprehension(node)
-
-    def visit_DictComp(self, node: ast.DictComp) -> None:
-        self._comprehension(node)
-
-    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> None:
-        self._comprehension(node)
-
-    def _comprehension(self, node: Comprehension) -> None:
+    def visit_ListComp(self, node: Comprehension) -> None:
         self._suspension.check_comprehension(node, self._scope)
         self.generic_visit(node)
+
+    visit_TryStar = visit_Try
+    visit_AsyncWith = visit_With
+    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
 
     # -- mutations -------------------------------------------------------------------------------
 

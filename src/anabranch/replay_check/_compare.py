@@ -97,7 +97,7 @@ def _different_step(error: NonDeterminismError) -> _Difference:
 
 
 def _recorded(first: Run, second: Run) -> Iterator[_Difference]:
-    """Compare the records; a replay that passed by one of the first run's has ended in an error."""
+    """Find records of the replay alone; one that it did not reach has ended it with an error."""
     for step, entry in second.call.journal.entries.items():
         if step not in first.call.journal.entries:
             yield _Difference("different-step", _quoted(step), step, NOTHING, entry.kind)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
 from anabranch.replay_check._asks import name_of
 from anabranch.replay_check._check_port import Check
-from anabranch.replay_check._scopes import Assigned, Binding, Scope
+from anabranch.replay_check._scopes import Assigned, Scope
 from anabranch.replay_check._value_kinds import External, Instance
 
 __all__ = ["Mutations"]
@@ -68,9 +67,7 @@ class Mutations:
             self._check.emit("self-mutation", f"`{name_of(target)}`", node, scope)
             return
         found = scope.find(root.id)
-        if found is not None and self._check.is_shared(found[0]) and _is_variable(found[1]):
+        if found is None or not self._check.is_shared(found[0]):
+            return
+        if any(isinstance(binding, Assigned) for binding in found[1]):
             self._check.emit("global-mutation", f"`{name_of(target)}`", node, scope)
-
-
-def _is_variable(bindings: Sequence[Binding]) -> bool:
-    return any(isinstance(each, Assigned) for each in bindings)

@@ -189,7 +189,7 @@ class _Stage:
         return await self._run(journal, make, anyio.CancelScope(), real=True)
 
     async def replay(self, journal: Journal, trial: _Trial) -> Run:
-        """Run a round again: what it tells and asks reaches nobody."""
+        """Run a round again; its notices and questions reach no one."""
         make = partial(Call[Any], perform=trial.refuse, on_fault=lambda _: trial.over.cancel())
         return await self._run(journal, make, trial.over, real=False)
 

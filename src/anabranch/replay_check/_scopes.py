@@ -146,13 +146,11 @@ class _Reader(ast.NodeVisitor):
                 self.visit(default)
         self._enter(node, body)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._scope.bind(node.name, Defined(node))
         self._function(node, node.body)
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        self._scope.bind(node.name, Defined(node))
-        self._function(node, node.body)
+    visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._function(node, [node.body])
@@ -171,11 +169,10 @@ class _Reader(ast.NodeVisitor):
         for alias in node.names:
             self._scope.bind(alias.asname or alias.name, Imported(f"{origin}.{alias.name}"))
 
-    def visit_Global(self, node: ast.Global) -> None:
+    def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:
         self._scope.outside.update(node.names)
 
-    def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
-        self._scope.outside.update(node.names)
+    visit_Nonlocal = visit_Global
 
     def visit_Assign(self, node: ast.Assign) -> None:
         for target in node.targets:

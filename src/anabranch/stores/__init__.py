@@ -52,7 +52,7 @@ __all__ = [
 
 
 def open_store(url: str) -> CallStore:
-    """Return the store of calls at ``url``; it is reached, and its tables made, when first used.
+    """Return the store of calls at ``url``; it connects when first used.
 
     ==========================  ===============================================================
     ``sqlite:///calls.db``      a file, relative to the working directory (``sqlite:////srv/c.db``

@@ -81,7 +81,6 @@ class Calls:
         self._add = self._add_postgres if database.is_postgresql else self._add_sqlite
 
     async def begin(self, call: CallRecord) -> CallRecord:
-        """Create the call, or leave it; return what is there."""
         row, this = call_row(call), {"this": to_bytes(call.call_id)}
 
         def work(connection: sa.Connection) -> CallRecord:
@@ -94,12 +93,10 @@ class Calls:
         return await self._database.write_single(work)
 
     async def find(self, call_id: str) -> CallRecord | None:
-        """Return the call, if it is known."""
         found = await self._read(self._find, {"this": to_bytes(call_id)})
         return to_call(found[0]) if found else None
 
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
-        """Take or renew the lease on the call."""
         this = to_bytes(call_id)
         values = {"this": this, "new_owner": to_bytes(owner), "now": now, "until": until}
 
@@ -122,7 +119,7 @@ class Calls:
         *,
         new: CallRecord | None = None,
     ) -> OpenedRound | None:
-        """Take the lease on the call, unless the round has ended; return what is recorded of it.
+        """See the port.
 
         The call's row is locked first, and every change of the call locks it, too: nothing comes
         between the reading and the lease.
@@ -151,14 +148,12 @@ class Calls:
         return await self._database.write(work, lasting=new is not None)
 
     async def release(self, call_id: str, owner: str) -> None:
-        """Release the lease."""
         values = {"this": to_bytes(call_id), "old_owner": to_bytes(owner)}
         await self._database.write(
             lambda connection: self._release.count(connection, values), lasting=False
         )
 
     async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
-        """Write entries, each unless its step has one; return what is stored now."""
         wanted = dict(entries)
 
         def work(connection: sa.Connection) -> dict[str, str]:
@@ -199,7 +194,6 @@ class Calls:
         return {to_text(step_id) for (step_id,) in self._insert_entries.rows(connection, values)}
 
     async def entries(self, call_id: str, number: int) -> dict[str, str]:
-        """Return what was recorded in a round, in that order."""
         values = {"this": to_bytes(call_id), "which": number}
         return to_entries(await self._read(self._entries, values))
 
@@ -212,7 +206,6 @@ class Calls:
         status: str = "open",
         release: str | None = None,
     ) -> RoundRecord:
-        """Write how a round ended, unless that is written; return what is."""
         this, row = to_bytes(call_id), round_row(call_id, record)
         move = {"this": this, "new_status": status, "new_deadline": deadline}
 
@@ -238,25 +231,20 @@ class Calls:
         return to_round(found[0]) if found else None
 
     async def last_round(self, call_id: str) -> RoundRecord | None:
-        """Return the latest round that has ended, if any."""
         found = await self._read(self._last_round, {"this": to_bytes(call_id)})
         return to_round(found[0]) if found else None
 
     async def finish(self, call_id: str, status: str, *, deadline: float | None = None) -> bool:
-        """Move the call to ``status`` if it is open."""
         values = {"this": to_bytes(call_id), "new_status": status, "new_deadline": deadline}
         return await self._write_single(self._move, values) > 0
 
     async def expired(self, now: float, limit: int) -> list[CallRecord]:
-        """Return open calls whose deadline has passed, the longest overdue first."""
         return list(map(to_call, await self._read(self._expired, {"now": now, "most": limit})))
 
     async def prune(self, before: float, limit: int) -> int:
-        """Delete old calls that have ended, and all that belongs to them."""
         return await self._write_single(self._prune, {"before": before, "most": limit})
 
     async def close(self) -> None:
-        """Close the database."""
         await self._database.close()
 
     async def _read(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:

@@ -55,11 +55,12 @@ class Database:
         if self.is_postgresql:
             pool = self._new_threads(CONNECTIONS)
             unwrapped = engine.execution_options(isolation_level="AUTOCOMMIT")
-            self._writers = Separately(pool, partial(self._transaction, engine))
-            self._single_writers = Separately(pool, partial(self._transaction, unwrapped))
-            self._readers = self._single_writers
             snapshot = engine.execution_options(isolation_level="REPEATABLE READ")
-            self._snapshots = Separately(pool, partial(self._transaction, snapshot))
+            self._writers, self._single_writers, self._snapshots = (
+                Separately(pool, partial(self._transaction, partial(_pooled, each)))
+                for each in (engine, unwrapped, snapshot)
+            )
+            self._readers = self._single_writers
         else:
             self._writers = Batches(self._new_threads(1), self._own_connections(engine))
             self._single_writers = self._writers
@@ -126,27 +127,14 @@ class Database:
     def _own_connections(self, engine: sa.Engine) -> Transaction:
         connections = ThreadConnections(engine)
         self._connections.append(connections)
-        return partial(self._own_transaction, connections)
+        return partial(self._transaction, connections.transaction)
 
     @contextmanager
-    def _transaction(self, engine: sa.Engine, *, lasting: bool) -> Generator[sa.Connection]:
+    def _transaction(self, opening: Transaction, *, lasting: bool) -> Generator[sa.Connection]:
         with translated(self._target.label):
             if not self._prepared:
                 self._prepare()
-            with engine.connect() as connection:
-                if not lasting:
-                    connection.execution_options(lasting=False)
-                with connection.begin():
-                    yield connection
-
-    @contextmanager
-    def _own_transaction(
-        self, connections: ThreadConnections, *, lasting: bool
-    ) -> Generator[sa.Connection]:
-        with translated(self._target.label):
-            if not self._prepared:
-                self._prepare()
-            with connections.transaction(lasting=lasting) as connection:
+            with opening(lasting=lasting) as connection:
                 yield connection
 
     def _prepare(self) -> None:
@@ -161,3 +149,13 @@ class Database:
                 if current(connection) != SCHEMA:
                     migrate(connection, self._target.label)
             self._prepared = True
+
+
+@contextmanager
+def _pooled(engine: sa.Engine, *, lasting: bool) -> Generator[sa.Connection]:
+    """Open a transaction on a connection of the engine's pool."""
+    with engine.connect() as connection:
+        if not lasting:
+            connection.execution_options(lasting=False)
+        with connection.begin():
+            yield connection

@@ -70,7 +70,6 @@ class Separately:
         self._transaction = transaction
 
     def submit(self, work: Work[T], /, *, lasting: bool = True) -> Future[T]:
-        """Put work in; cancel the future to take it out again, unless it has begun."""
         return self._threads.submit(self._do, work, lasting)
 
     def _do(self, work: Work[T], lasting: bool) -> T:  # noqa: FBT001 - an executor passes it on
@@ -103,7 +102,6 @@ class Batches:
         self._waiting: deque[_Job[Any]] = deque()
 
     def submit(self, work: Work[T], /, *, lasting: bool = True) -> Future[T]:
-        """Put work in; cancel the future to take it out again, unless it has begun."""
         job = _Job(work, lasting)
         self._waiting.append(job)
         try:

@@ -35,7 +35,7 @@ def find_node(connection: sa.Connection, node_id: str) -> Node | None:
 
 
 def check(node: Node, parent: Node | None) -> None:
-    """Check that ``node`` may follow on ``parent``.
+    """Check that ``node`` may follow ``parent``.
 
     Raises:
         RefusedError: it may not.

@@ -68,7 +68,6 @@ class Trees:
         self._find_nodes_after = Statement(NODES_AFTER, database.dialect)
 
     async def create_thread(self, thread: Thread) -> None:
-        """Add a thread without nodes."""
         row = {name: getattr(thread, name) for name in Thread.__slots__}
         statement = self._statements.add_thread
         if not await self._database.write_single(
@@ -77,12 +76,9 @@ class Trees:
             raise StoreError(f"The store has a thread {thread.id!r} already.")
 
     async def thread(self, thread_id: str) -> Thread | None:
-        """Return the thread, if there is one."""
         return await self._database.read(lambda connection: find_thread(connection, thread_id))
 
     async def threads(self, limit: int) -> list[Thread]:
-        """Return the latest threads, the newest first."""
-
         def work(connection: sa.Connection) -> list[Thread]:
             return [Thread(*row) for row in connection.execute(LATEST_THREADS, {"most": limit})]
 
@@ -91,8 +87,6 @@ class Trees:
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:
-        """Add nodes, in order, set results and move refs: all or nothing."""
-
         def work(connection: sa.Connection) -> None:
             try:
                 if nodes:
@@ -125,7 +119,6 @@ class Trees:
             self._settle.count(connection, *({"this": to_bytes(one)} for one in settled))
 
     async def set_results(self, results: Sequence[Result]) -> None:
-        """Write results, in place of those that are there."""
         await self._database.write(lambda connection: self._set_results(connection, results))
 
     def _set_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
@@ -139,7 +132,6 @@ class Trees:
             raise unknown_node(connection, (ref.node_id for ref in refs))
 
     async def set_ref(self, thread_id: str, ref: Ref) -> None:
-        """Point a name at a node of the thread."""
         values = {"this": thread_id, "new_name": ref.name, "node_id": ref.node_id}
         statement = self._statements.set_ref_of_thread
         if not await self._database.write_single(
@@ -148,19 +140,15 @@ class Trees:
             raise StoreError(f"The store has no node {ref.node_id!r} in a thread {thread_id!r}.")
 
     async def delete_ref(self, thread_id: str, name: str) -> bool:
-        """Delete a name."""
         return await self._delete(DELETE_REF, {"this": thread_id, "old_name": name}) > 0
 
     async def refs(self, thread_id: str) -> dict[str, str]:
-        """Return the thread's names and the nodes that they point at."""
         return await self._database.read(lambda connection: find_refs(connection, thread_id))
 
     async def node(self, node_id: str) -> Node | None:
-        """Return the node, if there is one."""
         return await self._database.read(lambda connection: find_node(connection, node_id))
 
     async def path(self, node_id: str) -> Path:
-        """Return the path to a node, in one statement."""
         values = {"this": to_bytes(node_id)}
         rows = await self._database.read(
             lambda connection: self._find_path.rows(connection, values)
@@ -170,8 +158,6 @@ class Trees:
         return Path(*to_path(rows))
 
     async def children(self, node_id: str) -> list[Node]:
-        """Return what follows on a node, the oldest first."""
-
         def work(connection: sa.Connection) -> list[Node]:
             rows = connection.execute(CHILDREN, {"this": node_id}).fetchall()
             return to_nodes(rows, to_text(rows[0][8]), {rows[0][1]: node_id}) if rows else []
@@ -179,8 +165,6 @@ class Trees:
         return await self._database.read(work)
 
     async def beginnings(self, thread_id: str) -> list[Node]:
-        """Return the nodes that follow on nothing, the oldest first."""
-
         def work(connection: sa.Connection) -> list[Node]:
             rows = connection.execute(BEGINNINGS, {"this": thread_id}).fetchall()
             return to_nodes(rows, thread_id)
@@ -188,8 +172,6 @@ class Trees:
         return await self._database.read(work)
 
     async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
-        """Return what was added to a thread since; ``None`` if some of it is gone."""
-
         def work(connection: sa.Connection) -> list[Node] | None:
             after = 0
             if known:
@@ -207,7 +189,6 @@ class Trees:
         return await self._database.read_at_once(work)
 
     async def tree(self, thread_id: str) -> Tree:
-        """Return all of a thread."""
         values = {"this": thread_id}
 
         def work(connection: sa.Connection) -> Tree:
@@ -221,11 +202,9 @@ class Trees:
         return await self._database.read_at_once(work)
 
     async def delete_thread(self, thread_id: str) -> bool:
-        """Delete a thread with all that belongs to it."""
         return await self._delete(DELETE_THREAD, {"this": thread_id}) > 0
 
     async def delete_subtree(self, node_id: str) -> int:
-        """Delete a node and all that follows on it; return how many."""
         values = {"this": node_id}
 
         def work(connection: sa.Connection) -> int:
@@ -242,5 +221,4 @@ class Trees:
         )
 
     async def close(self) -> None:
-        """Close the database."""
         await self._database.close()

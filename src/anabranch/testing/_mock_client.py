@@ -65,8 +65,9 @@ class MockClient:
             instance (sent as its JSON text), an exception, or a function of the ``SampleRequest``
             that returns one of these, sync or async. A single function answers every request.
         elicits: the person's answers in order: a dict or a model instance (accepted with this
-            content), ``Accepted``, ``Declined()``, ``Cancelled()``, an exception, or a function
-            of the ``ElicitRequest`` or ``UrlRequest``. A single function answers every request.
+            content), ``Accepted``, ``Declined()``, ``Cancelled()``, the protocol's JSON of an
+            answer (``{"action": "accept", "content": …}``), an exception, or a function of the
+            ``ElicitRequest`` or ``UrlRequest``. A single function answers every request.
         capabilities: the client's capabilities: a set of names (``{"sampling", "elicitation"}``,
             each with its finer ones), or :class:`Capabilities`. All by default.
 
@@ -122,6 +123,8 @@ class MockClient:
         answer = await self._elicits.next(request)
         if isinstance(answer, ElicitReply):
             return answer
+        if _is_reply(answer, request):
+            return ElicitReply.model_validate(answer)
         if isinstance(answer, Declined | Cancelled):
             return ElicitReply(action=answer.action)
         accepted = isinstance(answer, Accepted)
@@ -139,6 +142,21 @@ class MockClient:
     async def notify(self, message: str, progress: float | None, total: float | None) -> None:
         """Record a progress message."""
         self.notify_calls.append(NotifyCall(message, progress, total))
+
+
+def _is_reply(answer: object, request: ElicitRequest | UrlRequest) -> bool:
+    """Whether ``answer`` is the JSON of a reply, and not the content of a form with such fields."""
+    if not isinstance(answer, Mapping):
+        return False
+    names = set(cast("Mapping[str, object]", answer))
+    schema = request.requested_schema if isinstance(request, ElicitRequest) else {}
+    fields = cast("Mapping[str, object]", schema.get("properties") or {})
+    replies = ("accept", "decline", "cancel")
+    return (
+        names <= {"action", "content"}
+        and cast("Mapping[str, object]", answer).get("action") in replies
+        and not names <= set(fields)
+    )
 
 
 class _Answers:

@@ -3,12 +3,13 @@
 The format is that of an export with two more fields, ``results`` and the ``data`` of nodes. An
 export without these can be loaded as well: the results of tools are then taken from the messages.
 Files come from anywhere: one that is not valid is refused as a whole, and all ids are replaced by
-new ones, so a file can be loaded twice.
+new ones, so a file can be loaded twice. Nothing in a file is executed: questions and answers are
+without the state of a call, and a tool use without a result gets one that says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -20,6 +21,9 @@ from anabranch.tree._nodes import HEAD, Kind, Node, Ref, Result, Thread, check_p
 from anabranch.tree._tree_store import Tree
 
 __all__ = ["LoadedThread", "thread_from_json", "thread_to_json"]
+
+NOT_CONTINUED = "The conversation comes from a file: the tool's call is not continued here."
+"""The result of a tool use that has none in the file."""
 
 NewId: TypeAlias = Callable[[Literal["thread", "node"]], str]
 _RESULTS: TypeAdapter[list[Result]] = TypeAdapter(list[Result])
@@ -68,7 +72,7 @@ def thread_to_json(tree: Tree) -> dict[str, Any]:
         "system_prompt": tree.thread.system_prompt,
         "refs": dict(tree.refs),
         "nodes": [
-            node_to_json(node, node.content, labels.get(node.id)) | {"data": dict(node.data)}
+            node_to_json(node, node.content, labels.get(node.id)) | {"data": _data(node)}
             for node in tree.nodes
         ],
         "results": _RESULTS.dump_python(list(tree.results.values()), mode="json"),
@@ -97,6 +101,7 @@ def thread_from_json(text: bytes, new_id: NewId, now: float) -> LoadedThread:
     nodes = _nodes(saved, thread, ids)
     found = saved.results if saved.results is not None else _results_in_messages(saved)
     results = [replace(each, node_id=_new(ids, each.node_id, "a result")) for each in found]
+    results += _closing(nodes.values(), {(each.node_id, each.tool_use_id) for each in results})
     refs = [Ref(name, _new(ids, at, f"ref {name!r}")) for name, at in saved.refs.items()]
     return LoadedThread(thread, tuple(nodes.values()), tuple(results), tuple(refs))
 
@@ -112,14 +117,27 @@ def _nodes(saved: _Saved, thread: Thread, ids: Mapping[str, str]) -> dict[str, N
             if parent_id not in nodes:
                 raise ValueError(f"node {each.id!r} comes before its parent {each.parent_id!r}")
         content = tuple(block for block in each.content if not isinstance(block, ToolResultBlock))
-        data = dict(each.data)
-        if each.kind == "question" and "caller" in data:
-            data["caller"] = _new(ids, str(data["caller"]), f"node {each.id!r}")
-        at = each.created_at
+        at, data = each.created_at, _data(each)
         node = Node(ids[each.id], thread.id, parent_id, each.kind, content, at, each.usage, data)
         check_place(node, nodes[parent_id] if parent_id is not None else None)
         nodes[node.id] = node
     return nodes
+
+
+def _data(node: Node | _SavedNode) -> dict[str, JsonValue]:
+    """Return the data of ``node`` in a file; what a call has recorded is not part of it."""
+    return {} if node.kind in {"question", "answer"} else dict(node.data)
+
+
+def _closing(nodes: Iterable[Node], known: Container[tuple[str, str]]) -> list[Result]:
+    """Return a result for each tool use without one, so that its tool is not run."""
+    text = (TextBlock(text=NOT_CONTINUED),)
+    return [
+        Result(node.id, use_id, text, is_error=True)
+        for node in nodes
+        for use_id in dict.fromkeys(use.id for use in node.tool_uses)
+        if (node.id, use_id) not in known
+    ]
 
 
 def _new(ids: Mapping[str, str], node_id: str, what: str) -> str:

@@ -38,6 +38,7 @@ async def _auto(session: SessionState) -> Outputs:
     if node is None:
         raise SessionError("Nothing has been said yet that the model could go on from.")
     if node.kind == "question":
+        question_of(node)  # raises if it is closed
         raise SessionError(f"A tool waits for your answer here. {HOW_TO_ANSWER}")
     if node.role == "assistant" and not node.tool_uses:
         return await say(session, session.settings.auto_prompt)

@@ -35,7 +35,10 @@ def whole(node: Node, followers: Sequence[Node]) -> str:
     if node.kind == "question":
         answers = [follower.text for follower in followers if follower.kind == "answer"]
         lines += [f"(answered: {answer})" for answer in answers]
-        lines.append("(/answer answers it again)" if answers else "(open; /answer answers it)")
+        if not node.data:
+            lines.append("(closed: it comes from a file)")
+        else:
+            lines.append("(/answer answers it again)" if answers else "(open; /answer answers it)")
     return "\n".join(lines) or f"({node.kind})"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from anabranch._asking.host import Capabilities
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.agents import (
     Absent,
@@ -57,6 +58,7 @@ class SessionDependencies:
         prompts: the prompts that the person has saved.
         clock: gives the time.
         naming: names threads and nodes.
+        capabilities: what tools may ask for; by default, what ``person`` and the model can answer.
     """
 
     store: TreeStore
@@ -70,3 +72,4 @@ class SessionDependencies:
     prompts: SavedPrompts = field(default_factory=SavedPrompts)
     clock: Clock = field(default_factory=SystemClock)
     naming: Naming = random_names
+    capabilities: Capabilities | None = None

@@ -49,6 +49,7 @@ class SessionState:
             listener=self._follower.on_event,
             clock=given.clock,
             naming=self._follower.name,
+            capabilities=given.capabilities,
         )
 
     async def thread(self, text: str) -> Thread:

@@ -37,6 +37,7 @@ class ChatAnswerer(Absent):
         self._respondent = respondent
         self._lines = lines
         self._lock = anyio.Lock()
+        self.capabilities = respondent.capabilities
 
     async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
         """Show ``question`` and return the answer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
+from anabranch._asking.host import Capabilities
 from anabranch._terminal.respondent import NO_MODEL, Respondent
 from anabranch.agents import Model
 from anabranch.messages import SampleReply, SampleRequest
@@ -37,6 +38,11 @@ class NoModel:
 
     def __init__(self, respondent: Respondent) -> None:
         self._respondent = respondent
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Samples can be answered where there is a person at a terminal."""
+        return self._respondent.capabilities
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Ask the person at the terminal to reply in the model's place."""

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
+from anabranch._foreign_text import printable
 from anabranch._terminal.console import Console
-from anabranch._terminal.plain_text import printable
 from anabranch.agents import (
     Event,
     NodeAdded,

@@ -16,6 +16,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 
+from anabranch._foreign_text import printable
 from anabranch._terminal.exits import LeftError, UsageError
 
 __all__ = ["InputLines", "ScriptedLines", "TypedLines", "piped_lines", "read_script"]
@@ -65,7 +66,7 @@ class TypedLines:
             LeftError: Ctrl-C was typed.
         """
         try:
-            return await self._prompts.prompt_async(prompt)
+            return await self._prompts.prompt_async(printable(prompt))
         except EOFError:
             return None
         except KeyboardInterrupt:

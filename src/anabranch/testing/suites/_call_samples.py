@@ -1,4 +1,4 @@
-"""Calls that are made up, and the types of checks of a store of calls."""
+"""Sample calls, and the types of checks of a store of calls."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The list of the checks that need the store opened once, and those about what is stored. A check is
 given a function that opens an empty store, and closes what it has opened. It raises
-``AssertionError`` with the broken promise. It reads no clock: times are made up.
+``AssertionError`` with the broken promise. It reads no clock: times are constants.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def the_first_text_of_a_step_stays(open_store: OpenCallStore) -> None:
 
 
 async def a_record_may_mix_old_and_new_steps(open_store: OpenCallStore) -> None:
-    """Old steps keep their text, new ones are written."""
+    """Old steps retain their text, new ones are written."""
     async with opened(open_store) as store:
         await store.begin(a_call())
         await store.record("call_1", 0, {"b": "old"})

@@ -80,7 +80,7 @@ async def in_threads(
     open_store: Callable[[], S],
     names: Sequence[str],
 ) -> list[R]:
-    """Let ``work`` be done under each name at once, in threads with an event loop each."""
+    """Do ``work`` under each name at once, in threads with an event loop each."""
     with ThreadPoolExecutor(len(names)) as threads:
         running = [threads.submit(anyio.run, work, open_store, name) for name in names]
         return [await anyio.to_thread.run_sync(one.result) for one in running]
@@ -91,7 +91,7 @@ async def in_processes(
     open_store: Callable[[], S],
     names: Sequence[str],
 ) -> list[R]:
-    """Let ``work`` be done under each name at once, in processes; all of it must be picklable."""
+    """Do ``work`` under each name at once, in processes; all of it must be picklable."""
     processes = [Child(partial(_work_and_report, work), open_store, name) for name in names]
     for process in processes:
         await process.ready()

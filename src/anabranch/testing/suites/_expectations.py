@@ -1,4 +1,4 @@
-"""What the checks of every kind of store share: opening it, and saying which promise is broken."""
+"""What the checks of all stores share: they open a store, and report which promise is broken."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ S = TypeVar("S", bound=Closable)
 
 @asynccontextmanager
 async def opened(open_store: Callable[[], S]) -> AsyncGenerator[S]:
-    """Open a store and close it in the end."""
+    """Open a store, and close it at the end."""
     store = open_store()
     try:
         yield store

@@ -30,7 +30,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a client saw: an operation, when it began and ended (in ticks), and what it gave."""
+    """What a client saw: an operation, when it began and ended (in ticks), and what it returned."""
 
     operation: Operation
     began: int

@@ -1,4 +1,4 @@
-"""Threads and nodes that are made up, and the types of checks of a store of conversations."""
+"""Sample threads and nodes, and the types of checks of a store of conversations."""
 
 from __future__ import annotations
 

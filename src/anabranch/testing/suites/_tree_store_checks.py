@@ -2,7 +2,7 @@
 
 The list of the checks that need the store opened once, and those about what is stored. A check is
 given a function that opens an empty store, and closes what it has opened. It raises
-``AssertionError`` with the broken promise. It reads no clock: times are made up.
+``AssertionError`` with the broken promise. It reads no clock: times are constants.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def a_thread_is_found_as_it_was_created(open_store: OpenTreeStore) -> None
 
 
 async def what_is_unknown_has_nothing(open_store: OpenTreeStore) -> None:
-    """Looking for what is not there is no error, but where all of it is asked for."""
+    """Looking for what is not there is no error, except where all of it is requested."""
     async with opened(open_store) as store:
         expect(await store.thread("unknown"), None, "no thread")
         expect(await store.threads(10), [], "no threads")
@@ -60,7 +60,7 @@ async def what_is_unknown_has_nothing(open_store: OpenTreeStore) -> None:
 
 
 async def the_newest_thread_comes_first(open_store: OpenTreeStore) -> None:
-    """By the time of creation, then by the order of it; a limit cuts off the older ones."""
+    """By time of creation, then in the order of creation; a limit cuts off the older ones."""
     async with opened(open_store) as store:
         for name, time in (("b", 2.0), ("a", 1.0), ("c", 3.0), ("d", 2.0)):
             await store.create_thread(a_thread(name, created_at=time))

@@ -50,8 +50,8 @@ def booking(effects: list[str], *, refuse: str = "") -> Tool[dict[str, int]]:
     return body
 
 
-def kept(store: Any, *tools: Tool[Any]) -> MCPServer[Any]:
-    return create_server("kept", tools, keys=[KEY], store=store)
+def stored(store: Any, *tools: Tool[Any]) -> MCPServer[Any]:
+    return create_server("stored", tools, keys=[KEY], store=store)
 
 
 @pytest.fixture(params=ERAS)
@@ -70,7 +70,7 @@ async def twice(client: Client, token: str, *steps: dict[str, Any]) -> dict[str,
 async def test_a_repeated_turn_gets_the_same_reply_byte_for_byte(era: str) -> None:
     """The token, and the order of a form's fields, included."""
     effects: list[str] = []
-    async with connected(kept("memory:", booking(effects)), era, Answers()) as client:
+    async with connected(stored("memory:", booking(effects)), era, Answers()) as client:
         one = await call_saga(client, "book", {})
         two = await twice(client, one["sagaToken"], A1)
         schema = two["steps"][0]["params"]["requestedSchema"]
@@ -83,7 +83,7 @@ async def test_a_repeated_turn_gets_the_same_reply_byte_for_byte(era: str) -> No
 @pytest.mark.parametrize("refuse", ["ToolError", "RuntimeError"])
 async def test_a_failure_is_repeated_too(era: str, refuse: str) -> None:
     effects: list[str] = []
-    server = kept("memory:", booking(effects, refuse=refuse))
+    server = stored("memory:", booking(effects, refuse=refuse))
     async with connected(server, era, Answers()) as client:
         one = await call_saga(client, "book", {})
         two = await resume_saga(client, one["sagaToken"], A1)
@@ -101,7 +101,7 @@ async def test_turns_sent_at_the_same_time_run_once() -> None:
     async def resume(client: Client, token: str) -> None:
         replies.append(json.dumps(await resume_saga(client, token, A1)))
 
-    async with connected(kept("memory:", booking(effects)), MODERN, Answers()) as client:
+    async with connected(stored("memory:", booking(effects)), MODERN, Answers()) as client:
         one = await call_saga(client, "book", {})
         async with anyio.create_task_group() as group:
             for _ in range(5):
@@ -114,7 +114,7 @@ async def test_a_turn_cannot_be_answered_again_in_another_way(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     effects: list[str] = []
-    async with connected(kept("memory:", booking(effects)), MODERN, Answers()) as client:
+    async with connected(stored("memory:", booking(effects)), MODERN, Answers()) as client:
         one = await call_saga(client, "book", {})
         await resume_saga(client, one["sagaToken"], A1)
         other = accepted("book/elicit.1", zeta="y", alpha=1)
@@ -128,10 +128,10 @@ async def test_a_saga_goes_on_in_another_process_and_a_repeated_turn_there_too(
     tmp_path: Path,
 ) -> None:
     url, effects, elsewhere = f"sqlite:///{tmp_path / 'calls.db'}", list[str](), list[str]()
-    async with connected(kept(url, booking(effects)), MODERN, Answers()) as client:
+    async with connected(stored(url, booking(effects)), MODERN, Answers()) as client:
         one = await call_saga(client, "book", {})
         two = await resume_saga(client, one["sagaToken"], A1)
-    async with connected(kept(url, booking(elsewhere)), MODERN, Answers()) as client:
+    async with connected(stored(url, booking(elsewhere)), MODERN, Answers()) as client:
         assert json.dumps(await resume_saga(client, one["sagaToken"], A1)) == json.dumps(two)
         done = await twice(client, two["sagaToken"], A1, A2)
     assert done["structuredContent"] == {"zeta": 1, "alpha": 2}
@@ -141,18 +141,18 @@ async def test_a_saga_goes_on_in_another_process_and_a_repeated_turn_there_too(
 async def test_a_state_that_stays_in_the_store_is_referred_to(era: str) -> None:
     effects: list[str] = []
     store = Durability(open_store("memory:"), spill=0)
-    async with connected(kept(store, booking(effects)), era, Answers()) as client:
+    async with connected(stored(store, booking(effects)), era, Answers()) as client:
         one = await call_saga(client, "book", {})
         two = await twice(client, one["sagaToken"], A1)
         done = await twice(client, two["sagaToken"], A1, A2)
     assert done["structuredContent"] == {"zeta": 1, "alpha": 2}
 
 
-async def test_a_store_that_does_not_answer_is_told_and_nothing_is_lost(era: str) -> None:
+async def test_a_store_that_does_not_answer_is_reported_and_nothing_is_lost(era: str) -> None:
     effects: list[str] = []
     opened: CallStore = open_store("memory:")
     policy = Durability(opened, spill=0)  # so that resuming reads from it first of all
-    async with connected(kept(policy, booking(effects)), era, Answers()) as client:
+    async with connected(stored(policy, booking(effects)), era, Answers()) as client:
         one = await call_saga(client, "book", {})
         await opened.close()
         for result in (
@@ -171,17 +171,17 @@ async def test_a_repeated_turn_that_failed_in_the_tools_own_way_fails_so_again(e
         await ctx.elicit(Form, "First?")
         raise MCPError(-32042, "own error", {"a": 1})
 
-    async with connected(kept("memory:", raises), era, Answers()) as client:
+    async with connected(stored("memory:", raises), era, Answers()) as client:
         first = await call_saga(client, "raises", {})
-        told = list[Any]()
+        errors = list[Any]()
         for _ in range(2):
             with pytest.raises(MCPError) as refused:
                 await resume_saga(
                     client, first["sagaToken"], accepted("raises/elicit.1", zeta="z", alpha=1)
                 )
-            told.append(refused.value.error.model_dump())
-    assert told[0] == told[1]
-    assert (told[0]["code"], told[0]["data"]) == (-32042, {"a": 1})
+            errors.append(refused.value.error.model_dump())
+    assert errors[0] == errors[1]
+    assert (errors[0]["code"], errors[0]["data"]) == (-32042, {"a": 1})
 
 
 async def test_a_saga_is_not_continued_as_a_call(era: str) -> None:
@@ -195,7 +195,7 @@ async def test_a_saga_is_not_continued_as_a_call(era: str) -> None:
         await ctx.elicit(Form, "First?")
         return "done"
 
-    async with connected(kept("memory:", tells), era, Answers()) as client:
+    async with connected(stored("memory:", tells), era, Answers()) as client:
         first = await call_saga(client, "tells", {})
         refused = await client.call_tool("continue_call", {"call": lines[0]})
         assert "There is no call" in text_of(refused)

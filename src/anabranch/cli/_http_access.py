@@ -1,0 +1,100 @@
+"""Who may reach a server over HTTP: the names and origins that its requests may carry.
+
+A browser that follows a name to this machine (DNS rebinding) sends that name as ``Host``. So a
+request passes only if its ``Host``, and its ``Origin`` if it has one, are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any, Final
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["ANY", "LOCAL", "Access", "is_loopback"]
+
+ANY: Final = "*"
+LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+
+_REFUSALS: Final = {
+    b"Invalid Host header": (
+        "The Host header of this request is not allowed. Start the server with --allowed-host NAME,"
+        " where NAME is the name by which clients, or the proxy, reach it.\n"
+    ),
+    b"Invalid Origin header": (
+        "The Origin header of this request is not allowed. Start the server with --allowed-origin"
+        " ORIGIN, for instance https://app.example.org.\n"
+    ),
+}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches ``host``."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The names and origins that requests may carry, in addition to those of this machine."""
+
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+
+    def settings(self) -> TransportSecuritySettings:
+        """Return them as the SDK takes them."""
+        names = [*LOOPBACK, *self.hosts]
+        own = [f"{scheme}://{name}" for scheme in ("http", "https") for name in names]
+        return TransportSecuritySettings(
+            enable_dns_rebinding_protection=ANY not in self.hosts,
+            allowed_hosts=_with_ports(names),
+            allowed_origins=_with_ports([*own, *self.origins]),
+        )
+
+    def app(self, server: MCPServer[Any], host: str, *, stateless: bool = False) -> ASGIApp:
+        """Return the application that serves ``server`` to them."""
+        app = server.streamable_http_app(
+            host=host, stateless_http=stateless, transport_security=self.settings()
+        )
+        return _Explained(app)
+
+
+LOCAL: Final = Access()
+"""For this machine alone."""
+
+
+def _with_ports(names: list[str]) -> list[str]:
+    return [*names, *(f"{name}:*" for name in names)]
+
+
+class _Explained:
+    """An application whose refusals of a ``Host`` or an ``Origin`` say what to set."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        started: list[Message] = []
+
+        async def explained(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] in {403, 421}:
+                started.append(message)
+                return
+            if started:
+                start = started.pop()
+                text = _REFUSALS.get(message.get("body", b""))
+                if text is not None:
+                    response = PlainTextResponse(text, status_code=start["status"])
+                    await response(scope, receive, send)
+                    return
+                await send(start)
+            await send(message)
+
+        await self._app(scope, receive, explained)

@@ -1,0 +1,98 @@
+"""How ``anabranch serve`` makes its server, in this process and in each worker's.
+
+What the command line gives completes the servers that the targets make themselves; what they set
+themselves is reported, and not replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp.server.mcpserver import MCPServer
+from starlette.types import ASGIApp
+
+from anabranch._terminal.console import log_to_stderr
+from anabranch._terminal.exits import UsageError
+from anabranch.cli._answering import open_sampler
+from anabranch.cli._combined_server import Persistence, assemble, opens, server_options
+from anabranch.cli._http_access import Access
+from anabranch.cli._keys import KEYS
+from anabranch.cli._options import MODEL, STORE
+from anabranch.cli._targets import load, name_of
+from anabranch.mcp._options import completed_by
+
+__all__ = ["ServerRecipe", "WorkerApp", "not_used"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRecipe:
+    """All it takes to make the server, in a form that can be passed to another process."""
+
+    targets: tuple[str, ...]
+    model: str | None
+    keys: tuple[str, ...] = field(repr=False)
+    persistence: Persistence
+    name: str | None = None
+
+    def make_server(self) -> tuple[MCPServer[Any], set[str]]:
+        """Return it, and the options that the targets' own servers have set themselves."""
+        sampler = open_sampler(self.model)
+        with completed_by(server_options(self.keys, sampler, self.persistence)) as unused:
+            found = load(self.targets)
+        if found.servers and self.name is not None:
+            unused.add("name")
+        server = assemble(
+            found,
+            keys=self.keys,
+            sampler=sampler,
+            persistence=self.persistence,
+            name=self.name or name_of(self.targets),
+        )
+        return server, unused
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerApp:
+    """Makes the application of one worker, in the worker's process."""
+
+    recipe: ServerRecipe
+    host: str
+    access: Access
+    probe: str
+    """Sealed by the server of the parent process."""
+
+    def __call__(self) -> ASGIApp:
+        log_to_stderr(logging.WARNING)
+        server, _ = self.recipe.make_server()
+        if not opens(server, self.probe):
+            raise UsageError(
+                f"{server.name!r} seals its questions with keys of its own, which are others in"
+                " each worker: a client's answer would be refused. Give it keys"
+                " (request_state_security=), or serve it with one worker."
+            )
+        # A session of the handshake era lives in one process, and its next request may reach
+        # another worker, so no sessions are offered.
+        return self.access.app(server, self.host, stateless=True)
+
+
+_GIVEN_BY = {
+    "keys": KEYS,
+    "store": f"--store ({STORE})",
+    "sampler": f"--model ({MODEL})",
+    "ttl": "--ttl",
+    "name": "--name",
+}
+
+
+def not_used(unused: set[str]) -> list[str]:
+    """Say which options have no effect, since the target's code has set them itself."""
+    if KEYS not in os.environ:  # those in the file are a default
+        unused = unused - {"keys"}
+    return [
+        f"{_GIVEN_BY.get(name, name)} is not used for a server of the target, which has its own"
+        f" {name}."
+        for name in sorted(unused)
+    ]

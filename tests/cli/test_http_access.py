@@ -1,0 +1,63 @@
+"""``serve --allowed-host`` and ``--allowed-origin``: who may reach a server over HTTP."""
+
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.server.mcpserver import MCPServer
+
+from anabranch._terminal.exits import UsageError
+from anabranch.cli._combined_server import NOT_STORED
+from anabranch.cli._http_access import Access, is_loopback
+from anabranch.cli._serve_command import Endpoint, serve
+
+
+async def posted(access: Access, host: str, origin: str | None = None) -> httpx2.Response:
+    server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
+    app = access.app(server, "0.0.0.0", stateless=True)  # noqa: S104 - nothing is bound
+    headers = {"host": host, "accept": "application/json, text/event-stream"}
+    if origin is not None:
+        headers["origin"] = origin
+    transport = httpx2.ASGITransport(app=app)
+    async with (
+        server.session_manager.run(),
+        httpx2.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+        return await client.post("/mcp", headers=headers, json={})
+
+
+PROXIED = Access(("tools.example.org",), ("https://app.example.org",))
+
+
+@pytest.mark.parametrize("host", ["localhost:8000", "tools.example.org", "tools.example.org:443"])
+@pytest.mark.parametrize("origin", [None, "https://app.example.org", "https://tools.example.org"])
+async def test_known_names_and_origins_pass(host: str, origin: str | None) -> None:
+    assert (await posted(PROXIED, host, origin)).status_code not in {403, 421}
+
+
+async def test_another_name_is_refused_with_what_to_set() -> None:
+    refused = await posted(PROXIED, "evil.example")
+    assert refused.status_code == 421
+    assert "--allowed-host NAME" in refused.text
+
+
+async def test_another_origin_is_refused_with_what_to_set() -> None:
+    refused = await posted(PROXIED, "localhost:1", "https://evil.example")
+    assert refused.status_code == 403
+    assert "--allowed-origin ORIGIN" in refused.text
+
+
+async def test_any_name_passes_only_if_that_is_said() -> None:
+    assert (await posted(Access(("*",)), "evil.example")).status_code != 421
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "tools.example.org"])  # noqa: S104
+def test_elsewhere_than_here_takes_the_name_by_which_it_is_reached(host: str) -> None:
+    assert not is_loopback(host)
+    with pytest.raises(UsageError, match="--allowed-host NAME"):
+        serve(["missing.py"], Endpoint("http", host), model=None, persistence=NOT_STORED)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
+def test_this_machine_needs_no_name(host: str) -> None:
+    assert is_loopback(host)

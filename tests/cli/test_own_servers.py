@@ -1,0 +1,154 @@
+"""``anabranch serve`` on a file that makes its server itself: what the command line gives counts."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio import to_thread
+from mcp.server.mcpserver import MCPServer
+
+from anabranch._terminal.exits import UsageError
+from anabranch.cli._combined_server import (
+    Persistence,
+    opens,
+    seal_probe,
+    seals_with,
+    tool_names,
+)
+from anabranch.cli._http_access import Access
+from anabranch.cli._keys import read_keys
+from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
+from anabranch.cli._targets import identity_of, name_of
+from tests.mcp.harness import KEY, MODERN, Answers, accept, call_once, connected
+
+OWN = """\
+from pydantic import BaseModel
+from anabranch import tool
+from anabranch.mcp import create_server
+
+class Ok(BaseModel):
+    ok: bool
+
+@tool
+async def ask(ctx) -> str:
+    'Ask.'
+    return (await ctx.elicit(Ok, "Ok?")).action
+
+server = create_server("own", [ask]{options})
+"""
+
+THEIRS = """\
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("theirs")
+
+@server.tool()
+def one() -> int:
+    return 1
+"""
+
+
+def recipe(folder: Path, code: str, store: str | None = None) -> ServerRecipe:
+    target = folder / "own.py"
+    target.write_text(code)
+    return ServerRecipe((str(target),), None, (KEY,), Persistence(store, ttl=123.0))
+
+
+def made(
+    folder: Path, options: str = "", store: str | None = None
+) -> tuple[MCPServer[Any], set[str]]:
+    return recipe(folder, OWN.replace("{options}", options), store).make_server()
+
+
+async def test_a_question_of_one_worker_is_answered_at_another(tmp_path: Path) -> None:
+    servers = [(await to_thread.run_sync(made, tmp_path))[0] for _ in range(2)]
+    answers = Answers(lambda _: accept(ok=True))
+    async with connected(servers[0], MODERN, answers) as client:
+        asked = await call_once(client, "ask")
+    async with connected(servers[1], MODERN, answers) as client:
+        (step,) = asked["inputRequests"]
+        given = {step: {"action": "accept", "content": {"ok": True}}}
+        reply = await call_once(client, "ask", state=asked["requestState"], responses=given)
+    assert reply["structuredContent"] == {"result": "accept"}
+
+
+def test_a_store_is_handed_to_a_server_that_has_none(tmp_path: Path) -> None:
+    server, unused = made(tmp_path, store=f"sqlite:///{tmp_path}/calls.db")
+    assert tool_names(server) == ["ask", "continue_call"]
+    assert unused == set()
+
+
+def test_what_the_server_has_itself_is_used_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ", keys=['o' * 32], store='memory:', ttl=5"
+    server, unused = made(tmp_path, options, store="sqlite:///other.db")
+    assert unused == {"keys", "store", "ttl"}
+    assert not seals_with(server, [KEY])
+    monkeypatch.setenv("ANABRANCH_KEYS", KEY)
+    lines = not_used(unused)
+    assert [line.partition(" is not used")[0] for line in lines] == [
+        "ANABRANCH_KEYS",
+        "--store (ANABRANCH_STORE)",
+        "--ttl",
+    ]
+    monkeypatch.delenv("ANABRANCH_KEYS")
+    assert len(not_used(unused)) == 2
+
+
+def test_workers_of_a_server_with_keys_of_its_own_process_are_refused(tmp_path: Path) -> None:
+    theirs = recipe(tmp_path, THEIRS)
+    probe = seal_probe(theirs.make_server()[0])
+    with pytest.raises(UsageError, match="'theirs' seals its questions with keys of its own"):
+        WorkerApp(theirs, "127.0.0.1", Access(), probe)()
+
+
+def test_servers_of_one_key_open_what_the_other_has_sealed(tmp_path: Path) -> None:
+    first, second = made(tmp_path)[0], made(tmp_path)[0]
+    assert opens(second, seal_probe(first))
+    assert seals_with(first, [KEY])
+
+
+def keys_for(folder: Path, audience: str) -> list[str]:
+    def say(line: str) -> None:
+        raise AssertionError(line)
+
+    return read_keys({}, say, folder / "data", audience=audience)
+
+
+@pytest.mark.parametrize("code", [OWN.replace("{options}", ""), OWN.partition("server =")[0]])
+def test_servers_of_one_user_do_not_accept_each_others_states(tmp_path: Path, code: str) -> None:
+    """Also where both files have the same name, or both servers."""
+    servers: list[MCPServer[Any]] = []
+    for folder in ("staging", "production", "production"):
+        target = tmp_path / folder / "app.py"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(code)
+        keys = keys_for(tmp_path, identity_of([str(target)]))
+        made = ServerRecipe((str(target),), None, tuple(keys), Persistence())
+        servers.append(made.make_server()[0])
+    staging, production, restarted = servers
+    assert not opens(production, seal_probe(staging))
+    assert opens(restarted, seal_probe(production))
+
+
+def test_a_server_is_named_after_its_targets_unless_it_has_a_name(tmp_path: Path) -> None:
+    tools = recipe(tmp_path, OWN.partition("server =")[0])
+    assert tools.make_server()[0].name == "own"
+    assert replace(tools, name="travel").make_server()[0].name == "travel"
+    assert name_of([f"{tools.targets[0]}:ask", "json.decoder"]) == "own+json.decoder"
+
+
+def test_a_name_for_a_server_that_has_one_is_reported(tmp_path: Path) -> None:
+    with_server = recipe(tmp_path, OWN.replace("{options}", ""))
+    server, unused = replace(with_server, name="travel").make_server()
+    assert (server.name, unused) == ("own", {"name"})
+    assert not_used(unused) == [
+        "--name is not used for a server of the target, which has its own name."
+    ]
+
+
+def test_the_version_of_a_server_is_that_of_its_target(tmp_path: Path) -> None:
+    versioned = "__version__ = '4.2'\n" + OWN.partition("server =")[0]
+    assert recipe(tmp_path, versioned).make_server()[0].version == "4.2"

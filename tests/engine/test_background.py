@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -16,7 +17,7 @@ import pytest
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
-from anabranch._engine import Branch, Journal, Waiting, quiescence
+from anabranch._engine import Branch, Journal, Waiting, checked_patience, frames, quiescence
 from anabranch.errors import NoProgressError
 from tests.engine.harness import World, ask, branch, loudly, rounds, say, step
 
@@ -384,18 +385,24 @@ async def test_steps_go_on_when_the_question_is_withdrawn_meanwhile(
         await step(str, name="another")  # held, until nothing is asked
         return "as well"
 
+    async def fourth() -> None:
+        await asyncio.sleep(0.03)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await step(str, name="never")
+
     async def first() -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0.06):
+            async with asyncio.timeout(0.1):
                 await ask("a")
         withdrawn.set()
 
     async def body(_: Branch) -> Any:
-        return await asyncio.gather(first(), second(), third())
+        return await asyncio.gather(first(), second(), third(), fourth())
 
     async with asyncio.timeout(10):
         run = await rounds(body)
-    assert (run.value, run.brackets) == ([None, "done", "as well"], [])
+    assert (run.value, run.brackets) == ([None, "done", "as well", None], [])
 
 
 async def test_a_call_has_a_patience_of_its_own() -> None:
@@ -405,6 +412,18 @@ async def test_a_call_has_a_patience_of_its_own() -> None:
     world = World(patience=0.02)
     async with asyncio.timeout(10):
         assert (await rounds(body, world=world)).brackets == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("patience", [0, -1.0, math.inf, math.nan])
+def test_a_patience_that_is_no_time_is_refused(patience: float) -> None:
+    with pytest.raises(ValueError, match="a positive number of seconds"):
+        checked_patience(patience)
+    assert checked_patience(None) is None
+    assert checked_patience(0.5) == 0.5
+
+
+def test_a_place_that_cannot_be_seen_is_described_nevertheless() -> None:
+    assert frames.place_of([]) == "code that shows no frame"
 
 
 # -- progress --------------------------------------------------------------------------------

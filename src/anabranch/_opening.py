@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from anabranch._asking.host import Host
-from anabranch._engine import STEP_THREADS, Branch, Call, Journal, Recorder, Sink
+from anabranch._engine import STEP_THREADS, Branch, Call, Journal, Recorder, Sink, checked_patience
 from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
 from anabranch.context import BranchContext
 from anabranch.limits import Limits
@@ -29,11 +29,15 @@ class Runtime:
     """What encloses every call of an edge: policy, time, identity, the calling conversation."""
 
     limits: Limits = field(default_factory=Limits)
+    patience: float | None = None
     clock: Clock = field(default_factory=SystemClock)
     ids: Ids = field(default_factory=SystemIds)
     parent_messages: tuple[Message, ...] = ()
     parent_system_prompt: str | None = None
     step_threads: int = STEP_THREADS
+
+    def __post_init__(self) -> None:
+        checked_patience(self.patience)
 
 
 def new_journal(runtime: Runtime) -> Journal:
@@ -80,6 +84,7 @@ def open_call(
         clock=runtime.clock,
         sink=sink,
         recorder=recorder,
+        patience=min(filter(None, (runtime.patience, tool.patience)), default=None),
         step_threads=runtime.step_threads,
     )
     return call

@@ -16,6 +16,7 @@
     ├── SerializationError            a value cannot be written to the journal
     ├── NonDeterminismError           a replay asked for something else than was recorded
     ├── SuspensionError               the body swallowed the cancellation that ends its round
+    ├── NoProgressError               the call's rounds are cut off again and again
     ├── UnsupportedRuntimeError       this Python's tasks do not show what they wait for
     ├── InvalidTokenError             a token is not valid, or no longer
     ├── StoreError                    a store cannot do its work
@@ -59,6 +60,7 @@ __all__ = [
     "ElicitValidationError",
     "InvalidArgumentsError",
     "InvalidTokenError",
+    "NoProgressError",
     "NonDeterminismError",
     "SampleValidationError",
     "SerializationError",
@@ -356,6 +358,26 @@ class SuspensionError(AnabranchError):
             " it again.",
             step_ids=self.step_ids,
             found=found,
+        )
+
+
+class NoProgressError(AnabranchError):
+    """``rounds`` rounds in a row were cut off at ``place`` and brought nothing new.
+
+    ``step_ids`` are the questions that were open meanwhile.
+    """
+
+    def __init__(self, step_ids: Sequence[str], place: str, rounds: int) -> None:
+        self.step_ids: list[str] = list(step_ids)
+        self.place = place
+        self.rounds = rounds
+        super().__init__(
+            f"The tool makes no progress: {rounds} rounds in a row were cut off at {place}, while"
+            f" {', '.join(map(repr, self.step_ids))} was open. Run this work in ctx.step, which is"
+            " never cut off, or raise patience=.",
+            step_ids=self.step_ids,
+            place=place,
+            rounds=rounds,
         )
 
 

@@ -33,6 +33,7 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
     client: Answerer | None = None,
     *,
     limits: Limits | None = None,
+    patience: float | None = None,
     replay: bool = True,
     sampler: Sampler | None = None,
     parent_messages: tuple[MessageLike, ...] = (),
@@ -47,6 +48,8 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
         arguments: its arguments, as a caller would give them.
         client: who answers; without one, nothing can be asked.
         limits: enclose the call, in addition to the tool's own.
+        patience: seconds that work outside of steps may hold back an open question in a round
+            (2 by default); the tool's own may be less.
         replay: replay every round from the journal; ``False`` runs the body once, live.
         sampler: answers the tool's samples instead of the client.
         parent_messages: the conversation that the call comes from.
@@ -56,12 +59,14 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
 
     Raises:
         InvalidArgumentsError: ``arguments`` do not fit; nothing has run.
+        ValueError: ``patience`` is no positive, finite number.
         Exception: what the tool raises, after its compensations have run; or what the client
             raises other than ``AnswerError``.
     """
     answerer: Answerer = client if client is not None else Absent()
     runtime = Runtime(
         limits=limits or Limits(),
+        patience=patience,
         clock=clock or SystemClock(),
         ids=ids or SystemIds(),
         parent_messages=to_messages(parent_messages),

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from anabranch._asking.host import Capabilities
-from anabranch._engine import codec_of, current_call, step_fingerprint
+from anabranch._engine import checked_patience, codec_of, current_call, step_fingerprint
 from anabranch._parameters import Parameters, hints_of
 from anabranch.context import BranchContext
 from anabranch.elicitation import Elicitation
@@ -57,6 +57,8 @@ class Tool(ABC, Generic[T]):
         elicits: the declared questions.
         requires: the capabilities without which the body is not started.
         limits: the limits of every call.
+        patience: seconds that work outside of steps may hold back an open question in a round,
+            ``None`` for the server's.
         title: the name that people read.
         annotations: what it does to the world.
         returns: the annotation of the value, ``inspect.Signature.empty`` without one.
@@ -70,6 +72,7 @@ class Tool(ABC, Generic[T]):
     elicits: tuple[Elicitation[Any], ...]
     requires: frozenset[str]
     limits: Limits
+    patience: float | None = None
     title: str | None = None
     annotations: ToolAnnotations | None = None
     returns: Any
@@ -134,7 +137,7 @@ def _checked_elicits(name: str, elicits: Iterable[Elicitation[Any]]) -> tuple[An
 class FunctionTool(Tool[T], Generic[P, T]):
     """A tool made of one ``async`` function; calling it calls the function."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that a definition says, by keyword
         self,
         fn: Callable[Concatenate[BranchContext, P], Awaitable[T]],
         *,
@@ -143,6 +146,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
         elicits: Iterable[Elicitation[Any]] = (),
         requires: Iterable[str] = (),
         limits: Limits | None = None,
+        patience: float | None = None,
         title: str | None = None,
         annotations: ToolAnnotations | None = None,
     ) -> None:
@@ -168,6 +172,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
         self.elicits: tuple[Elicitation[Any], ...] = _checked_elicits(self.name, elicits)
         self.requires: frozenset[str] = _checked_requires(self.name, requires)
         self.limits: Limits = limits or Limits()
+        self.patience: float | None = checked_patience(patience)
         self.title: str | None = title
         self.annotations: ToolAnnotations | None = annotations
         self.__doc__ = fn.__doc__
@@ -193,6 +198,7 @@ def tool(
     elicits: Iterable[Elicitation[Any]] = (),
     requires: Iterable[str] = (),
     limits: Limits | None = None,
+    patience: float | None = None,
     title: str | None = None,
     annotations: ToolAnnotations | None = None,
 ) -> Callable[[Callable[Concatenate[BranchContext, P], Awaitable[T]]], FunctionTool[P, T]]: ...
@@ -204,12 +210,14 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
         **options: ``name`` (default: that of the function); ``description`` for the model
             (default: the docstring); ``elicits``, the questions that can be asked by key;
             ``requires``, the capabilities that the client must have (``sampling``,
-            ``elicitation``, …); ``limits`` of every call; ``title`` and ``annotations``, which
-            clients show to people.
+            ``elicitation``, …); ``limits`` of every call; ``patience``, the seconds that work
+            outside of steps may hold back an open question in a round; ``title`` and
+            ``annotations``, which clients show to people.
 
     Raises:
         TypeError: ``fn`` is not such a function, or has a parameter that cannot be given by name.
-        ValueError: an unknown capability, or an elicitation declared twice.
+        ValueError: an unknown capability, an elicitation declared twice, or a ``patience`` that
+            is not positive and finite.
     """
     if fn is not None:
         return FunctionTool(fn)
@@ -226,8 +234,7 @@ class HandoffTool(Tool[Any]):
 
     Subclasses define the three methods and may set ``name`` (default: the class name in
     snake_case), ``description`` (default: the class's docstring), ``title``, ``annotations``,
-    ``requires`` and ``limits``.
-    Elicitations in the class body are declared.
+    ``requires``, ``limits`` and ``patience``. Elicitations in the class body are declared.
 
     Raises:
         TypeError: when the class is defined, if a phase is missing.
@@ -257,6 +264,7 @@ class HandoffTool(Tool[Any]):
         )
         made.elicits = _checked_elicits(name, _declared(cls))
         made.requires = _checked_requires(name, cls.requires)
+        checked_patience(cls.patience)
         return made
 
     def _phase(self, name: str) -> Callable[..., Any]:

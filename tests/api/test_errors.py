@@ -20,6 +20,7 @@ from anabranch.errors import (
     InvalidArgumentsError,
     InvalidTokenError,
     NonDeterminismError,
+    NoProgressError,
     SampleValidationError,
     SerializationError,
     StepFailed,
@@ -54,6 +55,11 @@ EXAMPLES: list[tuple[AnabranchError, str, str]] = [
     (SerializationError("a/x.1", "float", "nan"), "journal: nan", "Return plain JSON"),
     (NonDeterminismError("a/x.1", "A", "B"), "'a/x.1': recorded A, now B", "ctx.random"),
     (SuspensionError(["a/x.1"], "it went on"), "at 'a/x.1': it went on", "Do not catch"),
+    (
+        NoProgressError(["a/x.1"], "x.py:3", 3),
+        "3 rounds in a row were cut off at x.py:3",
+        "ctx.step",
+    ),
     (
         UnsupportedRuntimeError("CPython 9", ["a", "b"]),
         "cannot run on CPython 9: a; b",

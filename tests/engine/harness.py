@@ -192,6 +192,7 @@ class World:
     clock: ManualClock = field(default_factory=ManualClock)
     notices: list[str] = field(default_factory=list[str])
     recorder: Recorder | None = None
+    patience: float | None = None
 
     def journal(self) -> Journal:
         """Return the journal of a call that begins now."""
@@ -211,6 +212,7 @@ class World:
             clock=self.clock,
             sink=sink,
             recorder=self.recorder,
+            patience=self.patience,
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,9 @@ ONE_BY_ONE = [
     "condition",
 ]
 AROUND = ["branch", "shield", "wait_for", "timeout", "fail_after", "task", "race", "nested branch"]
+
+BACKGROUND = ["heartbeat", "spinner", "poller", "anyio poller", "ping-pong", "future", "steps"]
+"""What may go on beside a program, and never ends."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,39 @@ def effect(name: str) -> str:
     return name
 
 
+def going_on(kind: str) -> list[Coroutine[Any, Any, None]]:
+    """Return what never ends."""
+    first, second = asyncio.Queue[None](), asyncio.Queue[None]()
+    if kind == "ping-pong":
+        first.put_nowait(None)
+        return [_pass_on(first, second), _pass_on(second, first)]
+    if kind == "steps":
+        return [_steps()]
+    if kind == "future":
+        return [_forever()]
+    return [_again(0 if kind == "spinner" else 0.001)]
+
+
+async def _pass_on(source: asyncio.Queue[None], target: asyncio.Queue[None]) -> None:
+    while True:
+        target.put_nowait(await source.get())
+        await asyncio.sleep(0.001)
+
+
+async def _steps() -> None:
+    for number in range(100_000):
+        await step(effect, "beat", name=f"beat{number}")
+
+
+async def _forever() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def _again(seconds: float) -> None:
+    while True:  # noqa: ASYNC110 - it is not there to wait for anything
+        await asyncio.sleep(seconds)
+
+
 class Interpreter:
     """Runs a tree; ``delays`` decides how long everything takes, and nothing else."""
 
@@ -121,6 +157,27 @@ class Interpreter:
             free = asyncio.Semaphore(2)
             return list(await gather([self.holding(free, part) for part in tree.inside]))
         return await self.leaf(tree)
+
+    async def beside(self, kind: str, tree: Tree) -> Any:
+        """Run ``tree`` beside a task that never ends."""
+        if kind == "poller":
+            async with asyncio.TaskGroup() as group:
+                polling = group.create_task(asyncio.sleep(3600))
+                value = await self.run(tree)
+                polling.cancel()
+            return value
+        if kind == "anyio poller":
+            value = None  # a task group could swallow an exception, for all that is known
+            async with anyio.create_task_group() as group:
+                group.start_soon(anyio.sleep, 3600)
+                value = await self.run(tree)
+                group.cancel_scope.cancel()
+            return value
+        tasks = [asyncio.create_task(part) for part in going_on(kind)]
+        value = await self.run(tree)
+        for task in tasks:
+            task.cancel()
+        return value
 
     async def late(self, tree: Tree) -> Any:
         """Run ``tree`` after a delay."""

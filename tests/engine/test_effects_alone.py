@@ -36,6 +36,9 @@ class FakeScheduler:
         task: Any = asyncio.current_task()
         return Strand(owner, task, scope)
 
+    async def may_begin(self) -> None:
+        pass
+
     def begin_effect(self, strand: Strand) -> None:
         self.busy += 1
 

@@ -103,7 +103,7 @@ DEVICES: dict[str, Callable[[], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("name", DEVICES)
 async def test_a_round_waits_for_a_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiescence, "PATIENCE", 0.0)
+    monkeypatch.setattr(quiescence, "UNSEEN", 0.0)
     assert (await brackets_beside_an_ask(DEVICES[name]))[0][:2] == ["a", "b"]
 
 
@@ -267,7 +267,7 @@ async def test_patience_with_a_bare_future_ends(
     wrap: Callable[[asyncio.Future[None]], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What completes it cannot be seen; hanging would be worse than another round."""
-    monkeypatch.setattr(quiescence, "PATIENCE", 0.02)
+    monkeypatch.setattr(quiescence, "UNSEEN", 0.02)
 
     async def body(root: Branch) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

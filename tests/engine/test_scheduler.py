@@ -9,6 +9,7 @@ import pytest
 
 from anabranch._engine import scheduler as module
 from anabranch._engine.branch import Branch
+from anabranch._engine.quiescence import Quiet
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand, install_task_factory
@@ -25,13 +26,15 @@ class FakeOwner:
         self.quiet: list[bool] = []
         self.ended: list[str] = []
         self.not_suspended: list[str] = []
+        self.waiting: set[asyncio.Task[Any]] = set()
         self.scheduler = Scheduler(self, "call_1")
 
     def parked(self) -> Iterable[asyncio.Future[None]]:
         return self.futures
 
-    def on_quiet(self, certain: bool) -> None:
-        self.quiet.append(certain)
+    def on_quiet(self, quiet: Quiet) -> None:
+        self.quiet.append(quiet.certain)
+        self.waiting = set(self.scheduler.strands)
         self.scheduler.suspend()
 
     def on_strand_ended(self, strand: Strand) -> None:
@@ -61,7 +64,7 @@ async def test_the_round_is_over_when_every_strand_waits() -> None:
     owner.start(body())
     await owner.scheduler.changed.wait()
     await owner.scheduler.cancel_and_wait()
-    owner.scheduler.check_suspended()
+    owner.scheduler.check_suspended(owner.waiting)
     assert owner.quiet == [True]
     assert owner.ended == ["t/~park#1", "t/~park#2", "t"]
     assert owner.not_suspended == []
@@ -95,7 +98,7 @@ async def test_a_strand_that_goes_on_after_its_suspension_is_reported() -> None:
     owner.start(body())
     await owner.scheduler.changed.wait()
     await owner.scheduler.cancel_and_wait()
-    owner.scheduler.check_suspended()
+    owner.scheduler.check_suspended(owner.waiting)
     assert owner.not_suspended == ["it went on to 't/more.1'"]
 
 
@@ -112,7 +115,7 @@ async def test_a_strand_that_does_not_end_is_reported(monkeypatch: pytest.Monkey
     task = owner.start(body())
     await owner.scheduler.changed.wait()
     await owner.scheduler.cancel_and_wait()
-    owner.scheduler.check_suspended()
+    owner.scheduler.check_suspended(owner.waiting)
     assert "still runs" in owner.not_suspended[0]
     over.set()
     await asyncio.wait({task})

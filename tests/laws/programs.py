@@ -162,9 +162,17 @@ class AskSlowly:
     seconds: int
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Run ``block`` while something goes on in the background that never ends."""
+
+    block: tuple[Any, ...]
+    how: Literal["heartbeat", "spinner", "poller", "future"]
+
+
 Statement = (
     Ask | Sample | Step | Branch | CallTool | Gather | Repeat | Attempt | Fail | Tell | Look
-    | Yield | Wait | AskSlowly
+    | Yield | Wait | AskSlowly | Beside
 )  # fmt: skip
 Block = tuple[Any, ...]
 
@@ -332,10 +340,36 @@ async def _run_inner(ctx: BranchContext, statement: Statement, lane: str, place:
             return await _branch(ctx, block, lane, limits, inherit=inherit)
         case CallTool(block, limits):
             return await ctx.call_tool(as_tool_inside(block, lane, limits))
-        case Gather(blocks, how):
-            return await _gather(ctx, blocks, how, place)
+        case Gather() | Beside():
+            return await _run_tasks(ctx, statement, lane, place)
         case _:
             raise AssertionError(statement)
+
+
+async def _run_tasks(ctx: BranchContext, statement: Gather | Beside, lane: str, place: str) -> Any:
+    match statement:
+        case Gather(blocks, how):
+            return await _gather(ctx, blocks, how, place)
+        case Beside(block, how):
+            return await _beside(ctx, block, how, lane)
+
+
+async def _beside(ctx: BranchContext, block: Block, how: str, lane: str) -> list[Any]:
+    background = asyncio.create_task(_going_on(how))
+    try:
+        return await run_block(ctx, block, lane)
+    finally:
+        background.cancel()
+
+
+async def _going_on(how: str) -> None:
+    if how == "poller":
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(3600))
+    if how == "future":
+        await asyncio.get_running_loop().create_future()
+    while True:  # noqa: ASYNC110 - it is not there to wait for anything
+        await asyncio.sleep(0 if how == "spinner" else 0.001)
 
 
 @lru_cache(maxsize=256)
@@ -431,6 +465,7 @@ _DEPTHS = st.builds(Limits, max_depth=st.one_of(st.none(), st.integers(0, 3)))
 _BUDGETS = st.builds(Limits, max_tokens=st.integers(0, 200))
 _TIMEOUTS = st.builds(Limits, timeout=st.integers(0, 25))
 _SECONDS = st.integers(1, 20)
+_BACKGROUND = st.sampled_from(["heartbeat", "spinner", "poller", "future"])
 
 
 _Some: TypeAlias = st.SearchStrategy[Any]
@@ -465,6 +500,7 @@ def _blocks(depth: int, *, at_once: bool) -> st.SearchStrategy[Block]:
             (5, st.builds(Branch, inner, st.booleans(), _DEPTHS)),
             (6, _attempted(st.tuples(st.builds(Branch, budgeted, st.booleans(), _BUDGETS)))),
             (4, st.builds(CallTool, inner, _DEPTHS)),
+            (3, st.builds(Beside, inner, _BACKGROUND)),
         ]
         if at_once:
             several = st.lists(inner, min_size=2, max_size=3).map(tuple)

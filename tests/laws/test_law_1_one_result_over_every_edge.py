@@ -7,7 +7,7 @@ effects and their undos, and on the notices. ``ANABRANCH_EXAMPLES`` multiplies t
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from mcp.server.mcpserver import MCPServer
 
 from anabranch import AnabranchError, Limits, run_tool
 from anabranch._durable.service import CallService
+from anabranch._engine import quiescence
 from anabranch._opening import Runtime
 from anabranch.elicitation import Accepted, Cancelled, Declined
 from anabranch.mcp._fastmcp_tool import FastMcpTool
@@ -47,7 +48,15 @@ from tests.laws.programs import (
 )
 from tests.randomised import examples
 
-pytestmark = pytest.mark.usefixtures("quiet")
+pytestmark = pytest.mark.usefixtures("quiet", "short_grace")
+
+
+@pytest.fixture(scope="module")
+def short_grace() -> Generator[None]:
+    """Many programs run something in the background, and every round waits for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quiescence, "GRACE", 0.01)
+        yield
 
 
 @dataclass

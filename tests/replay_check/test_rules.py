@@ -115,6 +115,27 @@ FOUND = {
         ),
         ("", "try:\n    await ask(ctx)\nfinally:\n    return 1"),
     ],
+    "work-beside-ask": [
+        ("import asyncio", "task = asyncio.create_task(compute())\nawait ask(ctx)"),
+        ("import asyncio", "await ask(ctx)\nawait asyncio.ensure_future(compute())"),
+        (
+            "import asyncio",
+            "loop = asyncio.get_running_loop()\nloop.create_task(x())\nawait ask(ctx)",
+        ),
+        (
+            "import asyncio",
+            "async with asyncio.TaskGroup() as group:\n    group.create_task(compute())\n    await ask(ctx)",
+        ),
+        (
+            "import anyio",
+            "async with anyio.create_task_group() as group:\n    group.start_soon(compute, 1)\n    await ask(ctx)",
+        ),
+        (
+            "import asyncio",
+            "async def inner():\n    await ask(ctx)\n    asyncio.create_task(compute())\nawait inner()",
+        ),
+        ("from mcp import Client", "async with Client('x') as client:\n    await ask(ctx)"),
+    ],
     "ask-in-finally": [
         ("", "try:\n    await ask(ctx)\nfinally:\n    await ctx.elicit(Name, 'x')"),
         ("", "try:\n    await ask(ctx)\nfinally:\n    await ask(ctx)"),
@@ -245,6 +266,20 @@ NOTHING = [
     ("import asyncio", "await asyncio.wait_for(web('x'), 3)"),
     ("import asyncio", "async with asyncio.timeout(3):\n    await web('x')"),
     ("import asyncio", "await asyncio.wait([asyncio.create_task(ask(ctx))])"),
+    ("import asyncio", "asyncio.create_task(compute())"),
+    ("import asyncio", "tasks = [asyncio.create_task(ask(ctx)) for _ in 'ab']"),
+    ("import asyncio", "asyncio.create_task(ctx.step(compute))\nawait ask(ctx)"),
+    ("import asyncio", "async def work(c): await c.step(compute)\nasyncio.create_task(work(ctx))\nawait ask(ctx)"),
+    ("import asyncio", "asyncio.create_task()\nawait ask(ctx)"),
+    (
+        "import asyncio",
+        "async with asyncio.TaskGroup() as group:\n    group.create_task(ask(ctx))\n    await ask(ctx)",
+    ),
+    (
+        "import anyio",
+        "async with anyio.create_task_group() as group:\n    group.start_soon(ask, ctx)\n    await ask(ctx)",
+    ),
+    ("from mcp import Client", "async with Client('x') as client:\n    pass\nawait ask(ctx)"),
     ("", "for name in sorted({'a', 'b'}):\n    await ctx.elicit(Name, name)"),
     ("", "for name in {'a', 'b'}:\n    await ctx.elicit(Name, name, key=name)"),
     ("", "for name in {'a', 'b'}:\n    await ctx.branch(ask, name=name)"),

@@ -7,7 +7,7 @@ its parts; each can be read and tested without the others:
     journal         what has happened, as data; ``journal_text`` its form between rounds
     cursor          ids, what is recorded, drift; the one that reads and writes entries
     scheduler       which strands run, and when a round is over (``strands``, ``quiescence``,
-                    ``waits``)
+                    ``needed``, ``waits``; ``progress`` of rounds that are cut off)
     effects         steps run once (``functions``), recorded before they are seen (``recorder``)
     compensations   the undos of a call that fails
     branch          limits; ``deadline``, and ``folding`` of what is finished
@@ -41,6 +41,7 @@ from anabranch._engine.journal import (
     Notice,
 )
 from anabranch._engine.operations import Sink
+from anabranch._engine.quiescence import checked_patience
 from anabranch._engine.recorder import Recorder
 from anabranch._engine.scope import Scope
 from anabranch._engine.shielded import run_shielded
@@ -67,6 +68,7 @@ __all__ = [
     "Waiting",
     "all_of",
     "canonical",
+    "checked_patience",
     "codec_of",
     "current_call",
     "current_idempotency_key",

@@ -27,7 +27,8 @@ from anabranch._engine.functions import Perform, perform
 from anabranch._engine.journal import Answer, Ask, Journal, Notice
 from anabranch._engine.open_asks import OpenAsks
 from anabranch._engine.operations import Operations, Sink
-from anabranch._engine.quiescence import check_support
+from anabranch._engine.progress import Progress
+from anabranch._engine.quiescence import Quiet, check_support
 from anabranch._engine.recorder import Recorder, Records
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
@@ -56,17 +57,17 @@ class Finished(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Every strand is blocked; all open asks are here, in the order in which they were asked."""
+    """The round is over; all open asks are here, in the order in which they were asked."""
 
     asks: tuple[Ask, ...]
 
 
-class _Quiet(NamedTuple):
-    """How a round has ended: the open asks, who asked what, and whether no strand could go on."""
+class _Ended(NamedTuple):
+    """How a round has ended: with which open asks, who asked what, and why then."""
 
     asks: tuple[Ask, ...]
     asked_by: dict[asyncio.Task[Any], list[str]]
-    certain: bool
+    quiet: Quiet
 
 
 async def _discard(notice: Notice) -> None:
@@ -92,6 +93,7 @@ class Call(Generic[T]):
         perform: runs an effect.
         step_threads: how many synchronous steps run at once.
         on_fault: called with what ends the call whatever its body does, at once.
+        patience: seconds that work outside of steps may hold back an open ask in a cold run.
 
     Attributes:
         cursor: ids, and what is recorded.
@@ -115,6 +117,7 @@ class Call(Generic[T]):
         perform: Perform = perform,
         step_threads: int = STEP_THREADS,
         on_fault: Callable[[AnabranchError], None] | None = None,
+        patience: float | None = None,
     ) -> None:
         self.journal: Journal = journal
         clock = clock or SystemClock()
@@ -137,8 +140,9 @@ class Call(Generic[T]):
         self._body = body
         self._task: asyncio.Task[T] | None = None
         self._cold = False
+        self._patience = patience
         self._settled = False
-        self._quiet: _Quiet | None = None
+        self._ended: _Ended | None = None
         self._answering_failed: Exception | None = None
 
     # -- driving -----------------------------------------------------------------------------
@@ -163,7 +167,7 @@ class Call(Generic[T]):
             raise RuntimeError("A Call runs once: build another one for the next round.")
         self._cold = cold
         scope = Scope(self._root, self._root.path)
-        self._task = self.scheduler.start(self._run(), scope, watch=cold)
+        self._task = self.scheduler.start(self._run(), scope, watch=cold, patience=self._patience)
         return self._task
 
     async def _run(self) -> T:
@@ -174,7 +178,7 @@ class Call(Generic[T]):
             self.scheduler.changed.set()  # one pass of the loop sooner than the task reports it
 
     async def round(self) -> Finished[T] | Waiting:
-        """Run until the body has ended or every strand waits for an answer.
+        """Run until the body has ended or what leads to its end waits for an answer.
 
         Returns:
             ``Finished``, or ``Waiting`` with every open ask; then ``journal`` holds all that the
@@ -184,25 +188,29 @@ class Call(Generic[T]):
             Exception: what the body raised, after its undos have been run.
             NonDeterminismError: the replay took another way than the recorded run.
             SuspensionError: the body went on after it had been cancelled at the round's end.
+            NoProgressError: again this round was cut off, and has brought nothing new.
             Exception: what the recorder raised; then nothing has been undone.
         """
         scheduler = self.scheduler
+        progress = Progress(self.journal, self.cursor.name)
         task = self._start(cold=True)
         await scheduler.changed.wait()
         if scheduler.failure is not None:
             await scheduler.cancel_and_wait()
             raise scheduler.failure
-        if self._quiet is None:
+        if self._ended is None:
             return Finished(await self._conclude(task))
         await scheduler.cancel_and_wait()
-        scheduler.check_suspended()
-        if self._quiet.certain:
+        scheduler.check_suspended({task, *self._ended.asked_by})
+        if self._ended.quiet.certain:
             self.cursor.check_all_reached(None)
+        if self.fault is None and (stalled := progress.check(self._ended.quiet)) is not None:
+            self.cursor.fail(stalled)
         if self.fault is not None:
             await self._fail(self.fault)
         self._settled = True
         self.journal.rounds += 1
-        return Waiting(self._quiet.asks)
+        return Waiting(self._ended.asks)
 
     async def unwind(self, error: BaseException) -> NoReturn:
         """End the call with ``error``: do nothing new, run every undo that the journal knows.
@@ -356,9 +364,9 @@ class Call(Generic[T]):
         """Return the futures of open asks."""
         return self._open.futures()
 
-    def on_quiet(self, certain: bool) -> None:  # noqa: FBT001 - the signature of a callback
-        """End the round: every strand is blocked."""
-        self._quiet = _Quiet(self._open.asks(), self._open.by_task(), certain)
+    def on_quiet(self, quiet: Quiet) -> None:
+        """End the round."""
+        self._ended = _Ended(self._open.asks(), self._open.by_task(), quiet)
         self.scheduler.suspend()
 
     def on_strand_ended(self, strand: Strand) -> None:
@@ -375,8 +383,8 @@ class Call(Generic[T]):
 
     def on_not_suspended(self, task: asyncio.Task[Any], found: str) -> None:
         """Fail the call: its body went on after the round had ended."""
-        if self.fault is None and self._quiet is not None:
-            asked = self._quiet.asked_by.get(task) or [ask.step_id for ask in self._quiet.asks]
+        if self.fault is None and self._ended is not None:
+            asked = self._ended.asked_by.get(task) or [ask.step_id for ask in self._ended.asks]
             self.cursor.fail(SuspensionError(asked, found))
 
 

@@ -120,6 +120,7 @@ class Effects:
         Raises:
             asyncio.CancelledError: nothing can be written; the run ends.
         """
+        await self._scheduler.may_begin()
         self._scheduler.begin_effect(strand)
         try:
             await self._write(self._records.write_ahead)

@@ -15,7 +15,7 @@ from typing import cast
 
 from anabranch._engine.waits import AnyFuture, AnyTask
 
-__all__ = ["frames_of", "is_in_library", "is_synchronising", "waited_for"]
+__all__ = ["frames_of", "is_in_library", "is_synchronising", "place_of", "waited_for"]
 
 _ANYIO_BACKEND = "anyio._backends._asyncio"
 
@@ -122,6 +122,19 @@ def is_synchronising(frames: list[FrameType]) -> bool:
         if module.partition(".")[0] not in _ASYNC_LIBRARIES:
             return not _is_library(frame)
     return True  # the task runs nothing else: create_task(event.wait())
+
+
+def place_of(frames: list[FrameType]) -> str:
+    """Return the file and line of the author's innermost frame, or of the innermost of all."""
+    if not frames:
+        return "code that shows no frame"
+    authors = [
+        frame
+        for frame in frames
+        if not _is_library(frame) and not _module(frame).startswith("anabranch.")
+    ]
+    frame = (authors or frames)[-1]
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _module(frame: FrameType) -> str:

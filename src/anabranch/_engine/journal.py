@@ -108,6 +108,7 @@ class Journal:
         fork: which line of this call it is; empty for the first. Another begins where a round
             that had been answered was answered differently.
         secret: what the call's randomness follows from; no client has it.
+        stalled: how many rounds in a row were cut off, and brought nothing new.
     """
 
     call_id: str
@@ -121,6 +122,7 @@ class Journal:
     progressed: int = 0
     fork: str = ""
     secret: str = ""
+    stalled: int = 0
 
     @property
     def line(self) -> str:
@@ -142,6 +144,7 @@ class Journal:
         Whether an answer fits its question is found out when the body takes it.
         """
         for step_id, answer in self.to_open(answers).items():
+            self.stalled = 0
             kind, asked = self.pending.pop(step_id)
             self.entries[step_id] = Entry(
                 kind, asked, answer.value, answer.error, tokens=None, public=True
@@ -196,6 +199,7 @@ class Journal:
             self.progressed,
             self.fork,
             self.secret,
+            self.stalled,
         ]
         asked = [[step_id, kind] for step_id, (kind, _) in self.pending.items()]
         return journal_text.render([*head, *tail], [asked, public])
@@ -221,7 +225,7 @@ class Journal:
         journal = cls(
             call_id, started, rounds, delivered=dict(delivered), deadlines=dict(deadlines)
         )
-        journal.progressed, journal.fork, journal.secret = rest
+        journal.progressed, journal.fork, journal.secret, journal.stalled = rest
         journal.compensations = [Compensation(*row) for row in due]
         prints = journal_text.split(joined)
         for asked, (step_id, kind) in zip(prints, pending, strict=False):
@@ -239,5 +243,5 @@ class Journal:
         self.entries[step_id] = Entry(kind, asked, value, error, tokens, public)
 
 
-_EMPTY: list[Any] = ["", 0, 0, "", (), (), (), (), 0, "", ""]
+_EMPTY: list[Any] = ["", 0, 0, "", (), (), (), (), 0, "", "", 0]
 """What a journal's fields are when they are left out at the end."""

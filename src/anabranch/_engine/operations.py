@@ -151,6 +151,7 @@ class Operations:
         if number <= journal.delivered.get(scope.path, 0):
             return
         strand = await scheduler.go_live(scope, scope.path)
+        await scheduler.may_begin()
         journal.delivered[scope.path] = number
         journal.progressed += notice.level is None
         strand.effects += 1

@@ -1,78 +1,146 @@
-"""The end of a round: every strand of a call waits for nothing but open asks.
+"""The end of a round: what leads to the call's result waits for open asks.
 
 It only observes; the call cancels and collects. ``strand_states.py`` says what state a strand is
-in. A strand inside a step is busy whatever it waits for. The round is over when no strand is
-ready or busy and, if any is synchronising or waiting, there has been no event for ``SETTLE`` or
-``PATIENCE`` seconds. Ending a round too early costs another round, in which work that is not
-recorded is done again; not ending it would hang the call.
+in, ``needed.py`` which strands lead to the result; the others are in the background.
+
+With an ask open, the round is over
+
+- at once, if every strand is blocked;
+- if only needed strands at locks or futures are left: after ``SETTLE`` or ``UNSEEN`` seconds
+  without an event;
+- if only strands in the background are left: ``GRACE`` seconds after the last ask, because they
+  may be about to ask, and questions travel together;
+- in any case: ``PATIENCE`` seconds after the first ask, whatever is busy.
+
+A strand inside a step is never cut off: the last two wait for it, and no other step begins then.
+Ending a round too early costs another round, in which work that is not recorded is done again;
+not ending it would hang the call.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+import logging
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-from anabranch._engine import waits
+from anabranch._engine import frames, waits
 from anabranch._engine.canary import check_support
-from anabranch._engine.strand_states import StrandState, Survey
+from anabranch._engine.needed import GOING_ON, Lookout, Seen
+from anabranch._engine.strand_states import StrandState
 from anabranch._engine.strands import Strand
 from anabranch._engine.waits import AnyFuture, AnyTask
 
-__all__ = ["PATIENCE", "SETTLE", "Quiescence", "check_support"]
+__all__ = [
+    "GRACE",
+    "PATIENCE",
+    "SETTLE",
+    "UNSEEN",
+    "Quiescence",
+    "Quiet",
+    "check_support",
+    "checked_patience",
+]
 
 SETTLE = 0.05
 """Seconds: strands that hand something to each other do it within a few passes of the loop."""
 
-PATIENCE = 1.0
+UNSEEN = 1.0
 """Seconds: a bare future is mostly completed by the driver of some device or service."""
+
+GRACE = 0.1
+"""Seconds that strands in the background have to ask something, too."""
+
+PATIENCE = 2.0
+"""Seconds that work outside of steps may hold back an open ask, unless a tool or edge says less."""
+
+logger: logging.Logger = logging.getLogger("anabranch.engine")
+
+
+def checked_patience(patience: float | None) -> float | None:
+    """Return ``patience``, which replaces ``PATIENCE`` unless it is ``None``.
+
+    Raises:
+        ValueError: it is no positive, finite number of seconds.
+    """
+    if patience is not None and not 0 < patience < math.inf:
+        raise ValueError(f"patience must be a positive number of seconds, got {patience!r}")
+    return patience
+
+
+class Quiet(NamedTuple):
+    """How a round has ended.
+
+    ``certain``: no strand could have gone on. ``cut_off``: where in the source a strand was busy
+    that leads to the result, if the round was ended nevertheless.
+    """
+
+    certain: bool
+    cut_off: str | None = None
 
 
 class Quiescence:
     """Watches the strands of one call during one round and calls ``on_quiet`` once.
 
     Report every event to :meth:`stir`. The check runs at the loop's next pass, only while asks
-    are open, and begins with the strand that prolonged the round last time, so that its cost does
-    not grow with the number of blocked strands while another one works.
+    are open, and begins with the needed strand that prolonged the round last time, so that its
+    cost does not grow with the number of blocked strands while another one works.
 
-    ``on_quiet`` is called with true if all strands are certainly blocked, with false if some may
-    still be woken from outside.
+    ``strands`` begins with the one that returns the call's result. ``patience`` replaces
+    ``PATIENCE``.
     """
 
     def __init__(
         self,
         strands: dict[AnyTask, Strand],
         parked: Callable[[], Iterable[AnyFuture]],
-        on_quiet: Callable[[bool], None],
+        on_quiet: Callable[[Quiet], None],
+        patience: float | None = None,
     ) -> None:
         self._strands = strands
+        self._lookout = Lookout(strands)
         self._parked = parked
         self._on_quiet = on_quiet
+        self._patience = PATIENCE if patience is None else patience
         self._loop = asyncio.get_running_loop()
         self._check_due = False
-        self._witness: AnyTask | None = None
         self._watched: set[AnyFuture] = set()
         self._settling: asyncio.TimerHandle | None = None
+        self._grace: asyncio.TimerHandle | None = None
+        self._graced: set[AnyFuture] = set()
+        self._bound: asyncio.TimerHandle | None = None
+        self._ending = False
+        self._held: list[AnyFuture] = []
         self._stopped = False
 
     def stir(self, _: object = None) -> None:
         """Report an event: an ask parked, a strand began or ended, a future completed."""
-        self._stop_settling()
+        self._settling = _cancelled(self._settling)
         if not self._check_due and not self._stopped:
             self._check_due = True
             self._loop.call_soon(self._check)
 
+    async def may_begin(self) -> None:
+        """Wait before a new step, if the round only waits for the end of others."""
+        while self._ending:
+            future = self._loop.create_future()
+            self._held.append(future)
+            self.stir()
+            await future
+
     def stop(self) -> None:
         """Stop watching; no callback or timer remains."""
         self._stopped = True
-        self._stop_settling()
+        self._stop_timers()
         for future in self._watched:
             future.remove_done_callback(self._wake)
         self._watched.clear()
 
-    def _stop_settling(self) -> None:
-        if self._settling is not None:
-            self._settling.cancel()
-            self._settling = None
+    def _stop_timers(self) -> None:
+        self._settling = _cancelled(self._settling)
+        self._grace = _cancelled(self._grace)
+        self._bound = _cancelled(self._bound)
 
     def _wake(self, future: AnyFuture) -> None:
         self._watched.discard(future)
@@ -85,65 +153,84 @@ class Quiescence:
             self._watched.add(waiter)
             waiter.add_done_callback(self._wake)
 
+    # -- deciding ----------------------------------------------------------------------------
+
     def _check(self) -> None:
         self._check_due = False
         if self._stopped:
             return
-        if self._witness_is_ready():
+        if self._lookout.witness_is_ready() and not self._ending:
             self.stir()
         else:
-            self._survey(settled=False)
+            self._survey()
 
-    def _witness_is_ready(self) -> bool:
-        strand = self._strands.get(self._witness) if self._witness is not None else None
-        if strand is None or strand.effects:
-            return False
-        waiter = waits.waiter_of(strand.task)
-        return waiter is None or waiter.done()
-
-    def _survey(self, *, settled: bool) -> None:
-        """Look at all strands and decide; ``settled`` if no event came for long enough."""
+    def _survey(self, *, waited: bool = False) -> None:
+        """Look at the strands and decide; ``waited`` if the time to settle, or the grace, is over."""
         asked = {future for future in self._parked() if not future.done()}
         if not asked:
+            self._begin_again()
             return
-        state, found = self._liveliest(Survey(self._strands.keys(), asked))
-        if state is StrandState.READY:
-            self.stir()
-            return
-        for task in found:
-            self._watch(task)
-        if state is StrandState.BLOCKED or (settled and state is not StrandState.BUSY):
-            self.stop()
-            self._on_quiet(state is StrandState.BLOCKED)
-        elif state is not StrandState.BUSY:
-            seconds = SETTLE if state is StrandState.SYNCHRONISING else PATIENCE
-            self._settling = self._loop.call_later(seconds, self._settled)
+        if self._bound is None:
+            self._bound = self._loop.call_later(self._patience, self._out_of_patience)
+        seen = self._lookout.look(asked.union(self._held))
+        if seen.state is StrandState.BLOCKED:
+            self._end(Quiet(certain=not self._held))
+        elif self._ending or (waited and seen.in_background):
+            self._end_after_steps(seen)
+        elif waited and seen.state not in GOING_ON:
+            self._end(Quiet(certain=False))
+        else:
+            self._go_on(seen, asked)
 
-    def _settled(self) -> None:
+    def _begin_again(self) -> None:
+        """Nothing is asked (any more): the round may last as long as it likes."""
+        self._stop_timers()
+        self._ending = False
+        for future in self._held:
+            if not future.done():
+                future.set_result(None)
+        self._held.clear()
+
+    def _go_on(self, seen: Seen, asked: set[AnyFuture]) -> None:
+        """Be called again when the round may be over."""
+        if not seen.in_background or asked != self._graced:
+            self._grace = _cancelled(self._grace)
+        if seen.state is StrandState.READY:
+            self.stir()
+        for task in seen.strands:
+            self._watch(task)
+        if seen.in_background:
+            self._graced = asked
+            self._grace = self._grace or self._loop.call_later(GRACE, self._waited)
+        elif seen.state not in GOING_ON:
+            seconds = SETTLE if seen.state is StrandState.SYNCHRONISING else UNSEEN
+            self._settling = self._loop.call_later(seconds, self._waited)
+
+    def _waited(self) -> None:
         # Surveyed again: a timer of the body's own (asyncio.timeout) may have withdrawn an ask
         # and woken its strand, which no event reports.
-        self._settling = None
-        self._survey(settled=True)
+        self._settling = self._grace = None
+        self._survey(waited=True)
 
-    def _liveliest(self, survey: Survey) -> tuple[StrandState, list[AnyTask]]:
-        """Return the state that decides, and the strands whose waking may change it."""
-        decides = StrandState.BLOCKED
-        found: list[AnyTask] = []
-        for task in self._in_search_order():
-            busy = self._strands[task].effects
-            state = StrandState.BUSY if busy else survey.state_of(task)
-            if state in {StrandState.READY, StrandState.BUSY}:  # one is enough to go on
-                self._witness = task
-                return state, [task]
-            if state is not StrandState.BLOCKED:
-                found.append(task)
-                decides = max(decides, state, key=lambda known: known.value)
-        return decides, found
+    def _out_of_patience(self) -> None:
+        self._ending = True
+        self._survey()
 
-    def _in_search_order(self) -> Iterator[AnyTask]:
-        witness = self._witness
-        if witness is not None and witness in self._strands:
-            yield witness
-        for task in self._strands:
-            if task is not witness:
-                yield task
+    def _end_after_steps(self, seen: Seen) -> None:
+        self._ending = True
+        if any(strand.effects or task.done() for task, strand in self._strands.items()):
+            return  # the end of a step, and of a strand, is reported
+        place = frames.place_of(frames.frames_of(seen.strands[0]))
+        if seen.in_background:
+            logger.debug("a round has ended while a task in the background was at %s", place)
+        cut_off = seen.state in GOING_ON and not seen.in_background
+        self._end(Quiet(certain=False, cut_off=place if cut_off else None))
+
+    def _end(self, quiet: Quiet) -> None:
+        self.stop()
+        self._on_quiet(quiet)
+
+
+def _cancelled(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

@@ -1,7 +1,7 @@
 """The scheduler: it runs the strands of one call, and ends them when the round is over.
 
-To suspend, nothing is raised in the author's code: an ask waits for a future, and when every strand
-waits (``quiescence.py``), all are cancelled. What strands do is unknown here; the call is known as
+To suspend, nothing is raised in the author's code: an ask waits for a future, and when the round is
+over (``quiescence.py``), all strands are cancelled. What strands do is unknown here; the call is known as
 an :class:`Owner`.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Collection, Coroutine, Iterable, Iterator
 from contextvars import Context
 from inspect import iscoroutine
 from threading import get_ident
@@ -17,7 +17,7 @@ from types import CoroutineType
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from anabranch._engine.quiescence import Quiescence
+from anabranch._engine.quiescence import Quiescence, Quiet
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import (
     Strand,
@@ -50,8 +50,8 @@ class Owner(Protocol):
         """Return the futures of open asks, which are not completed in this round."""
         ...
 
-    def on_quiet(self, certain: bool) -> None:  # noqa: FBT001 - the signature of a callback
-        """Every strand is blocked; ``certain`` unless some may still be woken from outside."""
+    def on_quiet(self, quiet: Quiet) -> None:
+        """What leads to the result waits for open asks, or has taken too long."""
         ...
 
     def on_strand_ended(self, strand: Strand) -> None:
@@ -99,12 +99,17 @@ class Scheduler:
     # -- running -----------------------------------------------------------------------------
 
     def start(
-        self, coroutine: Coroutine[Any, Any, T], scope: Scope, *, watch: bool
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        scope: Scope,
+        *,
+        watch: bool,
+        patience: float | None = None,
     ) -> asyncio.Task[T]:
-        """Start the first strand; with ``watch``, the round ends when every strand is blocked."""
+        """Start the first strand; with ``watch``, the round ends as ``quiescence.py`` says."""
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         if watch:
-            self._watch = Quiescence(self.strands, self._futures, self.owner.on_quiet)
+            self._watch = Quiescence(self.strands, self._futures, self.owner.on_quiet, patience)
         return start_root(self, coroutine, scope)
 
     def strand(self) -> Strand:
@@ -204,6 +209,11 @@ class Scheduler:
         await scope.branch.check_deadlines()
         return strand
 
+    async def may_begin(self) -> None:
+        """Wait before a new effect, if the round only waits for the end of others."""
+        if self._watch is not None:
+            await self._watch.may_begin()
+
     async def _stall(self) -> None:
         """Wait as if for an answer that does not come."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -240,7 +250,7 @@ class Scheduler:
 
     def suspend(self) -> None:
         """End the round, here and now: no strand may do anything more in between."""
-        self._suspended = tuple(self.strands)
+        self._suspended = tuple(task for task in self.strands if not task.done())
         # The body would have come to these operations later; they were not forgotten.
         for operation in _unstarted(self._made):
             operation.close()
@@ -304,12 +314,15 @@ class Scheduler:
         for task in [task for task in self.strands if task.done()]:
             forget(task)
 
-    def check_suspended(self) -> None:
-        """Report each strand that was suspended and has not ended by its cancellation."""
+    def check_suspended(self, waiting: Collection[asyncio.Task[Any]]) -> None:
+        """Report each strand that was suspended and still runs.
+
+        Those in ``waiting`` must have ended by their cancellation; any other may end as it likes.
+        """
         for task in self._suspended:
             if not task.done():
                 found = f"task {task.get_name()!r} still runs {CANCEL_TIMEOUT:g} s later"
-            elif task.cancelled():
+            elif task.cancelled() or task not in waiting:
                 continue
             elif (error := task.exception()) is not None:
                 found = f"it raised {type(error).__name__} instead"

@@ -36,15 +36,20 @@ class Survey:
     Args:
         strands: the tasks of the call.
         asked: the futures of its open asks.
+
+    Attributes:
+        waited_for: the strands that the last one looked at waits for.
     """
 
     def __init__(self, strands: AbstractSet[AnyTask], asked: AbstractSet[AnyFuture]) -> None:
         self._strands = strands
         self._asked = asked
         self._relays: dict[AnyFuture, AnyFuture] | None = None
+        self.waited_for: set[AnyTask] = set()
 
     def state_of(self, task: AnyTask) -> StrandState:
         """Return the state of the strand that ``task`` is."""
+        self.waited_for.clear()
         waiter = waits.waiter_of(task)
         if waiter is None or waiter.done():
             return StrandState.READY
@@ -78,7 +83,10 @@ class Survey:
         return found
 
     def _future_state(self, future: AnyFuture) -> StrandState:
-        if future in self._asked or future in self._strands:
+        if future in self._asked:
+            return StrandState.BLOCKED
+        if isinstance(future, asyncio.Task) and future in self._strands:
+            self.waited_for.add(future)
             return StrandState.BLOCKED
         inside = waits.children_of(future) or waits.shielded_by(future)
         if inside:

@@ -32,13 +32,14 @@ class Installation:
         options: how their calls run.
 
     Raises:
-        ValueError: two of the tools have the same name.
+        ValueError: two of the tools have the same name; or ``patience`` is not positive.
         StoreError: the store's URL cannot be understood.
     """
 
     def __init__(self, tools: Sequence[Tool[Any]], options: ServerOptions) -> None:
         runtime = Runtime(
             limits=options.limits or Limits(),
+            patience=options.patience,
             clock=options.clock or SystemClock(),
             step_threads=options.step_threads,
         )

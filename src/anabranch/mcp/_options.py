@@ -59,6 +59,8 @@ class ServerOptions:
             Without one, all state travels with the client.
         sampler: a model of the server's own; without one, the client's is asked.
         limits: enclose every call, in addition to each tool's own.
+        patience: seconds that a tool's work outside of steps may hold back an open question in a
+            round (2 by default); a tool's own may be less.
         clock: time for calls, their leases and tokens; the system's by default.
         continue_calls: with a store, offer a tool ``continue_call`` that continues calls which
             need more rounds than clients allow.
@@ -73,6 +75,7 @@ class ServerOptions:
     store: Store | None = field(default=None, repr=False)
     sampler: Sampler | None = None
     limits: Limits | None = None
+    patience: float | None = None
     clock: Clock | None = None
     continue_calls: bool = True
     max_state: int = MAX_STATE
@@ -91,6 +94,7 @@ class ToolKeywords(TypedDict, total=False):
     store: Store | None
     sampler: Sampler | None
     limits: Limits | None
+    patience: float | None
     clock: Clock | None
     max_state: int
     step_threads: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from anabranch.replay_check._asks import name_of
+from anabranch.replay_check._beside import Beside
 from anabranch.replay_check._call_rules import rule_of, rule_of_unknown
 from anabranch.replay_check._check_port import Check
 from anabranch.replay_check._mutations import Mutations
@@ -46,6 +47,7 @@ class _BodyVisitor(ast.NodeVisitor):
         self._scope = scope
         self._mutations = Mutations(check)
         self._suspension = Suspension(check)
+        self._beside = Beside(check)
         self._in_step = False
 
     # -- definitions, whose bodies are not run ---------------------------------------------------
@@ -76,6 +78,7 @@ class _BodyVisitor(ast.NodeVisitor):
             self._step(node)
             return
         self._suspension.check_call(node, self._scope)
+        self._beside.check_call(node, self._scope)
         if not self._scope.module.is_safe(node):
             self._check_call(node, value)
             if not self._in_step:
@@ -154,6 +157,7 @@ class _BodyVisitor(ast.NodeVisitor):
 
     def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
         self._suspension.check_with(node, self._scope)
+        self._beside.check_with(node, self._scope)
         self.generic_visit(node)
 
     def visit_For(self, node: ast.For) -> None:

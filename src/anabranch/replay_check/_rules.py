@@ -69,6 +69,10 @@ RULES: dict[str, Rule] = {
         "{} around a question starts again in every round, so it never expires on a stateless server.",
         "Give ctx.branch the timeout= instead.",
     ),
+    "work-beside-ask": Rule(
+        "{} goes on beside a question: it is cancelled where the round ends, and starts again in the next.",
+        "Run it in ctx.step if its work matters, or mark the line as replay-safe if it does not.",
+    ),
     # -- what must be the same in every replay ----------------------------------------------------------------
     "unordered-asks": Rule(
         "{} starts questions in an order that changes from run to run, as their names do.",

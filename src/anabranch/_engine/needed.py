@@ -1,0 +1,96 @@
+"""Which strands lead to the result of a call, and what state they are in together.
+
+A strand is *needed* if the first strand of the call waits for it, directly or through others. All
+are, while a needed one waits at a lock, queue or bare future, which any of them may release. The
+others are in the background. A strand inside a step is busy whatever it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from anabranch._engine import waits
+from anabranch._engine.strand_states import StrandState, Survey
+from anabranch._engine.strands import Strand
+from anabranch._engine.waits import AnyFuture, AnyTask
+
+__all__ = ["GOING_ON", "Lookout", "Seen"]
+
+GOING_ON = {StrandState.READY, StrandState.BUSY}
+"""The states of a strand that goes on without the others."""
+
+
+class Seen(NamedTuple):
+    """The state that decides, the strands that are in it, and whether they are not needed."""
+
+    state: StrandState
+    strands: list[AnyTask]
+    in_background: bool
+
+
+class Lookout:
+    """Looks at ``strands``, of which the first one returns the call's result.
+
+    It begins with the needed strand that was going on last time, the witness: so the cost does not
+    grow with the number of blocked strands while another one works.
+    """
+
+    def __init__(self, strands: dict[AnyTask, Strand]) -> None:
+        self._strands = strands
+        self._witness: AnyTask | None = None
+        self._waiter: AnyFuture | None = None
+
+    def witness_is_ready(self) -> bool:
+        """Whether the witness is about to run."""
+        strand = self._strands.get(self._witness) if self._witness is not None else None
+        if strand is None or strand.effects:
+            return False
+        waiter = waits.waiter_of(strand.task)
+        return waiter is None or waiter.done()
+
+    def look(self, asked: AbstractSet[AnyFuture]) -> Seen:
+        """Return what decides, of the strands that are needed, or else of the others.
+
+        ``asked`` are the futures that will not be completed.
+        """
+        survey = Survey(self._strands.keys(), asked)
+        witness = self._witness
+        if witness in self._strands and waits.waiter_of(witness) is self._waiter:
+            state = self._state_of(witness, survey)
+            if state in GOING_ON:
+                return Seen(state, [witness], in_background=False)
+        passed: set[AnyTask] = set()
+        state, found = self._walk(survey, [next(iter(self._strands))], passed)
+        if state is not StrandState.BLOCKED:
+            self._witness, self._waiter = found[0], waits.waiter_of(found[0])
+            return Seen(state, found, in_background=False)
+        self._witness = None
+        state, found = self._walk(survey, self._strands, passed)
+        return Seen(state, found, in_background=state is not StrandState.BLOCKED)
+
+    def _walk(
+        self, survey: Survey, start: Iterable[AnyTask], passed: set[AnyTask]
+    ) -> tuple[StrandState, list[AnyTask]]:
+        """Follow what strands wait for; return the state that decides, and who is in it."""
+        decides = StrandState.BLOCKED
+        found: list[AnyTask] = []
+        ahead = list(start)
+        while ahead:
+            task = ahead.pop()
+            if task in passed:
+                continue
+            passed.add(task)
+            state = self._state_of(task, survey)
+            if state in GOING_ON:  # one is enough to go on
+                return state, [task]
+            ahead.extend(survey.waited_for)
+            if state is not StrandState.BLOCKED:  # any strand may be the one to wake it
+                ahead.extend(() if found else self._strands)
+                found.append(task)
+                decides = max(decides, state, key=lambda known: known.value)
+        return decides, found
+
+    def _state_of(self, task: AnyTask, survey: Survey) -> StrandState:
+        return StrandState.BUSY if self._strands[task].effects else survey.state_of(task)

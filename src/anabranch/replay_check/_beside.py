@@ -1,0 +1,74 @@
+"""The rule about work that goes on beside a question: tasks that are started, clients that are open."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from anabranch.replay_check._asks import name_of
+from anabranch.replay_check._check_port import Check
+from anabranch.replay_check._scopes import FUNCTIONS, Scope
+from anabranch.replay_check._value_kinds import Context, External
+
+__all__ = ["Beside"]
+
+RULE = "work-beside-ask"
+STARTS = re.compile(
+    r"asyncio\.(create_task|ensure_future|TaskGroup\(\)\.create_task"
+    r"|(get_running_loop|get_event_loop)\(\)\.create_task)"
+)
+STARTS_SOON = re.compile(r"anyio\.create_task_group\(\)\.start(_soon)?")
+"""These are given the function and its arguments, not a coroutine."""
+CLIENTS = frozenset(
+    {"mcp.Client()", "mcp.ClientSession()", "mcp.client.Client()", "fastmcp.Client()"}
+)
+
+
+class Beside:
+    """Checks what a function starts beside its questions."""
+
+    def __init__(self, check: Check) -> None:
+        self._values = check.values
+        self._asks = check.asks
+        self._emit = check.emit
+
+    def check_call(self, call: ast.Call, scope: Scope) -> None:
+        """Check for a task that neither asks nor is a step, in a function that asks."""
+        started = self._started(call, scope)
+        if started is not None and not self._is_durable(started, scope) and self._asks_in(scope):
+            self._emit(RULE, f"`{name_of(call)}`", call, scope)
+
+    def check_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> None:
+        """Check for a client whose tasks run while a question is open."""
+        for item in node.items:
+            name = self._name(item.context_expr, scope)
+            if name in CLIENTS and self._asks.first(node.body, scope) is not None:
+                self._emit(RULE, f"`{name_of(item.context_expr)}`", item.context_expr, scope)
+
+    def _started(self, call: ast.Call, scope: Scope) -> ast.expr | None:
+        """Return the coroutine that ``call`` starts in a task of its own."""
+        name = self._name(call.func, scope)
+        if call.args and STARTS.fullmatch(name):
+            return call.args[0]
+        if call.args and STARTS_SOON.fullmatch(name):
+            return ast.Call(func=call.args[0], args=call.args[1:], keywords=[])
+        return None
+
+    def _is_durable(self, started: ast.expr, scope: Scope) -> bool:
+        """Whether it asks, or is given the context and may run its work in steps."""
+        if self._asks.directly(started, scope) or self._asks.first([started], scope) is not None:
+            return True
+        given = started.args if isinstance(started, ast.Call) else []
+        return any(isinstance(self._values.of(each, scope), Context) for each in given)
+
+    def _asks_in(self, scope: Scope) -> bool:
+        """Whether the function of ``scope`` asks."""
+        node = scope.node
+        if not isinstance(node, FUNCTIONS):
+            return False
+        body = [node.body] if isinstance(node.body, ast.expr) else node.body
+        return self._asks.first(body, scope) is not None
+
+    def _name(self, node: ast.expr, scope: Scope) -> str:
+        value = self._values.of(node, scope)
+        return value.name if isinstance(value, External) else ""

@@ -1,0 +1,487 @@
+"""A question goes out whatever else the call is doing, and steps are never cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.server.mcpserver import MCPServer
+
+from anabranch._engine import Branch, Journal, Waiting, checked_patience, frames, quiescence
+from anabranch.errors import NoProgressError
+from tests.engine.harness import World, ask, branch, loudly, rounds, say, step
+
+FOREVER = 3600
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiescence, "GRACE", 0.02)
+    monkeypatch.setattr(quiescence, "PATIENCE", FOREVER)
+
+
+async def brackets(body: Callable[[Branch], Coroutine[Any, Any, Any]]) -> list[list[str]]:
+    async with asyncio.timeout(10):
+        return [sorted(asked) for asked in (await rounds(body)).brackets]
+
+
+async def every(seconds: float, again: Callable[[], bool] = lambda: True) -> None:
+    """Do nothing, again and again."""
+    while again():  # noqa: ASYNC110 - it is not there to wait for anything
+        await asyncio.sleep(seconds)
+
+
+# -- in the background: a short grace --------------------------------------------------------
+
+
+@asynccontextmanager
+async def heartbeat() -> AsyncGenerator[None]:
+    async def beat() -> None:
+        await every(0.001)
+
+    task = asyncio.create_task(beat())
+    yield
+    task.cancel()
+
+
+@asynccontextmanager
+async def quiet_heartbeat() -> AsyncGenerator[None]:
+    """It ends without a word when it is cancelled."""
+
+    async def beat() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(FOREVER)
+
+    task = asyncio.create_task(beat())
+    await asyncio.sleep(0)
+    yield
+    task.cancel()
+
+
+@asynccontextmanager
+async def spinner() -> AsyncGenerator[None]:
+    async def spin() -> None:
+        await every(0)
+
+    task = asyncio.create_task(spin())
+    yield
+    task.cancel()
+
+
+@asynccontextmanager
+async def heartbeat_of_steps() -> AsyncGenerator[None]:
+    """Its steps follow each other without a gap."""
+
+    async def beat() -> None:
+        for number in range(10_000):
+            await step(asyncio.sleep, 0.001, name=f"beat {number}")
+
+    task = asyncio.create_task(beat())
+    yield
+    task.cancel()
+
+
+@asynccontextmanager
+async def heartbeat_of_notices() -> AsyncGenerator[None]:
+    async def beat() -> None:
+        while True:
+            await say("alive")
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(beat())
+    yield
+    task.cancel()
+
+
+@asynccontextmanager
+async def task_group_with_a_poller() -> AsyncGenerator[None]:
+    async with asyncio.TaskGroup() as group:
+        poller = group.create_task(asyncio.sleep(FOREVER))
+        yield
+        poller.cancel()
+
+
+@asynccontextmanager
+async def anyio_task_group_with_a_poller() -> AsyncGenerator[None]:
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.sleep, FOREVER)
+        yield
+        group.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def socket_with_a_reader() -> AsyncGenerator[None]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    task = asyncio.create_task(reader.readline())
+    try:
+        yield
+    finally:
+        task.cancel()
+        writer.close()
+        server.close()
+
+
+@asynccontextmanager
+async def subprocess_whose_output_is_read() -> AsyncGenerator[None]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-Sc", "import sys; sys.stdin.read()"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    task = asyncio.create_task(process.stdout.readline())
+    try:
+        yield
+    finally:
+        task.cancel()
+        process.stdin.close()
+        await process.wait()
+
+
+@asynccontextmanager
+async def bare_future() -> AsyncGenerator[None]:
+    async def wait() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    task = asyncio.create_task(wait())
+    yield
+    task.cancel()
+
+
+@asynccontextmanager
+async def mcp_client() -> AsyncGenerator[None]:
+    async with Client(MCPServer("other")) as client:
+        await client.list_tools()
+        yield
+
+
+BESIDE: list[Callable[[], contextlib.AbstractAsyncContextManager[None]]] = [
+    heartbeat, quiet_heartbeat, spinner, heartbeat_of_steps, heartbeat_of_notices,
+    task_group_with_a_poller, anyio_task_group_with_a_poller, socket_with_a_reader,
+    subprocess_whose_output_is_read, bare_future, mcp_client,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+async def test_a_question_is_asked_beside_it(
+    beside: Callable[[], contextlib.AbstractAsyncContextManager[None]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def body(_: Branch) -> list[Any]:
+        async with beside():
+            return [await ask("a"), await ask("b")]
+
+    async with asyncio.timeout(20):
+        run = await rounds(body)
+    assert (run.value, run.brackets) == (["A", "B"], [["a"], ["b"]])
+    assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
+
+
+async def test_a_round_that_ends_beside_the_background_says_where_at_debug(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "anabranch.engine")
+
+    async def body(_: Branch) -> Any:
+        async with heartbeat():
+            return await ask("a")
+
+    await brackets(body)
+    assert f"{__file__}:{every.__code__.co_firstlineno + 3}" in caplog.text
+
+
+async def test_a_task_in_the_background_that_soon_asks_travels_with_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(quiescence, "GRACE", 5)
+
+    async def late(question: str, seconds: float) -> Any:
+        await asyncio.sleep(seconds)
+        return await ask(question)
+
+    async def body(_: Branch) -> list[Any]:
+        tasks = [asyncio.create_task(late("b", 0.01)), asyncio.create_task(late("c", 0.02))]
+        return [await ask("a"), *[await task for task in tasks]]
+
+    assert await brackets(body) == [["a", "b", "c"]]
+
+
+async def test_a_step_in_the_background_is_not_cut_off() -> None:
+    done: list[str] = []
+
+    async def effect() -> None:
+        await asyncio.sleep(0.1)
+        done.append("done")
+
+    async def body(_: Branch) -> Any:
+        task = asyncio.create_task(step(effect))
+        heard = await ask("a")
+        await task
+        return heard
+
+    assert await brackets(body) == [["a"]]
+    assert done == ["done"]
+
+
+# -- needed: until the bound -----------------------------------------------------------------
+
+
+async def test_work_that_feeds_what_the_result_waits_for_is_not_cut_off_early() -> None:
+    """The asker of b waits at a queue, which the busy strand fills after the grace."""
+
+    async def feed(queue: asyncio.Queue[str]) -> None:
+        await asyncio.sleep(0.1)
+        await queue.put("b")
+        await asyncio.sleep(FOREVER)
+
+    async def second(queue: asyncio.Queue[str]) -> Any:
+        return await ask(await queue.get())
+
+    async def body(_: Branch) -> Any:
+        queue: asyncio.Queue[str] = asyncio.Queue()
+        feeder = asyncio.create_task(feed(queue))
+        heard = await asyncio.gather(ask("a"), second(queue))
+        feeder.cancel()
+        return heard
+
+    assert await brackets(body) == [["a", "b"]]
+
+
+async def late_question() -> Any:
+    await asyncio.sleep(0.2)
+    return await ask("b")
+
+
+async def test_work_outside_a_step_is_cut_off_at_the_bound_and_done_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(quiescence, "PATIENCE", 0.02)
+
+    async def body(_: Branch) -> Any:
+        return await asyncio.gather(ask("a"), late_question())
+
+    async with asyncio.timeout(10):
+        run = await rounds(body)
+    assert (run.value, run.brackets) == (["A", "B"], [["a"], ["b"]])
+    (warning,) = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert f"{__file__}:{late_question.__code__.co_firstlineno + 1} was busy" in warning
+    assert "tool 't', call 'call_1'" in warning
+    assert "ctx.step" in warning
+
+
+async def test_a_strand_that_never_waits_for_anything_is_cut_off_at_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(quiescence, "PATIENCE", 0.02)
+
+    async def body(_: Branch) -> Any:
+        heard: list[Any] = []
+
+        async def first() -> None:
+            heard.append(await ask("a"))
+
+        await asyncio.gather(first(), every(0, lambda: not heard))
+        return heard
+
+    assert await brackets(body) == [["a"]]
+
+
+async def test_strands_that_wake_each_other_for_ever_are_cut_off_at_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(quiescence, "PATIENCE", 0.05)
+
+    async def body(_: Branch) -> Any:
+        event = asyncio.Event()
+
+        async def first() -> Any:
+            heard = await ask("a")
+            event.set()
+            return heard
+
+        ticking = asyncio.create_task(every(0.001))
+        heard = (await asyncio.gather(first(), event.wait()))[0]
+        ticking.cancel()
+        return heard
+
+    assert await brackets(body) == [["a"]]
+
+
+async def test_a_step_beside_a_question_is_never_cut_off(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(quiescence, "PATIENCE", 0.01)
+    done: list[str] = []
+
+    async def effect() -> None:
+        await asyncio.sleep(0.1)
+        done.append("done")
+
+    async def second() -> Any:
+        await step(effect)
+        return await ask("b")
+
+    async def body(_: Branch) -> Any:
+        return await asyncio.gather(ask("a"), second())
+
+    assert await brackets(body) == [["a", "b"]]
+    assert done == ["done"]
+    assert caplog.records == []
+
+
+async def test_after_the_bound_no_other_step_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiescence, "PATIENCE", 0.01)
+    done: list[int] = []
+
+    async def effect(number: int) -> None:
+        await asyncio.sleep(0.05)
+        done.append(number)
+
+    async def second() -> None:
+        for number in range(3):
+            await step(effect, number)
+
+    async def body(_: Branch) -> Any:
+        return (await asyncio.gather(ask("a"), second()))[0]
+
+    world = World()
+    async with asyncio.timeout(10), world.call(body, world.journal()) as call:
+        outcome = await call.round()
+    assert isinstance(outcome, Waiting)
+    assert done == [0]
+    assert await brackets(body) == [["a"]]
+
+
+async def test_steps_go_on_when_the_question_is_withdrawn_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A timer of the body's own withdraws it while the round waits for the end of a step."""
+    monkeypatch.setattr(quiescence, "PATIENCE", 0.01)
+    withdrawn = asyncio.Event()
+
+    async def second() -> str:
+        await step(withdrawn.wait)
+        return "done"
+
+    async def third() -> str:
+        await asyncio.sleep(0.03)
+        await step(str, name="another")  # held, until nothing is asked
+        return "as well"
+
+    async def fourth() -> None:
+        await asyncio.sleep(0.03)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await step(str, name="never")
+
+    async def first() -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await ask("a")
+        withdrawn.set()
+
+    async def body(_: Branch) -> Any:
+        return await asyncio.gather(first(), second(), third(), fourth())
+
+    async with asyncio.timeout(10):
+        run = await rounds(body)
+    assert (run.value, run.brackets) == ([None, "done", "as well", None], [])
+
+
+async def test_a_call_has_a_patience_of_its_own() -> None:
+    async def body(_: Branch) -> Any:
+        return await asyncio.gather(ask("a"), late_question())
+
+    world = World(patience=0.02)
+    async with asyncio.timeout(10):
+        assert (await rounds(body, world=world)).brackets == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("patience", [0, -1.0, math.inf, math.nan])
+def test_a_patience_that_is_no_time_is_refused(patience: float) -> None:
+    with pytest.raises(ValueError, match="a positive number of seconds"):
+        checked_patience(patience)
+    assert checked_patience(None) is None
+    assert checked_patience(0.5) == 0.5
+
+
+def test_a_place_that_cannot_be_seen_is_described_nevertheless() -> None:
+    assert frames.place_of([]) == "code that shows no frame"
+
+
+# -- progress --------------------------------------------------------------------------------
+
+
+async def test_a_call_that_is_cut_off_again_and_again_without_progress_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def body(_: Branch) -> Any:
+        return await asyncio.gather(ask("a"), late_question())
+
+    world = World(patience=0.01)
+    texts = [world.journal().dumps()]
+
+    async def another() -> None:
+        journal = Journal.loads(texts[-1])
+        async with world.call(body, journal) as call:
+            await call.round()
+        texts.append(journal.dumps())
+
+    for _ in range(3):
+        await another()
+    with pytest.raises(
+        NoProgressError,
+        match=r"3 rounds in a row were cut off at test_background\.py:\d+, .*ctx\.step",
+    ):
+        await another()
+    assert len(caplog.records) == 4
+    # An answer is progress.
+    journal = Journal.loads(texts[-1])
+    assert journal.stalled == 2
+    journal.answer({step_id: loudly("a") for step_id in journal.pending})
+    assert journal.stalled == 0
+    async with world.call(body, journal) as call:
+        assert isinstance(await call.round(), Waiting)
+    assert journal.stalled == 0
+
+
+async def test_a_question_in_a_branch_goes_out_beside_a_heartbeat() -> None:
+    async def inner(_: Branch) -> Any:
+        async with heartbeat():
+            return await ask("a")
+
+    async def body(_: Branch) -> Any:
+        return await branch(inner)
+
+    assert await brackets(body) == [["a"]]
+
+
+async def test_a_call_is_unwound_although_a_heartbeat_goes_on() -> None:
+    async def body(_: Branch) -> Any:
+        async with heartbeat():
+            return await ask("a")
+
+    world = World()
+    journal = world.journal()
+    async with world.call(body, journal) as call:
+        await call.round()
+    async with asyncio.timeout(10), world.call(body, Journal.loads(journal.dumps())) as call:
+        with pytest.raises(OSError, match="gone"):
+            await call.unwind(OSError("gone"))

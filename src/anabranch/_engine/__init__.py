@@ -42,7 +42,6 @@ from anabranch._engine.journal import (
 from anabranch._engine.operations import Sink
 from anabranch._engine.recorder import Recorder
 from anabranch._engine.scope import Scope
-from anabranch._engine.shielded import run_shielded
 from anabranch._engine.strands import current_scope
 
 __all__ = [
@@ -71,6 +70,5 @@ __all__ = [
     "current_scope",
     "fingerprint",
     "perform",
-    "run_shielded",
     "step_fingerprint",
 ]

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from anabranch._engine.codec import PLAIN, codec_of
 from anabranch._engine.fingerprint import fingerprint
 from anabranch._engine.journal import Entry
-from anabranch._engine.shielded import wait_shielded
+from anabranch._shielded import wait_shielded
 from anabranch.errors import SerializationError, StepFailed, error_to_json
 
 __all__ = [

@@ -13,13 +13,15 @@ MODELS = {"anthropic", "openai", "pydantic_ai"}
 STORES = {"aiosqlite", "alembic", "psycopg", "sqlalchemy"}
 VALUES = {"anyio", "asyncio", "pydantic"}
 
-REPORT = "import sys; print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+UNUSED = {"anabranch._engine", "sqlalchemy.dialects.postgresql"}
+
+REPORT = "import sys; print(*sys.modules, file=sys.stderr)"
 COMMAND = f"import sys; from anabranch.cli import main; assert main(sys.argv[1:]) == 0; {REPORT}"
 
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, ...], set[str]]]:
-    """The packages that each command has imported; the processes run side by side."""
+    """The modules that each command has imported; the processes run side by side."""
     store = f"sqlite:///{tmp_path_factory.mktemp('store')}/threads.db"
     # The first use of a store creates its tables, which takes alembic.
     subprocess.run([sys.executable, "-c", COMMAND, *TREE_LIST, "--store", store], check=True)
@@ -57,6 +59,13 @@ def test_listing_threads_imports_no_library_but_that_of_the_store(
 ) -> None:
     assert "sqlalchemy" in imported[TREE_LIST]
     assert imported[TREE_LIST] & (SERVERS | PROMPTS | MODELS | {"alembic", "psycopg"}) == set()
+
+
+def test_listing_threads_of_a_file_imports_no_other_database_and_no_engine_of_calls(
+    imported: dict[tuple[str, ...], set[str]],
+) -> None:
+    assert {"anabranch.stores", "sqlalchemy.dialects.sqlite"} <= imported[TREE_LIST]
+    assert imported[TREE_LIST] & UNUSED == set()
 
 
 def test_importing_the_package_imports_no_library(

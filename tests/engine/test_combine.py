@@ -9,7 +9,7 @@ import pytest
 
 from anabranch._engine import Answer, Branch
 from anabranch._engine.combine import cancel_and_wait
-from anabranch._engine.shielded import run_shielded
+from anabranch._shielded import run_shielded
 from anabranch.errors import StepFailed, ToolError
 from tests.engine.harness import (
     World,

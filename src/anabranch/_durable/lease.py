@@ -11,8 +11,8 @@ import secrets
 from typing import Self
 
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
-from anabranch._engine import run_shielded
 from anabranch._engine.clock import Clock, pause
+from anabranch._shielded import run_shielded
 from anabranch.errors import StoreError
 
 __all__ = ["Lease"]

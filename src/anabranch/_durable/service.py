@@ -29,8 +29,9 @@ from anabranch._durable.replies import (
 from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
 from anabranch._durable.states import is_reference, load_reference
 from anabranch._durable.store import CallRecord, RoundRecord
-from anabranch._engine import Answer, Ask, Call, Finished, Journal, run_shielded
+from anabranch._engine import Answer, Ask, Call, Finished, Journal
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
+from anabranch._shielded import run_shielded
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
 
 __all__ = ["MAX_STATE", "CallService"]

@@ -44,7 +44,6 @@ from anabranch._engine.operations import Sink
 from anabranch._engine.quiescence import checked_patience
 from anabranch._engine.recorder import Recorder
 from anabranch._engine.scope import Scope
-from anabranch._engine.shielded import run_shielded
 from anabranch._engine.strands import current_scope
 
 __all__ = [
@@ -76,6 +75,5 @@ __all__ = [
     "fingerprint",
     "none_of",
     "perform",
-    "run_shielded",
     "step_fingerprint",
 ]

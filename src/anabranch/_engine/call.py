@@ -32,8 +32,8 @@ from anabranch._engine.quiescence import Quiet, check_support
 from anabranch._engine.recorder import Recorder, Records
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
-from anabranch._engine.shielded import run_shielded
 from anabranch._engine.strands import Strand, current_strand, install_task_factory
+from anabranch._shielded import run_shielded
 from anabranch.errors import (
     AnabranchError,
     NonDeterminismError,

@@ -19,7 +19,7 @@ from anabranch._engine.codec import PLAIN, codec_of
 from anabranch._engine.exits import exit_as_error, without_exit
 from anabranch._engine.fingerprint import fingerprint
 from anabranch._engine.journal import Entry
-from anabranch._engine.shielded import wait_shielded
+from anabranch._shielded import wait_shielded
 from anabranch.errors import SerializationError, StepFailed, error_to_json
 
 __all__ = [

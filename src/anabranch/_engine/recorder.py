@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.journal import Compensation, Entry
-from anabranch._engine.shielded import wait_shielded
+from anabranch._shielded import wait_shielded
 
 __all__ = ["Recorder", "Records"]
 

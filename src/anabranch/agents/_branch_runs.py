@@ -14,8 +14,8 @@ from functools import partial
 import anyio
 from pydantic import JsonValue
 
-from anabranch._engine import run_shielded
 from anabranch._engine.clock import Clock
+from anabranch._shielded import run_shielded
 from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from anabranch._engine import run_shielded
+from anabranch._shielded import run_shielded
 from anabranch.agents._agent_tools import Outcome, ToolUse
 from anabranch.agents._branch_runs import BranchOutcome, run_branches
 from anabranch.agents._branch_self_input import SPEC, BranchSelfInput, read_input

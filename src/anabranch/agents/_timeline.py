@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from anabranch._engine import run_shielded
+from anabranch._shielded import run_shielded
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._append_queue import AppendQueue
 from anabranch.agents._events import NodeAdded, TextReceived

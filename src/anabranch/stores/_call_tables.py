@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from anabranch.stores._columns import Opaque, metadata
+from anabranch.stores._statements import insert_of
 
 __all__ = [
     "ADD_POSTGRES",
@@ -156,7 +156,7 @@ def insert_first(table: sa.Table, *, is_postgresql: bool) -> sa.Insert:
 
     Every column is given, except a number that the database generates.
     """
-    insert = postgresql.insert if is_postgresql else sqlite.insert
+    insert = insert_of(is_postgresql=is_postgresql)
     given = {
         column.name: sa.bindparam(column.name, type_=column.type)
         for column in table.c

@@ -8,12 +8,12 @@ SQLAlchemy's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
-__all__ = ["Row", "Statement"]
+__all__ = ["Row", "Statement", "insert_of"]
 
 Row: TypeAlias = Sequence[Any]
 """What a statement returns, as the driver does."""
@@ -53,3 +53,15 @@ class Statement:
         return connection.exec_driver_sql(
             self._text, values[0] if len(values) == 1 else values
         ).rowcount
+
+
+def insert_of(*, is_postgresql: bool) -> Callable[[sa.Table], Any]:
+    """Return the database's own ``insert``."""
+    # A process needs one dialect, and each takes long to import.
+    if is_postgresql:
+        from sqlalchemy.dialects import postgresql  # noqa: PLC0415
+
+        return postgresql.insert
+    from sqlalchemy.dialects import sqlite  # noqa: PLC0415
+
+    return sqlite.insert

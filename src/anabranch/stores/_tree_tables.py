@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from anabranch.stores._columns import Opaque, metadata
+from anabranch.stores._statements import insert_of
 
 __all__ = [
     "DELETE_REF",
@@ -94,7 +94,7 @@ class WritingStatements:
     """The statements that insert, in the database's dialect; ``rowcount`` is how many were inserted."""
 
     def __init__(self, *, is_postgresql: bool) -> None:
-        self._insert = postgresql.insert if is_postgresql else sqlite.insert
+        self._insert = insert_of(is_postgresql=is_postgresql)
         self.add_thread: sa.Insert = self._counted(
             self._insert(THREAD).inline().on_conflict_do_nothing()
         )

@@ -17,9 +17,10 @@ from pydantic_core import to_json
 
 from anabranch._asking.host import Host
 from anabranch._encodable import encodable
-from anabranch._engine import Answer, Ask, Call, Journal, Notice, run_shielded
+from anabranch._engine import Answer, Ask, Call, Journal, Notice
 from anabranch._engine.clock import SystemIds
 from anabranch._opening import Runtime, new_journal, open_call
+from anabranch._shielded import run_shielded
 from anabranch.agents._agent_tools import Outcome, ToolUse
 from anabranch.agents._events import ToolNoticed
 from anabranch.agents._tool_questions import stored_with

@@ -35,7 +35,7 @@ def _escaped(value: Any) -> Any:  # noqa: ANN401 - as encodable
     if isinstance(value, str):
         made = value.encode("utf-8", "backslashreplace").decode()
     elif isinstance(value, dict):
-        items = cast("dict[Any, Any]", value).items()
+        items = cast("Any", value).items()
         made = {_escaped(key): _escaped(item) for key, item in items}
     elif type(value) in (list, tuple):
         made = type(value)(map(_escaped, value))

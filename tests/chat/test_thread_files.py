@@ -77,8 +77,8 @@ async def test_an_export_without_our_own_fields_is_loaded_from_its_messages() ->
     wanted = {(old[each.node_id], each.content[0].text) for each in tree.results.values()}
     booked = {text for _, text in wanted if text.startswith("Ulm")}
     assert booked == {"Ulm: accept", "Ulm: decline"}
-    returned = {text for _, text in results if "is not continued" not in text}
-    assert returned == {text for _, text in wanted}
+    loaded_results = {text for _, text in results if "is not continued" not in text}
+    assert loaded_results == {text for _, text in wanted}
     assert [node.content for node in loaded.nodes] == [node.content for node in tree.nodes]
 
 

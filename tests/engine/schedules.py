@@ -121,7 +121,8 @@ def going_on(kind: str) -> list[Coroutine[Any, Any, None]]:
 
 async def _pass_on(source: asyncio.Queue[None], target: asyncio.Queue[None]) -> None:
     while True:
-        target.put_nowait(await source.get())
+        await source.get()
+        target.put_nowait(None)
         await asyncio.sleep(0.001)
 
 

@@ -116,7 +116,8 @@ class Quiescence:
 
     def stir(self, _: object = None) -> None:
         """Report an event: an ask parked, a strand began or ended, a future completed."""
-        self._settling = _cancelled(self._settling)
+        _cancel(self._settling)
+        self._settling = None
         if not self._check_due and not self._stopped:
             self._check_due = True
             self._loop.call_soon(self._check)
@@ -138,9 +139,9 @@ class Quiescence:
         self._watched.clear()
 
     def _stop_timers(self) -> None:
-        self._settling = _cancelled(self._settling)
-        self._grace = _cancelled(self._grace)
-        self._bound = _cancelled(self._bound)
+        for timer in (self._settling, self._grace, self._bound):
+            _cancel(timer)
+        self._settling = self._grace = self._bound = None
 
     def _wake(self, future: AnyFuture) -> None:
         self._watched.discard(future)
@@ -194,7 +195,8 @@ class Quiescence:
     def _go_on(self, seen: Seen, asked: set[AnyFuture]) -> None:
         """Be called again when the round may be over."""
         if not seen.in_background or asked != self._graced:
-            self._grace = _cancelled(self._grace)
+            _cancel(self._grace)
+            self._grace = None
         if seen.state is StrandState.READY:
             self.stir()
         for task in seen.strands:
@@ -231,6 +233,6 @@ class Quiescence:
         self._on_quiet(quiet)
 
 
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()

@@ -162,7 +162,8 @@ def insert_first(table: sa.Table, *, is_postgresql: bool) -> sa.Insert:
         for column in table.c
         if column.identity is None
     }
-    return insert(table).inline().values(given).on_conflict_do_nothing()
+    statement: sa.Insert = insert(table).inline().values(given).on_conflict_do_nothing()
+    return statement
 
 
 ADD_POSTGRES = sa.text("""

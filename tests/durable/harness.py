@@ -6,7 +6,6 @@ answers are those of the modern edge, so that what is compared are the very repl
 
 import asyncio
 import json
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,8 +75,8 @@ class OneCall:
         return self.name
 
     def secret(self) -> str:
-        """A first request that is repeated may find another secret."""
-        return secrets.token_hex()
+        """Return always the same, so that a disturbed run can be compared with a calm one."""
+        return "not a secret"
 
 
 @dataclass

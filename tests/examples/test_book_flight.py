@@ -56,7 +56,7 @@ async def test_a_whole_booking_effects_once(replay: bool) -> None:
         book_flight, params, client, replay=replay, clock=ManualClock(), ids=SequentialIds()
     )
     assert booking.booked
-    assert booking.summary == "AB2, aisle, 1 bags, lounge North"
+    assert booking.summary == "AB2, aisle, 1 bags, lounge East"
     assert example.TICKETS == {"call_1:book_flight/step.5": "T-AB2"}
     assert {"AB2/aisle"} == example.HOLDS
     assert [call.message for call in client.notify_calls] == [

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import BaseModel
 
-from anabranch import BranchContext, NonDeterminismError, SuspensionError, tool
+from anabranch import Accepted, BranchContext, NonDeterminismError, SuspensionError, tool
 from anabranch.messages import UrlRequest
 from anabranch.testing import ManualClock, MockClient, SequentialIds, run_tool
 
@@ -218,3 +218,22 @@ async def test_a_context_is_of_no_use_in_a_thread(replay: bool) -> None:
         return ctx.path
 
     assert await run_tool(outer, {}, willing(), replay=replay) == "outer"
+
+
+async def test_what_a_finally_block_draws_when_its_round_ends_is_drawn_again(
+    replay: bool,
+) -> None:
+    """Chosen: a round that has ended records nothing more, and draws the same."""
+    drawn: list[object] = []
+
+    @tool
+    async def draws_last(ctx: BranchContext) -> bool:
+        """Draw after a question."""
+        try:
+            return isinstance(await ctx.elicit(Yes, "Go?"), Accepted)
+        finally:
+            drawn.append(ctx.uuid())
+
+    assert await run_tool(draws_last, {}, MockClient(elicits=[{"yes": True}]), replay=replay)
+    assert len(drawn) == (2 if replay else 1)
+    assert len(set(drawn)) == 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
 
 from anabranch._engine import Answer, Branch
-from anabranch._engine.combine import cancel_and_wait
+from anabranch._engine.combine import cancel_and_wait, none_of
 from anabranch._shielded import run_shielded
 from anabranch.errors import StepFailed, ToolError
 from tests.engine.harness import (
@@ -293,3 +294,14 @@ async def test_work_goes_on_to_its_end_and_its_caller_is_cancelled_afterwards() 
 async def test_the_error_of_such_work_is_raised() -> None:
     with pytest.raises(ToolError, match="no"):
         await run_shielded(fail(0, "no"))
+
+
+async def test_none_of_ends_what_was_not_started_and_what_was() -> None:
+    async def never() -> None:
+        raise AssertionError
+
+    started, unstarted = asyncio.ensure_future(asyncio.sleep(60)), never()
+    with pytest.raises(LookupError, match="no model"):
+        await none_of([started, unstarted], LookupError("no model"))
+    assert started.cancelled()
+    assert inspect.getcoroutinestate(unstarted) == inspect.CORO_CLOSED

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch._engine import Answer, Compensation, Entry, Journal, fingerprint
-from anabranch._engine.journal_text import inflated
+from anabranch._engine.journal import FORMAT
+from anabranch._engine.journal_text import inflated, render
 
 TEXTS = st.text(max_size=20)
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -192,3 +193,9 @@ def test_the_order_of_keys_does_not_matter_to_a_fingerprint() -> None:
 )
 def test_different_questions_have_different_fingerprints(one: Any, other: Any) -> None:
     assert fingerprint(*one) != fingerprint(*other)
+
+
+def test_json_of_another_shape_is_not_a_journal() -> None:
+    text = render([FORMAT, "call_1", 0.0, 0, "", 5], [[], []])
+    with pytest.raises(ValueError, match="not the text of a journal"):
+        Journal.loads(text)

@@ -194,3 +194,14 @@ async def test_a_scope_belongs_to_the_strand_of_its_own_call() -> None:
     assert await owner.start(body(), watch=False) == "t"
     with pytest.raises(NonDeterminismError, match="no task of the call"):
         owner.scheduler.scope()
+
+
+async def test_a_strand_is_found_also_when_the_quick_way_does_not_know_its_thread() -> None:
+    owner = FakeOwner()
+
+    async def body() -> str:
+        owner.scheduler._thread = 0  # pyright: ignore[reportPrivateUsage] - as in another thread
+        return owner.scheduler.strand().path
+
+    task = owner.start(body())
+    assert await task == "t"

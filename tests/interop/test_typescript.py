@@ -147,7 +147,7 @@ def test_a_client_without_a_model_learns_what_it_lacks(url: str, era: str) -> No
 
 
 def test_a_client_that_cannot_answer_ends_the_call(url: str, era: str) -> None:
-    """In the handshake era the tool hears of it; in the stateless one the server never does."""
+    """In the handshake era the tool fails with the client's words; the stateless server never has them."""
     lines = play({"server": {"url": url}, "era": era, "elicit": [], "calls": [call("pick_card")]})
     if VERSIONS[era] == MODERN:
         (error,) = events(lines, "error")
@@ -155,7 +155,9 @@ def test_a_client_that_cannot_answer_ends_the_call(url: str, era: str) -> None:
     else:
         (result,) = events(lines, "result")
         assert result["isError"] is True
-        assert "Step 'pick_card/card.1' failed with -32603" in result["content"][0]["text"]
+        text = result["content"][0]["text"]
+        assert "Step 'pick_card/card.1' failed: the client answered with -32603" in text
+        assert "the script has no" in text
 
 
 @pytest.mark.parametrize("questions", [10, 11])

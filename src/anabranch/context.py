@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar, TypeVarTuple, get_args, overload
@@ -22,6 +22,7 @@ from anabranch._asking.eliciting import ElicitJob, find_question, run_elicit, ru
 from anabranch._asking.host import Host, Runnable, find_tool
 from anabranch._asking.names import checked_key, name_for
 from anabranch._asking.sampling import SampleJob, SampleResult, as_spec, check_options, run_sample
+from anabranch._asking.stepping import step
 from anabranch._engine import (
     Branch,
     Call,
@@ -29,7 +30,6 @@ from anabranch._engine import (
     Scope,
     codec_of,
     current_idempotency_key,
-    step_fingerprint,
 )
 from anabranch._step_names import checked_name
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
@@ -48,7 +48,6 @@ from anabranch.messages import (
 __all__ = ["BranchContext", "Op", "Runnable"]
 
 T = TypeVar("T")
-V = TypeVar("V")
 M = TypeVar("M", bound=BaseModel)
 Ts = TypeVarTuple("Ts")
 
@@ -337,37 +336,7 @@ class BranchContext:
 
     # -- effects, notices -------------------------------------------------------------------------------
 
-    @overload
-    def step(
-        self, fn: Callable[[*Ts], Coroutine[Any, Any, V]], *args: *Ts, name: str | None = None,
-        undo: Callable[[V], Any] | None = None,
-    ) -> Op[V]: ...  # fmt: skip
-    @overload
-    def step(
-        self, fn: Callable[[*Ts], V], *args: *Ts, name: str | None = None,
-        undo: Callable[[V], Any] | None = None,
-    ) -> Op[V]: ...  # fmt: skip
-
-    def step(
-        self, fn: Callable[[*Ts], Any], *args: *Ts, name: str | None = None,
-        undo: Callable[[Any], Any] | None = None,
-    ) -> Op[Any]:  # fmt: skip
-        """Run ``fn(*args)`` once per call, record its value, and return that in every replay.
-
-        A plain function runs in a thread, an ``async`` one on the loop. If the call fails or is
-        cancelled later, ``undo(value)`` is run, in reverse order of the steps.
-
-        Raises:
-            StepFailed: ``fn`` raised; an ``AnabranchError`` that it raised comes as it is.
-            SerializationError: the value cannot be recorded; the call fails.
-        """
-        call = self._call
-        scope = call.scheduler.strand().scope
-        step_id = call.cursor.new_id(scope, name_for(fn, name, "step"))
-        scope.steps += 1
-        asked = step_fingerprint(fn, args)
-        step = call.effects.step(scope, step_id, asked, fn, args, scope.steps, undo)
-        return call.scheduler.made(step)
+    step = step
 
     def log(self, level: LogLevel, message: str) -> Op[None]:
         """Send a log line to the client, once.

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 from anabranch._engine import Call, all_of, none_of
 
-__all__ = ["Op", "gather", "race"]
+__all__ = ["Op", "OperationsContext", "gather", "race"]
 
 T = TypeVar("T")
 T1 = TypeVar("T1")
@@ -24,23 +24,25 @@ Op = Coroutine[Any, Any, T]
 """An operation: await it, pass it to ``gather`` or ``race``, or start a task of it."""
 
 
-class _Context(Protocol):
+class OperationsContext(Protocol):
     """The ``BranchContext`` whose methods these are."""
 
     _call: Call[Any]
 
 
 @overload
-def gather(self: _Context, op1: Awaitable[T1], /) -> Op[tuple[T1]]: ...
-@overload
-def gather(self: _Context, op1: Awaitable[T1], op2: Awaitable[T2], /) -> Op[tuple[T1, T2]]: ...
+def gather(self: OperationsContext, op1: Awaitable[T1], /) -> Op[tuple[T1]]: ...
 @overload
 def gather(
-    self: _Context, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], /
+    self: OperationsContext, op1: Awaitable[T1], op2: Awaitable[T2], /
+) -> Op[tuple[T1, T2]]: ...
+@overload
+def gather(
+    self: OperationsContext, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], /
 ) -> Op[tuple[T1, T2, T3]]: ...
 @overload
 def gather(
-    self: _Context,
+    self: OperationsContext,
     op1: Awaitable[T1],
     op2: Awaitable[T2],
     op3: Awaitable[T3],
@@ -49,19 +51,19 @@ def gather(
 ) -> Op[tuple[T1, T2, T3, T4]]: ...
 @overload
 def gather(
-    self: _Context, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], op4: Awaitable[T4],
+    self: OperationsContext, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], op4: Awaitable[T4],
     op5: Awaitable[T5], /,
 ) -> Op[tuple[T1, T2, T3, T4, T5]]: ...  # fmt: skip
 @overload
 def gather(
-    self: _Context, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], op4: Awaitable[T4],
+    self: OperationsContext, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], op4: Awaitable[T4],
     op5: Awaitable[T5], op6: Awaitable[T6], /,
 ) -> Op[tuple[T1, T2, T3, T4, T5, T6]]: ...  # fmt: skip
 @overload
-def gather(self: _Context, *operations: Awaitable[T]) -> Op[tuple[T, ...]]: ...
+def gather(self: OperationsContext, *operations: Awaitable[T]) -> Op[tuple[T, ...]]: ...
 
 
-def gather(self: _Context, *operations: Awaitable[Any]) -> Op[tuple[Any, ...]]:
+def gather(self: OperationsContext, *operations: Awaitable[Any]) -> Op[tuple[Any, ...]]:
     """Run all at once and return their values in order.
 
     All of them end, also when one fails; then the first error in order is raised. If one asks what
@@ -75,16 +77,16 @@ def gather(self: _Context, *operations: Awaitable[Any]) -> Op[tuple[Any, ...]]:
 
 
 @overload
-def race(self: _Context, op1: Awaitable[T1], op2: Awaitable[T2], /) -> Op[T1 | T2]: ...
+def race(self: OperationsContext, op1: Awaitable[T1], op2: Awaitable[T2], /) -> Op[T1 | T2]: ...
 @overload
 def race(
-    self: _Context, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], /
+    self: OperationsContext, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], /
 ) -> Op[T1 | T2 | T3]: ...
 @overload
-def race(self: _Context, *operations: Awaitable[T]) -> Op[T]: ...
+def race(self: OperationsContext, *operations: Awaitable[T]) -> Op[T]: ...
 
 
-def race(self: _Context, *operations: Awaitable[Any]) -> Op[Any]:
+def race(self: OperationsContext, *operations: Awaitable[Any]) -> Op[Any]:
     """Run all at once; return the value (or raise the error) of the one that ends first.
 
     The others are cancelled. The winner is recorded: a replay does not race again.

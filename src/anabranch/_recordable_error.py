@@ -1,0 +1,59 @@
+"""The root of all errors, and how an error is written to the journal and raised again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["AnabranchError", "error_from_json", "error_to_json"]
+
+_MODULE = "anabranch.errors"
+_REQUIRED = object()
+_rebuilders: dict[str, Callable[..., AnabranchError]] = {}
+
+
+class AnabranchError(Exception):
+    """The root of all errors; ``facts`` holds what the message was built from, as plain JSON."""
+
+    def __init_subclass__(cls, *, recordable: bool = True) -> None:
+        super().__init_subclass__()
+        # A subclass of an author's cannot be rebuilt by its name, nor one without named facts.
+        named = cls.__dict__.keys() & {"__init__", "__annotations__"}
+        if recordable and named and cls.__module__ == _MODULE:
+            _rebuilders[cls.__name__] = cls
+
+    def __init__(self, message: str, /, **facts: object) -> None:
+        super().__init__(message)
+        self.facts: dict[str, Any] = facts
+
+    def __post_init__(self) -> None:
+        """Take the fields of a dataclass as facts, without those that have their default."""
+        cls, fields = type(self), vars(self).items()
+        facts = {name: fact for name, fact in fields if fact != getattr(cls, name, _REQUIRED)}
+        AnabranchError.__init__(self, str(self), **facts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An author's subclass may have any constructor; the state is all that is needed.
+        return (_blank, (type(self), self.args), self.__dict__)
+
+
+def _blank(cls: type[AnabranchError], args: tuple[Any, ...]) -> AnabranchError:
+    return cls.__new__(cls, *args)
+
+
+def error_to_json(error: BaseException) -> dict[str, Any] | None:
+    """Return the JSON for :func:`error_from_json`; ``None`` if the error cannot be rebuilt."""
+    name = type(error).__name__
+    if isinstance(error, AnabranchError) and _rebuilders.get(name) is type(error):
+        return {"type": name, **error.facts}
+    return None
+
+
+def error_from_json(data: Mapping[str, Any]) -> AnabranchError:
+    """Return the error that :func:`error_to_json` was given.
+
+    Raises:
+        KeyError: its type is not defined in ``anabranch.errors``.
+    """
+    facts = dict(data)
+    return _rebuilders[facts.pop("type")](**facts)

@@ -10,6 +10,7 @@ from mcp.server.mcpserver import MCPServer
 
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._combined_server import (
+    Asking,
     Persistence,
     opens,
     seal_probe,
@@ -20,7 +21,7 @@ from anabranch.cli._http_access import Access
 from anabranch.cli._keys import read_keys
 from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
 from anabranch.cli._targets import identity_of, name_of
-from tests.mcp.harness import KEY, MODERN, Answers, accept, call_once, connected
+from tests.mcp.harness import KEY, MODERN, Answers, accept, call_once, connected, echo, text_of
 
 OWN = """\
 from pydantic import BaseModel
@@ -59,6 +60,28 @@ def made(
     folder: Path, options: str = "", store: str | None = None
 ) -> tuple[MCPServer[Any], set[str]]:
     return recipe(folder, OWN.replace("{options}", options), store).make_server()
+
+
+SAMPLES = """
+from anabranch import BranchContext, tool
+
+@tool
+async def greet(ctx: BranchContext) -> str:
+    '''Greet.'''
+    return (await ctx.sample("Hello")).text
+"""
+
+
+async def test_the_model_of_the_command_is_asked_first_or_last(tmp_path: Path) -> None:
+    target, script = tmp_path / "greets.py", tmp_path / "script.json"
+    target.write_text(SAMPLES)
+    script.write_text('[{"text": "own"}]')
+    first = ServerRecipe((str(target),), f"script:{script}", (KEY,), Persistence())
+    last = replace(first, asking=Asking(sampler_mode="prefer-client"))
+    for made_of, text in ((first, "own"), (last, "<Hello>")):
+        server, _ = await to_thread.run_sync(made_of.make_server)
+        async with connected(server, MODERN, Answers(sample=echo)) as client:
+            assert text_of(await client.call_tool("greet")) == text
 
 
 async def test_a_question_of_one_worker_is_answered_at_another(tmp_path: Path) -> None:

@@ -64,14 +64,22 @@ _NAMES = {
 class Host:
     """What an edge gives to a tool besides answers: capabilities, and the server's own model.
 
-    ``own`` is what that model may be asked for. ``unreachable`` says that the connection carries no
-    questions, whatever the client supports.
+    ``own`` is what that model may be asked for. It is asked instead of the client's, or with
+    ``prefer_client`` where the client cannot sample, or refuses. ``unreachable`` says that the
+    connection carries no questions, whatever the client supports.
     """
 
     capabilities: Capabilities = field(default_factory=Capabilities)
     sampler: Sampler | None = None
     own: Capabilities = field(default_factory=Capabilities)
     unreachable: bool = False
+    prefer_client: bool = False
+
+    def asks_own_model(self, *names: str) -> bool:
+        """Whether the server's own model is asked first for a sample that needs ``names``."""
+        if self.sampler is None:
+            return False
+        return not (self.prefer_client and all(map(self.capabilities.has, names)))
 
     def offers(self, name: str) -> bool:
         """Whether the client, or the server itself, can do ``name``."""

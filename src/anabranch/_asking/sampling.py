@@ -139,12 +139,21 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
         CapabilityError: no model can be asked.
         StepFailed: the model could not answer.
     """
-    job.host.require("sampling", *(["sampling.tools"] if job.tools else []))
-    messages, attempt = job.messages, 0
+    needs = ["sampling", *(["sampling.tools"] if job.tools else [])]
+    job.host.require(*needs)
+    own = job.host.asks_own_model(*needs)
+    messages, attempt, refused = job.messages, 0, 0
     while True:
         attempt += 1
-        request = _request(job, messages)
-        reply = await _ask(job, job.call.cursor.new_attempt(job.step_id, attempt), request)
+        request = _request(job, messages, own=own)
+        step_id = job.call.cursor.new_attempt(job.step_id, attempt + refused)
+        try:
+            reply = await _ask(job, step_id, request, own=own)
+        except StepFailed:
+            if own or job.host.sampler is None:
+                raise
+            own, attempt, refused = True, attempt - 1, 1  # the client refuses, or answers nonsense
+            continue
         parsed, problem = _check(job, reply)
         if problem is None:
             result = _result(job, reply, parsed)
@@ -156,11 +165,11 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
         messages = (*messages, assistant(_said(reply)), user(_correction(job, problem)))
 
 
-def _request(job: SampleJob, messages: tuple[Message, ...]) -> SampleRequest:
+def _request(job: SampleJob, messages: tuple[Message, ...], *, own: bool) -> SampleRequest:
     tools, choice, system = job.tools, job.tool_choice, job.system_prompt
     if job.schema is not None:
         schema = job.schema.model_json_schema()
-        if job.host.offers("sampling.tools"):
+        if (job.host.own if own else job.host.capabilities).has("sampling.tools"):
             spec = ToolSpec(
                 name=SCHEMA_TOOL, description="Give the answer in this form.", input_schema=schema
             )
@@ -178,7 +187,7 @@ def _request(job: SampleJob, messages: tuple[Message, ...]) -> SampleRequest:
     )
 
 
-async def _ask(job: SampleJob, step_id: str, request: SampleRequest) -> SampleReply:
+async def _ask(job: SampleJob, step_id: str, request: SampleRequest, *, own: bool) -> SampleReply:
     call, branch = job.call, job.scope.branch
 
     def admitted() -> SampleRequest:
@@ -193,9 +202,9 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest) -> SampleRe
 
     # What may be left differs from round to round, so max_tokens is not part of the question.
     asked = fingerprint(request.model_dump(mode="json", exclude={"max_tokens"}))
-    responder = job.host.respond if job.host.sampler is not None else None
+    responder = job.host.respond if own else None
     entry = await call.operations.ask(job.scope, step_id, "sample", asked, admitted, responder)
-    reply = _read(job, step_id, entry)
+    reply = _read(job, step_id, entry, own=own)
     if entry.tokens is None:
         used = reply.usage.total_tokens if reply.usage else 0
         used = used or _prompt_tokens(request) + estimate_tokens(_said(reply))
@@ -203,7 +212,7 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest) -> SampleRe
     return reply
 
 
-def _read(job: SampleJob, step_id: str, entry: Entry) -> SampleReply:
+def _read(job: SampleJob, step_id: str, entry: Entry, *, own: bool) -> SampleReply:
     """Read the recorded reply.
 
     Raises:
@@ -212,7 +221,7 @@ def _read(job: SampleJob, step_id: str, entry: Entry) -> SampleReply:
     try:
         return SampleReply.model_validate(entry.value)
     except ValidationError as problem:
-        own, why = job.host.sampler is not None, describe(problem)
+        why = describe(problem)
         if own:
             logger.warning("the sampler's reply to step %r is not valid: %s", step_id, why)
         failure = StepFailed(step_id, "InvalidReply", why, from_client=not own)

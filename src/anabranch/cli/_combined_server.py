@@ -18,10 +18,12 @@ from anabranch.cli._targets import Found
 from anabranch.errors import StoreError
 from anabranch.mcp import Installation, ServerOptions, create_server, install
 from anabranch.mcp._chains import CONTINUE_CALL
-from anabranch.mcp._options import TTL
+from anabranch.mcp._options import TTL, SamplerMode
 from anabranch.tool import Tool
 
 __all__ = [
+    "CLIENTS_ONLY",
+    "Asking",
     "Persistence",
     "assemble",
     "opens",
@@ -47,11 +49,26 @@ class Persistence:
     continue_calls: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How clients are asked that lack a capability, in a form that can be passed on as well.
+
+    Attributes:
+        sampler_mode: when the server's own model is asked.
+    """
+
+    sampler_mode: SamplerMode = "own"
+
+
 NOT_STORED = Persistence()
+CLIENTS_ONLY = Asking()
 
 
 def server_options(
-    keys: Sequence[str], sampler: Sampler | None, persistence: Persistence
+    keys: Sequence[str],
+    sampler: Sampler | None,
+    persistence: Persistence,
+    asking: Asking = CLIENTS_ONLY,
 ) -> ServerOptions:
     """Return the options that the command line has given."""
     return ServerOptions(
@@ -59,6 +76,7 @@ def server_options(
         ttl=persistence.ttl,
         store=persistence.store,
         sampler=sampler,
+        sampler_mode=asking.sampler_mode,
         continue_calls=persistence.continue_calls,
     )
 
@@ -69,6 +87,7 @@ def assemble(
     keys: Sequence[str],
     sampler: Sampler | None,
     persistence: Persistence = NOT_STORED,
+    asking: Asking = CLIENTS_ONLY,
     name: str = "anabranch",
 ) -> MCPServer[Any]:
     """Return a server that offers everything: the first one found, or a new one called ``name``.
@@ -79,7 +98,7 @@ def assemble(
     Raises:
         UsageError: two different tools have the same name, or the store's URL is invalid.
     """
-    options = server_options(keys, sampler, persistence)
+    options = server_options(keys, sampler, persistence, asking)
     try:
         if not found.servers:
             return create_server(name, found.tools, version=found.version, options=options)

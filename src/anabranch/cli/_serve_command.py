@@ -20,7 +20,14 @@ from mcp.server.mcpserver import MCPServer
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._combined_server import Persistence, seal_probe, seals_with, tool_names
+from anabranch.cli._combined_server import (
+    CLIENTS_ONLY,
+    Asking,
+    Persistence,
+    seal_probe,
+    seals_with,
+    tool_names,
+)
 from anabranch.cli._http_access import LOCAL, Access, is_loopback
 from anabranch.cli._keys import read_keys
 from anabranch.cli._options import STORE, Model
@@ -28,7 +35,7 @@ from anabranch.cli._processes import listen, run_workers, serve_app
 from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
 from anabranch.cli._targets import identity_of
 from anabranch.errors import StoreError
-from anabranch.mcp._options import TTL
+from anabranch.mcp._options import TTL, SamplerMode
 from anabranch.stores import open_store
 
 __all__ = ["serve_command"]
@@ -100,12 +107,20 @@ def serve_command(  # noqa: PLR0913 - the options of the command
         ),
     ] = True,
     model: Model = None,
+    sampler_mode: Annotated[
+        SamplerMode,
+        Parameter(
+            help="own: the --model answers every sample. prefer-client: only where the client cannot"
+            " sample, or refuses."
+        ),
+    ] = "own",
 ) -> None:
     """Run the command."""
     access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()))
     endpoint = Endpoint(transport, host, port, workers, access, stateless)
     persistence = Persistence(store or None, ttl, continue_calls)
-    serve(targets, endpoint, model=model, persistence=persistence, name=name)
+    asking = Asking(sampler_mode)
+    serve(targets, endpoint, model=model, persistence=persistence, name=name, asking=asking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +142,7 @@ def serve(
     model: str | None,
     persistence: Persistence,
     name: str | None = None,
+    asking: Asking = CLIENTS_ONLY,
 ) -> None:
     """Serve until the client leaves (stdio) or the person stops it.
 
@@ -138,7 +154,7 @@ def serve(
     console = Console()
     open_sampler(model)  # a wrong name is reported before any target's code runs
     keys = tuple(read_keys(os.environ, console.say, audience=name or identity_of(targets)))
-    recipe = ServerRecipe(tuple(targets), model, keys, persistence, name)
+    recipe = ServerRecipe(tuple(targets), model, keys, persistence, name, asking)
     server, unused = recipe.make_server()
     if not seals_with(server, keys):
         unused.add("keys")

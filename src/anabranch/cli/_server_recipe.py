@@ -17,7 +17,14 @@ from starlette.types import ASGIApp
 from anabranch._terminal.console import log_to_stderr
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._combined_server import Persistence, assemble, opens, server_options
+from anabranch.cli._combined_server import (
+    CLIENTS_ONLY,
+    Asking,
+    Persistence,
+    assemble,
+    opens,
+    server_options,
+)
 from anabranch.cli._http_access import Access
 from anabranch.cli._keys import KEYS
 from anabranch.cli._options import MODEL, STORE
@@ -36,11 +43,13 @@ class ServerRecipe:
     keys: tuple[str, ...] = field(repr=False)
     persistence: Persistence
     name: str | None = None
+    asking: Asking = CLIENTS_ONLY
 
     def make_server(self) -> tuple[MCPServer[Any], set[str]]:
         """Return it, and the options that the targets' own servers have set themselves."""
         sampler = open_sampler(self.model)
-        with completed_by(server_options(self.keys, sampler, self.persistence)) as unused:
+        options = server_options(self.keys, sampler, self.persistence, self.asking)
+        with completed_by(options) as unused:
             found = load(self.targets)
         if found.servers and self.name is not None:
             unused.add("name")
@@ -49,6 +58,7 @@ class ServerRecipe:
             keys=self.keys,
             sampler=sampler,
             persistence=self.persistence,
+            asking=self.asking,
             name=self.name or name_of(self.targets),
         )
         return server, unused
@@ -82,6 +92,7 @@ _GIVEN_BY = {
     "keys": KEYS,
     "store": f"--store ({STORE})",
     "sampler": f"--model ({MODEL})",
+    "sampler_mode": "--sampler-mode",
     "ttl": "--ttl",
     "name": "--name",
 }

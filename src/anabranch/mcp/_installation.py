@@ -47,6 +47,7 @@ class Installation:
             CallService(runtime, durability_of(options), PROTOCOL_ERRORS, options.max_state),
             options.sampler,
             on_call=self._expire,
+            prefer_client=options.sampler_mode == "prefer-client",
         )
         self.tools: Sequence[Tool[Any]] = tools
         self.continue_call: ContinueCall | None = None

@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from anabranch._asking.sampling import Sampler
 from anabranch._durable.policy import Durability
@@ -26,6 +26,7 @@ from anabranch.stores import open_store
 __all__ = [
     "TTL",
     "Keys",
+    "SamplerMode",
     "ServerKeywords",
     "ServerOptions",
     "Store",
@@ -41,6 +42,9 @@ Store: TypeAlias = str | CallStore | Durability
 
 Keys: TypeAlias = Sequence[bytes | str]
 """Secrets of at least 32 bytes: the first seals, all of them open."""
+
+SamplerMode: TypeAlias = Literal["own", "prefer-client"]
+"""When the server's own model is asked: always, or where the client lacks or refuses sampling."""
 
 TTL = 600.0
 """Seconds that a person has for one round of questions."""
@@ -58,6 +62,8 @@ class ServerOptions:
             a ``Durability``), so that effects happen once however often clients repeat a request.
             Without one, all state travels with the client.
         sampler: a model of the server's own; without one, the client's is asked.
+        sampler_mode: ``own`` asks that model for every sample, ``prefer-client`` only where the
+            client cannot sample, or refuses.
         limits: enclose every call, in addition to each tool's own.
         patience: seconds that a tool's work outside of steps may hold back an open question in a
             round (2 by default); a tool's own may be less.
@@ -74,6 +80,7 @@ class ServerOptions:
     ttl: float = TTL
     store: Store | None = field(default=None, repr=False)
     sampler: Sampler | None = None
+    sampler_mode: SamplerMode = "own"
     limits: Limits | None = None
     patience: float | None = None
     clock: Clock | None = None
@@ -85,6 +92,10 @@ class ServerOptions:
     def __post_init__(self) -> None:
         if self.step_threads < 1:
             raise ValueError(f"step_threads must be 1 or more, got {self.step_threads}.")
+        if self.sampler_mode not in get_args(SamplerMode):
+            raise ValueError(
+                f"sampler_mode must be 'own' or 'prefer-client', got {self.sampler_mode!r}."
+            )
 
 
 class ToolKeywords(TypedDict, total=False):
@@ -93,6 +104,7 @@ class ToolKeywords(TypedDict, total=False):
     ttl: float
     store: Store | None
     sampler: Sampler | None
+    sampler_mode: SamplerMode
     limits: Limits | None
     patience: float | None
     clock: Clock | None

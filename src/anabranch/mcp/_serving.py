@@ -39,6 +39,7 @@ class Service:
     Attributes:
         calls: runs them.
         sampler: a model of the server's own; without one, the client's is asked.
+        prefer_client: ask it only where the client cannot sample, or refuses.
         continuing: the tools that ``continue_call`` may continue, by name; empty without it.
         on_call: called before each call, or round.
     """
@@ -47,6 +48,7 @@ class Service:
     sampler: Sampler | None = None
     continuing: dict[str, Tool[Any]] = field(default_factory=dict[str, Tool[Any]])
     on_call: Callable[[], None] = _nothing
+    prefer_client: bool = False
 
     def job(
         self,
@@ -60,7 +62,9 @@ class Service:
         self.on_call()
         offered = request.capabilities if capabilities is None else capabilities
         unreachable = capabilities is None and request.unreachable
-        host = Host(offered, self.sampler, unreachable=unreachable)
+        host = Host(
+            offered, self.sampler, unreachable=unreachable, prefer_client=self.prefer_client
+        )
         return Job(tool, arguments, host, request.sink(journal), request.principal)
 
 

@@ -3,6 +3,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 from mcp.server.mcpserver import MCPServer
 
@@ -10,6 +11,8 @@ from anabranch import BranchContext, tool
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._combined_server import assemble, tool_names
 from anabranch.cli._targets import Found, is_url, load, split_target
+from anabranch.mcp import create_server
+from tests.mcp.harness import MODERN, Answers, connected, echo, text_of
 
 TOOLS = """
 from anabranch import BranchContext, HandoffTool, tool
@@ -192,6 +195,20 @@ def test_several_servers_become_one() -> None:
         return await server.call_tool("c", {})
 
     assert "text='c'" in str(anyio.run(call))
+
+
+async def test_tools_of_ours_on_several_servers_ask_as_before() -> None:
+    @tool
+    async def sign(ctx: BranchContext) -> str:
+        """Ask for a signature."""
+        return (await ctx.sample("Sign here.")).text
+
+    servers = [create_server("first", []), create_server("second", [sign])]
+    server = await anyio.to_thread.run_sync(
+        lambda: assemble(Found([], servers), keys=KEYS, sampler=None)
+    )
+    async with connected(server, MODERN, Answers(sample=echo)) as client:
+        assert text_of(await client.call_tool("sign")) == "<Sign here.>"
 
 
 def test_two_servers_with_the_same_tool_are_refused() -> None:

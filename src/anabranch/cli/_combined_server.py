@@ -171,21 +171,13 @@ def tool_names(server: MCPServer[Any]) -> list[str]:
 
 
 def _merge(server: MCPServer[Any], others: Sequence[MCPServer[Any]]) -> None:
+    # The SDK has no public access to registered tools, and its add_tool takes functions alone.
+    tools = server._tool_manager._tools  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     for other in others:
-        # The SDK has no public access to a registered tool's function.
         for tool in other._tool_manager.list_tools():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-            if tool.name in tool_names(server):
+            if tool.name in tools:
                 raise ValueError(
                     f"Two servers have a tool named {tool.name}; serve them one by one,"
                     " as TARGET:attribute"
                 )
-            server.add_tool(
-                tool.fn,
-                name=tool.name,
-                title=tool.title,
-                description=tool.description,
-                annotations=tool.annotations,
-                icons=tool.icons,
-                meta=tool.meta,
-                structured_output=tool.output_schema is not None,
-            )
+            tools[tool.name] = tool

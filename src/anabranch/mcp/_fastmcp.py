@@ -62,7 +62,8 @@ def fastmcp_sagas(
 ) -> ServerExtension:
     """Return the saga methods as FastMCP's ``add_extension`` takes them.
 
-    They call every tool of :func:`as_fastmcp_tool` that the server shows to the caller.
+    They call every tool that the server shows to the caller: those of this library as sagas, also
+    if the server that has them is mounted on this one, and all others in one round.
 
     Args:
         keys: secrets of at least 32 bytes that seal the tokens; the first seals, all open.
@@ -88,8 +89,8 @@ def install_fastmcp(
 
     What seals the state of ``tools/call`` is the server's own, ``FastMCP(request_state_security=)``;
     ``keys`` and ``ttl`` are for the tokens of sagas. With a store, calls that no one continues are
-    ended while the server runs, or if it is mounted on another, from the first call on. A tool whose name the server has already is handled by the server's
-    ``on_duplicate``. Call this before the server is started.
+    ended while the server runs, also if it is mounted on another. A tool whose name the server has
+    already is handled by the server's ``on_duplicate``. Call this before the server is started.
 
     Args:
         server: the server.
@@ -106,16 +107,19 @@ def install_fastmcp(
     with _extra():
         from fastmcp import FastMCP  # noqa: PLC0415 - an extra
 
-        from anabranch.mcp._fastmcp_sagas import FastMcpSagas  # noqa: PLC0415 - an extra
+        from anabranch.mcp._fastmcp_sagas import (  # noqa: PLC0415 - an extra
+            Expiring,
+            FastMcpSagas,
+            has_sagas,
+        )
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
     require_server(server, FastMCP)
     given = options_of(options, keywords)
     installation = Installation(tools, given)
-    sagas = FastMcpSagas.on(server)
-    if sagas is None:
-        sagas = FastMcpSagas(given)
-        server.add_extension(sagas)
-    sagas.run_along(installation)
+    if given.sagas and not has_sagas(server):
+        server.add_extension(FastMcpSagas(given))
+    if installation.service.calls.durability is not None:
+        server.add_provider(Expiring(installation))
     for tool in tools:
         server.add_tool(FastMcpTool.of_tool(tool, installation.service))
     if (more := installation.continue_call) is not None:

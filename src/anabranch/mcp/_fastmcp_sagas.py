@@ -3,24 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Self
+from contextlib import asynccontextmanager
+from typing import Any
 
 from fastmcp import Context, FastMCP
 from fastmcp.server.extensions import MethodBinding, ServerExtension
+from fastmcp.server.providers import Provider
+from fastmcp.server.providers.fastmcp_provider import FastMCPProviderTool
+from fastmcp.tools.base import Tool
 from mcp.server.context import ServerRequestContext
+from mcp.server.extension import RequestHandler
 
 from anabranch.mcp._fastmcp_tool import FastMcpRequest, FastMcpTool
 from anabranch.mcp._installation import Installation
 from anabranch.mcp._options import ServerOptions, sealer_of
 from anabranch.mcp._saga_params import CALL_SAGA, IDENTIFIER, RESUME_SAGA, LooseParams
-from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods
+from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 
-__all__ = ["FastMcpSagas"]
+__all__ = ["Expiring", "FastMcpSagas", "has_sagas"]
+
+
+class Expiring(Provider):
+    """Expires the calls of ``installation`` while its server runs, also when that is mounted."""
+
+    def __init__(self, installation: Installation) -> None:
+        super().__init__()
+        self._installation = installation
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Expire calls for as long as the server runs."""
+        async with self._installation.running():
+            yield
+
+
+def has_sagas(server: FastMCP[Any]) -> bool:
+    """Whether ``server`` has the saga methods."""
+    # FastMCP has no public way to ask for an extension.
+    return IDENTIFIER in server._extensions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 class FastMcpSagas(ServerExtension):
-    """``tools/callSaga`` and ``tools/resumeSaga`` for all of our tools that a FastMCP server has.
+    """``tools/callSaga`` and ``tools/resumeSaga`` for the tools that a FastMCP server shows.
 
     A tool is found as a ``tools/call`` would find it: by the name under which its caller sees it.
 
@@ -32,28 +56,13 @@ class FastMcpSagas(ServerExtension):
 
     def __init__(self, options: ServerOptions) -> None:
         self._options = options
-        self._installations: list[Installation] = []
-
-    @classmethod
-    def on(cls, server: FastMCP[Any]) -> Self | None:
-        """Return the one that ``server`` has."""
-        # FastMCP has no public way to ask for an extension.
-        known = server._extensions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-        extension = known.get(IDENTIFIER)
-        return extension if isinstance(extension, cls) else None
-
-    def run_along(self, installation: Installation) -> None:
-        """Expire the calls of ``installation``, if it has a store, while the server runs."""
-        self._installations.append(installation)
 
     def settings(self) -> dict[str, Any]:
         """Return what the server advertises about them."""
         return dict(SETTINGS)
 
     def methods(self) -> Sequence[MethodBinding]:
-        """Return the methods, served in every era; none of them with ``sagas=False``."""
-        if not self._options.sagas:
-            return []
+        """Return the methods, served in every era."""
         sagas = SagaMethods(sealer_of(self._options, self.server.name), self._find)
 
         async def call(context: ServerRequestContext[Any, Any], _: LooseParams) -> dict[str, Any]:
@@ -67,15 +76,19 @@ class FastMcpSagas(ServerExtension):
             MethodBinding(RESUME_SAGA, LooseParams, resume),
         ]
 
-    @asynccontextmanager
-    async def lifespan(self) -> AsyncGenerator[None]:
-        """Expire calls for as long as the server runs."""
-        async with AsyncExitStack() as stack:
-            for installation in self._installations:
-                await stack.enter_async_context(installation.running())
-            yield
+    async def _find(self, name: str) -> Offered | RequestHandler | None:
+        found = await _tool_of(self.server, name)
+        if found is None:
+            return None
+        if isinstance(found, FastMcpTool) and found.offered is not None:
+            return found.offered
+        return tools_call_of(self.server._mcp_server)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
-    async def _find(self, name: str) -> Offered | None:
-        async with Context(self.server):  # what a session sees depends on who is asking
-            found = await self.server.get_tool(name)
-        return found.offered if isinstance(found, FastMcpTool) else None
+
+async def _tool_of(server: FastMCP[Any], name: str) -> Tool | None:
+    """Return the tool that ``server``, or one that is mounted on it, shows under ``name``."""
+    async with Context(server):  # what a session sees depends on who is asking
+        found = await server.get_tool(name)
+    if isinstance(found, FastMCPProviderTool) and found._original_name:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        return await _tool_of(found._server, found._original_name)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return found

@@ -93,7 +93,8 @@ class FastMcpTool(BaseTool):
     ) -> Self:
         """Return the tool that ``described`` describes and ``serves`` serves.
 
-        ``offer`` makes what the saga methods call; without it, they do not find the tool.
+        ``offer`` makes what the saga methods call; without it, they call the tool as they call
+        those of the host.
         """
         returning = BaseTool.from_function(
             function_returning(described.returns), name=described.name
@@ -118,7 +119,7 @@ class FastMcpTool(BaseTool):
 
     @property
     def offered(self) -> Offered | None:
-        """The tool for the saga methods; ``None`` if it cannot be called as a saga."""
+        """The tool for the saga methods; ``None`` if they serve it as one of the host's own."""
         return self._offered
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from anabranch._encodable import encodable
 
-__all__ = ["Convert", "to_failure", "to_result"]
+__all__ = ["Convert", "to_failure", "to_result", "to_wire"]
 
 Convert: TypeAlias = Callable[[object], BaseModel]
 """Makes the result of a host of a tool's value."""
@@ -26,14 +26,19 @@ def to_result(value: object, convert: Convert) -> dict[str, Any]:
     Raises:
         Exception: it is not what the tool's return annotation promises, or cannot be JSON.
     """
-    converted = convert(encodable(value))
+    result = to_wire(convert(encodable(value)))
+    if isinstance(value, str):
+        result.pop("structuredContent", None)
+    return result
+
+
+def to_wire(converted: BaseModel) -> dict[str, Any]:
+    """Return the fields of a host's result."""
     result = converted.model_dump(
         mode="json", by_alias=True, exclude_none=True, exclude={"result_type"}
     )
     if isinstance(converted, CallToolResult) and not converted.is_error:
         del result["isError"]
-    if isinstance(value, str):
-        result.pop("structuredContent", None)
     return result
 
 

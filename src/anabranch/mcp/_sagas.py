@@ -12,10 +12,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+import mcp_types as types
+from mcp.server.extension import RequestHandler
+from mcp.server.lowlevel import Server
+from pydantic import BaseModel
+
 from anabranch._asking.host import Capabilities
+from anabranch._encodable import encodable
 from anabranch._engine import Answer, Ask, Finished, Journal
 from anabranch.errors import InvalidTokenError
 from anabranch.mcp._error_mapping import SAGA_TOKEN, CallFailedError, invalid_token, mapped_errors
@@ -23,12 +29,12 @@ from anabranch.mcp._protocol import capabilities_of, to_params
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._saga_answers import answers_in
 from anabranch.mcp._saga_params import CallSaga, CompletedStep, ResumeSaga, invalid, quoted, read
-from anabranch.mcp._saga_results import Convert, to_failure, to_result
+from anabranch.mcp._saga_results import Convert, to_failure, to_result, to_wire
 from anabranch.mcp._sealing import SagaClaims, Sealer
 from anabranch.mcp._serving import Service
 from anabranch.tool import Tool
 
-__all__ = ["SETTINGS", "Offered", "SagaMethods"]
+__all__ = ["SETTINGS", "Offered", "SagaMethods", "tools_call_of"]
 
 SETTINGS: Final = {"version": "1"}
 
@@ -50,8 +56,17 @@ class Offered:
     convert: Convert
 
 
-Find: TypeAlias = Callable[[str], Awaitable[Offered | None]]
-"""Returns the tool of that name as the caller of the request sees it; ``None`` if there is none."""
+Find: TypeAlias = Callable[[str], Awaitable[Offered | RequestHandler | None]]
+"""Returns the tool of that name as the caller of the request sees it; ``None`` if there is none.
+
+For a tool of the host's own, that is the host's handler of ``tools/call``.
+"""
+
+
+def tools_call_of(server: Server[Any]) -> RequestHandler | None:
+    """Return the handler of ``tools/call``, which includes the interceptors of extensions."""
+    entry = server.get_request_handler("tools/call")
+    return None if entry is None else entry.handler
 
 
 class SagaMethods:
@@ -77,6 +92,8 @@ class SagaMethods:
         if offered is None:
             known = f"there is no tool {quoted(params.name)}; tools/list has those there are"
             raise invalid("name", known)
+        if not isinstance(offered, Offered):
+            return await _one_round(offered, request, params.name)
         claims = SagaClaims(tool=params.name, arguments=params.arguments, state="")
         journal = offered.service.calls.new()
         return await _mapped(offered.tool, request, self._round(offered, request, claims, journal))
@@ -94,7 +111,7 @@ class SagaMethods:
         except InvalidTokenError as error:
             raise invalid_token(SAGA_TOKEN) from error
         offered = await self._find(claims.tool)
-        if offered is None:
+        if not isinstance(offered, Offered):
             logger.warning("a saga token was refused: there is no tool %r", claims.tool)
             raise invalid_token(SAGA_TOKEN)
         resumed = self._resumed(offered, request, claims, params.completedSteps)
@@ -148,6 +165,23 @@ class _SagaReplies:
 
     def load(self, stored: dict[str, Any], _state: str) -> dict[str, Any]:
         return stored
+
+
+async def _one_round(handler: RequestHandler, request: McpRequest, name: str) -> dict[str, Any]:
+    """Call a tool of the host's own, which is a saga that ends at once.
+
+    Raises:
+        MCPError: the tool has raised it, or it suspends.
+    """
+    # Without what a request that goes on would carry: nothing has unsealed a state here.
+    sent = request.context.params or {}
+    given = {field: sent[field] for field in ("name", "arguments", "_meta") if field in sent}
+    context = replace(request.context, method="tools/call", params=given)
+    result = encodable(await handler(context, types.CallToolRequestParams.model_validate(given)))
+    if isinstance(result, types.InputRequiredResult):
+        asks = f"tool {quoted(name)} is not one of anabranch's, and asks in a way that only"
+        raise invalid("name", f"{asks} tools/call of 2026-07-28 carries; call it by that")
+    return to_wire(result) if isinstance(result, BaseModel) else dict(result or {})
 
 
 async def _mapped(

@@ -29,6 +29,8 @@ from anabranch.mcp._error_mapping import REQUEST_STATE, CallFailedError, mapped_
 from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._return_type import function_returning
+from anabranch.mcp._saga_results import Convert
+from anabranch.mcp._sagas import Offered
 from anabranch.mcp._serving import Service, serve
 from anabranch.tool import Tool, ToolAnnotations
 
@@ -62,10 +64,19 @@ class SdkTool(BaseTool):
 
     _described: Described = PrivateAttr()
     _serve: Serve = PrivateAttr()
+    _offered: Offered | None = PrivateAttr(None)
 
     @classmethod
-    def of(cls, described: Described, serves: Serve) -> Self:
+    def of(
+        cls,
+        described: Described,
+        serves: Serve,
+        offer: Callable[[Convert], Offered] | None = None,
+    ) -> Self:
         """Return the tool that ``described`` describes and ``serves`` serves.
+
+        ``offer`` makes what the saga methods call; without it, they call the tool as they call
+        those of the host.
 
         Raises:
             InvalidSignature: a parameter's ``x-mcp-header`` is not valid.
@@ -87,12 +98,18 @@ class SdkTool(BaseTool):
             annotations=to_annotations(described.annotations),
         )
         made._described, made._serve = described, serves
+        made._offered = None if offer is None else offer(made.fn_metadata.convert_result)
         return made
 
     @classmethod
     def of_tool(cls, tool: Tool[Any], service: Service) -> Self:
         """Return ``tool``, run by ``service``."""
-        return cls.of(tool, partial(serve, tool, service))
+        return cls.of(tool, partial(serve, tool, service), partial(Offered, tool, service))
+
+    @property
+    def offered(self) -> Offered | None:
+        """The tool for the saga methods; ``None`` if they serve it as one of the host's own."""
+        return self._offered
 
     async def run(
         self,

@@ -14,7 +14,6 @@ from anabranch.mcp._installation import Installation, require_server
 from anabranch.mcp._log_level import offer_log_level
 from anabranch.mcp._options import ServerKeywords, ServerOptions, options_of, sealer_of
 from anabranch.mcp._saga_extension import Sagas
-from anabranch.mcp._sagas import Offered
 from anabranch.mcp._sdk_tool import SdkTool
 from anabranch.tool import Tool
 
@@ -49,7 +48,6 @@ def create_server(
     """
     given = options_of(options, keywords)
     installation = Installation([*tools], given)
-    sagas = Sagas(sealer_of(given, name))
     security = (
         RequestStateSecurity.ephemeral(ttl=given.ttl)
         if given.keys is None
@@ -59,12 +57,12 @@ def create_server(
         name,
         instructions=instructions,
         version=version,
-        tools=_made(installation, sagas),
+        tools=_made(installation),
         request_state_security=security,
-        extensions=[sagas] if given.sagas else [],
         lifespan=None if given.store is None else _lifespan(installation),
         log_level="WARNING",
     )
+    _offer_sagas(server, given)
     offer_log_level(server)
     return server
 
@@ -102,32 +100,29 @@ def install(
     if taken := sorted(name for name in installation.names if manager.get_tool(name)):
         # The SDK would ignore the new one, with no more than a warning in its log.
         raise ValueError(f"{server.name!r} already has a tool named {', '.join(taken)}")
-    sagas = _sagas_on(server) or Sagas(sealer_of(given, server.name))
-    for tool in _made(installation, sagas):
+    for tool in _made(installation):
         manager._tools[tool.name] = tool  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    if given.sagas and _sagas_on(server) is None:
-        server._apply_extension(sagas)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    _offer_sagas(server, given)
     offer_log_level(server)
     return installation
 
 
-def _made(installation: Installation, sagas: Sagas) -> list[BaseTool]:
-    """Return the SDK's tools of an installation, and offer those of them that can be sagas."""
-    made: list[BaseTool] = []
-    for tool in installation.tools:
-        sdk_tool = SdkTool.of_tool(tool, installation.service)
-        made.append(sdk_tool)
-        convert = sdk_tool.fn_metadata.convert_result
-        sagas.offer(Offered(tool, installation.service, convert))
+def _made(installation: Installation) -> list[BaseTool]:
+    """Return the SDK's tools of an installation."""
+    service = installation.service
+    made: list[BaseTool] = [SdkTool.of_tool(tool, service) for tool in installation.tools]
     if (more := installation.continue_call) is not None:
         made.append(SdkTool.of(more, more.serve))
     return made
 
 
-def _sagas_on(server: MCPServer[Any]) -> Sagas | None:
-    # The SDK has no public way to ask a server for its extensions.
+def _offer_sagas(server: MCPServer[Any], options: ServerOptions) -> None:
+    """Add the saga methods, unless ``options`` do without them or the server has them already."""
+    # The SDK has no public way to ask a server for its extensions, or to add one later.
     known = server._extensions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    return next((each for each in known if isinstance(each, Sagas)), None)
+    if options.sagas and not any(isinstance(each, Sagas) for each in known):
+        sagas = Sagas(sealer_of(options, server.name), server)
+        server._apply_extension(sagas)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def _lifespan(

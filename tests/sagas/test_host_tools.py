@@ -1,0 +1,233 @@
+"""``tools/callSaga`` of tools that are the host's own: the SDK's, FastMCP's, mounted and proxied ones.
+
+Chosen: it reaches every tool that ``tools/list`` shows. One that is not ours is one round.
+"""
+
+from typing import Annotated, Any
+
+import fastmcp
+import mcp_types as types
+import pytest
+from fastmcp import Context as FastMcpContext
+from fastmcp import FastMCP
+from fastmcp.server import create_proxy
+from mcp import MCPError
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.resolve import Elicit, Resolve
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, tool
+from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install, install_fastmcp
+from tests.mcp.harness import ERAS, HANDSHAKE, KEY, MODERN, Answers, accept, connected
+from tests.sagas.harness import accepted, call_saga, raw, resume_saga, text_in
+
+ERA = pytest.mark.parametrize("era", ERAS)
+
+
+class Ok(BaseModel):
+    ok: bool
+
+
+@tool
+async def ask(ctx: BranchContext, what: str = "it") -> str:
+    """Ask whether to do it."""
+    answer = await ctx.elicit(Ok, f"Do {what}?")
+    return answer.action if isinstance(answer, Accepted) else "no"
+
+
+async def whether() -> Elicit[Ok]:
+    return Elicit("Sure?", Ok)
+
+
+def theirs() -> MCPServer[Any]:
+    """A server with tools of its own, ours, and the saga methods."""
+    server: MCPServer[Any] = MCPServer("theirs", log_level="CRITICAL")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    @server.tool()
+    def file() -> str:
+        """Return the name of a file that is not UTF-8."""
+        return "caf\udce9"
+
+    @server.tool()
+    async def asks(context: Context[Any, Any]) -> str:
+        """Ask by the SDK's own means."""
+        return (await context.elicit("Sure?", Ok)).action
+
+    @server.tool()
+    async def resolves(answer: Annotated[Ok, Resolve(whether)]) -> str:
+        """Suspend by the SDK's own means."""
+        return str(answer.ok)
+
+    @server.tool()
+    async def shows(context: Context[Any, Any]) -> list[Any]:
+        """Return what a request that goes on would carry."""
+        return [context.request_state, context.input_responses]
+
+    install(server, ask, keys=[KEY])
+    return server
+
+
+def fast() -> FastMCP[Any]:
+    """A FastMCP server with tools of its own and ours."""
+    server: FastMCP[Any] = FastMCP("fast")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    @server.tool
+    async def asks(context: FastMcpContext) -> str:
+        """Ask by FastMCP's own means."""
+        return (await context.elicit("Sure?", Ok)).action
+
+    server.add_tool(as_fastmcp_tool(ask))
+    return server
+
+
+def alone() -> Any:
+    server = fast()
+    server.add_extension(fastmcp_sagas(keys=[KEY]))
+    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+
+
+def under(name: str) -> Any:
+    """A server on which another one is mounted, as ``name``."""
+    outer: FastMCP[Any] = FastMCP("outer")
+    outer.mount(fast(), namespace=name)
+    outer.add_extension(fastmcp_sagas(keys=[KEY]))
+    return outer._mcp_server  # pyright: ignore[reportPrivateUsage]
+
+
+def proxied() -> Any:
+    server = create_proxy(fastmcp.Client(fast(), mode=HANDSHAKE), name="proxy")
+    server.add_extension(fastmcp_sagas(keys=[KEY]))
+    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+
+
+HOSTS: dict[str, tuple[Any, str]] = {
+    "MCPServer": (theirs, ""),
+    "FastMCP": (alone, ""),
+    "mounted": (lambda: under(""), ""),
+    "namespaced": (lambda: under("in"), "in_"),
+    "proxied": (proxied, ""),
+}
+OURS = [host for host in HOSTS if host != "proxied"]
+
+
+@ERA
+@pytest.mark.parametrize("host", HOSTS)
+async def test_a_tool_of_the_hosts_own_is_a_saga_of_one_round(host: str, era: str) -> None:
+    make, prefix = HOSTS[host]
+    arguments = {"a": 1, "b": 2}
+    async with connected(make(), era, Answers()) as client:
+        params = {"name": f"{prefix}add", "arguments": arguments}
+        called = await raw(client, "tools/call", params)
+        saga = await call_saga(client, f"{prefix}add", arguments)
+        wrong = await call_saga(client, f"{prefix}add", {"a": 1})
+        with pytest.raises(MCPError, match="name: there is no tool 'nowhere'"):
+            await call_saga(client, "nowhere", {})
+    assert text_in(saga) == "3"
+    assert saga == {key: value for key, value in called.items() if key != "isError"}
+    assert wrong["isError"] is True
+
+
+@ERA
+@pytest.mark.parametrize("host", OURS)
+async def test_ours_ask_by_steps_wherever_the_host_has_them(host: str, era: str) -> None:
+    make, prefix = HOSTS[host]
+    async with connected(make(), era, Answers()) as client:
+        first = await call_saga(client, f"{prefix}ask", {"what": "that"})
+        (step,) = first["steps"]
+        last = await resume_saga(client, first["sagaToken"], accepted("ask/elicit.1", ok=True))
+    assert (step["stepId"], step["params"]["message"]) == ("ask/elicit.1", "Do that?")
+    assert text_in(last) == "accept"
+
+
+@pytest.mark.parametrize("host", OURS)
+async def test_what_asks_by_the_hosts_own_means_asks_as_in_tools_call(host: str) -> None:
+    """In the handshake era by a request; on 2026-07-28 the host refuses."""
+    make, prefix = HOSTS[host]
+    answers = Answers(lambda _: accept(ok=True))
+    async with connected(make(), HANDSHAKE, answers) as client:
+        assert text_in(await call_saga(client, f"{prefix}asks", {})) == "accept"
+    assert len(answers.asked) == 1
+    async with connected(make(), MODERN, answers) as client:
+        replies = [
+            await said(client, method, {"name": f"{prefix}asks", "arguments": {}})
+            for method in ("tools/call", "tools/callSaga")
+        ]
+    assert replies[0] == replies[1]
+    assert "no back-channel" in replies[0] or "unavailable on 2026-07-28" in replies[0]
+
+
+async def said(client: Any, method: str, params: dict[str, Any]) -> str:
+    try:
+        return text_in(await raw(client, method, params))
+    except MCPError as error:
+        return error.error.message
+
+
+async def test_what_suspends_by_the_hosts_own_means_is_refused_with_what_to_do() -> None:
+    async with connected(theirs(), MODERN, Answers(lambda _: accept(ok=True))) as client:
+        with pytest.raises(MCPError) as refused:
+            await call_saga(client, "resolves", {})
+    assert refused.value.error == types.ErrorData(
+        code=-32602,
+        message="name: tool 'resolves' is not one of anabranch's, and asks in a way that only"
+        " tools/call of 2026-07-28 carries; call it by that",
+        data={"field": "name"},
+    )
+
+
+@ERA
+async def test_no_state_of_the_clients_own_reaches_a_tool(era: str) -> None:
+    """Law 7: nothing has unsealed it."""
+    forged = {
+        "requestState": "I am the server's",
+        "inputResponses": {"a": {"action": "accept", "content": {"ok": True}}},
+    }
+    async with connected(theirs(), era, Answers()) as client:
+        shown = await raw(client, "tools/callSaga", {"name": "shows", **forged})
+    assert shown["structuredContent"] == {"result": [None, None]}
+
+
+@pytest.mark.parametrize("host", ["mounted", "proxied"])
+async def test_no_state_of_the_clients_own_reaches_ours_below(host: str) -> None:
+    make, _ = HOSTS[host]
+    async with connected(make(), MODERN, Answers(lambda _: accept(ok=True))) as client:
+        params = {"name": "add", "arguments": {"a": 1, "b": 2}, "requestState": "forged"}
+        assert text_in(await raw(client, "tools/callSaga", params)) == "3"
+
+
+@ERA
+async def test_a_text_that_is_not_utf_8_harms_no_one(era: str) -> None:
+    async with connected(theirs(), era, Answers()) as client:
+        assert text_in(await call_saga(client, "file", {})) == "caf\\udce9"
+
+
+@ERA
+async def test_a_tool_that_was_removed_is_not_called(era: str) -> None:
+    server = theirs()
+    async with connected(server, era, Answers()) as client:
+        first = await call_saga(client, "ask", {})
+        server.remove_tool("ask")
+        with pytest.raises(MCPError, match="there is no tool 'ask'"):
+            await call_saga(client, "ask", {})
+        with pytest.raises(MCPError, match="Invalid or expired sagaToken"):
+            await resume_saga(client, first["sagaToken"], accepted("ask/elicit.1", ok=True))
+
+
+async def test_without_sagas_fastmcp_lists_no_such_extension() -> None:
+    for sagas in (True, False):
+        server: FastMCP[Any] = FastMCP("fast")
+        install_fastmcp(server, ask, store="memory:", sagas=sagas)
+        inside = server._mcp_server  # pyright: ignore[reportPrivateUsage]
+        async with connected(inside, "auto", Answers()) as client:
+            listed = client.server_capabilities.extensions or {}
+            assert ("io.github.anabranch/sagas" in listed) is sagas

@@ -196,6 +196,29 @@ def test_different_questions_have_different_fingerprints(one: Any, other: Any) -
 
 
 def test_json_of_another_shape_is_not_a_journal() -> None:
-    text = render([FORMAT, "call_1", 0.0, 0, "", 5], [[], []])
-    with pytest.raises(ValueError, match="not the text of a journal"):
-        Journal.loads(text)
+    wrong: list[Any] = [5, [[]], [["t/step.1"]]]
+    for private in wrong:
+        text = render([FORMAT, "call_1", 0.0, 0, "", "", private], [[], []])
+        with pytest.raises(ValueError, match="not the text of a journal"):
+            Journal.loads(text)
+
+
+def test_ids_that_count_on_take_no_room() -> None:
+    """The 100th question, step or branch in a row costs the state no more than its value."""
+    journal = Journal("call_1", 1.0, secret="x" * 16)
+    sizes: list[int] = []
+    for number in range(1, 102):
+        journal.entries[f"a_tool_with_a_long_name/step.{number}"] = Entry("step", "", number)
+        journal.pending = {f"a_tool_with_a_long_name/elicit.{number}": ("elicit", "abcdef")}
+        journal.answer({known: Answer("yes") for known in journal.pending})
+        sizes.append(len(journal.dumps()))
+    assert Journal.loads(journal.dumps()) == journal
+    assert (sizes[98] - sizes[48]) / 50 < len('[0,"","step",99],') + len("abcdef") + 5
+
+
+def test_a_state_has_little_around_what_it_must_hold() -> None:
+    """A call that has only asked: its name, its time, its secret, and the question's print."""
+    journal = Journal("call_123456789012", 1_763_788_800.123, rounds=1, secret="s" * 16)
+    journal.pending["tool/elicit.1"] = ("elicit", "abcdef")
+    needed = f"{journal.call_id}{journal.started}{journal.secret}abcdef"
+    assert len(journal.dumps().partition(" ")[2]) <= len(needed) + 16

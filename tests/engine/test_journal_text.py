@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch._engine.journal_text import exceeds, inflated, joined, parse, render, split
+from anabranch._engine.journal_text import (
+    exceeds,
+    inflated,
+    joined,
+    parse,
+    render,
+    restore_ids,
+    shorten_ids,
+    split,
+)
 
 PRINTS = st.lists(st.text("abcDEF123", min_size=6, max_size=6), max_size=5)
 
@@ -17,6 +26,27 @@ def test_fingerprints_of_the_usual_length_become_one_text(prints: list[str]) -> 
 
 def test_other_fingerprints_stay_apart() -> None:
     assert split(joined(["abc", ""])) == ["abc", ""]
+
+
+def test_ids_are_left_out_where_they_count_on() -> None:
+    rows = [["t/ask.9"], ["t/ask.10"], ["t/ask.12"], ["t/work#1"], ["t/work#2"], ["key"], ["key"]]
+    before = [list(row) for row in rows]
+    shorten_ids(rows)
+    assert rows == [["t/ask.9"], [0], ["t/ask.12"], ["t/work#1"], [0], ["key"], ["key"]]
+    restore_ids(rows)
+    assert rows == before
+
+
+NUMBERED = st.builds("{}{}".format, st.sampled_from(["", "a.", "a#"]), st.integers(0, 12))
+LONG = st.builds("key{}".format, st.integers(0, 10**12)) | st.just("9" * 5000)
+
+
+@given(st.lists(NUMBERED | LONG | st.text(max_size=4)))
+def test_any_ids_are_restored(ids: list[str]) -> None:
+    rows = [[step_id, "x"] for step_id in ids]
+    shorten_ids(rows)
+    restore_ids(rows)
+    assert rows == [[step_id, "x"] for step_id in ids]
 
 
 def test_empty_values_at_the_end_are_left_out() -> None:

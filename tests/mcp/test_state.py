@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
 from anabranch._engine import Journal
+from anabranch._engine.journal import FORMAT
 from anabranch.mcp import create_server, install
 from anabranch.tool import Tool
 from tests.mcp.harness import KEY, MODERN, Answers, call_once, connected, plaintext, sealed, serving
@@ -181,7 +182,7 @@ async def test_each_round_has_the_whole_time_again() -> None:
 
 def _of_another_format(state: str) -> str:
     packed, _, rest = plaintext(state).partition(" ")
-    assert rest.startswith("[1,")
+    assert rest.startswith(f"[{FORMAT},")
     return f"{packed} [0,{rest[3:]}"
 
 

@@ -76,5 +76,5 @@ class SystemIds:
         return f"call_{secrets.token_urlsafe(9)}"
 
     def secret(self) -> str:
-        """Return 128 random bits."""
-        return secrets.token_urlsafe(16)
+        """Return 96 random bits: they travel in every state."""
+        return secrets.token_urlsafe(12)

@@ -17,7 +17,7 @@ from anabranch.messages import LogLevel
 
 __all__ = ["Answer", "Ask", "AskKind", "Compensation", "Entry", "Journal", "Notice"]
 
-FORMAT = 1
+FORMAT = 2
 
 AskKind = Literal["sample", "elicit", "url"]
 
@@ -175,9 +175,9 @@ class Journal:
 
     def dumps(self) -> str:
         """Return the text form; :meth:`loads` is its inverse."""
-        private: list[Any] = []
-        public: list[Any] = []
-        prints = [asked for _, asked in self.pending.values()]
+        private: list[list[Any]] = []
+        public: list[list[Any]] = []
+        prints: list[str] = []
         for step_id, entry in self.entries.items():
             row = [step_id, entry.kind, entry.value]
             if entry.error is not None:
@@ -188,21 +188,15 @@ class Journal:
                 public.append(row)
                 prints.append(entry.fingerprint)
             else:
-                private.append([entry.fingerprint, *row])
-        due = [[c.step_id, c.undo, c.step, c.value, c.folded] for c in self.compensations]
-        head = [FORMAT, self.call_id, self.started, self.rounds, journal_text.joined(prints)]
-        tail = [
-            private,
-            due,
-            self.delivered,
-            self.deadlines,
-            self.progressed,
-            self.fork,
-            self.secret,
-            self.stalled,
-        ]
+                private.append([step_id, entry.fingerprint, *row[1:]])
         asked = [[step_id, kind] for step_id, (kind, _) in self.pending.items()]
-        return journal_text.render([*head, *tail], [asked, public])
+        prints += [asked for _, asked in self.pending.values()]
+        due = [[c.step_id, c.undo, c.step, c.value, c.folded] for c in self.compensations]
+        journal_text.shorten_ids(private)
+        journal_text.shorten_ids([*public, *asked])
+        head = (FORMAT, self.call_id, self.started, self.rounds, journal_text.joined(prints))
+        sent = (self.delivered, self.deadlines, self.progressed, self.fork, self.stalled)
+        return journal_text.render([*head, self.secret, private, due, *sent], [public, asked])
 
     @classmethod
     def loads(cls, text: str, limit: int = 0) -> Journal:
@@ -215,25 +209,28 @@ class Journal:
         fields, visible = journal_text.parse(text, FORMAT, limit)
         try:
             return cls._read(fields, *visible)
-        except TypeError as problem:
+        except (TypeError, IndexError) as problem:
             raise ValueError(f"not the text of a journal: {problem}") from problem
 
     @classmethod
-    def _read(cls, fields: list[Any], pending: list[Any], public: list[Any]) -> Journal:
+    def _read(cls, fields: list[Any], public: list[Any], pending: list[Any]) -> Journal:
         padded = [*fields, *_EMPTY[len(fields) :]]
-        call_id, started, rounds, joined, private, due, delivered, deadlines, *rest = padded
+        call_id, started, rounds, joined, secret, private, due, delivered, deadlines, *rest = padded
         journal = cls(
             call_id, started, rounds, delivered=dict(delivered), deadlines=dict(deadlines)
         )
-        journal.progressed, journal.fork, journal.secret, journal.stalled = rest
+        journal.secret = secret
+        journal.progressed, journal.fork, journal.stalled = rest
         journal.compensations = [Compensation(*row) for row in due]
+        journal_text.restore_ids(private)
+        journal_text.restore_ids([*public, *pending])
         prints = journal_text.split(joined)
-        for asked, (step_id, kind) in zip(prints, pending, strict=False):
-            journal.pending[step_id] = (kind, asked)
-        for asked, *row in private:
-            journal._add(asked, row, public=False)
-        for asked, row in zip(prints[len(pending) :], public, strict=True):
+        for row in private:
+            journal._add(row.pop(1), row, public=False)
+        for asked, row in zip(prints, public, strict=False):
             journal._add(asked, row, public=True)
+        for asked, (step_id, kind) in zip(prints[len(public) :], pending, strict=True):
+            journal.pending[step_id] = (kind, asked)
         return journal
 
     def _add(self, asked: str, row: list[Any], *, public: bool) -> None:
@@ -243,5 +240,5 @@ class Journal:
         self.entries[step_id] = Entry(kind, asked, value, error, tokens, public)
 
 
-_EMPTY: list[Any] = ["", 0, 0, "", (), (), (), (), 0, "", "", 0]
+_EMPTY: list[Any] = ["", 0, 0, "", "", (), (), (), (), 0, "", 0]
 """What a journal's fields are when they are left out at the end."""

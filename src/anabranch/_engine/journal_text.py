@@ -17,7 +17,17 @@ from pydantic_core import from_json, to_json
 
 from anabranch._engine.fingerprint import LENGTH
 
-__all__ = ["exceeds", "inflated", "joined", "parse", "render", "size", "split"]
+__all__ = [
+    "exceeds",
+    "inflated",
+    "joined",
+    "parse",
+    "render",
+    "restore_ids",
+    "shorten_ids",
+    "size",
+    "split",
+]
 
 
 def render(private: list[Any], public: list[Any]) -> str:
@@ -57,6 +67,32 @@ def split(prints: str | list[str]) -> list[str]:
     if isinstance(prints, list):
         return prints
     return [prints[start : start + LENGTH] for start in range(0, len(prints), LENGTH)]
+
+
+def shorten_ids(rows: list[list[Any]]) -> None:
+    """Replace the id that each row begins with by 0, where it counts on from the one before."""
+    before = ""
+    for row in rows:
+        step_id = row[0]
+        if step_id == _following(before):
+            row[0] = 0
+        before = step_id
+
+
+def restore_ids(rows: list[list[Any]]) -> None:
+    """Put back the ids that :func:`shorten_ids` has replaced."""
+    before = ""
+    for row in rows:
+        if row[0] == 0:
+            row[0] = _following(before)
+        before = row[0]
+
+
+def _following(step_id: str) -> str:
+    """Return the id whose number is one higher; an empty text if there is no number."""
+    name = step_id.rstrip("0123456789")
+    number = step_id[len(name) : len(name) + 9]  # a key may be a long one
+    return f"{name}{int(number) + 1}" if number else ""
 
 
 _DICTIONARY = (

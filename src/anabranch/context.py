@@ -21,7 +21,14 @@ from anabranch._asking.conversation import Conversation
 from anabranch._asking.eliciting import ElicitJob, find_question, run_elicit, run_elicit_url
 from anabranch._asking.host import Host, Runnable, find_tool
 from anabranch._asking.names import checked_key, name_for
-from anabranch._asking.sampling import SampleJob, SampleResult, as_spec, check_options, run_sample
+from anabranch._asking.sampling import (
+    SampleJob,
+    SampleResult,
+    as_spec,
+    check_options,
+    request_of,
+    run_sample,
+)
 from anabranch._asking.stepping import step
 from anabranch._engine import (
     Branch,
@@ -36,6 +43,7 @@ from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, El
 from anabranch.errors import CapabilityError
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.messages import (
+    IncludeContext,
     LogLevel,
     Message,
     MessageLike,
@@ -141,6 +149,8 @@ class BranchContext:
         self, prompt: str | None = None, *, schema: type[M],
         messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
         max_tokens: int | None = None, model_preferences: Mapping[str, Any] | None = None,
+        temperature: float | None = None, stop_sequences: Iterable[str] | None = None,
+        include_context: IncludeContext | None = None, metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Op[SampleResult[M]]: ...  # fmt: skip
     @overload
@@ -149,6 +159,8 @@ class BranchContext:
         messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
         max_tokens: int | None = None, tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
         tool_choice: ToolChoiceMode | None = None, model_preferences: Mapping[str, Any] | None = None,
+        temperature: float | None = None, stop_sequences: Iterable[str] | None = None,
+        include_context: IncludeContext | None = None, metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Op[SampleResult[None]]: ...  # fmt: skip
 
@@ -157,6 +169,8 @@ class BranchContext:
         messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
         max_tokens: int | None = None, tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
         tool_choice: ToolChoiceMode | None = None, model_preferences: Mapping[str, Any] | None = None,
+        temperature: float | None = None, stop_sequences: Iterable[str] | None = None,
+        include_context: IncludeContext | None = None, metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Op[SampleResult[Any]]:  # fmt: skip
         """Ask the model.
@@ -164,39 +178,32 @@ class BranchContext:
         With a ``prompt`` the conversation so far goes along, and prompt and reply are appended
         to it on success. With ``messages`` exactly those are sent and the conversation stays as
         it is. With ``schema`` the reply is parsed, with ``tool_choice="required"`` a tool call is
-        insisted on; an unfitting reply is retried twice with the reason fed back.
+        insisted on; an unfitting reply is retried twice with the reason fed back. The parameters
+        of the model are passed on; ``include_context`` only to a client that has declared
+        ``sampling.context``.
 
         Raises:
             ValueError: neither or both of ``prompt`` and ``messages``; ``schema`` together with
-                ``tools``; ``tool_choice`` without; a ``key`` that was used before, or
-                has one of ``/~#<>`` in it.
+                ``tools``; ``tool_choice`` without; a parameter that cannot be sent; a ``key`` that
+                was used before, or has one of ``/~#<>`` in it.
             CapabilityError, BranchTokenError, SampleValidationError, StepFailed: on ``await``.
         """
         bound = None if tools is None else tuple(map(as_spec, tools))
         check_options(messages, prompt, max_tokens, schema, bound, tool_choice)
         scope = self._scope()
         if prompt is not None:
-            place = self._conversation.take_place(scope)
             sent = (*self._conversation.messages(scope), user(prompt))
         else:
-            place, sent = 0, to_messages(messages or ())
-            if not sent:
-                raise ValueError("sample(messages=…) needs at least one message")
+            sent = to_messages(messages or ())
+        request = request_of(
+            messages=sent, max_tokens=max_tokens, tools=bound or None, tool_choice=tool_choice,
+            system_prompt=self.system_prompt if system_prompt is None else system_prompt,
+            model_preferences=model_preferences, temperature=temperature,
+            stop_sequences=stop_sequences, include_context=include_context, metadata=metadata,
+        )  # fmt: skip
+        place = 0 if prompt is None else self._conversation.take_place(scope)
         step_id = self._call.cursor.new_id(scope, "sample", checked_key(key))
-        job = SampleJob(
-            call=self._call,
-            host=self._host,
-            scope=scope,
-            step_id=step_id,
-            messages=sent,
-            max_tokens=max_tokens,
-            system_prompt=system_prompt if system_prompt is not None else self.system_prompt,
-            schema=schema,
-            tools=bound or (),
-            tool_choice=tool_choice,
-            model_preferences=dict(model_preferences) if model_preferences else None,
-            place=place,
-        )
+        job = SampleJob(self._call, self._host, scope, step_id, request, schema, place)
         needs = ["sampling", *(["sampling.tools"] if bound else [])]
         return self._asking(run_sample(job, self._conversation), step_id, *needs)
 

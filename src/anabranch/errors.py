@@ -117,7 +117,7 @@ class CapabilityError(AnabranchError):
                 " HTTP session of the handshake era). Connect with protocol 2026-07-28, or over a"
                 " session with a stream"
             )
-        own = _OWN_SAMPLER if self.capability.startswith("sampling") else ""
+        own = _OWN_SAMPLER if self.capability in {"sampling", "sampling.tools"} else ""
         return f"This tool needs {self.capability!r}, {reason}{own}."
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "ElicitRequest",
     "Exchange",
     "ImageBlock",
+    "IncludeContext",
     "LogLevel",
     "Message",
     "MessageLike",
@@ -49,6 +50,9 @@ LogLevel: TypeAlias = Literal[
 
 ToolChoiceMode: TypeAlias = Literal["auto", "required", "none"]
 """Whether a model may, must or must not call one of the tools that it is offered."""
+
+IncludeContext: TypeAlias = Literal["none", "thisServer", "allServers"]
+"""Which MCP servers' context a client is asked to add to a model request."""
 
 NOTHING = "(nothing)"
 """The text of a message without content, which no provider would accept."""
@@ -255,7 +259,10 @@ class ToolCall(Shape):
 
 
 class SampleRequest(Shape):
-    """A request to a model (MCP ``sampling/createMessage``)."""
+    """A request to a model (MCP ``sampling/createMessage``).
+
+    ``metadata`` is for the model's provider, in the provider's own format.
+    """
 
     messages: tuple[Message, ...]
     max_tokens: int
@@ -263,6 +270,10 @@ class SampleRequest(Shape):
     tools: tuple[ToolSpec, ...] | None = None
     tool_choice: ToolChoiceMode | None = None
     model_preferences: dict[str, JsonValue] | None = None
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    stop_sequences: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
+    include_context: IncludeContext | None = None
+    metadata: dict[str, JsonValue] | None = None
 
 
 class SampleReply(Shape):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
-from anabranch._asking.host import Capabilities
+from anabranch._asking.host import CAPABILITIES
 from anabranch._engine import checked_patience, codec_of, current_call, step_fingerprint
 from anabranch._parameters import Parameters, hints_of
 from anabranch.context import BranchContext
@@ -25,8 +25,6 @@ __all__ = ["FunctionTool", "HandoffTool", "Tool", "ToolAnnotations", "tool"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-CAPABILITIES = Capabilities().names()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

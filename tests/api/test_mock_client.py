@@ -229,10 +229,11 @@ async def test_a_capability_that_is_left_out_is_refused_at_the_call(
 
 def test_a_capability_stands_for_its_finer_ones() -> None:
     """Contract: capabilities={"sampling", "elicitation"} is everything."""
-    assert MockClient().capabilities == Capabilities()
-    assert MockClient(capabilities={"sampling", "elicitation"}).capabilities == Capabilities()
+    everything = Capabilities(sampling_context=True)
+    assert MockClient().capabilities == everything
+    assert MockClient(capabilities={"sampling", "elicitation"}).capabilities == everything
     some = MockClient(capabilities={"sampling"}).capabilities
-    assert some.names() == {"sampling", "sampling.tools"}
+    assert some.names() == {"sampling", "sampling.tools", "sampling.context"}
     with pytest.raises(ValueError, match=r"\['smapling'\]; known are"):
         MockClient(capabilities={"smapling"})
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from anabranch import (
     tool,
     user,
 )
+from anabranch._asking.host import Capabilities
 from anabranch.messages import (
     Message,
     SampleReply,
@@ -62,6 +64,102 @@ async def test_a_request_carries_every_option_that_was_given(replay: bool) -> No
     assert request.messages == (user("hello"),)
     assert (request.system_prompt, request.max_tokens) == ("be brief", 7)
     assert (request.tools, request.tool_choice) == ((WEATHER,), "auto")
+
+
+async def test_a_request_carries_the_parameters_of_the_model(replay: bool) -> None:
+    @tool
+    async def ask(ctx: BranchContext) -> str:
+        result = await ctx.sample(
+            "hello",
+            temperature=0.5,
+            stop_sequences=["END"],
+            include_context="thisServer",
+            metadata={"user": "u1", "trace": None},
+        )
+        return result.text
+
+    client = MockClient(samples=["hi"])
+    assert await run_tool(ask, {}, client, replay=replay) == "hi"
+    (request,) = client.sample_calls
+    assert (request.temperature, request.stop_sequences) == (0.5, ("END",))
+    assert (request.include_context, request.metadata) == (
+        "thisServer",
+        {"user": "u1", "trace": None},
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"temperature": -0.1}, "temperature"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"stop_sequences": "END"}, "stop_sequences"),
+        ({"stop_sequences": [""]}, "stop_sequences"),
+        ({"include_context": "everything"}, "include_context"),
+        ({"metadata": {"when": object()}}, "metadata"),
+        ({"model_preferences": {"hints": object()}}, "model_preferences"),
+    ],
+    ids=str,
+)
+async def test_a_parameter_that_cannot_be_sent_is_refused_where_it_is_given(
+    options: dict[str, Any], named: str, replay: bool
+) -> None:
+    @tool
+    async def ask(ctx: BranchContext) -> None:
+        asked = ctx.sample("hello", **options)
+        await asked
+
+    client = MockClient(samples=["hi"])
+    with pytest.raises(ValueError, match=rf"sample\(\) cannot send this: {named}") as refused:
+        await run_tool(ask, {}, client, replay=replay)
+    assert "\n" not in str(refused.value)
+    assert client.sample_calls == []
+
+
+async def test_context_is_asked_for_only_of_a_client_that_can_include_it(replay: bool) -> None:
+    """The protocol: a server should not, without ``sampling.context``; a client may ignore it."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> str:
+        return (await ctx.sample("hello", include_context="allServers")).text
+
+    client = MockClient(samples=["hi"], capabilities=Capabilities())
+    assert await run_tool(ask, {}, client, replay=replay) == "hi"
+    assert client.sample_calls[0].include_context is None
+
+
+async def test_a_tool_can_require_a_client_that_includes_context(replay: bool) -> None:
+    @tool(requires=["sampling.context"])
+    async def ask(ctx: BranchContext) -> str:
+        return (await ctx.sample("hello", include_context="allServers")).text
+
+    with pytest.raises(CapabilityError, match=r"sampling\.context") as refused:
+        await run_tool(ask, {}, MockClient(capabilities=Capabilities()), replay=replay)
+    assert "sampler" not in str(refused.value)
+    client = MockClient(samples=["hi"], capabilities={"sampling"})
+    assert await run_tool(ask, {}, client, replay=replay) == "hi"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"temperature": 0.1},
+        {"stop_sequences": ["."]},
+        {"include_context": "thisServer"},
+        {"metadata": {"a": 1}},
+    ],
+    ids=str,
+)
+async def test_a_parameter_that_differs_from_run_to_run_is_noticed(first: dict[str, Any]) -> None:
+    runs = [first, {}]
+
+    @tool
+    async def ask(ctx: BranchContext) -> None:
+        await ctx.sample("pick", **runs.pop(0))
+
+    with pytest.raises(NonDeterminismError, match=r"ask/sample\.1"):
+        await run_tool(ask, {}, MockClient(samples=["x"], capabilities=Capabilities()))
 
 
 @pytest.mark.requirement("pitfall.model-preferences")

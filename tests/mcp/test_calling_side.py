@@ -82,12 +82,16 @@ async def test_a_sample_arrives_as_it_was_asked(era: Era) -> None:
             tools=[LOOK],
             tool_choice="required",
             model_preferences={"hints": [{"name": "small"}]},
+            temperature=0.5,
+            stop_sequences=["END"],
+            include_context="thisServer",
+            metadata={"user": "u1"},
         )
         return f"{reply.text} {reply.tool_calls[0].arguments} {reply.stop_reason} {reply.model}"
 
     blocks = (TextBlock(text="Hm."), ToolUseBlock(id="u1", name="look", input={"at": 1}))
     reply = SampleReply(content=blocks, model="m", stop_reason="toolUse", usage=Usage())
-    recorder = Recorder(reply)
+    recorder = Recorder(reply, Capabilities(sampling_context=True))
     result = await run(body, era, recorder)
     assert result.structured_content == {"result": "Hm. {'at': 1} toolUse m"}
     ((step_id, asked),) = recorder.asked
@@ -99,6 +103,8 @@ async def test_a_sample_arrives_as_it_was_asked(era: Era) -> None:
     )
     assert (asked.tools, asked.tool_choice) == ((LOOK,), "required")
     assert asked.model_preferences == {"hints": [{"name": "small"}]}
+    assert (asked.temperature, asked.stop_sequences) == (0.5, ("END",))
+    assert (asked.include_context, asked.metadata) == ("thisServer", {"user": "u1"})
 
 
 @both_eras
@@ -206,6 +212,10 @@ async def test_an_error_ends_the_call_in_the_modern_era(what: str) -> None:
         (Capabilities(), {"sampling", "sampling.tools", "elicitation"}),
         (Capabilities(sampling_tools=False), {"sampling", "elicitation"}),
         (Capabilities(sampling=False), {"elicitation"}),
+        (
+            Capabilities(sampling_context=True),
+            {"sampling", "sampling.tools", "sampling.context", "elicitation"},
+        ),
         (Capabilities(elicitation=False, elicitation_url=False), {"sampling", "sampling.tools"}),
     ],
 )
@@ -221,6 +231,7 @@ async def test_only_what_can_be_answered_is_declared(
         there = {
             "sampling": found.sampling,
             "sampling.tools": found.sampling and found.sampling.tools,
+            "sampling.context": found.sampling and found.sampling.context,
             "elicitation": found.elicitation,
         }
         return [name for name, value in there.items() if value is not None]

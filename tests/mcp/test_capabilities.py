@@ -232,6 +232,7 @@ def test_what_a_declaration_promises() -> None:
         form=types.FormElicitationCapability(), url=types.UrlElicitationCapability()
     )
     tools = types.SamplingCapability(tools=types.SamplingToolsCapability())
+    context = types.SamplingCapability(context=types.SamplingContextCapability())
     promised: list[tuple[types.ClientCapabilities | None, set[str]]] = [
         (None, set()),
         (types.ClientCapabilities(), set()),
@@ -240,6 +241,7 @@ def test_what_a_declaration_promises() -> None:
         (types.ClientCapabilities(elicitation=both), {"elicitation", "elicitation.url"}),
         (types.ClientCapabilities(sampling=types.SamplingCapability()), {"sampling"}),
         (types.ClientCapabilities(sampling=tools), {"sampling", "sampling.tools"}),
+        (types.ClientCapabilities(sampling=context), {"sampling", "sampling.context"}),
     ]
     for declared, names in promised:
         assert capabilities_of(declared).names() == names

@@ -43,6 +43,10 @@ async def everything(ctx: BranchContext) -> str:
         tools=[LOOK],
         tool_choice="auto",
         model_preferences={"hints": [{"name": "small"}], "speedPriority": 0.5},
+        temperature=0.5,
+        stop_sequences=["END"],
+        include_context="thisServer",
+        metadata={"user": "u1"},
     )
     return reply.text
 
@@ -88,7 +92,10 @@ async def test_a_sample_crosses_with_all_that_it_has(era: str) -> None:
         ],
         "toolChoice": {"mode": "auto"},
         "modelPreferences": {"hints": [{"name": "small"}], "speedPriority": 0.5},
-    }
+        "temperature": 0.5,
+        "stopSequences": ["END"],
+        "metadata": {"user": "u1"},
+    }  # and no includeContext: the client has not declared that it can include any
 
 
 class Verdict(BaseModel):

@@ -22,6 +22,13 @@ async def test_replies_are_given_in_order() -> None:
     assert [(await model.sample(asking("hi"))).text for _ in range(2)] == ["one", "two"]
 
 
+async def test_a_reply_ends_at_the_first_stop_sequence() -> None:
+    model = ScriptedModel([{"text": "one two three", "tool_calls": [{"name": "look"}]}])
+    asked = asking("count").model_copy(update={"stop_sequences": ("three", "two")})
+    reply = await model.sample(asked)
+    assert (reply.text, reply.tool_calls, reply.stop_reason) == ("one ", (), "stopSequence")
+
+
 async def test_a_reply_with_when_is_used_once_and_before_those_in_order() -> None:
     model = ScriptedModel([{"text": "first"}, {"text": "cheap", "when": "price"}, {"text": "last"}])
     said = [(await model.sample(asking(text))).text for text in ("price?", "price?", "price?")]

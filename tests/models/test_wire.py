@@ -119,6 +119,44 @@ async def test_ollama_is_sent_the_chat_completions_format(provider: Provider) ->
     )
 
 
+TUNED = SampleRequest(
+    messages=(user("Count."),),
+    max_tokens=9,
+    temperature=0.5,
+    stop_sequences=("three", "four"),
+    include_context="thisServer",
+    metadata={"user_id": "u1"},
+)
+
+
+@everywhere
+async def test_the_parameters_of_a_request_are_the_providers(
+    provider: Provider, model: str
+) -> None:
+    provider.will(Say("one two"))
+    await open_model(model).sample(TUNED)
+    sent = provider.bodies[0]
+    assert (sent["temperature"], sent["metadata"]) == (0.5, {"user_id": "u1"})
+    stops = {ANTHROPIC: "stop_sequences", OLLAMA: "stop"}
+    # OpenAI's Responses cannot be told where to stop.
+    assert model == OPENAI or sent[stops[model]] == ["three", "four"]
+
+
+@everywhere
+async def test_a_reply_ends_where_it_should_whether_or_not_its_provider_can_stop(
+    provider: Provider, model: str
+) -> None:
+    provider.will(Say("one two three four", (Call("call_9", "look", {}),)))
+    reply = await open_model(model).sample(TUNED)
+    assert (reply.content, reply.stop_reason) == ((TextBlock(text="one two "),), "stopSequence")
+
+
+async def test_a_provider_that_has_stopped_says_at_what(provider: Provider) -> None:
+    provider.will(Say("one two ", reason="stop_sequence"))
+    reply = await open_model(ANTHROPIC).sample(TUNED)
+    assert (reply.text, reply.stop_reason) == ("one two ", "stopSequence")
+
+
 @everywhere
 async def test_tokens_read_from_the_cache_are_reported_and_part_of_the_input(
     provider: Provider, model: str

@@ -57,6 +57,24 @@ async def test_questions_asked_at_once_are_the_steps_of_one_turn(era: str) -> No
     assert last["structuredContent"] == {"result": ["accept", "So.", "accept"]}
 
 
+async def test_a_step_has_the_parameters_of_the_model(era: str) -> None:
+    async def body(ctx: BranchContext) -> str:
+        reply = await ctx.sample("?", temperature=0.5, stop_sequences=["."], metadata={"a": None})
+        return reply.text
+
+    first, last = await run(body, era, [said("t/sample.1", "So.")])
+    (step,) = first["steps"]
+    assert (
+        step["params"].items()
+        >= {
+            "temperature": 0.5,
+            "stopSequences": ["."],
+            "metadata": {"a": None},
+        }.items()
+    )
+    assert last["content"][0]["text"] == "So."
+
+
 @pytest.mark.parametrize("step", ["t/elicit.1", "t/sample.1"])
 async def test_a_steps_error_is_raised_on_the_line_that_asked_and_can_be_caught(
     era: str, step: str

@@ -13,7 +13,7 @@ from anabranch.errors import CapabilityError, StepFailed, ToolError, error_to_js
 from anabranch.limits import Limits
 from anabranch.messages import SampleReply, SampleRequest
 
-__all__ = ["Capabilities", "Host", "Runnable", "Sampler", "find_tool"]
+__all__ = ["CAPABILITIES", "Capabilities", "Host", "Runnable", "Sampler", "find_tool"]
 
 T_co = TypeVar("T_co", covariant=True)
 logger: logging.Logger = logging.getLogger("anabranch.asking")
@@ -32,19 +32,21 @@ class Capabilities:
     """What the other side can answer, and how this host shows questions.
 
     ``requires=`` of a tool and :class:`CapabilityError` use the names in :meth:`names`.
+    ``sampling_context`` says that the context of MCP servers can be added to a model request.
     ``concurrent_elicits`` and ``elicits_in_branches`` say whether several questions may be open at
     a time, and whether others than the tool itself may ask.
     """
 
     sampling: bool = True
     sampling_tools: bool = True
+    sampling_context: bool = False
     elicitation: bool = True
     elicitation_url: bool = True
     concurrent_elicits: bool = True
     elicits_in_branches: bool = True
 
     def names(self) -> frozenset[str]:
-        """Return what is there of ``sampling[.tools]`` and ``elicitation[.url]``."""
+        """Return what is there of ``sampling[.tools|.context]`` and ``elicitation[.url]``."""
         return frozenset(name for name in _NAMES if self.has(name))
 
     def has(self, name: str) -> bool:
@@ -55,9 +57,12 @@ class Capabilities:
 _NAMES = {
     "sampling": "sampling",
     "sampling.tools": "sampling_tools",
+    "sampling.context": "sampling_context",
     "elicitation": "elicitation",
     "elicitation.url": "elicitation_url",
 }
+CAPABILITIES = frozenset(_NAMES)
+"""The names of all capabilities."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from anabranch.messages import (
     SampleRequest,
     TextBlock,
     ToolCall,
-    ToolChoiceMode,
     ToolResultBlock,
     ToolSpec,
     ToolUseBlock,
@@ -43,6 +42,7 @@ __all__ = [
     "Sampler",
     "as_spec",
     "check_options",
+    "request_of",
     "run_sample",
 ]
 
@@ -82,21 +82,16 @@ class SampleResult(Generic[P]):
 class SampleJob:
     """All that one ``ctx.sample`` asks for.
 
-    ``messages`` ends with the prompt. ``place`` is where in the conversation prompt and reply go,
-    0 for nowhere.
+    The messages of ``request`` end with the prompt; ``schema`` is not in it yet. ``place`` is where
+    in the conversation prompt and reply go, 0 for nowhere.
     """
 
     call: Call[Any]
     host: Host
     scope: Scope
     step_id: str
-    messages: tuple[Message, ...]
-    max_tokens: int | None = None
-    system_prompt: str | None = None
+    request: SampleRequest
     schema: type[BaseModel] | None = None
-    tools: tuple[ToolSpec, ...] = ()
-    tool_choice: ToolChoiceMode | None = None
-    model_preferences: dict[str, Any] | None = None
     place: int = 0
 
 
@@ -123,6 +118,22 @@ def check_options(
         raise ValueError(f"max_tokens must be positive, got {max_tokens}")
 
 
+def request_of(**fields: Any) -> SampleRequest:  # noqa: ANN401 - the author's, of any type
+    """Return the request with ``fields``, of which those that are ``None`` were not given.
+
+    Raises:
+        ValueError: naming the field that cannot be sent.
+    """
+    if not fields["messages"]:
+        raise ValueError("sample(messages=…) needs at least one message")
+    given = {name: value for name, value in fields.items() if value is not None}
+    given.setdefault("max_tokens", DEFAULT_MAX_TOKENS)
+    try:
+        return SampleRequest.model_validate(given, by_alias=False, by_name=True)
+    except ValidationError as problem:
+        raise ValueError(f"sample() cannot send this: {describe(problem)}") from problem
+
+
 def as_spec(tool: Runnable[Any] | ToolSpec) -> ToolSpec:
     """Return what a model is shown of ``tool``."""
     if isinstance(tool, ToolSpec):
@@ -139,10 +150,10 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
         CapabilityError: no model can be asked.
         StepFailed: the model could not answer.
     """
-    needs = ["sampling", *(["sampling.tools"] if job.tools else [])]
+    needs = ["sampling", *(["sampling.tools"] if job.request.tools else [])]
     job.host.require(*needs)
     own = job.host.asks_own_model(*needs)
-    messages, attempt, refused = job.messages, 0, 0
+    messages, attempt, refused = job.request.messages, 0, 0
     while True:
         attempt += 1
         request = _request(job, messages, own=own)
@@ -158,7 +169,9 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
         if problem is None:
             result = _result(job, reply, parsed)
             if job.place:
-                conversation.append(job.scope, job.place, _as_history(result, job.messages[-1]))
+                conversation.append(
+                    job.scope, job.place, _as_history(result, job.request.messages[-1])
+                )
             return result
         if attempt == ATTEMPTS:
             raise SampleValidationError(job.step_id, attempt, problem, _said(reply))
@@ -166,25 +179,18 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
 
 
 def _request(job: SampleJob, messages: tuple[Message, ...], *, own: bool) -> SampleRequest:
-    tools, choice, system = job.tools, job.tool_choice, job.system_prompt
+    changed: dict[str, Any] = {"messages": messages}
     if job.schema is not None:
-        schema = job.schema.model_json_schema()
+        schema, system = job.schema.model_json_schema(), job.request.system_prompt
         if (job.host.own if own else job.host.capabilities).has("sampling.tools"):
             spec = ToolSpec(
                 name=SCHEMA_TOOL, description="Give the answer in this form.", input_schema=schema
             )
-            tools, choice = (spec, *tools), "required"
+            changed |= {"tools": (spec,), "tool_choice": "required"}
         else:
             form = f"Reply with JSON only, fitting this JSON Schema:\n{json.dumps(schema)}"
-            system = f"{system}\n\n{form}" if system else form
-    return SampleRequest(
-        messages=messages,
-        max_tokens=job.max_tokens or DEFAULT_MAX_TOKENS,
-        system_prompt=system,
-        tools=tools or None,
-        tool_choice=choice,
-        model_preferences=job.model_preferences,
-    )
+            changed["system_prompt"] = f"{system}\n\n{form}" if system else form
+    return job.request.model_copy(update=changed)
 
 
 async def _ask(job: SampleJob, step_id: str, request: SampleRequest, *, own: bool) -> SampleReply:
@@ -195,13 +201,17 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest, *, own: boo
         prompt = math.ceil(_prompt_tokens(request) * ADMISSION_MARGIN)
         if not call.cursor.is_pending(step_id):  # else it was admitted in an earlier round
             branch.check_tokens(prompt + 1)
+        changed: dict[str, Any] = {}
+        able = job.host.own if own else job.host.capabilities
+        if request.include_context is not None and not able.has("sampling.context"):
+            changed["include_context"] = None  # which a client may ignore in any case
         left = branch.remaining_tokens()
-        if left is None or left - prompt >= request.max_tokens:
-            return request
-        return request.model_copy(update={"max_tokens": max(1, left - prompt)})
+        if left is not None and left - prompt < request.max_tokens:
+            changed["max_tokens"] = max(1, left - prompt)
+        return request.model_copy(update=changed) if changed else request
 
     # What may be left differs from round to round, so max_tokens is not part of the question.
-    asked = fingerprint(request.model_dump(mode="json", exclude={"max_tokens"}))
+    asked = fingerprint(request.model_dump(mode="json", exclude={"max_tokens"}, exclude_none=True))
     responder = job.host.respond if own else None
     entry = await call.operations.ask(job.scope, step_id, "sample", asked, admitted, responder)
     reply = _read(job, step_id, entry, own=own)
@@ -259,7 +269,7 @@ def _check(job: SampleJob, reply: SampleReply) -> tuple[BaseModel | None, str | 
             return job.schema.model_validate_json(_without_fence(reply.text)), None
         except ValidationError as problem:
             return None, describe(problem)
-    if job.tool_choice == "required" and not reply.tool_calls:
+    if job.request.tool_choice == "required" and not reply.tool_calls:
         return None, "no tool was called, although one is required"
     return None, None
 
@@ -279,7 +289,7 @@ def _correction(job: SampleJob, problem: str) -> str:
 def _result(
     job: SampleJob, reply: SampleReply, parsed: BaseModel | None
 ) -> SampleResult[BaseModel | None]:
-    prompt = job.messages[-1]
+    prompt = job.request.messages[-1]
     if parsed is None:
         exchange = Exchange((prompt, Message(role="assistant", content=reply.content)))
     else:

@@ -77,4 +77,5 @@ def offered(person: Answerer, model: Model) -> Capabilities:
         person.capabilities,
         sampling=samples.sampling,
         sampling_tools=samples.sampling_tools,
+        sampling_context=samples.sampling_context,
     )

@@ -62,11 +62,12 @@ def connect(
         await answerer.log(params.level, str(params.data))
 
     tools = types.SamplingToolsCapability() if able.sampling_tools else None
+    others = types.SamplingContextCapability() if able.sampling_context else None
     return Client(
         server,
         mode=MODES[era],
         sampling_callback=sample if able.sampling else None,
-        sampling_capabilities=types.SamplingCapability(tools=tools),
+        sampling_capabilities=types.SamplingCapability(tools=tools, context=others),
         elicitation_callback=elicit if able.elicitation or able.elicitation_url else None,
         logging_callback=log,
         log_level="info",

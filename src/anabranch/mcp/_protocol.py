@@ -129,6 +129,7 @@ def capabilities_of(declared: types.ClientCapabilities | None) -> Capabilities:
     return _capabilities(
         sampling=sampling is not None,
         sampling_tools=sampling is not None and sampling.tools is not None,
+        sampling_context=sampling is not None and sampling.context is not None,
         elicitation=elicitation is not None and (elicitation.form is not None or not url),
         elicitation_url=url,
     )
@@ -141,6 +142,7 @@ _capabilities = lru_cache(Capabilities)
 _DECLARATIONS: dict[str, dict[str, Any]] = {
     "sampling": {"sampling": {}},
     "sampling.tools": {"sampling": {"tools": {}}},
+    "sampling.context": {"sampling": {"context": {}}},
     "elicitation": {"elicitation": {"form": {}}},
     "elicitation.url": {"elicitation": {"url": {}}},
 }

@@ -26,6 +26,7 @@ from anabranch._encodable import encodable
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.models._model_errors import ModelError
 from anabranch.models._provider_faults import incomplete_reply, mapped_errors
+from anabranch.models._stop_sequences import ended_at_stop
 from anabranch.models._streaming import SampleStream, interrupted
 from anabranch.models._translation import from_provider, names_of, to_definitions, to_provider
 
@@ -68,13 +69,15 @@ class _ProviderRequest:
     settings: ModelSettings
     parameters: ModelRequestParameters
     names: Mapping[str, str]
+    asked: SampleRequest
 
     @property
     def name(self) -> str:
         return f"{self.model.system}:{self.model.model_name}"
 
     def read(self, response: ai.ModelResponse) -> SampleReply:
-        return from_provider(response, self.model.model_name, self.names)
+        reply = from_provider(response, self.model.model_name, self.names)
+        return ended_at_stop(reply, self.asked)
 
 
 class ProviderModel:
@@ -154,8 +157,7 @@ class ProviderModel:
         if request.tool_choice == "required" and not _can_be_forced(model):
             request = _unforced(request)
         tools = request.tools or ()
-        settings = self._settings.copy()
-        settings["max_tokens"] = request.max_tokens
+        settings = self._settings | _parameters(request, model)
         if tools and request.tool_choice is not None:
             settings["tool_choice"] = request.tool_choice
         if self._cache and (tools or len(request.messages) > 1):
@@ -167,6 +169,7 @@ class ProviderModel:
             settings=settings,
             parameters=ModelRequestParameters(function_tools=to_definitions(tools)),
             names=names_of(tools),
+            asked=request,
         )
 
     def _preferred(self, request: SampleRequest) -> Model[Any]:
@@ -223,6 +226,18 @@ def _is_incomplete(response: StreamedResponse) -> bool:
     """
     reason = response.finish_reason or (response.provider_details or {}).get("finish_reason")
     return response.state == "incomplete" or (response.provider_url is not None and not reason)
+
+
+def _parameters(request: SampleRequest, model: Model[Any]) -> ModelSettings:
+    """Return the parameters of the request that ``model`` takes."""
+    settings = ModelSettings(max_tokens=request.max_tokens)
+    if request.temperature is not None:
+        settings["temperature"] = request.temperature
+    if request.stop_sequences and "stop_sequences" not in model.unsupported_settings:
+        settings["stop_sequences"] = list(request.stop_sequences)
+    if request.metadata is not None and "extra_body" not in model.unsupported_settings:
+        settings["extra_body"] = {"metadata": request.metadata}
+    return settings
 
 
 def _hints(request: SampleRequest) -> Iterator[str]:

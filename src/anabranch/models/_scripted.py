@@ -1,7 +1,7 @@
 """A model that takes its replies from a script, for tests, demos and offline use.
 
 It is deterministic: the same requests in the same order get the same replies, with the same ids of
-tool calls. It ignores ``max_tokens``.
+tool calls. A reply ends at a stop sequence; the other parameters of a request are ignored.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from anabranch.messages import (
     text_of,
 )
 from anabranch.models._model_errors import ModelError
+from anabranch.models._stop_sequences import ended_at_stop
 from anabranch.models._streaming import ReplyInPieces, SampleStream
 
 __all__ = ["Reply", "ReplyToolCall", "ScriptedModel"]
@@ -119,20 +120,18 @@ class ScriptedModel:
             ToolUseBlock(id=next(ids), name=call.name, input=call.arguments)
             for call in reply.tool_calls
         ]
-        return SampleReply(
-            content=tuple(content),
-            model=self.name,
-            stop_reason="toolUse" if reply.tool_calls else "endTurn",
-            usage=Usage(
-                input_tokens=_estimate(request.messages)
-                + estimate_tokens(request.system_prompt or "")
-                + sum(
-                    estimate_tokens(encodable(tool).model_dump_json())
-                    for tool in request.tools or ()
-                ),
-                output_tokens=sum(map(_block_tokens, content)),
+        stop_reason = "toolUse" if reply.tool_calls else "endTurn"
+        whole = SampleReply(content=tuple(content), model=self.name, stop_reason=stop_reason)
+        ended = ended_at_stop(whole, request)
+        usage = Usage(
+            input_tokens=_estimate(request.messages)
+            + estimate_tokens(request.system_prompt or "")
+            + sum(
+                estimate_tokens(encodable(tool).model_dump_json()) for tool in request.tools or ()
             ),
+            output_tokens=sum(map(_block_tokens, ended.content)),
         )
+        return ended.model_copy(update={"usage": usage})
 
     @asynccontextmanager
     async def stream(self, request: SampleRequest) -> AsyncGenerator[SampleStream]:

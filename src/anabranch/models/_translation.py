@@ -161,6 +161,8 @@ def from_provider(
     if reason is None:
         calls = any(isinstance(block, ToolUseBlock) for block in content)
         stopped = "toolUse" if calls else "endTurn"
+    elif (response.provider_details or {}).get("finish_reason") == "stop_sequence":
+        stopped = "stopSequence"
     else:
         stopped = STOP_REASONS.get(reason, reason)
     used = Usage(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from pydantic import BaseModel
 
 from anabranch._asking.answerer import AnswerError
-from anabranch._asking.host import Capabilities
+from anabranch._asking.host import CAPABILITIES, Capabilities
 from anabranch.elicitation import Accepted, Cancelled, Declined
 from anabranch.errors import AnabranchError
 from anabranch.messages import (
@@ -199,17 +199,17 @@ class _Answers:
 
 
 def _capabilities(given: Capabilities | Iterable[str] | None) -> Capabilities:
-    if given is None:
-        return Capabilities()
     if isinstance(given, Capabilities):
         return given
-    names = set(given)
-    known = Capabilities().names()
-    if unknown := names - known:
-        raise ValueError(f"Unknown capabilities {sorted(unknown)}; known are {sorted(known)}")
+    names = CAPABILITIES if given is None else set(given)
+    if unknown := names - CAPABILITIES:
+        raise ValueError(
+            f"Unknown capabilities {sorted(unknown)}; known are {sorted(CAPABILITIES)}"
+        )
     return Capabilities(
         sampling="sampling" in names,
         sampling_tools=bool(names & {"sampling", "sampling.tools"}),
+        sampling_context=bool(names & {"sampling", "sampling.context"}),
         elicitation="elicitation" in names,
         elicitation_url=bool(names & {"elicitation", "elicitation.url"}),
     )

@@ -43,7 +43,7 @@ from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, El
 from anabranch.errors import CapabilityError
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.messages import (
-    IncludeContext,
+    IncludedContext,
     LogLevel,
     Message,
     MessageLike,
@@ -150,7 +150,7 @@ class BranchContext:
         messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
         max_tokens: int | None = None, model_preferences: Mapping[str, Any] | None = None,
         temperature: float | None = None, stop_sequences: Iterable[str] | None = None,
-        include_context: IncludeContext | None = None, metadata: Mapping[str, Any] | None = None,
+        include_context: IncludedContext | None = None, metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Op[SampleResult[M]]: ...  # fmt: skip
     @overload
@@ -160,7 +160,7 @@ class BranchContext:
         max_tokens: int | None = None, tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
         tool_choice: ToolChoiceMode | None = None, model_preferences: Mapping[str, Any] | None = None,
         temperature: float | None = None, stop_sequences: Iterable[str] | None = None,
-        include_context: IncludeContext | None = None, metadata: Mapping[str, Any] | None = None,
+        include_context: IncludedContext | None = None, metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Op[SampleResult[None]]: ...  # fmt: skip
 
@@ -170,7 +170,7 @@ class BranchContext:
         max_tokens: int | None = None, tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
         tool_choice: ToolChoiceMode | None = None, model_preferences: Mapping[str, Any] | None = None,
         temperature: float | None = None, stop_sequences: Iterable[str] | None = None,
-        include_context: IncludeContext | None = None, metadata: Mapping[str, Any] | None = None,
+        include_context: IncludedContext | None = None, metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Op[SampleResult[Any]]:  # fmt: skip
         """Ask the model.

@@ -21,7 +21,7 @@ __all__ = [
     "ElicitRequest",
     "Exchange",
     "ImageBlock",
-    "IncludeContext",
+    "IncludedContext",
     "LogLevel",
     "Message",
     "MessageLike",
@@ -51,7 +51,7 @@ LogLevel: TypeAlias = Literal[
 ToolChoiceMode: TypeAlias = Literal["auto", "required", "none"]
 """Whether a model may, must or must not call one of the tools that it is offered."""
 
-IncludeContext: TypeAlias = Literal["none", "thisServer", "allServers"]
+IncludedContext: TypeAlias = Literal["none", "thisServer", "allServers"]
 """Which MCP servers' context a client is asked to add to a model request."""
 
 NOTHING = "(nothing)"
@@ -272,7 +272,7 @@ class SampleRequest(Shape):
     model_preferences: dict[str, JsonValue] | None = None
     temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     stop_sequences: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
-    include_context: IncludeContext | None = None
+    include_context: IncludedContext | None = None
     metadata: dict[str, JsonValue] | None = None
 
 

@@ -40,11 +40,11 @@ class Runtime:
         checked_patience(self.patience)
 
 
-def new_journal(runtime: Runtime) -> Journal:
-    """Return the journal of a call that begins now."""
+def new_journal(runtime: Runtime, call_id: str = "") -> Journal:
+    """Return the journal of a call that begins now, named ``call_id`` if that is given."""
     # To the millisecond: the rest would travel in every state, and is of no use.
     started = round(runtime.clock.now(), 3)
-    return Journal(runtime.ids.call_id(), started, secret=runtime.ids.secret())
+    return Journal(call_id or runtime.ids.call_id(), started, secret=runtime.ids.secret())
 
 
 def open_call(

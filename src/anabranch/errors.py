@@ -19,6 +19,8 @@
     ├── NoProgressError               the call's rounds are cut off again and again
     ├── UnsupportedRuntimeError       this Python's tasks do not show what they wait for
     ├── InvalidTokenError             a token is not valid, or no longer
+    ├── CallExpiredError              the call has expired, and what it had done is undone
+    ├── IdempotencyKeyError           a first request cannot be carried out under its key
     ├── StoreError                    a store cannot do its work
     │   ├── UnknownCallError          the store has no such call
     │   └── tree.RefusedError         the tree store refuses a node, a result or a ref
@@ -56,10 +58,12 @@ __all__ = [
     "BranchLimitError",
     "BranchTimeoutError",
     "BranchTokenError",
+    "CallExpiredError",
     "CapabilityError",
     "ConcurrentElicitError",
     "ElicitInBranchError",
     "ElicitValidationError",
+    "IdempotencyKeyError",
     "InvalidArgumentsError",
     "InvalidTokenError",
     "NoProgressError",
@@ -361,6 +365,26 @@ class InvalidTokenError(AnabranchError):
 
     def __init__(self) -> None:
         super().__init__("Invalid or expired token. Call the tool again.")
+
+
+class CallExpiredError(AnabranchError):
+    """The call was not continued in time: its effects have been undone, or are being undone."""
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        super().__init__(
+            f"The call {call!r} has expired: it was not continued in time, so what it had done is"
+            " undone. Call the tool again.",
+            call=call,
+        )
+
+
+class IdempotencyKeyError(AnabranchError):
+    """A first request cannot be carried out under its idempotency key, and nothing was run."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"The idempotency key cannot be used: {problem}.", problem=problem)
 
 
 class StoreError(AnabranchError):

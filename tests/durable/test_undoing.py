@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from anabranch import (
     Accepted,
     BranchContext,
-    InvalidTokenError,
     NonDeterminismError,
     ToolError,
     tool,
@@ -20,7 +19,7 @@ from anabranch._durable.lease import Lease
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine import Answer, Ask
-from anabranch.errors import StoreError
+from anabranch.errors import CallExpiredError, StoreError
 from anabranch.testing import ManualClock
 from tests.durable.harness import UNAVAILABLE, Desk, Ledger, OneCall, accept, always
 from tests.durable.stores import Cut, Gate, Modelled, Observed, Switch
@@ -186,7 +185,7 @@ async def test_an_expired_call_is_undone_after_its_deadline(store: CallStore) ->
     assert await reaper(desk, store).expire() == 1
     assert town.done == [*BUILT, *RAZED]
     assert desk.notices == ["building"]
-    with pytest.raises(InvalidTokenError):
+    with pytest.raises(CallExpiredError, match="it was not continued in time"):
         await desk.request(desk.service(store), first.request_state, numbered(first, 1))
     assert await reaper(desk, store).expire() == 0
     assert town.done == [*BUILT, *RAZED]
@@ -245,7 +244,7 @@ async def test_an_expiry_and_a_late_answer_exclude_each_other(store: CallStore) 
     async with desk.clock.running(0.001):
         gate.opened.set()
         assert await expiring == 1
-        with pytest.raises(InvalidTokenError):
+        with pytest.raises(CallExpiredError):
             await late
     assert town.done == [*BUILT, *RAZED]
 

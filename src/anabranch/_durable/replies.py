@@ -17,6 +17,7 @@ from anabranch._durable.states import handed_out
 from anabranch._durable.store import RoundRecord
 from anabranch._engine import Ask, Finished, codec_of
 from anabranch.errors import (
+    IdempotencyKeyError,
     InvalidTokenError,
     SerializationError,
     ToolError,
@@ -113,12 +114,15 @@ def repeat_value(
 
     Raises:
         InvalidTokenError: the round has ended with questions, which are asked at another edge.
+        IdempotencyKeyError: the same, of a first request.
         ToolError: the value could not be written down.
         Exception: what the call has raised.
     """
     stored = json.loads(record.reply)
     if "asked" in stored:
         logger.warning("call %r was refused: it waits at another edge", line)
+        if record.number == 0:  # it came with a key, not with a token
+            raise IdempotencyKeyError("its call was begun in another way; repeat it in that way")
         raise InvalidTokenError
     if foreign is not None and "foreign" in stored:
         raise foreign.load(stored["foreign"])

@@ -37,7 +37,13 @@ from anabranch._durable.states import digest, handed_out, latest_number
 from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
 from anabranch._engine import Answer, Ask, Finished, Journal
 from anabranch._engine.clock import Clock
-from anabranch.errors import InvalidTokenError, StoreError, UnknownCallError
+from anabranch.errors import (
+    CallExpiredError,
+    IdempotencyKeyError,
+    InvalidTokenError,
+    StoreError,
+    UnknownCallError,
+)
 from anabranch.tool import Tool
 
 __all__ = ["Rounds", "StoredRound", "UnrecordedRound"]
@@ -161,6 +167,8 @@ class Rounds:
 
         Raises:
             InvalidTokenError: the round was given other answers before, or the call has ended.
+            CallExpiredError: the call has expired.
+            IdempotencyKeyError: a first request has the key of another.
             StoreError: the store failed.
         """
         given = answers_text(answers)
@@ -169,6 +177,7 @@ class Rounds:
             while True:
                 async with self._lease(journal.line) as lease:
                     opened = await lease.open_round(journal.rounds, new)
+                    _require_continuable(opened, journal, new)
                     if _was_given(opened, journal.rounds, given):
                         if opened.ended is None:
                             played = self._begin(job, journal, answers, lease, opened)
@@ -206,8 +215,8 @@ class Rounds:
         lease: Lease,
         opened: OpenedRound,
     ) -> StoredRound:
-        if opened.call.status != "open":
-            raise _refused(journal, f"it is {opened.call.status}")
+        if not journal.rounds:
+            journal.started = opened.call.started  # when it was first asked for
         journal.answer(answers)
         merge(journal, opened.entries)
         return StoredRound(self, job.tool, journal, answers_text(answers), lease, opened.entries)
@@ -244,6 +253,36 @@ class Rounds:
             return True
         number = await latest_number(self.policy.store, known.call_id)
         return FAILED in await self.policy.store.entries(known.call_id, number)
+
+
+def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord | None) -> None:
+    """Check that the call is that of this request, and not over, unless its end is recorded.
+
+    Raises:
+        IdempotencyKeyError: a first request came under the key of another, or of a call that ended
+            without a reply.
+        CallExpiredError: the call has expired.
+        InvalidTokenError: the call has ended.
+    """
+    call, problem = opened.call, ""
+    if new is not None and _asked_for(call) != _asked_for(new):
+        problem = "it was used for another request; take a new key for each"
+    elif call.status == "expired" and (opened.ended is None or opened.ended.state):
+        logger.warning("call %r was refused: it has expired", journal.line)
+        raise CallExpiredError(journal.line)
+    elif opened.ended is None and call.status != "open":
+        if new is None:
+            raise _refused(journal, f"it is {call.status}")
+        problem = (
+            "its call was cancelled, and what it had done is undone; to run it again, take another"
+        )
+    if problem:
+        logger.warning("an idempotency key was refused for call %r: %s", journal.line, problem)
+        raise IdempotencyKeyError(problem)
+
+
+def _asked_for(call: CallRecord) -> tuple[str, str, str]:
+    return call.principal, call.tool, call.arguments
 
 
 def _was_given(opened: OpenedRound, number: int, given: str) -> bool:

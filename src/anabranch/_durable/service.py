@@ -27,12 +27,13 @@ from anabranch._durable.replies import (
     repeat_value,
 )
 from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
-from anabranch._durable.states import is_reference, load_reference
+from anabranch._durable.states import digest, is_reference, load_reference
 from anabranch._durable.store import CallRecord, RoundRecord
-from anabranch._engine import Answer, Ask, Call, Finished, Journal
+from anabranch._engine import Answer, Ask, Call, Finished, Journal, canonical
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
 from anabranch._shielded import run_shielded
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
+from anabranch.tool import Tool
 
 __all__ = ["MAX_STATE", "CallService"]
 
@@ -74,6 +75,19 @@ class CallService:
     def new(self) -> Journal:
         """Return the journal of a call that begins now."""
         return new_journal(self.runtime)
+
+    def keyed(
+        self, key: str, principal: str, tool: Tool[Any], arguments: Mapping[str, Any]
+    ) -> Journal:
+        """Return the journal of a call that begins under an idempotency key, maybe once more.
+
+        The call's name follows from the caller and the key: a request that is repeated is the same
+        call. Without a store, which could compare them, it also follows from what is called.
+        """
+        named = [principal, key]
+        if self.durability is None:
+            named += [tool.name, tool.to_json(arguments)]
+        return new_journal(self.runtime, f"call_{digest(canonical(named))}")
 
     async def load(self, state: str) -> Journal:
         """Return the journal of a state that :meth:`run_round` has handed out.

@@ -17,7 +17,13 @@ import mcp_types as types
 from mcp import MCPError
 
 from anabranch._encodable import encodable
-from anabranch.errors import AnabranchError, CapabilityError, InvalidTokenError, StoreError
+from anabranch.errors import (
+    AnabranchError,
+    CapabilityError,
+    IdempotencyKeyError,
+    InvalidTokenError,
+    StoreError,
+)
 from anabranch.mcp._protocol import required_capabilities
 from anabranch.models import ModelError
 
@@ -109,6 +115,8 @@ def _mapped(
         data: dict[str, Any] = required_capabilities(error.capability)
         text = encodable(str(error))
         return MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, text, data)
+    if isinstance(error, IdempotencyKeyError):
+        return MCPError(types.INVALID_PARAMS, str(error), {"reason": "idempotency_key"})
     if isinstance(error, InvalidTokenError) and token is not None:
         return invalid_token(token)
     if isinstance(error, StoreError | ModelError):  # about the server's database, or its provider

@@ -90,6 +90,7 @@ class FastMcpTool(BaseTool):
         described: Described,
         serves: Serve,
         offer: Callable[[Convert], Offered] | None = None,
+        meta: dict[str, Any] | None = None,
     ) -> Self:
         """Return the tool that ``described`` describes and ``serves`` serves.
 
@@ -107,6 +108,7 @@ class FastMcpTool(BaseTool):
             parameters=encodable(described.input_schema),
             output_schema=returning.output_schema,
             return_type=returning.return_type,
+            meta=meta,
         )
         made._described, made._serve = described, serves
         made._offered = None if offer is None else offer(made._converted)
@@ -115,7 +117,8 @@ class FastMcpTool(BaseTool):
     @classmethod
     def of_tool(cls, tool: Tool[Any], service: Service) -> Self:
         """Return ``tool``, run by ``service``."""
-        return cls.of(tool, partial(serve, tool, service), partial(Offered, tool, service))
+        offer = partial(Offered, tool, service)
+        return cls.of(tool, partial(serve, tool, service), offer, service.tool_meta)
 
     @property
     def offered(self) -> Offered | None:

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from anabranch._asking.host import Capabilities
 from anabranch._encodable import encodable
 from anabranch._engine import Journal, Notice, Sink
+from anabranch.mcp._idempotency import given_key
 from anabranch.mcp._log_level import is_wanted
 from anabranch.mcp._protocol import capabilities_of
 from anabranch.messages import LogLevel
@@ -64,6 +65,15 @@ class McpRequest:
     def principal(self) -> str:
         """The authenticated caller; empty without authentication."""
         return authenticated_principal(self.context) or ""
+
+    @property
+    def idempotency_key(self) -> str:
+        """What a first request is repeated under; empty if the client has given none.
+
+        Raises:
+            IdempotencyKeyError: it is malformed.
+        """
+        return given_key(self.context)
 
     @property
     def unreachable(self) -> bool:

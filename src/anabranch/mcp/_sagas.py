@@ -95,8 +95,7 @@ class SagaMethods:
         if not isinstance(offered, Offered):
             return await _one_round(offered, request, params.name)
         claims = SagaClaims(tool=params.name, arguments=params.arguments, state="")
-        journal = offered.service.calls.new()
-        return await _mapped(offered.tool, request, self._round(offered, request, claims, journal))
+        return await _mapped(offered.tool, request, self._begun(offered, request, claims))
 
     async def resume(self, request: McpRequest) -> dict[str, Any]:
         """Answer ``tools/resumeSaga``.
@@ -116,6 +115,13 @@ class SagaMethods:
             raise invalid_token(SAGA_TOKEN)
         resumed = self._resumed(offered, request, claims, params.completedSteps)
         return await _mapped(offered.tool, request, resumed)
+
+    async def _begun(
+        self, offered: Offered, request: McpRequest, claims: SagaClaims
+    ) -> dict[str, Any]:
+        tool = offered.tool
+        journal = offered.service.new(tool, tool.validate(claims.arguments), request)
+        return await self._round(offered, request, claims, journal)
 
     async def _resumed(
         self,

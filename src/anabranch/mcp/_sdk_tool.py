@@ -72,6 +72,7 @@ class SdkTool(BaseTool):
         described: Described,
         serves: Serve,
         offer: Callable[[Convert], Offered] | None = None,
+        meta: dict[str, Any] | None = None,
     ) -> Self:
         """Return the tool that ``described`` describes and ``serves`` serves.
 
@@ -96,6 +97,7 @@ class SdkTool(BaseTool):
             is_async=True,
             context_kwarg=None,
             annotations=to_annotations(described.annotations),
+            meta=meta,
         )
         made._described, made._serve = described, serves
         made._offered = None if offer is None else offer(made.fn_metadata.convert_result)
@@ -104,7 +106,8 @@ class SdkTool(BaseTool):
     @classmethod
     def of_tool(cls, tool: Tool[Any], service: Service) -> Self:
         """Return ``tool``, run by ``service``."""
-        return cls.of(tool, partial(serve, tool, service), partial(Offered, tool, service))
+        offer = partial(Offered, tool, service)
+        return cls.of(tool, partial(serve, tool, service), offer, service.tool_meta)
 
     @property
     def offered(self) -> Offered | None:

@@ -21,6 +21,7 @@ from anabranch._engine import Finished, Journal
 from anabranch._opening import Runtime
 from anabranch.mcp._chains import CHAIN, chain_end, marked
 from anabranch.mcp._handshake import asking
+from anabranch.mcp._idempotency import KEY_META
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
 from anabranch.tool import Tool
@@ -50,6 +51,22 @@ class Service:
     on_call: Callable[[], None] = _nothing
     prefer_client: bool = False
 
+    @property
+    def tool_meta(self) -> dict[str, Any] | None:
+        """What is listed with each tool: with a store, that first requests may be repeated."""
+        return None if self.calls.durability is None else {KEY_META: True}
+
+    def new(self, tool: Tool[Any], arguments: Mapping[str, Any], request: McpRequest) -> Journal:
+        """Return the journal of the call that ``request`` begins, or repeats by its key.
+
+        Raises:
+            IdempotencyKeyError: the key is malformed.
+        """
+        key = request.idempotency_key
+        return (
+            self.calls.keyed(key, request.principal, tool, arguments) if key else self.calls.new()
+        )
+
     def job(
         self,
         tool: Tool[Any],
@@ -78,13 +95,16 @@ async def serve(
 
     Raises:
         InvalidTokenError: the state is not this server's, or its call is not open.
+        CallExpiredError: the call has expired.
+        IdempotencyKeyError: the request cannot be run under its key.
         ToolError: the client allows no more rounds, and the tool's result cannot say so.
         Exception: what the call raises.
     """
     if request.is_modern:
         value = await run_round(tool, arguments, request, service, state=request.state)
     else:
-        value = await run_live(tool, arguments, service.calls.new(), request, service)
+        journal = service.new(tool, arguments, request)
+        value = await run_live(tool, arguments, journal, request, service)
     return encodable(value)
 
 
@@ -120,7 +140,7 @@ async def run_round(
         begins: the round at which ``continue_call`` began the chain, if it did.
     """
     calls = service.calls
-    journal = calls.new() if state is None else await calls.load(state)
+    journal = service.new(tool, arguments, request) if state is None else await calls.load(state)
     number = journal.rounds + 1
     # Answers that come without a state answer nothing that was asked.
     answers = answers_to(journal, request.responses)

@@ -1,0 +1,173 @@
+"""A keyed first request whose worker died is continued; one that cannot be is refused in words."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import BranchContext, tool
+from anabranch._asking.host import Host
+from anabranch._durable.expiry import Reaper
+from anabranch._durable.job import Job
+from anabranch._durable.lease import Lease
+from anabranch._durable.service import CallService
+from anabranch._durable.store import CallRecord, CallStore
+from anabranch._engine import Finished
+from anabranch._opening import Runtime
+from anabranch.errors import CallExpiredError, IdempotencyKeyError, ToolError
+from anabranch.limits import Limits
+from anabranch.mcp._rounds import ROUND_REPLIES
+from tests.durable.harness import UNAVAILABLE, Desk, always
+from tests.durable.stores import Cut, Modelled, Watched
+
+DONE: list[str] = []
+
+
+class Ok(BaseModel):
+    ok: bool
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DONE.clear()
+
+
+def do(key: str) -> str:
+    DONE.append(key)
+    return key
+
+
+def undo(key: str) -> None:
+    DONE.append(f"undo {key}")
+
+
+@tool(limits=Limits(timeout=100))
+async def twice(ctx: BranchContext, what: str = "it") -> list[str]:
+    """Do two things."""
+    first = await ctx.step(do, f"{what} {ctx.idempotency_key}", undo=undo)
+    return [first, await ctx.step(do, f"{what} {ctx.idempotency_key}", undo=undo)]
+
+
+@tool
+async def asks(ctx: BranchContext) -> str:
+    """Do something, and ask."""
+    await ctx.step(do, "one", undo=undo)
+    return (await ctx.elicit(Ok, "Go on?")).action
+
+
+class Counter:
+    """Sends first requests, each to a server process of its own, as their edge does."""
+
+    def __init__(self, tool: Any = twice) -> None:
+        self.desk = Desk(tool, always(ok=True))
+
+    async def send(
+        self, store: CallStore | None, key: str = "k-1", principal: str = "", **arguments: Any
+    ) -> Any:
+        runtime = Runtime(clock=self.desk.clock)
+        policy = None if store is None else self.desk.policy(store)
+        service = CallService(runtime, policy)
+        tool = self.desk.tool
+        given = tool.validate(arguments)
+        journal = service.keyed(key, principal, tool, given)
+        job = Job(tool, given, Host(), self.desk.job(journal).sink, principal)
+        return await service.run_round(job, journal, {}, ROUND_REPLIES)
+
+
+async def test_a_call_whose_worker_died_is_continued_wherever_that_was() -> None:
+    undisturbed = Watched(Modelled())
+    await Counter().send(undisturbed)
+    for at, name in enumerate(undisturbed.asked):
+        for after in (False, True):
+            DONE.clear()
+            counter, behind = Counter(), Modelled()
+            cut = Cut(behind, at, after=after)
+            try:
+                async with counter.desk.clock.running(1):
+                    await counter.send(cut)
+            except ToolError:
+                assert cut.is_cut
+            async with counter.desk.clock.running(1):
+                done = await counter.send(behind)
+            once = list(dict.fromkeys(DONE))
+            assert done == Finished(once), name
+            assert len(once) == 2
+
+
+async def test_a_repeated_first_request_has_the_time_of_the_first() -> None:
+    """A tool's timeout counts from when its call began, not from when it was asked for again."""
+    counter, behind = Counter(), Modelled()
+    with pytest.raises(ToolError, match=UNAVAILABLE):
+        await counter.send(Cut(behind, 0, after=True))
+    counter.desk.clock.advance(200)
+    with pytest.raises(Exception, match="stopped after its timeout of 100 s"):
+        await counter.send(behind)
+    assert DONE == []
+
+
+async def test_a_worker_that_died_is_waited_for_one_lease() -> None:
+    counter, behind = Counter(asks), Modelled()
+    service = counter.desk.service(behind)
+    clock = counter.desk.clock
+    journal = service.keyed("k-1", "", asks, {})
+    dead = Lease(behind, journal.line, clock, worker="dead", seconds=15)
+    opened = await dead.open_round(0, _record(counter, journal))
+    assert opened is not None
+    await dead._stop_renewing()  # pyright: ignore[reportPrivateUsage]
+    begun = clock.now()
+    async with clock.running(0.01):
+        await counter.send(behind)
+    assert 15 <= clock.now() - begun < 30
+
+
+def _record(counter: Counter, journal: Any) -> Any:
+    now = counter.desk.clock.now()
+    return CallRecord(journal.line, "asks", "{}", now, now + 900)
+
+
+@pytest.mark.parametrize("differs", ["arguments", "tool"])
+async def test_the_same_key_for_something_else_runs_nothing(
+    store: CallStore, differs: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    counter = Counter()
+    await counter.send(store)
+    before = list(DONE)
+    other = Counter(asks) if differs == "tool" else counter
+    arguments = {"what": "other"} if differs == "arguments" else {}
+    with caplog.at_level(logging.WARNING), pytest.raises(IdempotencyKeyError, match="another"):
+        await other.send(store, **arguments)
+    assert before == DONE
+    assert "idempotency key" in caplog.text
+
+
+async def test_a_keyed_call_that_was_cancelled_live_is_refused_in_words() -> None:
+    """Its effects were undone when its client left; a new key runs it again."""
+    counter, behind = Counter(asks), Modelled()
+    service = counter.desk.service(behind)
+    journal = service.keyed("k-1", "", asks, {})
+    asked = asyncio.Event()
+
+    async def never(_: object) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    live = asyncio.ensure_future(service.run_live(counter.desk.job(journal), journal, never))
+    await asked.wait()
+    live.cancel()
+    await asyncio.wait({live})
+    assert DONE == ["one", "undo one"]
+    with pytest.raises(IdempotencyKeyError, match="was cancelled, and what it had done is undone"):
+        await counter.send(behind)
+    assert DONE == ["one", "undo one"]
+
+
+async def test_a_keyed_call_that_has_expired_says_so(store: CallStore) -> None:
+    counter = Counter(asks)
+    await counter.send(store)
+    counter.desk.clock.advance(1_000)
+    assert await Reaper(counter.desk.service(store), {"asks": asks}).expire() == 1
+    with pytest.raises(CallExpiredError, match="has expired"):
+        await counter.send(store)
+    assert DONE == ["one", "undo one"]

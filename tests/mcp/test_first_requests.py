@@ -1,0 +1,205 @@
+"""A first request that is repeated under an idempotency key is the same call, over every edge."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+import pytest
+from fastmcp import FastMCP
+from mcp import MCPError
+from mcp.server.mcpserver import MCPServer
+from pydantic import BaseModel
+
+from anabranch import BranchContext, tool
+from anabranch.mcp import create_server, install, install_fastmcp
+from anabranch.tool import Tool
+from tests.mcp.harness import HANDSHAKE, KEY, MODERN, Answers, accept, connected, http
+from tests.sagas.harness import raw, signed_in
+
+META = "anabranch/idempotency-key"
+CAPABILITIES: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "0"},
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+}
+
+
+class Ok(BaseModel):
+    ok: bool
+
+
+def booking(keys: list[str], *, name: str = "book") -> Tool[str]:
+    @tool(name=name)
+    async def body(ctx: BranchContext, seat: int = 1, ask: bool = True) -> str:
+        """Book a seat, and ask."""
+        await ctx.step(keys.append, ctx.idempotency_key)
+        if ask:
+            await ctx.elicit(Ok, "Book it?")
+        return f"seat {seat}"
+
+    return body
+
+
+def served(keys: list[str], **options: Any) -> MCPServer[Any]:
+    options = {"store": "memory:", **options}
+    return create_server(
+        "first", [booking(keys), booking(keys, name="hold")], keys=[KEY], **options
+    )
+
+
+def installed(keys: list[str]) -> Any:
+    server: MCPServer[Any] = MCPServer("theirs", log_level="WARNING")
+    install(server, booking(keys), store="memory:")
+    return server
+
+
+def fastmcp(keys: list[str]) -> Any:
+    server: FastMCP[Any] = FastMCP("fast")
+    install_fastmcp(server, booking(keys), store="memory:")
+    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+
+
+EDGES = {
+    "rounds": (MODERN, "tools/call"),
+    "saga": (MODERN, "tools/callSaga"),
+    "live saga": (HANDSHAKE, "tools/callSaga"),
+    "live": (HANDSHAKE, "tools/call"),
+}
+PERSON = Answers(lambda _: accept(ok=True))
+
+
+def first(key: object, name: str = "book", **arguments: Any) -> dict[str, Any]:
+    """The parameters of a first request under ``key``."""
+    return {"name": name, "arguments": arguments, "_meta": {META: key}}
+
+
+def text_in(reply: Mapping[str, Any]) -> Any:
+    """What a reply says: the result's text, or its questions."""
+    return reply.get("content") or reply.get("steps") or reply.get("inputRequests")
+
+
+@pytest.mark.parametrize("make", [served, installed, fastmcp])
+@pytest.mark.parametrize("edge", EDGES)
+async def test_a_repeated_first_request_is_the_same_call(make: Any, edge: str) -> None:
+    era, method = EDGES[edge]
+    keys: list[str] = []
+    async with connected(make(keys), era, PERSON) as client:
+        replies = [await raw(client, method, first("k-1")) for _ in range(2)]
+        assert text_in(replies[0])
+        assert text_in(replies[0]) == text_in(replies[1])
+        assert len(keys) == 1
+        await raw(client, method, first("k-2"))
+    assert len(set(keys)) == 2
+
+
+@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize("other", [{"name": "hold"}, {"seat": 2}])
+async def test_the_key_of_another_request_is_refused_and_nothing_is_run(
+    edge: str, other: dict[str, Any]
+) -> None:
+    era, method = EDGES[edge]
+    keys: list[str] = []
+    async with connected(served(keys), era, PERSON) as client:
+        await raw(client, method, first("k-1"))
+        with pytest.raises(MCPError, match="was used for another request") as refused:
+            await raw(client, method, first("k-1", **other))
+        assert refused.value.error.code == -32602
+        assert refused.value.error.data == {"reason": "idempotency_key"}
+        assert len(keys) == 1
+        await raw(client, method, first("k-1"))
+    assert len(keys) == 1
+
+
+async def test_a_key_of_one_edge_is_refused_at_another_that_cannot_repeat_its_reply() -> None:
+    keys: list[str] = []
+    async with connected(served(keys), MODERN, PERSON) as client:
+        await raw(client, "tools/call", first("k-1"))
+        with pytest.raises(MCPError, match="another way"):
+            await raw(client, "tools/callSaga", first("k-1"))
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize("key", ["", "x" * 256, "two words", "é", "new\nline", 7, None, ["k"]])
+async def test_a_key_that_is_not_one_is_refused(edge: str, key: object) -> None:
+    era, method = EDGES[edge]
+    keys: list[str] = []
+    async with connected(served(keys), era, PERSON) as client:
+        with pytest.raises(MCPError, match="1 to 255 visible ASCII characters") as refused:
+            await raw(client, method, first(key))
+    assert refused.value.error.data == {"reason": "idempotency_key"}
+    assert keys == []
+
+
+async def test_a_key_belongs_to_its_caller() -> None:
+    keys: list[str] = []
+    server = served(keys)
+    for caller in ("ada", "bob", "ada"):
+        with signed_in(caller):
+            async with connected(server, MODERN, PERSON) as client:
+                await raw(client, "tools/call", first("k-1"))
+    assert len(keys) == 2
+    assert len(set(keys)) == 2
+
+
+@pytest.mark.parametrize("store", [None, "memory:"])
+async def test_what_a_service_is_given_names_the_call_also_without_a_store(store: Any) -> None:
+    """Without one the effect is done again: under a key that says so."""
+    keys: list[str] = []
+    async with connected(served(keys, store=store), MODERN, PERSON) as client:
+        for seat in (1, 1) if store else (1, 1, 2):
+            await raw(client, "tools/call", first("k-1", seat=seat))
+    assert len(keys) == (1 if store else 3)
+    assert len(set(keys)) == (1 if store else 2)
+
+
+async def test_later_rounds_carry_their_state_and_need_no_key() -> None:
+    keys: list[str] = []
+    async with connected(served(keys), MODERN, PERSON) as client:
+        asked = await raw(client, "tools/call", first("k-1"))
+        answers = {"book/elicit.1": {"action": "accept", "content": {"ok": True}}}
+        later = {"requestState": asked["requestState"], "inputResponses": answers}
+        done = await raw(client, "tools/call", {**first("not the same key"), **later})
+    assert done["structuredContent"] == {"result": "seat 1"}
+    assert len(keys) == 1
+
+
+async def post(url: str, params: dict[str, Any], key: str | None) -> dict[str, Any]:
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "Mcp-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": params["name"],
+        **({} if key is None else {"Idempotency-Key": key}),
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    meta = {**CAPABILITIES, **params.pop("_meta", {})}
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        sent = {**body, "params": {**params, "_meta": meta}}
+        response = await client.post(url, json=sent, headers=headers)
+    reply: dict[str, Any] = response.json()
+    return reply
+
+
+async def test_the_header_says_the_same() -> None:
+    keys: list[str] = []
+    async with http(served(keys), stateless_http=True) as url:
+        for header in ("k-1", '"k-1"'):  # as other services take it, and as the draft writes it
+            reply = await post(url, {"name": "book", "arguments": {}}, header)
+            assert "inputRequests" in reply["result"]
+        await post(url, first("k-1"), None)
+        await post(url, first("k-1"), "k-1")
+        assert len(keys) == 1
+        differ = await post(url, first("k-1"), "k-2")
+        wrong = await post(url, {"name": "book", "arguments": {}}, "two words")
+    assert "differs from" in differ["error"]["message"]
+    assert "visible ASCII" in wrong["error"]["message"]
+    assert len(keys) == 1
+
+
+async def test_a_tool_says_whether_its_calls_are_repeated() -> None:
+    servers = ((served([]), True), (fastmcp([]), True), (served([], store=None), None))
+    for server, takes in servers:
+        async with connected(server, MODERN, PERSON) as client:
+            listed = (await client.list_tools()).tools
+        assert [(t.meta or {}).get(META) for t in listed if t.name == "book"] == [takes]

@@ -13,10 +13,12 @@ from anabranch.errors import (
     BranchLimitError,
     BranchTimeoutError,
     BranchTokenError,
+    CallExpiredError,
     CapabilityError,
     ConcurrentElicitError,
     ElicitInBranchError,
     ElicitValidationError,
+    IdempotencyKeyError,
     InvalidArgumentsError,
     InvalidTokenError,
     NonDeterminismError,
@@ -66,6 +68,8 @@ EXAMPLES: list[tuple[AnabranchError, str, str]] = [
         "Run it in",
     ),
     (InvalidTokenError(), "Invalid or expired token", "Call the tool again"),
+    (CallExpiredError("call_1"), "call 'call_1' has expired", "Call the tool again"),
+    (IdempotencyKeyError("it is another's; take a new one"), "cannot be used", "take a new one"),
     (UnknownCallError("call_1"), "no call 'call_1'", "was pruned"),
 ]
 

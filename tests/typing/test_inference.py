@@ -20,6 +20,7 @@ from anabranch import (
     run_tool,
     tool,
 )
+from anabranch.chat import PluginRequest, make_plugin
 from anabranch.context import Op
 from anabranch.testing import MockClient
 from anabranch.tool import Tool
@@ -53,6 +54,10 @@ async def confirm(seat: int, name: str) -> bool:
 
 
 def release(seat: str) -> None: ...
+
+
+async def wrong(request: PluginRequest[Confirm]) -> Accepted[Verdict]:
+    return Accepted(Verdict(score=1))
 
 
 @tool
@@ -164,6 +169,7 @@ async def wrong_calls(ctx: BranchContext) -> None:
     await search(ctx, "Rome", badget=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
     await ctx.elicit(int, "?")  # type: ignore[type-var] # pyright: ignore[reportCallIssue, reportArgumentType]
     await ctx.sample("?", schema=int)  # type: ignore[type-var] # pyright: ignore[reportArgumentType]
+    make_plugin(search).on(CONFIRM, wrong)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     await ctx.log("loud", "x")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     answer = await ctx.elicit(CONFIRM, "?")
     str(answer.content)  # type: ignore[union-attr] # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]

@@ -4,12 +4,23 @@ A :class:`Session` takes lines of text (messages and ``/commands``) and returns 
 draws nor knows who shows them. Front ends run sessions; the terminal's is the first.
 
     _chat_session       the session: lines in, outputs out
+    _bridge             plugins: tools with handlers that show their questions
     _commands           the commands, and the table of them
     _session            the parts of a session: its state, its place in the tree, its settings
     _terminal_session   a session at a terminal, or led by a script
     _name_value         arguments typed as name=value
 """
 
+from anabranch.chat._bridge.exposure import Exposure
+from anabranch.chat._bridge.plugin import (
+    Plugin,
+    PluginBuilder,
+    PluginClient,
+    PluginServer,
+    make_plugin,
+)
+from anabranch.chat._bridge.plugin_answerer import PluginAnswerer
+from anabranch.chat._bridge.plugin_request import ElicitHandler, ElicitId, PluginRequest
 from anabranch.chat._chat_session import Session
 from anabranch.chat._commands.command import Command, Outputs
 from anabranch.chat._commands.command_table import COMMANDS
@@ -25,9 +36,18 @@ __all__ = [
     "COMMANDS",
     "Action",
     "Command",
+    "ElicitHandler",
+    "ElicitId",
+    "Exposure",
     "ModelCatalogue",
     "Output",
     "Outputs",
+    "Plugin",
+    "PluginAnswerer",
+    "PluginBuilder",
+    "PluginClient",
+    "PluginRequest",
+    "PluginServer",
     "SavedPrompts",
     "Session",
     "SessionCursor",
@@ -35,5 +55,6 @@ __all__ = [
     "SessionError",
     "SessionSettings",
     "SessionState",
+    "make_plugin",
     "read_answer",
 ]

@@ -1,0 +1,202 @@
+"""A plugin: a tool together with the handlers that show its questions in an application's own way.
+
+A plugin has a handler for each elicitation that its tool declares. That is checked when it is
+built, so that no question of the tool is ever without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from anabranch.chat._bridge.exposure import Exposure
+from anabranch.chat._bridge.plugin_request import ElicitHandler, PluginRequest
+from anabranch.elicitation import Accepted, Elicitation, describe
+from anabranch.messages import ElicitReply
+from anabranch.tool import HandoffTool, Tool
+
+__all__ = ["Plugin", "PluginBuilder", "PluginClient", "PluginServer", "make_plugin"]
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+Handled: TypeAlias = tuple[Elicitation[Any] | str, ElicitHandler[Any]]
+"""An elicitation, or its key, and its handler."""
+
+PARAMETERS = ("params",)
+
+
+class PluginServer:
+    """What the side of a plugin needs that runs the tool.
+
+    Attributes:
+        tools: the tools for an agent.
+        exposure: which of a call's data may leave the server.
+    """
+
+    def __init__(self, tool: Tool[Any], exposure: Exposure) -> None:
+        self.tools: tuple[Tool[Any], ...] = (tool,)
+        self.exposure = exposure
+
+
+class PluginClient:
+    """What the side of a plugin needs that shows the questions.
+
+    Attributes:
+        tool_name: the tool whose questions it answers.
+        elicits: the tool's elicitations by key.
+    """
+
+    def __init__(self, tool: Tool[Any], handlers: Mapping[str, ElicitHandler[Any]]) -> None:
+        self.tool_name: str = tool.name
+        self.elicits: Mapping[str, Elicitation[Any]] = {each.key: each for each in tool.elicits}
+        self._handlers = handlers
+
+    async def answer(self, request: PluginRequest[Any]) -> ElicitReply:
+        """Return what the handler for ``request`` answers, checked against the request's model.
+
+        Raises:
+            TypeError: the handler returned something that is no answer to this question.
+            Exception: what the handler raises.
+        """
+        result = await self._handlers[request.key](request)
+        where = f"The handler of {request.key!r} of plugin {self.tool_name!r}"
+        match result:
+            case Accepted(content=content):
+                return ElicitReply(action="accept", content=_checked(request.model, content, where))
+            case _ if getattr(result, "action", None) in {"decline", "cancel"}:
+                return ElicitReply(action=result.action)
+            case _:
+                raise TypeError(
+                    f"{where} returned {type(result).__name__}. Return Accepted(content),"
+                    " Declined() or Cancelled()."
+                )
+
+
+def _checked(model: type[BaseModel], content: object, where: str) -> dict[str, Any]:
+    try:
+        answer = content if isinstance(content, model) else model.model_validate(content)
+        plain = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        model.model_validate(plain)
+    except ValidationError as problem:
+        raise TypeError(
+            f"{where} accepted with {type(content).__name__}, which is no {model.__name__}:"
+            f" {describe(problem)}."
+        ) from problem
+    return plain
+
+
+class Plugin(Generic[T]):
+    """A tool with a handler for each question that it can ask.
+
+    Args:
+        tool: the tool; it must declare its elicitations.
+        on_elicit: the handlers, by elicitation or by its key: a mapping, or a list of pairs.
+        expose: which of a call's data a handler is given, as dotted paths below ``params`` and
+            ``handoff``; by default, the parameters alone.
+
+    Attributes:
+        server: for the side that runs the tool.
+        client: for the side that shows the questions.
+        mcp: the same tool for an MCP server, where the client's user answers.
+
+    Raises:
+        ValueError: the tool declares no elicitations; a key has no handler, two, or is unknown; an
+            elicitation is not the tool's own; or ``expose`` names what the tool does not have.
+    """
+
+    def __init__(
+        self,
+        tool: Tool[T],
+        on_elicit: Mapping[Elicitation[Any] | str, ElicitHandler[Any]] | list[Handled],
+        *,
+        expose: Iterable[str] = PARAMETERS,
+    ) -> None:
+        handled = on_elicit if isinstance(on_elicit, list) else list(on_elicit.items())
+        exposure = Exposure(expose)
+        if "handoff" in exposure.roots and not isinstance(tool, HandoffTool):
+            raise ValueError(f"Tool {tool.name!r} is no HandoffTool and has no handoff to expose.")
+        self.server: PluginServer = PluginServer(tool, exposure)
+        self.client: PluginClient = PluginClient(tool, _by_key(tool, handled))
+        self.mcp: Tool[T] = tool
+
+    def __repr__(self) -> str:
+        return f"<plugin {self.mcp.name}>"
+
+
+class PluginBuilder(Generic[T]):
+    """Collects the handlers of a plugin; :meth:`build` checks that they are complete."""
+
+    def __init__(self, tool: Tool[T], expose: Iterable[str] = PARAMETERS) -> None:
+        self._tool = tool
+        self._expose = expose
+        self._handled: list[Handled] = []
+
+    def on_elicit(
+        self, handlers: Mapping[Elicitation[Any] | str, ElicitHandler[Any]]
+    ) -> PluginBuilder[T]:
+        """Add handlers, by elicitation or by its key."""
+        self._handled += handlers.items()
+        return self
+
+    def on(self, elicitation: Elicitation[M], handler: ElicitHandler[M]) -> PluginBuilder[T]:
+        """Add the handler of one elicitation, whose model a type checker holds it to."""
+        self._handled.append((elicitation, handler))
+        return self
+
+    def build(self) -> Plugin[T]:
+        """Return the plugin.
+
+        Raises:
+            ValueError: see :class:`Plugin`.
+        """
+        return Plugin(self._tool, self._handled, expose=self._expose)
+
+
+def make_plugin(tool: Tool[T], *, expose: Iterable[str] = PARAMETERS) -> PluginBuilder[T]:
+    """Begin a plugin for ``tool``: ``make_plugin(tool).on_elicit({KEY: handler}).build()``.
+
+    Args:
+        tool: the tool; it must declare its elicitations.
+        expose: which of a call's data a handler is given; see :class:`Plugin`.
+    """
+    return PluginBuilder(tool, expose)
+
+
+def _by_key(tool: Tool[Any], handled: Iterable[Handled]) -> dict[str, ElicitHandler[Any]]:
+    """Return the handlers by key.
+
+    Raises:
+        ValueError: see :class:`Plugin`.
+    """
+    declared = {each.key: each for each in tool.elicits}
+    if not declared:
+        raise ValueError(
+            f"Tool {tool.name!r} declares no elicitations, so there is nothing for a plugin to show."
+            " Declare them: @tool(elicits=[…]), or in the class body of a HandoffTool."
+        )
+    handlers: dict[str, ElicitHandler[Any]] = {}
+    twice: list[str] = []
+    for of, handler in handled:
+        key = of if isinstance(of, str) else of.key
+        if isinstance(of, Elicitation) and declared.get(key, of) is not of:
+            raise ValueError(
+                f"The elicitation {key!r} is not that of tool {tool.name!r}, which declares another"
+                " one under this key. Use the tool's own."
+            )
+        twice += [key] if key in handlers else []
+        handlers[key] = handler
+    problems = {
+        "lacks handlers for": declared.keys() - handlers.keys(),
+        "has handlers for unknown keys": handlers.keys() - declared.keys(),
+        "has two handlers for": set(twice),
+    }
+    found = [f"{what} {', '.join(sorted(keys))}" for what, keys in problems.items() if keys]
+    if found:
+        raise ValueError(
+            f"The plugin for tool {tool.name!r} {'; '.join(found)}. Give one handler for each of:"
+            f" {', '.join(sorted(declared))}."
+        )
+    return handlers

@@ -1,0 +1,74 @@
+"""A question of a tool as it is read back from the conversation tree, for whoever shows it.
+
+All of it is in the store from the moment that the question can be seen: no process has to be alive
+for a question to be open.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch._engine import Journal
+from anabranch.agents import question_of
+from anabranch.agents._tool_questions import stored_with
+from anabranch.chat._bridge.plugin_request import ElicitId
+from anabranch.messages import ElicitRequest, UrlRequest
+from anabranch.tool import Tool
+from anabranch.tree import Node, TreeStore
+
+__all__ = ["StoredQuestion", "read_question"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuestion:
+    """An open question, or one that has been answered.
+
+    Attributes:
+        node: the node of the tree.
+        id: names the question; its key is empty where the tool declares no elicitation for it.
+        request: what is asked.
+        values: ``params`` and ``handoff`` of the call, none of it fit to leave the server as it is.
+    """
+
+    node: Node
+    id: ElicitId
+    request: ElicitRequest | UrlRequest
+    values: dict[str, Any]
+
+
+async def read_question(
+    store: TreeStore, node: Node, tools: Mapping[str, Tool[Any]]
+) -> StoredQuestion:
+    """Return what the question ``node`` asks, as one of ``tools`` if it is among them.
+
+    Raises:
+        ToolError: the question comes from a file, and is closed.
+        StoreError: the store cannot be read.
+    """
+    request = question_of(node)
+    caller_id, use_id = str(stored_with(node, "caller")), str(stored_with(node, "tool_use_id"))
+    path = (await store.path(node.id)).nodes
+    asked = [each for each in path if each.kind == "question" and _is_of(each, caller_id, use_id)]
+    uses = [use for each in path if each.id == caller_id for use in each.tool_uses]
+    use = next(use for use in uses if use.id == use_id)
+    journal = Journal.loads(str(stored_with(node, "state")))
+    key = (request.key if isinstance(request, ElicitRequest) else None) or ""
+    values: dict[str, Any] = {"params": _parameters(tools.get(use.name), use.input)}
+    handed = journal.entries.get(f"{use.name}/before.1")
+    if handed is not None:
+        values["handoff"] = handed.value
+    name = ElicitId(tool_name=use.name, key=key, call_id=journal.line, seq=len(asked) - 1)
+    return StoredQuestion(node, name, request, values)
+
+
+def _parameters(tool: Tool[Any] | None, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    """Return the arguments as the tool takes them, with defaults, where it is known."""
+    return dict(given) if tool is None else json.loads(tool.to_json(tool.validate(given)))
+
+
+def _is_of(question: Node, caller_id: str, use_id: str) -> bool:
+    data = question.data
+    return data.get("caller") == caller_id and data.get("tool_use_id") == use_id

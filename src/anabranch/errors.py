@@ -50,6 +50,8 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
+from pydantic import JsonValue
+
 from anabranch._recordable_error import AnabranchError, error_from_json, error_to_json
 
 __all__ = [
@@ -180,8 +182,8 @@ class StepFailed(AnabranchError):
     """A step's function raised, or an ask was answered with an error.
 
     ``step_id`` names the step, ``error`` is the type name of the original exception (or the code
-    of the client's error), ``detail`` its text. The text is part of the message if
-    ``from_client``: what the client has said may be shown to it. Catch this error to continue
+    of the client's error), ``detail`` its text, ``data`` what the client's error had besides. The
+    text is part of the message if ``from_client``: what the client has said may be shown to it. Catch this error to continue
     without the step; the same type is raised in the round that ran the step (there with the
     original exception as ``__cause__``) and in every replay.
     """
@@ -191,20 +193,28 @@ class StepFailed(AnabranchError):
     detail: str = ""
     _: KW_ONLY
     from_client: bool = False
+    data: JsonValue = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether a person, or a rule of theirs, has refused the sample: error -1 in MCP."""
+        return self.from_client and self.error == str(REFUSED)
 
     def __str__(self) -> str:
         if self.from_client:
             said = textwrap.shorten(self.detail, _SHOWN, placeholder=" …") or "no reason given"
-            return (
-                f"Step {self.step_id!r} failed: the client answered with {self.error} ({said})."
-                " Catch StepFailed to handle it."
-            )
+            how = f"failed: the client answered with {self.error}"
+            if self.refused:
+                how = "was refused on the client's side"
+            return f"Step {self.step_id!r} {how} ({said}). Catch StepFailed to handle it."
         return (
             f"Step {self.step_id!r} failed with {self.error}. Catch StepFailed to handle it;"
             " its detail is in the server's log."
         )
 
 
+REFUSED = -1
+"""The code of an error by which a person refuses, in MCP."""
 _SHOWN = 500
 """Characters that a message shows of a client's text."""
 

@@ -236,6 +236,17 @@ async def test_an_error_of_the_client_fails_the_question(replay: bool) -> None:
     assert "the client answered with -32603 (the form broke)" in str(raised.value)
 
 
+async def test_a_person_who_refuses_by_an_error_has_declined(replay: bool) -> None:
+    """Chosen: as over MCP, where -1 is the code for it."""
+
+    @tool
+    async def asks(ctx: BranchContext) -> str:
+        return (await ctx.elicit(Card, "?")).action
+
+    client = MockClient(elicits=[AnswerError("rather not", -1)])
+    assert await run_tool(asks, {}, client, replay=replay) == "decline"
+
+
 @pytest.mark.parametrize(
     ("answer", "action"), [({}, "accept"), (Declined(), "decline"), (Cancelled(), "cancel")]
 )

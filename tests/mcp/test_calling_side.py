@@ -185,11 +185,12 @@ async def test_an_error_reaches_the_tool_in_the_handshake_era(what: str) -> None
         try:
             await (ctx.sample("?") if what == "sample" else ctx.elicit(Confirm, "?"))
         except StepFailed as failed:
-            return f"{failed.error}: {failed.detail}"
+            return f"{failed.error}: {failed.detail} {failed.data}"
         return "no error"
 
-    result = await run(body, "handshake", Recorder(AnswerError("not today", -32001)))
-    assert result.structured_content == {"result": "-32001: not today"}
+    error = AnswerError("not today", -32001, data=["on Mondays"])
+    result = await run(body, "handshake", Recorder(error))
+    assert result.structured_content == {"result": "-32001: not today ['on Mondays']"}
 
 
 @pytest.mark.parametrize("what", ["sample", "elicit"])

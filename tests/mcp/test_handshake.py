@@ -118,7 +118,7 @@ async def test_asks_at_once_are_open_at_once() -> None:
 
 
 @pytest.mark.parametrize("transport", ["memory", "http"])
-@pytest.mark.parametrize("code", [-1, -32000, -32603])
+@pytest.mark.parametrize("code", [-2, -32000, -32603])
 async def test_a_clients_error_is_the_steps_failure_and_can_be_caught(
     transport: str, code: int
 ) -> None:
@@ -134,6 +134,29 @@ async def test_a_clients_error_is_the_steps_failure_and_can_be_caught(
         sampled = text_of(await client.call_tool("prompt"))
     assert elicited == f"the question failed with {code}: no one at home"
     assert sampled == f"prompt/sample.1 failed with {code}: no one at home"
+
+
+@pytest.mark.parametrize("transport", ["memory", "http"])
+async def test_a_person_who_refuses_by_an_error_is_read_as_one(transport: str) -> None:
+    """Required: -1 is the protocol's code for a sampling request that the user has rejected."""
+
+    def refuse(_: object) -> types.ErrorData:
+        return types.ErrorData(code=-1, message="User rejected", data={"by": "rule"})
+
+    @tool(name="prompt")
+    async def why(ctx: BranchContext) -> dict[str, Any]:
+        try:
+            return {"text": (await ctx.sample("?")).text}
+        except StepFailed as failed:
+            return {"refused": failed.refused, "data": failed.data}
+
+    async with (
+        over(transport, serving(ask, why)) as server,
+        connected(server, HANDSHAKE, Answers(refuse, refuse)) as client,
+    ):
+        assert text_of(await client.call_tool("ask")) == "decline"
+        refused = await client.call_tool("prompt")
+    assert refused.structured_content == {"refused": True, "data": {"by": "rule"}}
 
 
 async def test_a_modern_client_with_an_error_ends_the_call_itself() -> None:

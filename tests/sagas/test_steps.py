@@ -10,9 +10,10 @@ from mcp import Client, MCPError
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, StepFailed, ToolError, tool
+from anabranch.mcp import SagaClient
 from tests.mcp.harness import ERAS, HANDSHAKE, MODERN, Answers, connected, serving
 from tests.mcp.harness import accept as accept_form
-from tests.sagas.harness import accepted, call_saga, failed, raw, resume_saga, said, text_in
+from tests.sagas.harness import Person, accepted, call_saga, failed, raw, resume_saga, said, text_in
 
 
 class Number(BaseModel):
@@ -104,6 +105,52 @@ async def test_a_steps_error_that_is_not_caught_ends_the_tool(era: str) -> None:
     )
 
 
+async def test_what_an_error_says_besides_arrives_with_it(era: str) -> None:
+    """Required: an error may have ``data``."""
+
+    async def body(ctx: BranchContext) -> Any:
+        try:
+            await ctx.sample("?")
+        except StepFailed as problem:
+            await ctx.elicit(Number, "And now?")  # what was recorded is raised again
+            return problem.data
+        return "no error"
+
+    error = {"code": 429, "message": "busy", "data": {"retryAfter": [3]}}
+    *_, last = await run(
+        body, era, [{"stepId": "t/sample.1", "error": error}], [accepted("t/elicit.1", n=1)]
+    )
+    assert text_in(last) == '{\n  "retryAfter": [\n    3\n  ]\n}'
+
+
+@pytest.mark.parametrize("how", ["form", "page"])
+async def test_a_person_who_refuses_by_an_error_has_declined(era: str, how: str) -> None:
+    """Required: "the user rejected the elicitation" is an error; -1 is the protocol's code for it."""
+
+    async def body(ctx: BranchContext) -> str:
+        if how == "page":
+            return (await ctx.elicit_url("Pay.", "https://x")).action
+        return (await ctx.elicit(Number, "?")).action
+
+    step = "t/url.1" if how == "page" else "t/elicit.1"
+    *_, last = await run(body, era, [failed(step, "User rejected the elicitation", -1)])
+    assert text_in(last) == "decline"
+
+
+async def test_a_person_who_refuses_a_sample_is_read_as_one(era: str) -> None:
+    async def body(ctx: BranchContext) -> str:
+        try:
+            return (await ctx.sample("?")).text
+        except StepFailed as problem:
+            return f"{problem.refused} {problem}"
+
+    *_, last = await run(body, era, [failed("t/sample.1", "User rejected sampling request", -1)])
+    assert text_in(last) == (
+        "True Step 't/sample.1' was refused on the client's side (User rejected sampling request)."
+        " Catch StepFailed to handle it."
+    )
+
+
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_turning_a_question_down_is_an_answer(era: str, action: str) -> None:
     async def body(ctx: BranchContext) -> str:
@@ -191,6 +238,26 @@ async def test_an_error_of_the_protocol_passes() -> None:
     with pytest.raises(MCPError) as raised:
         await run(body, MODERN)
     assert raised.value.error.code == -32042
+
+
+@pytest.mark.parametrize("code", [-32042, types.METHOD_NOT_FOUND, types.INVALID_PARAMS])
+async def test_the_data_of_an_error_arrives_at_the_caller(era: str, code: int) -> None:
+    """Chosen: raw, and by our own client, whatever the code."""
+
+    @tool
+    async def refuses(ctx: BranchContext) -> str:
+        await ctx.elicit(Number, "?")
+        raise MCPError(code, "Go there first", {"where": ["there"]})
+
+    person = Person(lambda _, __: {"n": 1})
+    async with connected(serving(refuses), era, Answers()) as client:
+        one = await call_saga(client, "refuses", {})
+        with pytest.raises(MCPError) as direct:
+            await resume_saga(client, one["sagaToken"], accepted("refuses/elicit.1", n=1))
+        with pytest.raises(MCPError) as by_client:
+            await SagaClient(client, person).call_tool("refuses")
+    said = types.ErrorData(code=code, message="Go there first", data={"where": ["there"]})
+    assert direct.value.error == by_client.value.error == said
 
 
 async def test_notices_are_delivered_once_along_the_chain(era: str) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from pydantic import JsonValue
+
 from anabranch._asking.host import Capabilities
 from anabranch._engine import Answer, Ask, Notice
-from anabranch.errors import AnabranchError, StepFailed, error_to_json
+from anabranch.errors import REFUSED, AnabranchError, StepFailed, error_to_json
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
@@ -20,19 +22,21 @@ from anabranch.messages import (
     UrlRequest,
 )
 
-__all__ = ["Absent", "AnswerError", "Answerer", "answer", "deliver"]
+__all__ = ["Absent", "AnswerError", "Answerer", "answer", "answer_of_error", "deliver"]
 
 
 class AnswerError(AnabranchError):
-    """Raised by an :class:`Answerer` to answer with an error, ``code`` and message.
+    """Raised by an :class:`Answerer` to answer with an error: ``code``, message, and ``data``.
 
-    The tool receives it as ``StepFailed``. Over MCP 2026-07-28, where only the steps of a saga can
+    The tool receives it as ``StepFailed``. With code -1 a person has refused: a question is then
+    declined. Over MCP 2026-07-28, where only the steps of a saga can
     be answered with an error, it ends the call.
     """
 
-    def __init__(self, message: str, code: str | int = "error") -> None:
+    def __init__(self, message: str, code: str | int = "error", *, data: JsonValue = None) -> None:
         self.code = code
-        super().__init__(message, message=message, code=code)
+        self.data = data
+        super().__init__(message, message=message, code=code, data=data)
 
 
 class Answerer(Protocol):
@@ -103,8 +107,17 @@ async def answer(answerer: Answerer, ask: Ask) -> Answer:
         elicited = await answerer.elicit(ask.request, step_id=ask.step_id)
         return Answer(elicited.model_dump(mode="json", exclude_none=True))
     except AnswerError as error:
-        failed = StepFailed(ask.step_id, str(error.code), str(error), from_client=True)
-        return Answer(error=error_to_json(failed))
+        return answer_of_error(ask.kind, ask.step_id, error.code, str(error), error.data)
+
+
+def answer_of_error(
+    kind: str, step_id: str, code: str | int, message: str, data: JsonValue = None
+) -> Answer:
+    """Return the answer in a client's error. A person who refuses a question has declined it."""
+    if kind != "sample" and code == REFUSED:
+        return Answer({"action": "decline"})
+    failed = StepFailed(step_id, str(code), message, from_client=True, data=data)
+    return Answer(error=error_to_json(failed))
 
 
 async def deliver(answerer: Answerer, notice: Notice) -> None:

@@ -14,6 +14,7 @@ from anabranch._asking.sampling import Sampler
 from anabranch._terminal.answer_file import Answers
 from anabranch._terminal.console import Console
 from anabranch._terminal.forms import HINT, DismissedError, ask_consent, ask_form, ask_text
+from anabranch.errors import REFUSED
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
@@ -137,7 +138,8 @@ class Respondent:
             try:
                 text = await ask_text("assistant:")
             except DismissedError as dismissed:
-                raise AnswerError("the person did not answer in the model's place") from dismissed
+                why = "the person did not answer in the model's place"
+                raise AnswerError(why, REFUSED) from dismissed
         return SampleReply(content=(TextBlock(text=text),), model="person", stop_reason="endTurn")
 
 

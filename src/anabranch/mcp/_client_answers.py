@@ -80,4 +80,4 @@ def _sampled(
 
 def _error(error: AnswerError) -> types.ErrorData:
     code = error.code if isinstance(error.code, int) else types.INTERNAL_ERROR
-    return types.ErrorData(code=code, message=encodable(str(error)))
+    return types.ErrorData(code=code, message=encodable(str(error)), data=encodable(error.data))

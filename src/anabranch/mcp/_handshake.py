@@ -14,8 +14,9 @@ from mcp.server.session import ServerSession
 from mcp.shared.message import ServerMessageMetadata
 from pydantic import ValidationError
 
+from anabranch._asking.answerer import answer_of_error
 from anabranch._engine import Answer, Ask
-from anabranch.errors import StepFailed, ToolError, error_to_json
+from anabranch.errors import ToolError
 from anabranch.mcp._protocol import to_answer, to_request
 
 __all__ = ["asking"]
@@ -49,18 +50,16 @@ async def _request(ask: Ask, session: ServerSession, request_id: str) -> Answer:
             if _is_disconnect(error.error):
                 # Not an answer: the tool must not go on as if the client had given one.
                 raise ToolError("The client was disconnected while it was being asked.") from error
-            return _failed(ask, str(error.error.code), error.error.message)
+            said = error.error
+            return answer_of_error(ask.kind, ask.step_id, said.code, said.message, said.data)
         except ValidationError:
             continue  # an answer of another kind
         if (answer := to_answer(ask.kind, result)) is not None:
             return answer
-    return _failed(ask, "InvalidReply", "the client's result does not answer this kind of question")
+    wrong = "the client's result does not answer this kind of question"
+    return answer_of_error(ask.kind, ask.step_id, "InvalidReply", wrong)
 
 
 def _is_disconnect(error: types.ErrorData) -> bool:
     """Whether the SDK made this error itself; clients use the code for errors of their own."""
     return error.code == types.CONNECTION_CLOSED and error.message == "Connection closed"
-
-
-def _failed(ask: Ask, error: str, detail: str) -> Answer:
-    return Answer(error=error_to_json(StepFailed(ask.step_id, error, detail, from_client=True)))

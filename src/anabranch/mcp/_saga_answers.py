@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from anabranch._asking.answerer import answer_of_error
 from anabranch._durable.states import digest
 from anabranch._engine import Answer, Journal, canonical
-from anabranch.errors import InvalidTokenError, StepFailed, error_to_json
+from anabranch.errors import InvalidTokenError
 from anabranch.mcp._protocol import to_saga_answer
 from anabranch.mcp._saga_params import CompletedStep, invalid, quoted
 from anabranch.mcp._sealing import SagaClaims
@@ -51,9 +52,8 @@ def answers_in(
 
 def _answer(step: CompletedStep, kind: str, where: str) -> Answer:
     if step.error is not None:
-        code, said = str(step.error.code), step.error.message
-        failure = StepFailed(step.stepId, code, said, from_client=True)
-        return Answer(error=error_to_json(failure))
+        said = step.error
+        return answer_of_error(kind, step.stepId, said.code, said.message, said.data)
     answer = to_saga_answer(kind, step.result or {})
     if answer is None:
         wanted = "a CreateMessageResult" if kind == "sample" else "an ElicitResult"

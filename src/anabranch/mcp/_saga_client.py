@@ -157,7 +157,7 @@ class SagaClient:
             if not _is_unknown(method, error):
                 raise
             message = f"This server offers no sagas: it does not know {method}."
-            raise MCPError(types.METHOD_NOT_FOUND, message) from error
+            raise MCPError(types.METHOD_NOT_FOUND, message, error.error.data) from error
         found = reply.model_dump(by_alias=True, mode="json", exclude_unset=True)
         # ``resultType`` does not decide: in the modern era the SDK marks a suspended saga complete.
         suspended = found.get("state") == "suspended"
@@ -169,7 +169,8 @@ def _is_unknown(method: str, error: MCPError) -> bool:
     """Whether ``error`` says that the server does not know the method."""
     if error.code == types.INVALID_PARAMS and method == CALL_SAGA:
         return error.message == INVALID_IN_V1
-    return error.code == types.METHOD_NOT_FOUND
+    # A tool may raise an error with this code, too.
+    return error.code == types.METHOD_NOT_FOUND and error.error.data in (None, method)
 
 
 class _Request(types.Request[dict[str, Any], str]):

@@ -12,7 +12,9 @@ from anabranch.agents import (
     AgentTool,
     Answerer,
     BranchSelf,
+    CallStore,
     Clock,
+    Durability,
     Event,
     Listener,
     Question,
@@ -20,7 +22,8 @@ from anabranch.agents import (
     ignore_event,
 )
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
-from anabranch.testing import MockModel, ModelFunction, calls
+from anabranch.testing import MockModel, ModelFunction
+from anabranch.testing import calls as calling
 from anabranch.tool import Tool
 from anabranch.tree import Node, Tree, TreeStore, project
 from tests.agents.memory import MemoryTrees
@@ -76,6 +79,7 @@ async def set_up(
     branch_self: BranchSelf | None = None,
     listener: Listener = ignore_event,
     clock: Clock | None = None,
+    calls: CallStore | Durability | None = None,
 ) -> Setting:
     model, events = MockModel(decide), list[Event]()
 
@@ -91,6 +95,7 @@ async def set_up(
         limits=limits,
         listener=listen,
         clock=clock,
+        calls=calls,
     )
     return Setting(agent, model, (await agent.begin()).id, events)
 
@@ -129,4 +134,4 @@ def results_in(blocks: Iterable[object]) -> dict[str, str]:
 
 def fork(*prompts: str, use: str = "fork", **more: Any) -> SampleReply:
     """A reply that calls ``branch_self``."""
-    return calls((use, "branch_self", {"prompts": list(prompts), **more}))
+    return calling((use, "branch_self", {"prompts": list(prompts), **more}))

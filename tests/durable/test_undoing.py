@@ -297,7 +297,9 @@ async def asked_live(desk: Desk, store: CallStore) -> asyncio.Task[object]:
 
     service = desk.service(store)
     journal = service.new()
-    live = asyncio.ensure_future(service.run_live(desk.job(journal), journal, never))
+    live = asyncio.ensure_future(
+        service.run_live(desk.job(journal), journal, lambda call: call.drive(never))
+    )
     await asked.wait()
     return live
 

@@ -198,3 +198,14 @@ def test_what_does_not_fold_becomes_part_of_the_branch_around_it(expired: bool) 
     cursor.merge(sub, root)
     assert (root.ids, root.noticed) == (["t/sub#1/a.1"], ["t/sub#1"])
     assert journal.deadlines == {"t/sub#1": 9.0 if expired else None}
+
+
+def test_an_answer_that_is_given_ahead_of_the_run_must_be_reached() -> None:
+    journal = Journal("call_1", 0.0)
+    journal.pending["t/ask.1"] = ("elicit", "a")
+    cursor = ReplayCursor(journal, "t", recording=True)
+    cursor.answer("t/ask.1", Answer("yes"))
+    assert cursor.is_replaying("t")
+    assert list(cursor.take_added()) == ["t/ask.1"]
+    cursor.check_all_reached(None)
+    assert isinstance(cursor.fault, NonDeterminismError)

@@ -47,6 +47,7 @@ JOURNALS = st.builds(
     deadlines=st.dictionaries(TEXTS, st.none() | st.floats(0, 1e10), max_size=3),
     compensations=st.lists(COMPENSATIONS, max_size=3),
     progressed=st.integers(min_value=0),
+    forks=st.lists(st.tuples(TEXTS, st.dictionaries(TEXTS, st.integers(), max_size=2)), max_size=2),
 )
 
 
@@ -222,3 +223,19 @@ def test_a_state_has_little_around_what_it_must_hold() -> None:
     journal.pending["tool/elicit.1"] = ("elicit", "abcdef")
     needed = f"{journal.call_id}{journal.started}{journal.secret}abcdef"
     assert len(journal.dumps().partition(" ")[2]) <= len(needed) + 16
+
+
+def test_steps_before_a_fork_are_those_of_the_line_that_has_done_them() -> None:
+    journal = Journal("call_1", 1.0)
+    journal.compensations.append(Compensation("t/do.1", "m:undo", "m:do"))
+    journal.entries["t/do.1"] = Entry("step", "a")
+    journal.entries["t/ask.1"] = Entry("elicit", "b", public=True)
+    journal.begin_line("~x")
+    journal.entries["t/do.2"] = Entry("step", "c")
+    journal.entries["t/sub#1/do.1"] = Entry("step", "d")
+    journal.begin_line("~y")
+    assert journal.line == "call_1~x~y"
+    assert journal.compensations == []
+    lines = [journal.line_of("t", number) for number in (1, 2, 3)]
+    assert lines == ["call_1", "call_1~x", "call_1~x~y"]
+    assert journal.line_of("t/sub#1", 1) == "call_1~x"

@@ -64,20 +64,36 @@ def load_entry(text: str) -> tuple[Entry, Compensation | None]:
 
 
 def merge(journal: Journal, stored: Mapping[str, str]) -> None:
-    """Add to ``journal`` what its round had recorded when it was interrupted."""
+    """Add to ``journal`` what its round had recorded when it was interrupted.
+
+    It may have a part of that already, if it was stored elsewhere in the middle of the round.
+    """
     for step_id, text in stored.items():
-        if step_id.startswith("!"):
+        if step_id.startswith("!") or _is_known(journal, step_id):
             continue
         entry, compensation = load_entry(text)
         if entry.kind == "branch":  # it stands for all that was recorded inside
             _fold(journal, step_id)
-        journal.entries.setdefault(step_id, entry)
+        journal.entries[step_id] = entry
         journal.pending.pop(step_id, None)
         if compensation is not None:
             journal.compensations.append(replace(compensation, step_id=step_id))
     journal.compensations = [
         due for due in journal.compensations if undone_id(due.step_id) not in stored
     ]
+
+
+def _is_known(journal: Journal, step_id: str) -> bool:
+    """Whether the journal has the step, or a branch that was folded around it."""
+    if step_id in journal.entries:
+        return True
+    path = step_id.rpartition("/")[0]
+    while path:
+        around = journal.entries.get(path)  # an author's key may read like a path
+        if around is not None and around.kind == "branch":
+            return True
+        path = path.rpartition("/")[0]
+    return False
 
 
 def _fold(journal: Journal, path: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -24,7 +24,7 @@ from anabranch._durable.states import latest_journal
 from anabranch._durable.store import CallRecord
 from anabranch._engine import Notice
 from anabranch._engine.clock import pause
-from anabranch._opening import open_call
+from anabranch._opening import Runtime, open_call
 from anabranch.errors import AnabranchError, StoreError, ToolError
 from anabranch.tool import Tool
 
@@ -49,13 +49,19 @@ class Reaper:
         calls: has the store, and the clock.
         tools: by name; calls of other tools are left to the servers that have them.
         patience: seconds that a pass waits for compensations.
+        runtime_of: returns what encloses a call; by default, what encloses all of ``calls``.
 
     Raises:
         ValueError: ``calls`` has no store.
     """
 
     def __init__(
-        self, calls: CallService, tools: Mapping[str, Tool[Any]], *, patience: float = PATIENCE
+        self,
+        calls: CallService,
+        tools: Mapping[str, Tool[Any]],
+        *,
+        patience: float = PATIENCE,
+        runtime_of: Callable[[CallRecord], Awaitable[Runtime]] | None = None,
     ) -> None:
         if calls.durability is None:
             raise ValueError("Without a store no call expires.")
@@ -63,6 +69,7 @@ class Reaper:
         self._policy: Durability = calls.durability
         self._tools = tools
         self._patience = patience
+        self._runtime_of = runtime_of
         self._ending: dict[str, asyncio.Task[bool]] = {}
 
     async def run(self) -> NoReturn:
@@ -174,7 +181,7 @@ class Reaper:
             arguments,
             journal,
             host=Host(Capabilities()),
-            runtime=self._calls.runtime,
+            runtime=await self._runtime_of(record) if self._runtime_of else self._calls.runtime,
             sink=_discard,
             recorder=StoreRecorder(store, line, journal.rounds, given, lease.check),
         )

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from anabranch._durable.entries import FAILED, answers_id, answers_text, merge
 from anabranch._durable.job import Job
 from anabranch._durable.lease import Lease
+from anabranch._durable.lines import begin_line, is_compensated, name_line
 from anabranch._durable.policy import Durability
 from anabranch._durable.recorder import StoreRecorder
 from anabranch._durable.replies import (
@@ -33,7 +34,7 @@ from anabranch._durable.replies import (
     load_error,
     value_text,
 )
-from anabranch._durable.states import digest, handed_out, latest_number
+from anabranch._durable.states import digest, handed_out
 from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
 from anabranch._engine import Answer, Ask, Finished, Journal
 from anabranch._engine.clock import Clock
@@ -172,7 +173,7 @@ class Rounds:
             StoreError: the store failed.
         """
         given = answers_text(answers)
-        new = None if journal.rounds else self._new(job, journal)
+        new = None if journal.rounds else self.record_of(job, journal)
         try:
             while True:
                 async with self._lease(journal.line) as lease:
@@ -187,7 +188,7 @@ class Rounds:
                             await self._postpone_expiry(journal, opened.ended)
                             yield opened.ended
                         return
-                await self._fork(journal, given)
+                await self._fork(journal, answers)
         except UnknownCallError as error:
             raise _refused(journal, "it is unknown") from error
 
@@ -197,7 +198,8 @@ class Rounds:
             self.policy.store, line, self.clock, worker=self.worker, seconds=self.policy.lease
         )
 
-    def _new(self, job: Job, journal: Journal) -> CallRecord:
+    def record_of(self, job: Job, journal: Journal) -> CallRecord:
+        """Return how the line of ``journal`` is stored when it begins."""
         return CallRecord(
             journal.line,
             job.tool.name,
@@ -228,31 +230,18 @@ class Rounds:
             deadline = self.clock.now() + self.policy.expire_after
             await store.finish(journal.line, "open", deadline=deadline)
 
-    async def _fork(self, journal: Journal, given: str) -> None:
+    async def _fork(self, journal: Journal, answers: Mapping[str, Answer]) -> None:
         """Refuse another answer to a round that has been answered, or begin a line with it."""
         store = self.policy.store
         if self.policy.forks == "reject":
             raise _refused(journal, f"round {journal.rounds} was answered differently before")
         known = await store.find(journal.line)
-        if known is None or await self._is_compensated(known, journal):
+        if known is None or await is_compensated(store, known, journal):
             raise _refused(journal, "what it has done is undone")
-        journal.fork += f"~{journal.rounds}.{digest(given)[:12]}"
-        journal.compensations.clear()  # what was done before the fork is the first line's to undo
+        name_line(journal, answers)
         deadline = self.clock.now() + self.policy.expire_after
-        await store.begin(replace(known, call_id=journal.line, deadline=deadline, status="open"))
-        before = RoundRecord(journal.rounds - 1, "", "{}", journal.dumps())
-        await store.end_round(journal.line, before, deadline=None)
-
-    async def _is_compensated(self, known: CallRecord, journal: Journal) -> bool:
-        """Whether what was done up to here has been undone, or is being undone."""
-        if known.status == "expired":
-            return True
-        if not journal.compensations:
-            return False
-        if known.status == "failed":
-            return True
-        number = await latest_number(self.policy.store, known.call_id)
-        return FAILED in await self.policy.store.entries(known.call_id, number)
+        record = replace(known, call_id=journal.line, deadline=deadline, status="open")
+        await begin_line(store, record, journal)
 
 
 def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord | None) -> None:

@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from anabranch._durable.job import Job
+from anabranch._durable.lines import find_line, name_line
 from anabranch._durable.policy import Durability
 from anabranch._durable.replies import (
     ForeignErrors,
@@ -29,7 +30,7 @@ from anabranch._durable.replies import (
 from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
 from anabranch._durable.states import digest, is_reference, load_reference
 from anabranch._durable.store import CallRecord, RoundRecord
-from anabranch._engine import Answer, Ask, Call, Finished, Journal, canonical
+from anabranch._engine import Answer, Call, Finished, Journal, canonical
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
 from anabranch._shielded import run_shielded
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
@@ -44,7 +45,7 @@ logger: logging.Logger = logging.getLogger("anabranch.durable")
 
 R = TypeVar("R")
 T = TypeVar("T")
-Answerer = Callable[[Ask], Awaitable[Answer]]
+Drive = Callable[[Call[Any]], Awaitable[object]]
 _Opened = StoredRound | UnrecordedRound
 
 
@@ -141,12 +142,16 @@ class CallService:
             return reply
         return repeat_value(job.tool, journal.line, ended, self._foreign)
 
-    async def run_live(self, job: Job, journal: Journal, answerer: Answerer) -> object:
-        """Run the call until it has ended, while ``answerer`` answers; return the tool's value.
+    async def run_live(
+        self, job: Job, journal: Journal, drive: Drive, *, resumable: bool = False
+    ) -> object:
+        """Run the call until it has ended, as ``drive`` does it; return the tool's value.
+
+        ``resumable`` says that a call that is cancelled may be continued later.
 
         Raises:
             ToolError: the store does not answer.
-            Exception: what the call or ``answerer`` raises.
+            Exception: what the call or ``drive`` raises.
         """
         ended: Finished[Any] | RoundRecord
         try:
@@ -154,15 +159,45 @@ class CallService:
                 if isinstance(opened, RoundRecord):
                     ended = opened
                 else:
-                    value = await self._run(job, journal, opened, lambda call: call.drive(answerer))
+                    value = await self._run(job, journal, opened, drive)
                     ended = await opened.returned(value)
         except asyncio.CancelledError:
-            if not journal.compensations:  # its client is gone, and every compensation has been run
+            # Its client is gone, and every compensation has been run.
+            if not (journal.compensations or resumable):
                 await run_shielded(self._give_up(journal.line))
             raise
         if isinstance(ended, RoundRecord):
             ended = repeat_value(job.tool, journal.line, ended, self._foreign)
         return ended.value
+
+    async def find_line(
+        self, job: Job, journal: Journal, answers: Mapping[str, Answer], *, differs: bool
+    ) -> None:
+        """Bring ``journal``, which was stored elsewhere, to the line that it continues.
+
+        ``answers`` are for what the call had asked then; ``differs`` says that they were others
+        before. :meth:`run_live` comes next, and must give them to the call.
+
+        Raises:
+            ToolError: the call cannot be continued, or the store does not answer.
+        """
+        if self.durability is not None:
+            record = self._rounds(self.durability).record_of(job, journal)
+            with _store_errors_mapped():
+                await find_line(self.durability, record, journal, answers, differs=differs)
+        elif differs:
+            name_line(journal, answers)
+
+    async def postpone_expiry(self, journal: Journal) -> None:
+        """Restart the time until the call expires: it asks a question now.
+
+        Raises:
+            ToolError: the store does not answer.
+        """
+        if self.durability is not None:
+            deadline = self.runtime.clock.now() + self.durability.expire_after
+            with _store_errors_mapped():
+                await self.durability.store.finish(journal.line, "open", deadline=deadline)
 
     async def find(self, line: str, principal: str) -> CallRecord | None:
         """Return the call of that name, if it is stored here and ``principal`` has made it.
@@ -205,10 +240,12 @@ class CallService:
             journal.answer(answers)
             yield UnrecordedRound(journal)
             return
-        rounds = Rounds(self.durability, self.runtime.clock, self.worker, self._foreign)
         with _store_errors_mapped():
-            async with rounds.open(job, journal, answers) as opened:
+            async with self._rounds(self.durability).open(job, journal, answers) as opened:
                 yield opened
+
+    def _rounds(self, policy: Durability) -> Rounds:
+        return Rounds(policy, self.runtime.clock, self.worker, self._foreign)
 
     async def _play(
         self, job: Job, journal: Journal, opened: _Opened, replies: Replies[R]

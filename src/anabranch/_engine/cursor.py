@@ -198,8 +198,9 @@ class ReplayCursor:
         self.journal.pending[ask.step_id] = (ask.kind, ask.fingerprint)
 
     def answer(self, step_id: str, answer: Answer) -> None:
-        """Record the answer to an open question."""
+        """Record the answer to an open question, which the run may not have reached yet."""
         self.journal.answer({step_id: answer})
+        self._ahead.append(step_id)
         self._note(step_id, self._entries[step_id])
 
     def answer_here(self, ask: Ask, answer: Answer) -> None:

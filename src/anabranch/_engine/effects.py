@@ -80,8 +80,10 @@ class Effects:
 
     def key_of(self, scope: Scope, place: int | str) -> str:
         """Return the idempotency key of the effect at ``place`` in ``scope``."""
-        named = place if isinstance(place, str) else f"step.{place}"
-        return f"{self._cursor.journal.line}:{scope.path}/{named}"
+        journal = self._cursor.journal
+        if isinstance(place, str):
+            return f"{journal.line}:{scope.path}/{place}"
+        return f"{journal.line_of(scope.path, place)}:{scope.path}/step.{place}"
 
     async def _run(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Entry:
         cursor = self._cursor

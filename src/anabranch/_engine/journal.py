@@ -6,6 +6,7 @@ whether an entry fits a replay; ``cursor.py`` does. Its text form is in ``journa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast
@@ -109,6 +110,7 @@ class Journal:
             that had been answered was answered differently.
         secret: what the call's randomness follows from; no client has it.
         stalled: how many rounds in a row were cut off, and brought nothing new.
+        forks: for each fork, the line before it, and how many steps each scope had done by then.
     """
 
     call_id: str
@@ -123,11 +125,28 @@ class Journal:
     fork: str = ""
     secret: str = ""
     stalled: int = 0
+    forks: list[tuple[str, dict[str, int]]] = field(default_factory=_LIST)
 
     @property
     def line(self) -> str:
         """The name of this line of the call: effects are done, and stored, under it."""
         return self.call_id + self.fork
+
+    def begin_line(self, suffix: str) -> None:
+        """Become the journal of another line of the call, which continues from here.
+
+        What was done before the fork is the first line's to undo.
+        """
+        steps = (each for each, entry in self.entries.items() if entry.kind == "step")
+        done = Counter(step_id.rpartition("/")[0] for step_id in steps)
+        self.forks.append((self.fork, dict(done)))
+        self.fork += suffix
+        self.compensations.clear()
+
+    def line_of(self, path: str, number: int) -> str:
+        """Return the line that does, or has done, step ``number`` of the scope at ``path``."""
+        before = (fork for fork, done in self.forks if number <= done.get(path, 0))
+        return self.call_id + next(before, self.fork)
 
     def to_open(self, answers: Mapping[str, Answer]) -> dict[str, Answer]:
         """Return those of ``answers`` that answer an open question."""
@@ -195,7 +214,8 @@ class Journal:
         journal_text.shorten_ids(private)
         journal_text.shorten_ids([*public, *asked])
         head = (FORMAT, self.call_id, self.started, self.rounds, journal_text.joined(prints))
-        sent = (self.delivered, self.deadlines, self.progressed, self.fork, self.stalled)
+        notices = (self.delivered, self.deadlines, self.progressed)
+        sent = (*notices, self.fork, self.stalled, self.forks)
         return journal_text.render([*head, self.secret, private, due, *sent], [public, asked])
 
     @classmethod
@@ -220,7 +240,8 @@ class Journal:
             call_id, started, rounds, delivered=dict(delivered), deadlines=dict(deadlines)
         )
         journal.secret = secret
-        journal.progressed, journal.fork, journal.stalled = rest
+        journal.progressed, journal.fork, journal.stalled, forks = rest
+        journal.forks = [(fork, done) for fork, done in forks]
         journal.compensations = [Compensation(*row) for row in due]
         journal_text.restore_ids(private)
         journal_text.restore_ids([*public, *pending])
@@ -240,5 +261,5 @@ class Journal:
         self.entries[step_id] = Entry(kind, asked, value, error, tokens, public)
 
 
-_EMPTY: list[Any] = ["", 0, 0, "", "", (), (), (), (), 0, "", 0]
+_EMPTY: list[Any] = ["", 0, 0, "", "", (), (), (), (), 0, "", 0, ()]
 """What a journal's fields are when they are left out at the end."""

@@ -8,6 +8,8 @@ a timeline and batches of tools; ``branch_self`` and the flows run further turns
 """
 
 from anabranch._asking.answerer import Absent, Answerer
+from anabranch._durable.policy import Durability
+from anabranch._durable.store import CallStore
 from anabranch._engine import Notice
 from anabranch._engine.clock import Clock, Timer
 from anabranch.agents._agent import Agent
@@ -56,8 +58,10 @@ __all__ = [
     "Answerer",
     "BranchOutcome",
     "BranchSelf",
+    "CallStore",
     "CalledTool",
     "Clock",
+    "Durability",
     "Event",
     "Listener",
     "Meter",

@@ -6,17 +6,21 @@ An agent has no state of its own between turns; all of it is in the store.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from anabranch._asking.answerer import Absent, Answerer
 from anabranch._asking.host import Capabilities
+from anabranch._durable.policy import Durability
+from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Clock, SystemClock
-from anabranch.agents._agent_dependencies import AgentDependencies, offered
+from anabranch.agents._agent_dependencies import AgentDependencies, durability_of, offered
 from anabranch.agents._agent_tools import AgentTool
+from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import Listener, NodeAdded, ignore_event
 from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._timeline import Timeline
+from anabranch.agents._tool_questions import reply_of
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.errors import ToolError
@@ -43,6 +47,8 @@ class Agent:
         naming: names threads and nodes; by default, at random.
         capabilities: what its tools may ask for; by default, questions as ``person`` declares
             them, and samples, which ``model`` answers.
+        calls: stores the calls of tools, so that their effects happen once whatever dies; by
+            default, only what a question needs is stored, in the tree.
 
     Attributes:
         tools: all tools, by name.
@@ -61,6 +67,7 @@ class Agent:
         clock: Clock | None = None,
         naming: Naming = random_names,
         capabilities: Capabilities | None = None,
+        calls: CallStore | Durability | None = None,
     ) -> None:
         self.tools: Mapping[str, AgentTool] = {
             tool.name: CalledTool(tool) if isinstance(tool, Tool) else tool for tool in tools
@@ -75,6 +82,7 @@ class Agent:
             clock or SystemClock(),
             naming,
             capabilities or offered(person, model),
+            durability_of(calls),
         )
 
     @property
@@ -143,8 +151,8 @@ class Agent:
     async def go_on(self, node: Node) -> Node:
         """Run a turn from ``node`` on, and return its last node.
 
-        If ``node`` calls tools, those that have no result yet are run first. If the turn is
-        cancelled, what was received until then is stored, and the thread is valid.
+        If ``node`` calls tools, those that have no result yet are run first; if it answers the
+        question of a tool that has none, the tool is resumed there. If the turn is cancelled, what was received until then is stored, and the thread is valid.
 
         Raises:
             ToolError: one of these tools has asked a question. Running it again would repeat what
@@ -158,6 +166,8 @@ class Agent:
             returned = [use.id for use in node.tool_uses if (node.id, use.id) in results]
             await self._check_unasked(node, returned)
             node = await turn.use_tools(node, returned=returned)
+        elif node.kind == "answer" and (question := await self._unfinished(node)) is not None:
+            return await turn.answer(question, reply_of(node), answered=node)
         return await turn.run(node)
 
     async def answer(self, question_id: str, reply: ElicitReply) -> Node:
@@ -186,6 +196,31 @@ class Agent:
         if thread is None:
             raise ToolError(f"There is no thread {node.thread_id!r}.")
         return Turn(Timeline(self.dependencies, thread), self.tools)
+
+    async def expire_calls(self) -> NoReturn:
+        """Undo what tools have done whose questions are not answered in time, until cancelled.
+
+        Run it in a task, in one process or several. What has expired cannot be answered any more.
+
+        Raises:
+            ValueError: the agent has no store of calls.
+        """
+        tools = {
+            name: called.tool
+            for name, called in self.tools.items()
+            if isinstance(called, CalledTool)
+        }
+        await reaper_of(self.dependencies, tools).run()
+
+    async def _unfinished(self, answer: Node) -> Node | None:
+        """Return the question of ``answer`` if the tool that asked it has no result."""
+        path = await self.store.path(answer.id)
+        question = path.nodes[-2]
+        caller, use_id = question.data.get("caller"), str(question.data.get("tool_use_id"))
+        if caller is None:  # loaded from a file
+            return None
+        ended = any((each, use_id) in path.results for each in (str(caller), answer.id))
+        return None if ended else question
 
     async def _check_unasked(self, caller: Node, returned: Collection[str]) -> None:
         """Refuse to run a tool again that has asked a question."""

@@ -10,6 +10,8 @@ from pydantic import JsonValue
 
 from anabranch._asking.answerer import Answerer
 from anabranch._asking.host import Capabilities
+from anabranch._durable.policy import Durability
+from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Clock
 from anabranch.agents._events import Listener
 from anabranch.agents._ports import Model, Naming
@@ -17,7 +19,7 @@ from anabranch.agents._turn_limits import TurnLimits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
 from anabranch.tree import Kind, Node, TreeStore
 
-__all__ = ["AgentDependencies", "offered"]
+__all__ = ["AgentDependencies", "durability_of", "offered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class AgentDependencies:
         clock: gives the time.
         naming: names threads and nodes.
         capabilities: what tools may ask for.
+        calls: the store of the tools' calls, and how it is used; ``None`` without one.
     """
 
     store: TreeStore
@@ -45,6 +48,7 @@ class AgentDependencies:
     clock: Clock
     naming: Naming
     capabilities: Capabilities
+    calls: Durability | None
 
     def node(
         self,
@@ -60,6 +64,17 @@ class AgentDependencies:
         blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
         name, now = self.naming("node"), self.clock.now()
         return Node(name, thread_id, parent_id, kind, blocks, now, usage, dict(data or {}))
+
+
+EXPIRE_AFTER = 86_400.0
+"""Seconds until the question of a tool expires: a person may come back to it the next day."""
+
+
+def durability_of(calls: CallStore | Durability | None) -> Durability | None:
+    """Return how a store of calls is used: as given, or with the times of an agent."""
+    if calls is None or isinstance(calls, Durability):
+        return calls
+    return Durability(calls, expire_after=EXPIRE_AFTER)
 
 
 @runtime_checkable

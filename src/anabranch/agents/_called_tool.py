@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -16,14 +16,16 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from anabranch._asking.host import Host
+from anabranch._durable.job import Job
+from anabranch._durable.service import CallService
 from anabranch._encodable import encodable
 from anabranch._engine import Answer, Ask, Call, Journal, Notice
-from anabranch._engine.clock import SystemIds
-from anabranch._opening import Runtime, new_journal, open_call
+from anabranch._opening import Runtime, new_journal
 from anabranch._shielded import run_shielded
 from anabranch.agents._agent_tools import Outcome, ToolUse
+from anabranch.agents._call_expiry import principal_of, runtime_at
 from anabranch.agents._events import ToolNoticed
-from anabranch.agents._tool_questions import stored_with
+from anabranch.agents._tool_questions import reply_data, reply_of, stored_with
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply, ToolSpec
 from anabranch.tool import Tool
@@ -56,18 +58,20 @@ class CalledTool:
         Raises:
             AnabranchError: what the call raises.
         """
-        clock = here.timeline.dependencies.clock
-        return await self._run(here, new_journal(Runtime(clock=clock, ids=_CallOf(here))))
+        runtime = Runtime(clock=here.timeline.dependencies.clock)
+        journal = new_journal(runtime, _call_id(here))
+        return await self._run(here, journal, {}, differs=False)
 
     async def resume(self, here: ToolUse, question: Node, reply: ElicitReply) -> Outcome:
         """Resume the call that has asked ``question``, with ``reply`` as the answer.
 
         Steps that had finished when the question was first answered are replayed from the journal.
-        A step that was running at that moment runs again, under the same idempotency key.
+        A step that was running at that moment runs again, under the same idempotency key. Another
+        answer than the first begins a line of the call with effects and keys of its own.
 
         Raises:
             ToolError: the question was stored by another release of this library, or was loaded
-                from a file.
+                from a file; or what the call had done before it has been undone.
             AnabranchError: what the call raises.
         """
         followers = await here.timeline.dependencies.store.children(question.id)
@@ -78,81 +82,99 @@ class CalledTool:
             raise ToolError(
                 f"The question {question.id!r} cannot be answered: {problem}."
             ) from None
-        journal.answer({str(stored_with(question, "step_id")): _answer(reply)})
-        return await self._run(here, journal)
+        first = next((reply_of(node) for node in followers if node.kind == "answer"), reply)
+        differs = reply_data(first) != reply_data(reply)
+        answers = {str(stored_with(question, "step_id")): _answer(reply)}
+        return await self._run(here, journal, answers, differs=differs)
 
-    async def _run(self, here: ToolUse, journal: Journal) -> Outcome:
+    async def _run(
+        self, here: ToolUse, journal: Journal, answers: Mapping[str, Answer], *, differs: bool
+    ) -> Outcome:
         async def deliver(notice: Notice) -> None:
             await here.emit(ToolNoticed(here.caller.id, here.block, notice))
 
         dependencies = here.timeline.dependencies
         offered = dependencies.capabilities
-        runtime = Runtime(
-            clock=dependencies.clock,
-            parent_messages=await here.timeline.messages_before(here.caller),
-            parent_system_prompt=here.timeline.thread.system_prompt,
-        )
-        call = open_call(
+        service = CallService(await runtime_at(dependencies, here.caller), dependencies.calls)
+        job = Job(
             self.tool,
             self.tool.validate(here.block.input),
-            journal,
-            host=Host(offered, dependencies.model, own=offered),
-            runtime=runtime,
-            sink=deliver,
+            Host(offered, dependencies.model, own=offered),
+            deliver,
+            principal_of(here.caller),
         )
+        await service.find_line(job, journal, answers, differs=differs)
+        live = _LiveCall(here, service, answers)
         try:
-            async with call:
-                value = await self._drive(here, call)
+            value = await service.run_live(job, journal, live.drive, resumable=True)
         except asyncio.CancelledError:
-            if call.compensations.bound and call.scheduler.failure is None:
+            if live.is_undone:
                 await run_shielded(_record_undone(here))
             raise
         return Outcome(_text(value))
 
-    async def _drive(self, here: ToolUse, call: Call[Any]) -> object:
+
+class _LiveCall:
+    """One run of a call, whose questions are asked as nodes of the tree.
+
+    Args:
+        here: the use of the tool.
+        service: runs the call.
+        answers: to what the call had asked before.
+    """
+
+    def __init__(self, here: ToolUse, service: CallService, answers: Mapping[str, Answer]) -> None:
+        self._here = here
+        self._service = service
+        self._answers = answers
+        self._call: Call[Any] | None = None
+        self._stored: set[str] = set()
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether the run was ended by undoing what it had done."""
+        call = self._call
+        return call is not None and call.compensations.bound and call.scheduler.failure is None
+
+    async def drive(self, call: Call[Any]) -> object:
         """Run the call until it returns.
 
         If it is interrupted while one of its questions is stored and unanswered, it is suspended
         as by a crash instead of being undone: the stored question relies on the steps before it.
         """
-        stored: set[str] = set()
+        self._call = call
+        for step_id, answer in self._answers.items():
+            if call.cursor.is_pending(step_id):
+                call.cursor.answer(step_id, answer)
         try:
-            return await call.drive(lambda ask: self._ask(here, call, ask, stored))
+            return await call.drive(lambda ask: self._ask(call, ask))
         except asyncio.CancelledError:
-            if any(call.is_open(step_id) for step_id in stored):
+            if any(call.is_open(step_id) for step_id in self._stored):
                 call.abort(InterruptedError("interrupted at a question"))
             raise
 
-    async def _ask(self, here: ToolUse, call: Call[Any], ask: Ask, stored: set[str]) -> Answer:
+    async def _ask(self, call: Call[Any], ask: Ask) -> Answer:
         def state() -> str:
-            stored.add(ask.step_id)
+            self._stored.add(ask.step_id)
             return call.journal.dumps()
 
         data: dict[str, JsonValue] = {
             "step_id": ask.step_id,
             "request": ask.request.model_dump(mode="json", exclude_none=True),
         }
-        async with here.questions.lock:
-            answer = _answer(await here.questions.ask(here.block.id, ask.request, data, state))
+        questions = self._here.questions
+        async with questions.lock:
+            await self._service.postpone_expiry(call.journal)
+            answer = _answer(await questions.ask(self._here.block.id, ask.request, data, state))
             # Under the lock: the state that is stored with the next question has this answer.
             call.answer(ask.step_id, answer)
         return answer
 
 
-@dataclass(frozen=True, slots=True)
-class _CallOf:
-    """Names the call of a tool use, the same each time that it runs, so that effects keep keys."""
-
-    here: ToolUse
-
-    def call_id(self) -> str:
-        """Return a name made of the ids of the caller and of the tool use."""
-        place = f"{self.here.caller.id}/{self.here.block.id}"
-        return f"call_{blake2b(place.encode('utf-8', 'surrogatepass'), digest_size=9).hexdigest()}"
-
-    def secret(self) -> str:
-        """Return a secret of this run: the id above can be computed by anyone who sees the thread."""
-        return SystemIds().secret()
+def _call_id(here: ToolUse) -> str:
+    """Name the call of a tool use, the same each time that it runs, so that effects keep keys."""
+    place = f"{here.caller.id}/{here.block.id}"
+    return f"call_{blake2b(place.encode('utf-8', 'surrogatepass'), digest_size=9).hexdigest()}"
 
 
 async def _record_undone(here: ToolUse) -> None:
@@ -164,7 +186,7 @@ async def _record_undone(here: ToolUse) -> None:
 
 
 def _answer(reply: ElicitReply) -> Answer:
-    return Answer(reply.model_dump(mode="json", exclude_none=True))
+    return Answer(reply_data(reply))
 
 
 def _text(value: object) -> str:

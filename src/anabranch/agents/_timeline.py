@@ -129,11 +129,6 @@ class Timeline:
         path = await self.dependencies.store.path(parent)
         return list(project_each(path.nodes, nodes, path.results))
 
-    async def messages_before(self, caller: Node) -> RequestMessages:
-        """Return what the model was sent when it replied with ``caller``."""
-        path = await self.dependencies.store.path(caller.parent_id or caller.id)
-        return project(path.nodes, path.results)
-
     async def _messages_at(self, node: Node) -> RequestMessages:
         path = await self.dependencies.store.path(node.id)
         return project(path.nodes, path.results)

@@ -43,8 +43,8 @@ class ToolBatch:
         tools: the agent's tools, by name.
         caller: the node that calls tools.
         returned: ids of tool uses whose results are stored already; their tools do not run again.
-        resumed_at: the question at which one tool is resumed. Its result then holds below the new
-            answer only, and leaves what the caller's other descendants see unchanged.
+        resumed_at: the question, or its answer, at which one tool is resumed. Its result then holds
+            below that answer only, and leaves what the caller's other descendants see unchanged.
     """
 
     def __init__(
@@ -72,11 +72,14 @@ class ToolBatch:
         await gather_structured([partial(self._use, use) for use in self._uses])
         return await self._add_results()
 
+    async def add_answer(self, reply: ElicitReply) -> None:
+        """Store the answer to the question at which a tool is to be resumed."""
+        await self._questions.add_answer(reply)
+
     async def resume(
         self, use: ToolUseBlock, tool: CalledTool, question: Node, reply: ElicitReply
     ) -> Node:
-        """Answer ``question``, resume its tool; return the node where the model sees the result."""
-        await self._questions.add_answer(reply)
+        """Resume the tool that has asked; return the node where the model sees the result."""
         resumed = tool.resume(self._tool_use(use), question, reply)
         await self._record(use, await self._outcome(use, resumed))
         return await self._add_results()

@@ -20,7 +20,7 @@ from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 from anabranch.tree import Node
 
-__all__ = ["ToolQuestions", "question_of", "stored_with"]
+__all__ = ["ToolQuestions", "question_of", "reply_data", "reply_of", "stored_with"]
 
 _QUESTION: TypeAdapter[ElicitRequest | UrlRequest] = TypeAdapter(ElicitRequest | UrlRequest)
 
@@ -73,13 +73,24 @@ class ToolQuestions:
     async def add_answer(self, reply: ElicitReply, state: str | None = None) -> None:
         """Store the answer to the last question, with the state of the tool's call if given."""
         text = reply.action if reply.content is None else to_json(encodable(reply.content)).decode()
-        data = cast("dict[str, JsonValue]", reply.model_dump(mode="json", exclude_none=True))
+        data = reply_data(reply)
         if state is not None:
             data["state"] = state
         timeline = self._timeline
         self.last = await timeline.add(
             timeline.dependencies.node(timeline.thread.id, self.last.id, "answer", text, data=data)
         )
+
+
+def reply_data(reply: ElicitReply) -> dict[str, JsonValue]:
+    """Return ``reply`` as it is stored with an answer, and recorded in the call."""
+    return cast("dict[str, JsonValue]", reply.model_dump(mode="json", exclude_none=True))
+
+
+def reply_of(answer: Node) -> ElicitReply:
+    """Return the reply that the node ``answer`` holds."""
+    given = {name: value for name, value in answer.data.items() if name != "state"}
+    return ElicitReply.model_validate(given)
 
 
 def question_of(node: Node) -> ElicitRequest | UrlRequest:

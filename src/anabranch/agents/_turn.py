@@ -52,8 +52,12 @@ class Turn:
         """
         return await ToolBatch(self.timeline, self.tools, caller, returned=returned).run()
 
-    async def answer(self, question: Node, reply: ElicitReply) -> Node:
+    async def answer(
+        self, question: Node, reply: ElicitReply, *, answered: Node | None = None
+    ) -> Node:
         """Answer ``question`` below it, resume its tool, and let the model continue.
+
+        ``answered`` is the node of this answer, if it is stored already.
 
         Raises:
             ToolError: the agent no longer has the tool that asked, or the question is closed,
@@ -66,5 +70,7 @@ class Turn:
         tool = self.tools.get(use.name) if use is not None else None
         if caller is None or use is None or not isinstance(tool, CalledTool):
             raise ToolError(f"The tool that asked {question.id!r} is no longer available.")
-        batch = ToolBatch(self.timeline, self.tools, caller, resumed_at=question)
+        batch = ToolBatch(self.timeline, self.tools, caller, resumed_at=answered or question)
+        if answered is None:
+            await batch.add_answer(reply)
         return await self.run(await batch.resume(use, tool, question, reply))

@@ -6,6 +6,7 @@ This module opens the store, the tools and the model that the options name. The 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from collections import Counter
@@ -18,6 +19,7 @@ import anyio
 from cyclopts import Parameter
 from platformdirs import user_data_path
 
+from anabranch._engine.combine import cancel_and_wait
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
@@ -38,7 +40,7 @@ from anabranch.cli._options import Model, Store, store_url
 from anabranch.cli._targets import is_url, load
 from anabranch.errors import StoreError
 from anabranch.models import ModelError
-from anabranch.stores import open_tree_store
+from anabranch.stores import CallStore, open_stores
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
@@ -106,18 +108,21 @@ async def chat(
     """
     lines = _lines(options, console, [tool.name for tool in tools])
     try:
-        store = open_tree_store(store_url(options.store))
+        calls, store = open_stores(store_url(options.store))
     except StoreError as error:
         raise UsageError(str(error)) from error
     screen = ChatScreen(console)
+    expiring: list[asyncio.Task[Any]] = []
     try:
-        dependencies = _dependencies(options, tools, console, lines, store, screen)
+        dependencies = _dependencies(options, tools, console, lines, (calls, store), screen)
         session = await _session(options, dependencies, screen)
+        expiring.append(asyncio.ensure_future(session.state.agent.expire_calls()))
         failed = await run_lines(session, screen, lines, console)
     except StoreError as error:
         raise FailedError(str(error)) from error
     finally:
         with anyio.CancelScope(shield=True):
+            await cancel_and_wait(expiring)
             await store.close()
     if failed and isinstance(lines, ScriptedLines):
         raise FailedError(f"{failed} of the lines failed.")
@@ -156,7 +161,7 @@ def _dependencies(
     tools: Sequence[Tool[Any] | AgentTool],
     console: Console,
     lines: InputLines,
-    store: TreeStore,
+    stores: tuple[CallStore, TreeStore],
     screen: ChatScreen,
 ) -> SessionDependencies:
     models = ChatModels()
@@ -165,6 +170,7 @@ def _dependencies(
         model = models.open(options.model) if options.model else NoModel(respondent)
     except ModelError as error:
         raise UsageError(str(error)) from error
+    calls, store = stores
     return SessionDependencies(
         store,
         model,
@@ -174,6 +180,7 @@ def _dependencies(
         listener=screen.on_event,
         models=models,
         prompts=SavedPrompts(_data() / "prompts.json"),
+        calls=calls,
     )
 
 

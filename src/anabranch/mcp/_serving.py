@@ -117,7 +117,8 @@ async def run_live(
 ) -> object:
     """Run the call of ``journal`` while its client answers; return the tool's value."""
     job = service.job(tool, arguments, request, journal)
-    return await service.calls.run_live(job, journal, asking(request.session, request.request_id))
+    answerer = asking(request.session, request.request_id)
+    return await service.calls.run_live(job, journal, lambda call: call.drive(answerer))
 
 
 async def run_round(

@@ -12,6 +12,8 @@ from anabranch.agents import (
     Absent,
     AgentTool,
     Answerer,
+    CallStore,
+    Durability,
     Listener,
     Model,
     Naming,
@@ -59,6 +61,7 @@ class SessionDependencies:
         clock: gives the time.
         naming: names threads and nodes.
         capabilities: what tools may ask for; by default, what ``person`` and the model can answer.
+        calls: stores the calls of tools, if they are to survive a crash and to expire.
     """
 
     store: TreeStore
@@ -73,3 +76,4 @@ class SessionDependencies:
     clock: Clock = field(default_factory=SystemClock)
     naming: Naming = random_names
     capabilities: Capabilities | None = None
+    calls: CallStore | Durability | None = None

@@ -50,6 +50,7 @@ class SessionState:
             clock=given.clock,
             naming=self._follower.name,
             capabilities=given.capabilities,
+            calls=given.calls,
         )
 
     async def thread(self, text: str) -> Thread:

@@ -1,0 +1,52 @@
+"""Expiry of an agent's calls: a question that no one answers in time has its tool's effects undone.
+
+The reaper of ``_durable`` does that; here is what it needs to know of the conversation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch._durable.expiry import Reaper
+from anabranch._durable.service import CallService
+from anabranch._durable.store import CallRecord
+from anabranch._opening import Runtime
+from anabranch.agents._agent_dependencies import AgentDependencies
+from anabranch.tool import Tool
+from anabranch.tree import Node, project
+
+__all__ = ["principal_of", "reaper_of", "runtime_at"]
+
+_CALLER = "node:"
+
+
+def principal_of(caller: Node) -> str:
+    """Return the principal of the calls that ``caller`` makes."""
+    return _CALLER + caller.id
+
+
+async def runtime_at(dependencies: AgentDependencies, caller: Node) -> Runtime:
+    """Return what encloses a call that ``caller`` makes: the conversation before it."""
+    store = dependencies.store
+    path = await store.path(caller.parent_id or caller.id)
+    thread = await store.thread(caller.thread_id)
+    return Runtime(
+        clock=dependencies.clock,
+        parent_messages=project(path.nodes, path.results),
+        parent_system_prompt=None if thread is None else thread.system_prompt,
+    )
+
+
+def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> Reaper:
+    """Return a reaper for the calls of ``tools``.
+
+    Raises:
+        ValueError: the agent has no store of calls.
+    """
+    alone = Runtime(clock=dependencies.clock)
+
+    async def runtime_of(record: CallRecord) -> Runtime:
+        caller = await dependencies.store.node(record.principal.removeprefix(_CALLER))
+        return alone if caller is None else await runtime_at(dependencies, caller)
+
+    return Reaper(CallService(alone, dependencies.calls), tools, runtime_of=runtime_of)

@@ -1,0 +1,262 @@
+"""Answers to a tool's question: the first continues the call, another begins a line of its own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, ToolError, tool
+from anabranch.agents import CallStore, Question
+from anabranch.agents._agent_dependencies import EXPIRE_AFTER
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
+from anabranch.testing import ManualClock, calls
+from anabranch.tree import Node
+from tests.agents.harness import Answering, Setting, results_in, set_up
+from tests.durable.stores import Modelled, Observed
+
+
+class Seats(BaseModel):
+    number: int
+
+
+def seats(number: int) -> ElicitReply:
+    return ElicitReply(action="accept", content={"number": number})
+
+
+class Office:
+    """What happens here, each thing with the key that it happened under."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, str]] = []
+        self.slow = asyncio.Event()
+        self.asked = asyncio.Event()
+        self.never = asyncio.Event()
+
+    async def do(self, what: str, key: str) -> str:
+        self.done.append((what, key))
+        if what == "slow" and not self.slow.is_set():
+            await self.slow.wait()
+        return what
+
+    async def undo(self, what: str) -> None:
+        self.done.append((f"un{what}", ""))
+
+    async def person(self, question: Question) -> ElicitReply:
+        """Answers nothing; the turn is interrupted."""
+        self.asked.set()
+        await self.never.wait()
+        raise AssertionError(question)
+
+    @property
+    def names(self) -> list[str]:
+        return [what for what, _ in self.done]
+
+    def key(self, what: str) -> str:
+        [key] = {key for done, key in self.done if done == what}
+        return key
+
+
+def decide(request: SampleRequest) -> SampleReply | str:
+    used = any(isinstance(b, ToolUseBlock) for m in request.messages for b in m.content)
+    return "fine" if used else calls(("use", "travel", {}))
+
+
+async def office(
+    store: CallStore | None,
+    answer: Callable[[Question], ElicitReply | Awaitable[ElicitReply]] | None = None,
+    *,
+    slow: bool = False,
+    undo: bool = False,
+    clock: ManualClock | None = None,
+) -> tuple[Office, Setting]:
+    """An agent with a tool that reserves, asks how many seats, and books them."""
+    office = Office()
+
+    @tool
+    async def travel(ctx: BranchContext) -> str:
+        """Reserve, ask, book."""
+
+        async def beside() -> None:
+            await ctx.step(office.do, "slow", ctx.idempotency_key)
+
+        await ctx.step(
+            office.do, "reserve", ctx.idempotency_key, undo=office.undo if undo else None
+        )
+        async with asyncio.TaskGroup() as group:
+            if slow:
+                group.create_task(beside())
+            answer = await ctx.elicit(Seats, f"How many, after {len(ctx.parent_messages)}?")
+        if not isinstance(answer, Accepted):
+            raise ToolError("not wanted")
+        await ctx.step(office.do, f"book {answer.content.number}", ctx.idempotency_key)
+        return f"{answer.content.number} seats"
+
+    person = Answering(answer or office.person)
+    setting = await set_up(decide, tools=[travel], person=person, calls=store, clock=clock)
+    return office, setting
+
+
+async def interrupted(setting: Setting, office: Office) -> Node:
+    """Begin a turn and interrupt it at its question; return that."""
+    turn = asyncio.ensure_future(setting.say("Travel"))
+    await office.asked.wait()
+    turn.cancel()
+    await asyncio.wait({turn})
+    [question] = await setting.of_kind("question")
+    return question
+
+
+async def result(setting: Setting) -> str:
+    [text] = results_in(setting.model.requests[-1].messages[-1].content).values()
+    return text
+
+
+either = pytest.mark.parametrize("stored", [False, True], ids=["without", "with"])
+
+
+@either
+async def test_another_answer_has_effects_of_its_own_after_the_question(stored: bool) -> None:
+    here, setting = await office(Modelled() if stored else None, lambda _: seats(1))
+    await setting.say("Travel")
+    [question] = await setting.of_kind("question")
+    await setting.agent.answer(question.id, seats(2))
+    assert await result(setting) == "2 seats"
+    assert here.names == ["reserve", "book 1", "book 2"]
+    assert here.key("book 1") != here.key("book 2")
+    await setting.agent.answer(question.id, seats(2))
+    key = here.key("book 2")  # there is one, however often it was booked
+    assert await result(setting) == "2 seats"
+    assert here.names.count("book 2") == (1 if stored else 2)
+    await setting.agent.answer(question.id, seats(3))
+    assert here.key("book 3") not in {key, here.key("book 1")}
+    await setting.check()
+
+
+@either
+async def test_a_step_in_flight_keeps_its_key_on_the_line_that_continues(stored: bool) -> None:
+    here, setting = await office(Modelled() if stored else None, slow=True)
+    question = await interrupted(setting, here)
+    here.slow.set()
+    await setting.agent.answer(question.id, seats(1))
+    assert here.names == ["reserve", "slow", "slow", "book 1"]
+    assert here.key("slow").endswith("/step.1")
+
+
+async def test_a_question_asked_twice_is_not_given_the_answer_of_the_other() -> None:
+    here, setting = await office(Modelled())
+    question = await interrupted(setting, here)
+    [caller] = [node for node in (await setting.tree()).nodes if node.tool_uses]
+    double = setting.agent.dependencies.node(
+        question.thread_id, caller.id, "question", question.text, data=question.data
+    )
+    await setting.agent.add([double])
+    await setting.agent.answer(question.id, seats(1))
+    await setting.agent.answer(double.id, seats(2))
+    assert await result(setting) == "2 seats"
+    assert here.names == ["reserve", "book 1", "book 2"]
+
+
+async def test_a_turn_continues_at_an_answer_whose_tool_did_not_end() -> None:
+    here, setting = await office(Modelled())
+    question = await interrupted(setting, here)
+    data = seats(1).model_dump(mode="json")
+    answer = setting.agent.dependencies.node(
+        question.thread_id, question.id, "answer", "1", data=data
+    )
+    await setting.agent.add([answer])  # and then its process died
+    await setting.agent.go_on(answer)
+    assert await result(setting) == "1 seats"
+    end = await setting.agent.go_on(answer)  # the tool has a result: the model replies
+    assert end.text == "fine"
+    assert here.names == ["reserve", "book 1"]
+    await setting.check()
+
+
+async def test_what_was_undone_cannot_be_continued_with_another_answer() -> None:
+    here, setting = await office(Modelled(), undo=True)
+    question = await interrupted(setting, here)
+    await setting.agent.answer(question.id, ElicitReply(action="decline"))
+    assert here.names == ["reserve", "unreserve"]
+    await setting.agent.answer(question.id, seats(2))
+    assert "has been undone" in await result(setting)
+    assert here.names == ["reserve", "unreserve"]
+
+
+async def test_a_store_that_comes_later_continues_what_is_in_the_tree() -> None:
+    here, setting = await office(None)
+    question = await interrupted(setting, here)
+    later, again = await office(Modelled(), lambda _: seats(9))
+    again.agent.dependencies.store.__dict__.update(setting.agent.store.__dict__)
+    for _ in range(2):
+        await again.agent.answer(question.id, seats(1))
+        assert await result(again) == "1 seats"
+    await again.agent.answer(question.id, seats(2))
+    assert here.names == ["reserve"]
+    assert later.names == ["book 1", "book 2"]
+
+
+# -- questions that are never answered -----------------------------------------------------------
+
+
+async def expired(setting: Setting, store: Observed, clock: ManualClock) -> None:
+    """Let a day go by, and run one pass of the reaper."""
+    clock.advance(EXPIRE_AFTER + 1)
+    while not store.done.empty():
+        store.done.get_nowait()
+    reaping = asyncio.ensure_future(setting.agent.expire_calls())
+    await store.until("finish")
+    await store.until("release")
+    reaping.cancel()
+    await asyncio.wait({reaping})
+
+
+async def test_a_question_that_is_never_answered_expires() -> None:
+    clock, store = ManualClock(), Observed(Modelled())
+    here, setting = await office(store, undo=True, clock=clock)
+    question = await interrupted(setting, here)
+    clock.advance(EXPIRE_AFTER - 60)
+    assert here.names == ["reserve"]
+    await expired(setting, store, clock)
+    assert here.names == ["reserve", "unreserve"]
+    await setting.agent.answer(question.id, seats(1))
+    assert "not answered in time" in await result(setting)
+    assert here.names == ["reserve", "unreserve"]
+
+
+async def test_its_replay_sees_the_conversation_that_it_was_called_from() -> None:
+    clock, store = ManualClock(), Observed(Modelled())
+    undone: list[str] = []
+    here = Office()
+
+    def reserve() -> str:
+        return "seat"
+
+    @tool
+    async def trip(ctx: BranchContext) -> None:
+        """Ask something that depends on the conversation, and something else."""
+        await ctx.elicit(Seats, f"How many, after {len(ctx.parent_messages)}?")
+        await ctx.step(reserve, undo=undone.append)
+        await ctx.elicit(Seats, "Sure?")
+
+    def reply(request: SampleRequest) -> SampleReply | str:
+        return calls(("use", "trip", {})) if len(request.messages) == 3 else "fine"
+
+    async def person(question: Question) -> ElicitReply:
+        return seats(1) if "How many" in question.message else await here.person(question)
+
+    setting = await set_up(reply, tools=[trip], person=Answering(person), clock=clock, calls=store)
+    await setting.say("Hello")
+    turn = asyncio.ensure_future(setting.say("Travel"))
+    await here.asked.wait()
+    turn.cancel()
+    await asyncio.wait({turn})
+    assert undone == []
+    await expired(setting, store, clock)
+    assert undone == ["seat"]
+
+
+async def test_an_agent_without_a_store_of_calls_expires_none() -> None:
+    _, setting = await office(None)
+    with pytest.raises(ValueError, match="Without a store"):
+        await setting.agent.expire_calls()

@@ -135,9 +135,10 @@ docs-test: $(DEV) $(PACKAGE)
 	$(BIN)/python -m pytest docs
 
 .PHONY: api
-api: ## write docs/api.md and the snapshot of the public API, after a change that is meant
+api: ## write docs/api.md, the schemas of sagas and the snapshot of the public API, after a change that is meant
 api: $(DEV) $(PACKAGE)
 	$(BIN)/python -m tests.api.surface
+	$(BIN)/python -m tests.api.saga_schema
 
 .PHONY: bench
 bench: ## measure (ARGS="sagas sealing" for some of it, which is printed only)

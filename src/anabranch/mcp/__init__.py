@@ -19,19 +19,43 @@ from anabranch.mcp._fastmcp import as_fastmcp_tool, fastmcp_sagas, install_fastm
 from anabranch.mcp._installation import Installation
 from anabranch.mcp._options import Keys, ServerKeywords, ServerOptions, Store, ToolKeywords
 from anabranch.mcp._saga_client import SagaClient, SagaRoundsExceededError, Turn
+from anabranch.mcp._saga_shapes import (
+    CallToolSagaParams,
+    ElicitationStep,
+    ResumeToolSagaParams,
+    SagaError,
+    SagaStep,
+    SagaStepError,
+    SagaStepResult,
+    SamplingStep,
+    ToolCallSagaResult,
+    WrongField,
+    WrongToken,
+)
 from anabranch.mcp._server import create_server, install
 
 __all__ = [
+    "CallToolSagaParams",
     "Durability",
+    "ElicitationStep",
     "Installation",
     "Keys",
+    "ResumeToolSagaParams",
     "SagaClient",
+    "SagaError",
     "SagaRoundsExceededError",
+    "SagaStep",
+    "SagaStepError",
+    "SagaStepResult",
+    "SamplingStep",
     "ServerKeywords",
     "ServerOptions",
     "Store",
+    "ToolCallSagaResult",
     "ToolKeywords",
     "Turn",
+    "WrongField",
+    "WrongToken",
     "as_fastmcp_tool",
     "create_server",
     "fastmcp_sagas",

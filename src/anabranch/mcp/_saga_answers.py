@@ -10,7 +10,8 @@ from anabranch._durable.states import digest
 from anabranch._engine import Answer, Journal, canonical
 from anabranch.errors import InvalidTokenError
 from anabranch.mcp._protocol import to_saga_answer
-from anabranch.mcp._saga_params import CompletedStep, invalid, quoted
+from anabranch.mcp._saga_params import invalid, quoted
+from anabranch.mcp._saga_shapes import SagaStepResult
 from anabranch.mcp._sealing import SagaClaims
 
 __all__ = ["answers_in"]
@@ -19,7 +20,7 @@ logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 
 def answers_in(
-    steps: Sequence[CompletedStep], journal: Journal, claims: SagaClaims
+    steps: Sequence[SagaStepResult], journal: Journal, claims: SagaClaims
 ) -> dict[str, Answer]:
     """Return the answers to the open steps, and record their digests in ``claims``.
 
@@ -31,29 +32,29 @@ def answers_in(
     given: set[str] = set()
     for index, step in enumerate(steps):
         where = f"completedSteps[{index}]"
-        if step.stepId in given:
-            raise invalid(f"{where}.stepId", f"step {quoted(step.stepId)} is given twice")
-        given.add(step.stepId)
+        if step.step_id in given:
+            raise invalid(f"{where}.stepId", f"step {quoted(step.step_id)} is given twice")
+        given.add(step.step_id)
         if (step.result is None) == (step.error is None):
             raise invalid(where, "give either result or error")
         pinned = _pinned(step)
-        if step.stepId in journal.pending:
-            answers[step.stepId] = _answer(step, journal.pending[step.stepId][0], where)
-            claims.answered[step.stepId] = pinned
-        elif step.stepId not in claims.answered:
-            raise invalid(f"{where}.stepId", f"step {quoted(step.stepId)} was not asked")
-        elif claims.answered[step.stepId] != pinned:
-            logger.warning("a saga token was refused: the answer to %r has changed", step.stepId)
+        if step.step_id in journal.pending:
+            answers[step.step_id] = _answer(step, journal.pending[step.step_id][0], where)
+            claims.answered[step.step_id] = pinned
+        elif step.step_id not in claims.answered:
+            raise invalid(f"{where}.stepId", f"step {quoted(step.step_id)} was not asked")
+        elif claims.answered[step.step_id] != pinned:
+            logger.warning("a saga token was refused: the answer to %r has changed", step.step_id)
             raise InvalidTokenError
     if missing := sorted({*journal.pending, *claims.answered} - given):
         raise invalid("completedSteps", f"the steps {missing} are missing")
     return answers
 
 
-def _answer(step: CompletedStep, kind: str, where: str) -> Answer:
+def _answer(step: SagaStepResult, kind: str, where: str) -> Answer:
     if step.error is not None:
         said = step.error
-        return answer_of_error(kind, step.stepId, said.code, said.message, said.data)
+        return answer_of_error(kind, step.step_id, said.code, said.message, said.data)
     answer = to_saga_answer(kind, step.result or {})
     if answer is None:
         wanted = "a CreateMessageResult" if kind == "sample" else "an ElicitResult"
@@ -61,5 +62,5 @@ def _answer(step: CompletedStep, kind: str, where: str) -> Answer:
     return answer
 
 
-def _pinned(step: CompletedStep) -> str:
+def _pinned(step: SagaStepResult) -> str:
     return digest(canonical([step.result, step.error.model_dump() if step.error else None]))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 
 import anyio
 import mcp_types as types
 from mcp import Client, MCPError
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from anabranch._asking.answerer import Answerer
 from anabranch._encodable import encodable
@@ -22,6 +22,7 @@ from anabranch.errors import AnabranchError
 from anabranch.mcp._client import MAX_ROUNDS
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
 from anabranch.mcp._saga_params import CALL_SAGA, RESUME_SAGA
+from anabranch.mcp._saga_shapes import SagaStep, SamplingStep, ToolCallSagaResult
 
 __all__ = ["SagaClient", "SagaRoundsExceededError", "Turn"]
 
@@ -105,21 +106,21 @@ class SagaClient:
         return await self._drive(await self._resumed(turn), completed)
 
     async def _drive(
-        self, reply: types.CallToolResult | _Suspended, completed: dict[str, dict[str, Any]]
+        self, reply: types.CallToolResult | ToolCallSagaResult, completed: dict[str, dict[str, Any]]
     ) -> types.CallToolResult:
         for _ in range(self._max_rounds):
             if isinstance(reply, types.CallToolResult):
                 return reply
             completed |= await self._complete(reply.steps)
-            reply = await self._resumed(Turn(reply.token, tuple(completed.values())))
+            reply = await self._resumed(Turn(reply.saga_token, tuple(completed.values())))
         if isinstance(reply, types.CallToolResult):
             return reply
         raise SagaRoundsExceededError(self._max_rounds)
 
-    async def _complete(self, steps: list[_Step]) -> dict[str, dict[str, Any]]:
+    async def _complete(self, steps: list[SagaStep]) -> dict[str, dict[str, Any]]:
         completed: dict[str, dict[str, Any]] = {}
 
-        async def complete(step: _Step) -> None:
+        async def complete(step: SagaStep) -> None:
             completed[step.step_id] = await self._completed(step)
 
         async with anyio.create_task_group() as group:
@@ -128,9 +129,9 @@ class SagaClient:
         # In the order in which they were asked, so that a turn does not depend on who was quicker.
         return {step.step_id: completed[step.step_id] for step in steps}
 
-    async def _completed(self, step: _Step) -> dict[str, Any]:
+    async def _completed(self, step: SagaStep) -> dict[str, Any]:
         answer: BaseModel
-        if isinstance(step, _Sampling):
+        if isinstance(step, SamplingStep):
             answer = await answer_sample(self._answerer, step.step_id, step.params)
         else:
             answer = await answer_elicit(self._answerer, step.step_id, step.params)
@@ -138,13 +139,15 @@ class SagaClient:
         wire = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
         return {"stepId": step.step_id, kind: wire}
 
-    async def _resumed(self, turn: Turn) -> types.CallToolResult | _Suspended:
+    async def _resumed(self, turn: Turn) -> types.CallToolResult | ToolCallSagaResult:
         if self._on_turn is not None:
             self._on_turn(turn)
         params = {"sagaToken": turn.token, "completedSteps": [dict(step) for step in turn.steps]}
         return await self._send(RESUME_SAGA, params)
 
-    async def _send(self, method: str, params: dict[str, Any]) -> types.CallToolResult | _Suspended:
+    async def _send(
+        self, method: str, params: dict[str, Any]
+    ) -> types.CallToolResult | ToolCallSagaResult:
         async def notify(progress: float, total: float | None, message: str | None) -> None:
             await self._answerer.notify(message or "", progress, total)
 
@@ -161,7 +164,7 @@ class SagaClient:
         found = reply.model_dump(by_alias=True, mode="json", exclude_unset=True)
         # ``resultType`` does not decide: in the modern era the SDK marks a suspended saga complete.
         suspended = found.get("state") == "suspended"
-        shape = _Suspended if suspended else types.CallToolResult
+        shape = ToolCallSagaResult if suspended else types.CallToolResult
         return shape.model_validate(found)
 
 
@@ -182,23 +185,3 @@ class _Reply(types.Result):
     """A result with any fields."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
-
-
-class _Sampling(BaseModel):
-    type: Literal["sampling"]
-    step_id: str = Field(alias="stepId")
-    params: types.CreateMessageRequestParams
-
-
-class _Elicitation(BaseModel):
-    type: Literal["elicitation"]
-    step_id: str = Field(alias="stepId")
-    params: types.ElicitRequestParams
-
-
-_Step: TypeAlias = _Sampling | _Elicitation
-
-
-class _Suspended(BaseModel):
-    token: str = Field(alias="sagaToken")
-    steps: list[Annotated[_Step, Field(discriminator="type")]] = Field(min_length=1)

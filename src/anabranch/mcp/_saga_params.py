@@ -10,16 +10,13 @@ from typing import Any, ClassVar, Final, TypeVar, cast
 
 import mcp_types as types
 from mcp import MCPError
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 __all__ = [
     "CALL_SAGA",
     "IDENTIFIER",
     "RESUME_SAGA",
-    "CallSaga",
-    "CompletedStep",
     "LooseParams",
-    "ResumeSaga",
     "invalid",
     "quoted",
     "read",
@@ -48,47 +45,14 @@ class LooseParams(types.RequestParams):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
 
-class _Strict(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", strict=True)
-
-
-class CallSaga(_Strict):
-    """Parameters of ``tools/callSaga``."""
-
-    name: str
-    arguments: dict[str, JsonValue] = Field(default_factory=dict)
-
-
-class StepError(_Strict):
-    """Why the client could not complete a step."""
-
-    code: int = -32000
-    message: str
-    data: JsonValue = None
-
-
-class CompletedStep(_Strict):
-    """A step that the client has completed: with ``result`` or with ``error``."""
-
-    stepId: str  # noqa: N815 - the name on the wire, used in errors
-    result: dict[str, JsonValue] | None = None
-    error: StepError | None = None
-
-
-class ResumeSaga(_Strict):
-    """Parameters of ``tools/resumeSaga``."""
-
-    sagaToken: str  # noqa: N815 - as above
-    completedSteps: list[CompletedStep]  # noqa: N815 - as above
-
-
 def read(shape: type[S], params: Mapping[str, Any] | None) -> S:
     """Return ``params`` as ``shape``.
 
     Raises:
         MCPError: a field is missing, of another type, too large, or nested too deeply.
     """
-    given = {name: value for name, value in (params or {}).items() if name in shape.model_fields}
+    known = {field.alias for field in shape.model_fields.values()}
+    given = {name: value for name, value in (params or {}).items() if name in known}
     for name, value in given.items():
         _require_bounds(name, value)
     try:

@@ -28,8 +28,9 @@ from anabranch.mcp._error_mapping import SAGA_TOKEN, CallFailedError, invalid_to
 from anabranch.mcp._protocol import capabilities_of, to_params
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._saga_answers import answers_in
-from anabranch.mcp._saga_params import CallSaga, CompletedStep, ResumeSaga, invalid, quoted, read
+from anabranch.mcp._saga_params import invalid, quoted, read
 from anabranch.mcp._saga_results import Convert, to_failure, to_result, to_wire
+from anabranch.mcp._saga_shapes import CallToolSagaParams, ResumeToolSagaParams, SagaStepResult
 from anabranch.mcp._sealing import SagaClaims, Sealer
 from anabranch.mcp._serving import Service
 from anabranch.tool import Tool
@@ -87,7 +88,7 @@ class SagaMethods:
         Raises:
             MCPError: a parameter is wrong; the message begins with its name.
         """
-        params = read(CallSaga, request.context.params)
+        params = read(CallToolSagaParams, request.context.params)
         offered = await self._find(params.name)
         if offered is None:
             known = f"there is no tool {quoted(params.name)}; tools/list has those there are"
@@ -104,16 +105,16 @@ class SagaMethods:
             MCPError: a parameter is wrong; the message begins with its name. Whatever is wrong
                 with the token, the error is the same.
         """
-        params = read(ResumeSaga, request.context.params)
+        params = read(ResumeToolSagaParams, request.context.params)
         try:
-            claims = self._sealer.open(params.sagaToken, request.principal)
+            claims = self._sealer.open(params.saga_token, request.principal)
         except InvalidTokenError as error:
             raise invalid_token(SAGA_TOKEN) from error
         offered = await self._find(claims.tool)
         if not isinstance(offered, Offered):
             logger.warning("a saga token was refused: there is no tool %r", claims.tool)
             raise invalid_token(SAGA_TOKEN)
-        resumed = self._resumed(offered, request, claims, params.completedSteps)
+        resumed = self._resumed(offered, request, claims, params.completed_steps)
         return await _mapped(offered.tool, request, resumed)
 
     async def _begun(
@@ -128,7 +129,7 @@ class SagaMethods:
         offered: Offered,
         request: McpRequest,
         claims: SagaClaims,
-        steps: list[CompletedStep],
+        steps: list[SagaStepResult],
     ) -> dict[str, Any]:
         journal = await offered.service.calls.load(claims.state)
         answers = answers_in(steps, journal, claims)

@@ -29,11 +29,13 @@ class Client:
     """Plays one call.
 
     Attributes:
+        key: under which its first request is repeated.
         url: the proxy's.
         http: connections.
         repeated: how many requests had to be sent again.
     """
 
+    key: str
     url: str
     http: httpx2.AsyncClient
     repeated: int = 0
@@ -89,7 +91,7 @@ class Client:
             "jsonrpc": "2.0",
             "id": next(self._ids),
             "method": method,
-            "params": {**params, "_meta": META},
+            "params": {**params, "_meta": {**META, "anabranch/idempotency-key": self.key}},
         }
         while True:
             try:

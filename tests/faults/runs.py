@@ -126,7 +126,7 @@ class Trial:
         async with self._cluster.running() as url, _connections() as http:
             async with anyio.create_task_group() as group:
                 for run in runs:
-                    group.start_soon(self._play, run, Client(url, http))
+                    group.start_soon(self._play, run, Client(run.name, url, http))
             await self._expire_all()
         report = await self._judge(runs)
         await self._store.close()
@@ -185,7 +185,7 @@ class Trial:
                 record.status for name in of_run if (record := ended[name]) is not None
             )
             wanted = {"success": "done", "failure": "failed", "expired": "expired"}[run.scenario]
-            if statuses[wanted] < 1 or statuses["done"] != (run.scenario == "success"):
+            if statuses != {wanted: 1}:
                 self._wrong.append(f"{run.name}: its calls are {dict(statuses)}")
         killed = self._cluster.killed
         for name, own in calls.items():

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from mcp import Client
 from mcp_types import CallToolResult, TextContent, Tool
 
+from anabranch._asking.answerer import Answerer
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import NO_MODEL, Respondent
@@ -22,6 +23,7 @@ from anabranch.cli._options import AnswersFile, ArgumentsJson, Era, EraOption, M
 from anabranch.cli._output import print_json
 from anabranch.cli._tool_arguments import read_arguments
 from anabranch.mcp._client import call_tool, list_tools
+from anabranch.mcp._repeating import PAUSES, Remembering, is_lost, new_key, takes_key
 from anabranch.mcp._saga_client import SagaClient
 
 __all__ = ["CallOptions", "call", "call_command", "find_tool", "invoke", "value_of"]
@@ -68,15 +70,27 @@ async def call(options: CallOptions, respondent: Respondent) -> object:
     Raises:
         CommandError: see the message.
     """
+    target, era, key = options.target, options.era, new_key()
+    answerer, repeats = Remembering(respondent), False
 
     async def act(client: Client) -> object:
-        tool = await find_tool(client, options.target, options.tool)
+        nonlocal repeats
+        tool = await find_tool(client, target, options.tool)
+        repeats = takes_key(tool)
         arguments = read_arguments(options.pairs, options.json_text, tool.input_schema)
-        return value_of(await invoke(client, options.era, tool.name, arguments, respondent), tool)
+        return value_of(await invoke(client, era, tool.name, arguments, answerer, key), tool)
 
-    target, era = options.target, options.era
+    pauses = iter(PAUSES)
     try:
-        return await open_session(target, server_of(target), respondent, act, era=era)
+        while True:
+            try:
+                return await open_session(target, server_of(target), answerer, act, era=era)
+            except FailedError as error:
+                pause = next(pauses, None) if repeats and is_lost(error.__cause__) else None
+                if pause is None:
+                    raise
+                await respondent.log("warning", "The connection was lost; the request is repeated.")
+                await anyio.sleep(pause)
     except FailedError as error:
         if not respondent.capabilities.sampling and "'sampling" in str(error):
             raise FailedError(f"{error} To have one here, {NO_MODEL}.") from error
@@ -86,12 +100,17 @@ async def call(options: CallOptions, respondent: Respondent) -> object:
 
 
 async def invoke(
-    client: Client, era: Era, name: str, arguments: dict[str, Any], respondent: Respondent
+    client: Client,
+    era: Era,
+    name: str,
+    arguments: dict[str, Any],
+    answerer: Answerer,
+    key: str = "",
 ) -> CallToolResult:
     """Call a tool by the protocol of ``era``; ``client`` is connected by it already."""
     if era == "saga":
-        return await SagaClient(client, respondent).call_tool(name, arguments)
-    return await call_tool(client, name, arguments, respondent)
+        return await SagaClient(client, answerer).call_tool(name, arguments, key=key or None)
+    return await call_tool(client, name, arguments, answerer, key=key)
 
 
 async def find_tool(client: Client, target: str, name: str) -> Tool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import anyio
 from mcp import Client, InputRequiredRoundsExceededError, MCPError, StdioServerParameters
@@ -23,6 +23,7 @@ from anabranch.cli._keys import KEYS, new_key
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._targets import is_url, split_target
 from anabranch.mcp._client import Connectable, connect, offers_sagas
+from anabranch.mcp._repeating import causes
 from anabranch.mcp._saga_client import SagaRoundsExceededError
 
 __all__ = ["open_session", "server_of"]
@@ -112,7 +113,7 @@ def _explain(error: Exception, target: str) -> CommandError | None:
 
     The SDK's tasks raise exception groups; one known cause is enough.
     """
-    for cause in _leaves(error):
+    for cause in causes(error):
         if isinstance(cause, CommandError):
             return cause
         if (message := _message_for(cause, target)) is not None:
@@ -120,7 +121,7 @@ def _explain(error: Exception, target: str) -> CommandError | None:
     return None
 
 
-def _message_for(cause: Exception, target: str) -> str | None:
+def _message_for(cause: BaseException, target: str) -> str | None:
     match cause:
         case MCPError() if cause.error.code == CONNECTION_CLOSED:
             return f"The server of {target} ended the connection."
@@ -134,12 +135,3 @@ def _message_for(cause: Exception, target: str) -> str | None:
             return f"Cannot reach {target}: {str(cause).rstrip('.') or type(cause).__name__}."
         case _:  # nothing to do with the connection
             return None
-
-
-def _leaves(error: Exception) -> Iterator[Exception]:
-    if isinstance(error, ExceptionGroup):
-        group = cast("ExceptionGroup[Exception]", error)
-        for inner in group.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error

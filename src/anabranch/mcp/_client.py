@@ -19,6 +19,7 @@ from anabranch._asking.answerer import Answerer
 from anabranch._encodable import encodable
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
 from anabranch.mcp._protocol import STEP_ID_META
+from anabranch.mcp._repeating import keyed_meta
 
 __all__ = [
     "MAX_ROUNDS",
@@ -76,9 +77,11 @@ def connect(
 
 
 async def call_tool(
-    client: Client, name: str, arguments: dict[str, Any], answerer: Answerer
+    client: Client, name: str, arguments: dict[str, Any], answerer: Answerer, *, key: str = ""
 ) -> types.CallToolResult:
     """Call a tool and return its result, which may be an error's.
+
+    With an idempotency ``key``, a repeated call is the same one where the server has a store.
 
     Raises:
         MCPError: the server refused, the connection broke, or ``answerer`` raised an
@@ -89,7 +92,9 @@ async def call_tool(
     async def notify(progress: float, total: float | None, message: str | None) -> None:
         await answerer.notify(message or "", progress, total)
 
-    return await client.call_tool(encodable(name), encodable(arguments), progress_callback=notify)
+    meta = keyed_meta(key) if key else None
+    given = encodable(name), encodable(arguments)
+    return await client.call_tool(*given, progress_callback=notify, meta=meta)
 
 
 async def list_tools(client: Client) -> dict[str, types.Tool]:

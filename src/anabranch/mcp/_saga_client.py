@@ -1,14 +1,16 @@
 """The calling side of sagas: ``tools/callSaga``, then ``tools/resumeSaga`` until there is a result.
 
-All steps of a turn are answered at once, and every turn sends all steps completed so far. A turn
-is never sent twice automatically: the caller, who receives each :class:`Turn` before it is sent,
-decides that.
+All steps of a turn are answered at once, and every turn sends all steps completed so far. A request
+whose connection was lost is repeated only if the tool takes idempotency keys: then the server has a
+store, and runs no turn twice. The caller, who receives each :class:`Turn` before it is sent, may
+repeat any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import anyio
@@ -19,8 +21,9 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from anabranch._asking.answerer import Answerer
 from anabranch._encodable import encodable
 from anabranch.errors import AnabranchError
-from anabranch.mcp._client import MAX_ROUNDS
+from anabranch.mcp._client import MAX_ROUNDS, list_tools
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
+from anabranch.mcp._repeating import PAUSES, is_lost, keyed_meta, new_key, takes_key
 from anabranch.mcp._saga_params import CALL_SAGA, RESUME_SAGA
 from anabranch.mcp._saga_shapes import SagaStep, SamplingStep, ToolCallSagaResult
 
@@ -59,18 +62,19 @@ class SagaClient:
     """Calls tools as sagas.
 
     Args:
-        client: is connected.
+        client: is connected; or a function that returns a new connection, such as
+            ``lambda: Client(url)``, which is then called again when a connection was lost.
         answerer: answers the steps, several at a time; a step that it refuses by ``AnswerError``
             is completed with that error. It receives progress, too; log messages go to the
             callback that ``client`` was made with.
         max_rounds: turns with questions after which a call is given up.
-        on_turn: called with every turn before it is sent. A saga whose connection is lost can be
-            resumed by the same turn, which servers with a store do not run twice.
+        on_turn: called with every turn before it is sent. A saga that was given up can be resumed
+            by the same turn, which servers with a store do not run twice.
     """
 
     def __init__(
         self,
-        client: Client,
+        client: Client | Callable[[], AbstractAsyncContextManager[Client]],
         answerer: Answerer,
         *,
         max_rounds: int = MAX_ROUNDS,
@@ -82,9 +86,12 @@ class SagaClient:
         self._on_turn = on_turn
 
     async def call_tool(
-        self, name: str, arguments: Mapping[str, Any] | None = None
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, key: str | None = None
     ) -> types.CallToolResult:
         """Call a tool and return its result, which may be an error's.
+
+        ``key`` is the idempotency key of the call: a random one by default. Another call with the
+        same key, tool and arguments is the same saga where the server has a store.
 
         Raises:
             MCPError: the server refused, or the connection broke; with ``METHOD_NOT_FOUND``, the
@@ -93,8 +100,9 @@ class SagaClient:
             pydantic.ValidationError: the server's reply is neither a result nor a suspended saga.
             Exception: what the answerer raises, in an ``ExceptionGroup``.
         """
-        params = {"name": name, "arguments": dict(arguments or {})}
-        return await self._drive(await self._send(CALL_SAGA, params), {})
+        meta = keyed_meta(key or new_key())
+        params = {"name": name, "arguments": dict(arguments or {}), "_meta": meta}
+        return await self._run(_Saga(CALL_SAGA, params, name, is_repeatable=True))
 
     async def resume(self, turn: Turn) -> types.CallToolResult:
         """Continue from ``turn`` and return the tool's result.
@@ -103,19 +111,62 @@ class SagaClient:
             Exception: as :meth:`call_tool`.
         """
         completed = {str(step["stepId"]): dict(step) for step in turn.steps}
-        return await self._drive(await self._resumed(turn), completed)
+        return await self._run(self._resumed(turn, _Saga("", {}, completed=completed)))
 
-    async def _drive(
-        self, reply: types.CallToolResult | ToolCallSagaResult, completed: dict[str, dict[str, Any]]
-    ) -> types.CallToolResult:
-        for _ in range(self._max_rounds):
+    async def _run(self, saga: _Saga) -> types.CallToolResult:
+        """Drive a saga to its end; after a lost connection, repeat its last request."""
+        pauses = iter(PAUSES)
+        lost: Exception | None = None
+        while True:
+            outcome = await self._attempt(saga, lost)
+            if isinstance(outcome, types.CallToolResult):
+                return outcome
+            # A client that is connected does not connect again.
+            is_last = lost is not None and isinstance(self._client, Client)
+            repeats = saga.is_repeatable and is_lost(outcome) and not is_last
+            pause = next(pauses, None) if repeats else None
+            if pause is None:
+                raise outcome
+            lost = lost or outcome
+            await anyio.sleep(pause)
+
+    async def _attempt(
+        self, saga: _Saga, lost: Exception | None
+    ) -> types.CallToolResult | Exception:
+        """Drive a saga over one connection; an error is returned, so that the connection closes."""
+        try:
+            async with self._connected() as client:
+                try:
+                    if lost is not None and not await self._may_repeat(client, saga):
+                        saga.is_repeatable = False
+                        return lost
+                    return await self._drive(client, saga)
+                except Exception as error:  # noqa: BLE001 - raised again by the caller
+                    return error
+        except Exception as error:  # noqa: BLE001 - what the connection raises; as above
+            return error
+
+    def _connected(self) -> AbstractAsyncContextManager[Client]:
+        known = self._client
+        return nullcontext(known) if isinstance(known, Client) else known()
+
+    async def _may_repeat(self, client: Client, saga: _Saga) -> bool:
+        known = (await list_tools(client)).get(saga.tool)
+        return known is not None and takes_key(known)
+
+    async def _drive(self, client: Client, saga: _Saga) -> types.CallToolResult:
+        while True:
+            reply = await self._send(client, saga.method, saga.params)
             if isinstance(reply, types.CallToolResult):
                 return reply
-            completed |= await self._complete(reply.steps)
-            reply = await self._resumed(Turn(reply.saga_token, tuple(completed.values())))
-        if isinstance(reply, types.CallToolResult):
-            return reply
-        raise SagaRoundsExceededError(self._max_rounds)
+            if saga.rounds == self._max_rounds:
+                raise SagaRoundsExceededError(self._max_rounds)
+            saga.rounds += 1
+            could = saga.is_repeatable
+            saga.is_repeatable = False  # the answerer's errors are no lost connection
+            saga.completed |= await self._complete(reply.steps)
+            saga.is_repeatable = could
+            self._resumed(Turn(reply.saga_token, tuple(saga.completed.values())), saga)
 
     async def _complete(self, steps: list[SagaStep]) -> dict[str, dict[str, Any]]:
         completed: dict[str, dict[str, Any]] = {}
@@ -139,23 +190,23 @@ class SagaClient:
         wire = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
         return {"stepId": step.step_id, kind: wire}
 
-    async def _resumed(self, turn: Turn) -> types.CallToolResult | ToolCallSagaResult:
+    def _resumed(self, turn: Turn, saga: _Saga) -> _Saga:
+        """Make ``turn`` the next request of ``saga``."""
         if self._on_turn is not None:
             self._on_turn(turn)
-        params = {"sagaToken": turn.token, "completedSteps": [dict(step) for step in turn.steps]}
-        return await self._send(RESUME_SAGA, params)
+        steps = [dict(step) for step in turn.steps]
+        saga.method, saga.params = RESUME_SAGA, {"sagaToken": turn.token, "completedSteps": steps}
+        return saga
 
     async def _send(
-        self, method: str, params: dict[str, Any]
+        self, client: Client, method: str, params: dict[str, Any]
     ) -> types.CallToolResult | ToolCallSagaResult:
         async def notify(progress: float, total: float | None, message: str | None) -> None:
             await self._answerer.notify(message or "", progress, total)
 
         request = _Request(method=method, params=encodable(params))
         try:
-            reply = await self._client.session.send_request(
-                request, _Reply, progress_callback=notify
-            )
+            reply = await client.session.send_request(request, _Reply, progress_callback=notify)
         except MCPError as error:
             if not _is_unknown(method, error):
                 raise
@@ -166,6 +217,26 @@ class SagaClient:
         suspended = found.get("state") == "suspended"
         shape = ToolCallSagaResult if suspended else types.CallToolResult
         return shape.model_validate(found)
+
+
+@dataclass(slots=True)
+class _Saga:
+    """A saga under way: its next request, which is repeated if the connection is lost.
+
+    Attributes:
+        method, params: the request.
+        tool: the tool's name; empty if it is not known.
+        is_repeatable: whether the request may be repeated.
+        completed: every step so far.
+        rounds: how many turns have come with questions.
+    """
+
+    method: str
+    params: dict[str, Any]
+    tool: str = ""
+    is_repeatable: bool = False
+    completed: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    rounds: int = 0
 
 
 def _is_unknown(method: str, error: MCPError) -> bool:

@@ -1,0 +1,106 @@
+"""Requests that a client repeats by itself when their connection was lost: when, and how often.
+
+A first request is repeated only under an idempotency key, and only if the tool says that it takes
+one: then a store has the call, and nothing happens twice.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any, cast
+
+import mcp_types as types
+from mcp import MCPError
+
+from anabranch._asking.answerer import Answerer
+from anabranch._asking.host import Capabilities
+from anabranch.mcp._idempotency import KEY_META
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    LogLevel,
+    SampleReply,
+    SampleRequest,
+    UrlRequest,
+)
+
+__all__ = ["PAUSES", "Remembering", "causes", "is_lost", "keyed_meta", "new_key", "takes_key"]
+
+PAUSES: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before a request is repeated, each time; then its connection is given up."""
+
+
+def new_key() -> str:
+    """Return an idempotency key that no one can guess."""
+    return str(uuid.uuid4())
+
+
+def keyed_meta(key: str) -> types.RequestParamsMeta:
+    """Return the ``_meta`` of a request under ``key``."""
+    return cast("types.RequestParamsMeta", {KEY_META: key})
+
+
+def takes_key(tool: types.Tool) -> bool:
+    """Return whether the server repeats the reply of ``tool`` to a keyed request."""
+    return (tool.meta or {}).get(KEY_META) is True
+
+
+def is_lost(error: BaseException | None) -> bool:
+    """Return whether ``error`` says that a connection was lost, or could not be made."""
+    return any(
+        cause.error.code == types.CONNECTION_CLOSED
+        if isinstance(cause, MCPError)
+        else isinstance(cause, OSError) or type(cause).__module__.startswith("http")
+        for cause in causes(error)
+    )
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield what an exception group holds, or the error itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from causes(inner)
+    elif error is not None:
+        yield error
+
+
+class Remembering:
+    """An ``Answerer`` that is asked each question once: a repeated call asks again what it asked.
+
+    Args:
+        answerer: answers.
+    """
+
+    def __init__(self, answerer: Answerer) -> None:
+        self._answerer = answerer
+        self._answers: dict[tuple[str, str], Any] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the answerer."""
+        return self._answerer.capabilities
+
+    async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
+        """Answer as the model did before, or let it answer."""
+        asked = (step_id, request.model_dump_json())
+        if asked not in self._answers or not step_id:
+            self._answers[asked] = await self._answerer.sample(request, step_id=step_id)
+        reply: SampleReply = self._answers[asked]
+        return reply
+
+    async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
+        """Answer as the person did before, or ask them."""
+        asked = (step_id, request.model_dump_json())
+        if asked not in self._answers or not step_id:
+            self._answers[asked] = await self._answerer.elicit(request, step_id=step_id)
+        reply: ElicitReply = self._answers[asked]
+        return reply
+
+    async def log(self, level: LogLevel, message: str, /) -> None:
+        """Pass the message on."""
+        await self._answerer.log(level, message)
+
+    async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
+        """Pass the message on."""
+        await self._answerer.notify(message, progress, total)

@@ -1,0 +1,237 @@
+"""Our own clients repeat a request whose connection was lost, and nothing happens twice."""
+
+import io
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+import anyio.lowlevel
+import pytest
+from mcp import Client, MCPError
+from mcp.server.mcpserver import MCPServer
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, tool
+from anabranch._terminal.answer_file import Answers as AnswerFile
+from anabranch._terminal.console import Console
+from anabranch._terminal.exits import FailedError
+from anabranch._terminal.respondent import Respondent
+from anabranch.cli import _call_command
+from anabranch.cli._call_command import CallOptions, call
+from anabranch.mcp import SagaClient, _saga_client, create_server
+from tests.mcp.harness import KEY, MODERN, asgi, text_of
+from tests.sagas.harness import Person
+
+NO_PAUSES = (0.0, 0.0, 0.0)
+
+
+class Seats(BaseModel):
+    n: int
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (_saga_client, _call_command):
+        monkeypatch.setattr(module, "PAUSES", NO_PAUSES)
+
+
+def booking(effects: list[str], store: Any) -> MCPServer[Any]:
+    @tool
+    async def book(ctx: BranchContext) -> str:
+        """Book a seat, and as many more as are wanted."""
+        await ctx.step(effects.append, "one")
+        answer = await ctx.elicit(Seats, "How many more?")
+        await ctx.step(effects.append, "more")
+        return f"{answer.content.n if isinstance(answer, Accepted) else 0} more"
+
+    @tool
+    async def plain(ctx: BranchContext) -> str:
+        """Book a seat."""
+        await ctx.step(effects.append, "one")
+        return "booked"
+
+    return create_server("lossy", [book, plain], keys=[KEY], store=store)
+
+
+class Lossy:
+    """An application whose replies to some calls are lost on the way, after they were made.
+
+    Attributes:
+        lost: the numbers of the calls whose replies are lost.
+        called: how many calls have arrived.
+    """
+
+    def __init__(self, server: MCPServer[Any], kind: str, *lost: int) -> None:
+        self.app: Any = server.streamable_http_app()
+        self.kind = kind
+        self.lost = lost
+        self.called = 0
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self.app(scope, receive, send)
+            return
+        message = await receive()
+        while message.get("more_body"):
+            more = await receive()
+            message = {**more, "body": message["body"] + more["body"]}
+        is_call = any(f'"tools/{name}"'.encode() in message["body"] for name in CALLS)
+        number, self.called = self.called, self.called + is_call
+        left = [message]
+
+        async def received() -> Any:
+            return left.pop() if left else await receive()
+
+        if not is_call or number not in self.lost:
+            await self.app(scope, received, send)
+            return
+
+        async def dropped(_: Any) -> None:
+            await anyio.lowlevel.checkpoint()
+
+        await self.app(scope, received, dropped)
+        headers = [(b"content-type", self.kind.encode()), (b"content-length", b"100")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b" ", "more_body": True})
+
+
+CALLS = ("call", "callSaga", "resumeSaga")
+KINDS = ["application/json", "text/event-stream"]
+
+
+def person() -> Person:
+    return Person(lambda _step, _message: {"n": 2})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lost", [(0,), (1,), (0, 1, 2)])
+async def test_a_saga_client_repeats_its_requests(kind: str, lost: tuple[int, ...]) -> None:
+    effects: list[str] = []
+    app, asked = Lossy(booking(effects, "memory:"), kind, *lost), person()
+    async with asgi(app) as url:
+        saga = SagaClient(lambda: Client(url, mode=MODERN), asked)
+        result = await saga.call_tool("book")
+    assert text_of(result) == "2 more"
+    assert effects == ["one", "more"]
+    assert asked.asked == ["book/elicit.1"]
+    assert app.called == 2 + len(lost)
+
+
+async def test_a_connected_client_repeats_where_its_connection_outlives_the_reply() -> None:
+    effects: list[str] = []
+    app = Lossy(booking(effects, "memory:"), "text/event-stream", 0)
+    async with asgi(app) as url, Client(url, mode=MODERN) as client:
+        assert text_of(await SagaClient(client, person()).call_tool("book")) == "2 more"
+    assert effects == ["one", "more"]
+
+
+async def test_it_gives_up_when_every_reply_is_lost() -> None:
+    effects: list[str] = []
+    app = Lossy(booking(effects, "memory:"), "text/event-stream", *range(9))
+    async with asgi(app) as url:
+        with pytest.raises(MCPError, match="ended without a response"):
+            await SagaClient(lambda: Client(url, mode=MODERN), person()).call_tool("book")
+    assert app.called == 1 + len(NO_PAUSES)
+    assert effects == ["one"]
+
+
+async def test_nothing_is_repeated_where_no_store_would_recognise_it() -> None:
+    effects: list[str] = []
+    app = Lossy(booking(effects, None), "text/event-stream", 0)
+    async with asgi(app) as url:
+        with pytest.raises(MCPError, match="ended without a response"):
+            await SagaClient(lambda: Client(url, mode=MODERN), person()).call_tool("book")
+    assert effects == ["one"]
+
+
+async def test_an_answerer_that_fails_is_no_lost_connection() -> None:
+    effects: list[str] = []
+
+    def fails(*_: str) -> Any:
+        raise ConnectionError("no model")
+
+    app = Lossy(booking(effects, "memory:"), KINDS[0])
+    async with asgi(app) as url:
+        with pytest.raises(ExceptionGroup):
+            await SagaClient(lambda: Client(url, mode=MODERN), Person(fails)).call_tool("book")
+    assert app.called == 1
+
+
+class Once:
+    """A person at a terminal, who answers from a file; a question that is asked again fails."""
+
+    def __init__(self) -> None:
+        self.shown = io.StringIO()
+        answers = AnswerFile([{"accept": {"n": 2}}])
+        self.respondent = Respondent(Console(self.shown, interactive=False), answers=answers)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("era", ["auto", "modern", "saga"])
+@pytest.mark.parametrize("lost", [(0,), (1,), (0, 1)])
+async def test_the_command_repeats_its_requests(era: Any, kind: str, lost: tuple[int, ...]) -> None:
+    """The person is not asked again."""
+    effects: list[str] = []
+    at_terminal = Once()
+    if era == "saga":  # the first request asks whether there are sagas
+        lost = tuple(number + 1 for number in lost)
+    async with asgi(Lossy(booking(effects, "memory:"), kind, *lost)) as url:
+        options = CallOptions(url, "book", era=era)
+        assert await call(options, at_terminal.respondent) == "2 more"
+    assert effects == ["one", "more"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_command_repeats_them_in_the_handshake_era(kind: str) -> None:
+    effects: list[str] = []
+    at_terminal = Once()
+    async with asgi(Lossy(booking(effects, "memory:"), kind, 0)) as url:
+        options = CallOptions(url, "plain", era="handshake")
+        assert await call(options, at_terminal.respondent) == "booked"
+    assert effects == ["one"]
+    assert "The connection was lost; the request is repeated." in at_terminal.shown.getvalue()
+
+
+async def test_the_command_repeats_nothing_without_a_store() -> None:
+    effects: list[str] = []
+    async with asgi(Lossy(booking(effects, None), KINDS[1], 0)) as url:
+        with pytest.raises(FailedError, match="ended the connection"):
+            await call(CallOptions(url, "book"), Once().respondent)
+    assert effects == ["one"]
+
+
+DIES = '''
+import os, pathlib, signal
+from anabranch import BranchContext, tool
+from anabranch.mcp import Durability, create_server
+from anabranch.stores import open_store
+
+HERE = pathlib.Path(__file__).parent
+
+
+def book(key: str) -> str:
+    with (HERE / "effects").open("a") as effects:
+        effects.write(key + "\\n")
+    return key
+
+
+@tool
+async def dies(ctx: BranchContext) -> str:
+    """Book, and be killed the first time."""
+    key = await ctx.step(book, ctx.idempotency_key)
+    if not (HERE / "died").exists():
+        (HERE / "died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return key
+
+
+store = Durability(open_store(f"sqlite:///{HERE}/calls.db"), lease=5.0)
+server = create_server("mortal", [dies], keys=["k" * 32], store=store)
+'''
+
+
+async def test_a_server_process_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    target = tmp_path / "mortal.py"
+    target.write_text(DIES)
+    key = await call(CallOptions(str(target), "dies"), Once().respondent)
+    assert (tmp_path / "effects").read_text().splitlines() == [key]

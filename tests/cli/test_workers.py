@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli import main
-from anabranch.cli._processes import listen
+from anabranch.cli._http_server import listen
 
 FAILING_WORKER = """\
 import multiprocessing
@@ -119,6 +119,7 @@ def test_workers_that_cannot_start_end_the_command(
     _, shown = server.communicate()
     assert server.returncode == 1
     assert "once.py cannot be loaded: RuntimeError: taken (line 3 of" in shown
+    assert "Serving" not in shown
     assert shown.endswith("anabranch: A worker could not start; the reason is above.\n")
 
 

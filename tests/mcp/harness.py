@@ -23,7 +23,7 @@ from mcp.server.mcpserver import AESGCMRequestStateCodec, MCPServer
 from mcp.shared.message import SessionMessage
 from pydantic import ConfigDict
 
-from anabranch.cli._processes import listen
+from anabranch.cli._http_server import listen
 from anabranch.mcp import create_server
 from anabranch.tool import Tool
 

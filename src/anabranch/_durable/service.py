@@ -28,6 +28,7 @@ from anabranch._durable.replies import (
     repeat_value,
 )
 from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
+from anabranch._durable.running import RunningCalls
 from anabranch._durable.states import digest, is_reference, load_reference
 from anabranch._durable.store import CallRecord, RoundRecord
 from anabranch._engine import Answer, Call, Finished, Journal, canonical
@@ -69,6 +70,7 @@ class CallService:
         self.runtime = runtime
         self.durability = durability
         self.worker: str = secrets.token_hex(8)
+        self.running: RunningCalls = RunningCalls()
         self._foreign = foreign
         self._max_state = max_state
         self._warned: set[str] = set()
@@ -130,11 +132,12 @@ class CallService:
                 " is all that this server takes. Answer the open questions more briefly."
             )
         ended: Finished[Any] | R | RoundRecord
-        async with self._open_round(job, journal, taken) as opened:
-            if isinstance(opened, RoundRecord):
-                ended = opened
-            else:
-                ended = await self._play(job, journal, opened, replies)
+        with self.running.track():
+            async with self._open_round(job, journal, taken) as opened:
+                if isinstance(opened, RoundRecord):
+                    ended = opened
+                else:
+                    ended = await self._play(job, journal, opened, replies)
         if not isinstance(ended, RoundRecord):
             return ended
         reply = self._repeat(replies, journal.line, ended)
@@ -154,18 +157,19 @@ class CallService:
             Exception: what the call or ``drive`` raises.
         """
         ended: Finished[Any] | RoundRecord
-        try:
-            async with self._open_round(job, journal, {}) as opened:
-                if isinstance(opened, RoundRecord):
-                    ended = opened
-                else:
-                    value = await self._run(job, journal, opened, drive)
-                    ended = await opened.returned(value)
-        except asyncio.CancelledError:
-            # Its client is gone, and every compensation has been run.
-            if not (journal.compensations or resumable):
-                await run_shielded(self._give_up(journal.line))
-            raise
+        with self.running.track():
+            try:
+                async with self._open_round(job, journal, {}) as opened:
+                    if isinstance(opened, RoundRecord):
+                        ended = opened
+                    else:
+                        value = await self._run(job, journal, opened, drive)
+                        ended = await opened.returned(value)
+            except asyncio.CancelledError:
+                # Its client is gone, and every compensation has been run.
+                if not (journal.compensations or resumable):
+                    await run_shielded(self._give_up(journal.line))
+                raise
         if isinstance(ended, RoundRecord):
             ended = repeat_value(job.tool, journal.line, ended, self._foreign)
         return ended.value

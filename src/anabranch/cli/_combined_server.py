@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
-from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import InvalidRequestState, MCPServer, RequestStateCodec
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateBoundary
 
@@ -16,9 +14,9 @@ from anabranch._asking.sampling import Sampler
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._targets import Found
 from anabranch.errors import StoreError
-from anabranch.mcp import Installation, ServerOptions, create_server, install
+from anabranch.mcp import ServerOptions, create_server, install
 from anabranch.mcp._chains import CONTINUE_CALL
-from anabranch.mcp._options import TTL, SamplerMode
+from anabranch.mcp._options import GRACE, TTL, SamplerMode
 from anabranch.tool import Tool
 
 __all__ = [
@@ -36,17 +34,19 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Persistence:
-    """How calls are stored, in a form that can be passed to another process.
+    """How calls are stored and ended, in a form that can be passed to another process.
 
     Attributes:
         store: the URL of a store; without one, all state travels with the client.
         ttl: seconds that a person has for one round of questions.
         continue_calls: offer ``continue_call``; needs a store.
+        grace: seconds in which the calls of a server that stops are undone.
     """
 
     store: str | None = field(default=None, repr=False)
     ttl: float = TTL
     continue_calls: bool = True
+    grace: float = GRACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,7 @@ def server_options(
         sampler=sampler,
         sampler_mode=asking.sampler_mode,
         continue_calls=persistence.continue_calls,
+        grace=persistence.grace,
     )
 
 
@@ -119,22 +120,7 @@ def _add(server: MCPServer[Any], tools: Sequence[Tool[Any]], options: ServerOpti
         return
     # The server's author may have put tools into a store of their own.
     continues = options.continue_calls and CONTINUE_CALL not in there
-    installed = install(server, *new, options=options, continue_calls=continues)
-    _run_along(server, installed)
-
-
-def _run_along(server: MCPServer[Any], installation: Installation) -> None:
-    """Expire stored calls for as long as ``server`` runs."""
-    # The SDK accepts a lifespan only when a server is constructed.
-    lowlevel = server._lowlevel_server  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    own = lowlevel.lifespan
-
-    @asynccontextmanager
-    async def lifespan(running: Server[Any]) -> AsyncGenerator[Any]:
-        async with installation.running(), own(running) as state:
-            yield state
-
-    lowlevel.lifespan = lifespan
+    install(server, *new, options=options, continue_calls=continues)
 
 
 def seal_probe(server: MCPServer[Any]) -> str:

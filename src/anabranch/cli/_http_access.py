@@ -15,6 +15,8 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from anabranch.cli._http_requests import Requests
+
 __all__ = ["ANY", "LOCAL", "Access", "is_loopback"]
 
 ANY: Final = "*"
@@ -62,7 +64,7 @@ class Access:
         app = server.streamable_http_app(
             host=host, stateless_http=stateless, transport_security=self.settings()
         )
-        return _Explained(app)
+        return Requests(_Explained(app))
 
 
 LOCAL: Final = Access()

@@ -1,4 +1,4 @@
-"""An application served by this process, or by several worker processes behind one port.
+"""An application served by several worker processes behind one port.
 
 Workers are started, replaced when they die, and ended together. uvicorn has a supervisor, too, but
 it polls each worker in turn, and notices a death or Ctrl-C only after a round of polling.
@@ -15,27 +15,25 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from multiprocessing.connection import wait
+from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any
 
-import anyio
-import uvicorn
-
 from anabranch._printable import printable
 from anabranch._terminal.exits import CommandError, FailedError
+from anabranch.cli._http_server import serve_app
 
-__all__ = ["listen", "run_workers", "serve_app"]
+__all__ = ["run_workers"]
 
 logger: logging.Logger = logging.getLogger("anabranch.cli")
 
-GRACE = 2
-"""Seconds that open connections get when a server is stopped."""
+PATIENCE = 2.0
+"""Seconds, beyond the grace, within which a worker must end after it was asked to."""
 
-PATIENCE = 10.0
-"""Seconds within which a worker must end after it was asked to."""
+SPAWN = multiprocessing.get_context("spawn")
+"""How workers are started: a fork would inherit threads and locks."""
 
 SHORT_LIFE = 5.0
 PAUSE = 1.0
@@ -45,83 +43,86 @@ CANNOT_START = 3
 """Exit status of a worker that would fail again in the same way."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on ``host`` (a name or an address) and ``port``; 0 for any.
-
-    Raises:
-        OSError: the port is in use, or there is no such host.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.create_server((host, port), family=family)
-    # ``create_server`` leaves the protocol unspecified, and asyncio turns Nagle's algorithm off
-    # only where it is TCP; with it, each reply would wait 40 ms for the previous one's ACK.
-    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=made.detach())
-
-
-def serve_app(app: Any, listener: socket.socket) -> None:  # noqa: ANN401 - as uvicorn takes it
-    """Serve an application in this process until Ctrl-C or SIGTERM."""
-    config = uvicorn.Config(
-        app,
-        log_config=None,  # its records go to our own handler
-        log_level="warning",
-        timeout_graceful_shutdown=GRACE,
-        ws="none",
-    )
-    with suppress(KeyboardInterrupt):  # the person stopped it
-        anyio.run(uvicorn.Server(config).serve, [listener])
-
-
-def run_workers(make: Callable[[], Any], listener: socket.socket, number: int) -> None:
+def run_workers(
+    make: Callable[[], Any],
+    listener: socket.socket,
+    number: int,
+    *,
+    grace: float,
+    on_started: Callable[[], object],
+) -> None:
     """Serve the application in ``number`` processes until Ctrl-C or SIGTERM.
 
-    ``make`` returns it; it is pickled, and called in each process.
+    Args:
+        make: returns it; it is pickled, and called in each process.
+        listener: where it is reached.
+        number: of processes.
+        grace: seconds that a worker gets to end when it is stopped.
+        on_started: called when the first of them serves.
 
     Raises:
         FailedError: a worker could not start.
     """
-    workers = _Workers(make, listener, number)
+    workers = _Workers(make, listener, number, grace)
     with _stop_signal() as stopped:
         try:
-            workers.supervise(stopped)
+            workers.supervise(stopped, on_started)
         finally:
-            workers.end()
+            workers.end(stopped)
 
 
 class _Workers:
     """The worker processes, and when each was started."""
 
-    def __init__(self, make: Callable[[], Any], listener: socket.socket, number: int) -> None:
+    def __init__(
+        self, make: Callable[[], Any], listener: socket.socket, number: int, grace: float
+    ) -> None:
         self._make = make
         self._listener = listener
         self._number = number
+        self._grace = grace
+        self._starting, self._report = SPAWN.Pipe(duplex=False)
         self._started: dict[BaseProcess, float] = {}
         self._next_at = 0.0
 
-    def supervise(self, stopped: socket.socket) -> None:
+    def supervise(self, stopped: socket.socket, on_started: Callable[[], object]) -> None:
         """Keep the number of workers constant until ``stopped`` is readable."""
+        watched: list[Any] = [stopped, self._starting]
         while True:
             missing = self._number - len(self._started)
             pause = max(0.0, self._next_at - time.monotonic()) if missing else None
             if missing and not pause:
                 self._start()
                 pause = 0.0
-            ended = wait([stopped, *(process.sentinel for process in self._started)], pause)
+            ended = wait([*watched, *(process.sentinel for process in self._started)], pause)
             if stopped in ended:
+                stopped.recv(1)
                 return
+            if self._starting in ended:
+                watched.remove(self._starting)
+                on_started()
             self._reap()
 
-    def end(self) -> None:
+    def end(self, stopped: socket.socket) -> None:
+        """End all workers, at once if ``stopped`` becomes readable again."""
         for process in self._started:
             process.terminate()
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + self._grace + PATIENCE
+        running = {process.sentinel for process in self._started}
+        while running and stopped not in (
+            ended := wait([stopped, *running], until - time.monotonic())
+        ):
+            if not ended:
+                break
+            running.difference_update(ended)
         for process in self._started:
-            process.join(max(0.0, until - time.monotonic()))
             process.kill()
             process.join()
 
     def _start(self) -> None:
-        spawn = multiprocessing.get_context("spawn")  # a fork would inherit threads and locks
-        process = spawn.Process(target=_work, args=(self._make, self._listener))
+        process = SPAWN.Process(
+            target=_work, args=(self._make, self._listener, self._grace, self._report)
+        )
         process.start()
         self._started[process] = time.monotonic()
 
@@ -154,7 +155,9 @@ def _stop_signal() -> Generator[socket.socket]:
                 signal.signal(number, handler)
 
 
-def _work(make: Callable[[], Any], listener: socket.socket) -> None:
+def _work(
+    make: Callable[[], Any], listener: socket.socket, grace: float, report: Connection
+) -> None:
     """Make the application and serve it: the main function of a worker."""
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -167,7 +170,7 @@ def _work(make: Callable[[], Any], listener: socket.socket) -> None:
         sys.exit(CANNOT_START)
     except KeyboardInterrupt:  # Ctrl-C reaches every process of a terminal
         return
-    serve_app(app, listener)
+    serve_app(app, listener, grace=grace, on_started=lambda: report.send(None))
 
 
 def _terminate_after(parent: BaseProcess) -> None:

@@ -5,9 +5,12 @@ Over HTTP it is one process, or several that share the port (``_processes.py``).
 
 from __future__ import annotations
 
+import errno
 import logging
+import math
 import os
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,13 +32,14 @@ from anabranch.cli._combined_server import (
     tool_names,
 )
 from anabranch.cli._http_access import LOCAL, Access, is_loopback
+from anabranch.cli._http_server import listen, serve_app
 from anabranch.cli._keys import read_keys
 from anabranch.cli._options import STORE, Model
-from anabranch.cli._processes import listen, run_workers, serve_app
+from anabranch.cli._processes import run_workers
 from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
 from anabranch.cli._targets import identity_of
 from anabranch.errors import StoreError
-from anabranch.mcp._options import TTL, SamplerMode
+from anabranch.mcp._options import GRACE, TTL, SamplerMode
 from anabranch.stores import open_store
 
 __all__ = ["serve_command"]
@@ -106,6 +110,13 @@ def serve_command(  # noqa: PLR0913 - the options of the command
             " rounds of questions than clients allow."
         ),
     ] = True,
+    grace: Annotated[
+        float,
+        Parameter(
+            help="Seconds in which the calls that run when the server is stopped are ended and"
+            " undone."
+        ),
+    ] = GRACE,
     model: Model = None,
     sampler_mode: Annotated[
         SamplerMode,
@@ -118,7 +129,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     """Run the command."""
     access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()))
     endpoint = Endpoint(transport, host, port, workers, access, stateless)
-    persistence = Persistence(store or None, ttl, continue_calls)
+    persistence = Persistence(store or None, ttl, continue_calls, grace)
     asking = Asking(sampler_mode)
     serve(targets, endpoint, model=model, persistence=persistence, name=name, asking=asking)
 
@@ -169,7 +180,7 @@ def serve(
     if sys.stdin.isatty():
         console.say(f"Serving {tools} over stdio: an MCP client must be at the other end.")
     # The SDK reads stdin in a thread that cannot be interrupted, so Ctrl-C has to kill the
-    # process, as some clients do. Most clients end it by closing stdin.
+    # process, once its calls are undone. Most clients end it by closing stdin.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     server.run("stdio")
 
@@ -192,6 +203,8 @@ def _check(targets: Sequence[str], endpoint: Endpoint, persistence: Persistence)
         raise UsageError("Workers cannot share memory. Name a file or a database as the --store.")
     if not persistence.ttl > 0:
         raise UsageError(f"No one can answer in {persistence.ttl:g} s. Give --ttl more seconds.")
+    if not 0 <= persistence.grace < math.inf:
+        raise UsageError(f"A grace of {persistence.grace:g} s is none. Give --grace 0 or more.")
 
 
 async def _require_store(url: str) -> None:
@@ -212,22 +225,38 @@ def _serve_http(
     tools: str,
     console: Console,
 ) -> None:
-    host, port = endpoint.host, endpoint.port
-    # Bound here, so that a port in use is reported in one sentence, and port 0 gets a number.
-    try:
-        listener = listen(host, port)
-    except OSError as error:
-        raise FailedError(
-            f"Cannot listen on {host}:{port}: {error.strerror}. Choose another --port."
-        ) from error
-    with listener:
+    host = endpoint.host
+    with _listening(host, endpoint.port) as listener:
         place = f"[{host}]" if ":" in host else host
-        console.say(f"Serving {tools} at http://{place}:{listener.getsockname()[1]}/mcp")
+        address = f"http://{place}:{listener.getsockname()[1]}/mcp"
+        grace = recipe.persistence.grace
+
+        def on_started() -> None:
+            console.say(f"Serving {tools} at {address}")
+
         if endpoint.workers > 1:
-            run_workers(
-                WorkerApp(recipe, host, endpoint.access, seal_probe(server)),
-                listener,
-                endpoint.workers,
-            )
+            worker = WorkerApp(recipe, host, endpoint.access, seal_probe(server))
+            run_workers(worker, listener, endpoint.workers, grace=grace, on_started=on_started)
         else:
-            serve_app(endpoint.access.app(server, host, stateless=endpoint.stateless), listener)
+            app = endpoint.access.app(server, host, stateless=endpoint.stateless)
+            serve_app(app, listener, grace=grace, on_started=on_started)
+
+
+_WRONG_HOST = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return the socket of a server, which is bound before anything else is started.
+
+    Raises:
+        CommandError: there is no such host here, or its port cannot be used.
+    """
+    try:
+        return listen(host, port)
+    except (OSError, ValueError) as error:  # a name that cannot be encoded is a ValueError
+        unknown = isinstance(error, ValueError | socket.gaierror)
+        reason = error.args[-1] if unknown else os.strerror(error.errno or 0)
+        cannot = f"Cannot listen on {host}:{port}: {reason}."
+        if unknown or error.errno in _WRONG_HOST:
+            raise UsageError(f"{cannot} Give --host an address of this machine.") from error
+        raise FailedError(f"{cannot} Choose another --port.") from error

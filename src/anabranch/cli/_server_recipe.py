@@ -94,6 +94,7 @@ _GIVEN_BY = {
     "sampler": f"--model ({MODEL})",
     "sampler_mode": "--sampler-mode",
     "ttl": "--ttl",
+    "grace": "--grace",
     "name": "--name",
 }
 

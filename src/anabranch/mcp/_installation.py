@@ -11,11 +11,13 @@ from anabranch._durable.expiry import Reaper
 from anabranch._durable.service import CallService
 from anabranch._engine.clock import SystemClock
 from anabranch._opening import Runtime
+from anabranch._shielded import run_shielded
 from anabranch.limits import Limits
 from anabranch.mcp._continue_call import ContinueCall
 from anabranch.mcp._options import ServerOptions, durability_of
 from anabranch.mcp._protocol import PROTOCOL_ERRORS
 from anabranch.mcp._serving import Service
+from anabranch.mcp._termination import before_termination
 from anabranch.tool import Tool
 
 __all__ = ["Installation", "require_server"]
@@ -55,6 +57,7 @@ class Installation:
             self.continue_call = ContinueCall(self.service)
             self.service.continuing.update({tool.name: tool for tool in tools})
         self._running = 0
+        self._grace = options.grace
         self._reaping: asyncio.Task[NoReturn] | None = None
         names = self.names
         if repeated := sorted({name for name in names if names.count(name) > 1}):
@@ -70,19 +73,30 @@ class Installation:
     async def running(self) -> AsyncGenerator[None]:
         """Expire calls that no one continues, if there is a store, while the server runs.
 
-        It may be entered several times, once for each connection: the last to leave ends it. A
-        server that does not enter it expires calls from its first call on, until its loop ends.
+        When it stops, calls that run are ended and undone. It may be entered several times, once
+        for each connection: the last to leave ends it. A server that does not enter it expires
+        calls from its first call on, until its loop ends.
         """
         self._running += 1
         self._expire()
         try:
-            yield
+            with before_termination(self._end_calls):
+                yield
         finally:
             self._running -= 1
-            if self._running == 0 and self._reaping is not None:
-                reaping, self._reaping = self._reaping, None
-                reaping.cancel()
-                await asyncio.wait({reaping}, timeout=LEAVING)
+            if self._running == 0:
+                await run_shielded(self._stop())
+
+    async def _stop(self) -> None:
+        reaping, self._reaping = self._reaping, None
+        if reaping is not None:
+            reaping.cancel()
+        await self._end_calls()
+        if reaping is not None:
+            await asyncio.wait({reaping}, timeout=LEAVING)
+
+    async def _end_calls(self) -> None:
+        await self.service.calls.running.end(self._grace)
 
     def _expire(self) -> None:
         """Start to expire calls, unless that is done in this loop or there is no store."""

@@ -24,6 +24,7 @@ from anabranch.mcp._sealing import Sealer
 from anabranch.stores import open_store
 
 __all__ = [
+    "GRACE",
     "TTL",
     "Keys",
     "SamplerMode",
@@ -48,6 +49,9 @@ SamplerMode: TypeAlias = Literal["own", "prefer-client"]
 
 TTL = 600.0
 """Seconds that a person has for one round of questions."""
+
+GRACE = 10.0
+"""Seconds within which the calls of a server that stops are undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,7 @@ class ServerOptions:
         step_threads: how many synchronous steps of one call run at once, each in a thread. Calls do
             not wait for the threads of others.
         sagas: offer ``tools/callSaga`` and ``tools/resumeSaga``.
+        grace: seconds that calls which run when the server stops get to be ended and undone.
     """
 
     keys: Keys | None = field(default=None, repr=False)
@@ -88,6 +93,7 @@ class ServerOptions:
     max_state: int = MAX_STATE
     step_threads: int = STEP_THREADS
     sagas: bool = True
+    grace: float = GRACE
 
     def __post_init__(self) -> None:
         if self.step_threads < 1:
@@ -118,6 +124,7 @@ class ServerKeywords(ToolKeywords, total=False):
     keys: Keys | None
     continue_calls: bool
     sagas: bool
+    grace: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
+from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from mcp.server.mcpserver.tools import Tool as BaseTool
 from typing_extensions import Unpack
@@ -59,10 +60,10 @@ def create_server(
         version=version,
         tools=_made(installation),
         request_state_security=security,
-        lifespan=None if given.store is None else _lifespan(installation),
         log_level="WARNING",
     )
     _offer_sagas(server, given)
+    _run_along(server, installation)
     offer_log_level(server)
     return server
 
@@ -76,8 +77,8 @@ def install(
     """Add ``tools`` to a server that you have, and the saga methods if it has none of ours.
 
     What seals the state of ``tools/call`` is the server's own; ``keys`` and ``ttl`` are for the
-    tokens of sagas. With a store, calls that no one continues are ended from the first call on;
-    ``installation.running()``, entered in your server's lifespan, begins with the server.
+    tokens of sagas. With a store, calls that no one continues are ended while the server runs; if
+    it runs already, from the first call on.
 
     Args:
         server: the server.
@@ -103,6 +104,7 @@ def install(
     for tool in _made(installation):
         manager._tools[tool.name] = tool  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     _offer_sagas(server, given)
+    _run_along(server, installation)
     offer_log_level(server)
     return installation
 
@@ -125,12 +127,15 @@ def _offer_sagas(server: MCPServer[Any], options: ServerOptions) -> None:
         server._apply_extension(sagas)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-def _lifespan(
-    installation: Installation,
-) -> Callable[[MCPServer[Any]], AbstractAsyncContextManager[dict[str, Any]]]:
-    @asynccontextmanager
-    async def lifespan(_: MCPServer[Any]) -> AsyncGenerator[dict[str, Any]]:
-        async with installation.running():
-            yield {}
+def _run_along(server: MCPServer[Any], installation: Installation) -> None:
+    """Have ``installation`` run for as long as ``server`` does."""
+    # The SDK accepts a lifespan only when a server is constructed.
+    lowlevel = server._lowlevel_server  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    own = lowlevel.lifespan
 
-    return lifespan
+    @asynccontextmanager
+    async def lifespan(running: Server[Any]) -> AsyncGenerator[Any]:
+        async with own(running) as state, installation.running():
+            yield state
+
+    lowlevel.lifespan = lifespan

@@ -1,0 +1,120 @@
+"""uvicorn as the commands run it: when it serves, and how it is stopped.
+
+A server that is stopped lets requests in progress go on for a moment. Then uvicorn cancels those
+that are left, and the application's lifespan ends and undoes their calls. What is not undone within
+the grace is cut off with the process, whatever holds it up: a thread cannot be cancelled.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NoReturn
+
+import anyio
+import uvicorn
+
+from anabranch._terminal.console import Console
+from anabranch._terminal.exits import FailedError
+from anabranch.mcp._options import GRACE
+
+__all__ = ["listen", "serve_app"]
+
+DRAIN = 2
+"""Seconds, of the grace, for which requests in progress go on when a server is stopped."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on ``host`` (a name or an address) and ``port``; 0 for any.
+
+    Raises:
+        OSError: the port is in use, or the host is not of this machine (``gaierror``: is unknown).
+        ValueError: the host is no name.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    socket.getaddrinfo(host, port, family)  # its error becomes another in create_server
+    made = socket.create_server((host, port), family=family)
+    # ``create_server`` leaves the protocol unspecified, and asyncio turns Nagle's algorithm off
+    # only where it is TCP; with it, each reply would wait 40 ms for the previous one's ACK.
+    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=made.detach())
+
+
+def serve_app(
+    app: Any,  # noqa: ANN401 - as uvicorn takes it
+    listener: socket.socket,
+    *,
+    grace: float = GRACE,
+    on_started: Callable[[], object] = lambda: None,
+) -> None:
+    """Serve an application in this process until Ctrl-C or SIGTERM.
+
+    Args:
+        app: the application.
+        listener: where it is reached.
+        grace: seconds that it gets to end when it is stopped.
+        on_started: called when it serves.
+
+    Raises:
+        FailedError: the application did not start.
+    """
+    config = uvicorn.Config(
+        app,
+        log_config=None,  # its records go to our own handler
+        log_level="warning",
+        timeout_graceful_shutdown=min(DRAIN, int(grace / 2)),
+        ws="none",
+    )
+    server = _Server(config, grace, on_started)
+    try:
+        anyio.run(server.serve, [listener])
+    except SystemExit as error:
+        raise FailedError("The server could not start; the reason is above.") from error
+
+
+class _Server(uvicorn.Server):
+    """A server that reports its start, and whose end is bounded."""
+
+    def __init__(
+        self, config: uvicorn.Config, grace: float, on_started: Callable[[], object]
+    ) -> None:
+        super().__init__(config)
+        self._grace = grace
+        self._on_started = on_started
+        self._interrupts = 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and report it."""
+        await super().startup(sockets)
+        if self.started:
+            self._on_started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's
+        """Stop the server; a second Ctrl-C ends the process. Its exit status is not the signal."""
+        self._interrupts += sig == signal.SIGINT
+        if self._interrupts > 1:
+            _cut_off("Ended before everything was undone.")
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop, within the grace."""
+        bound = threading.Timer(
+            self._grace, _cut_off, [f"Not everything was undone within {self._grace:g} s."]
+        )
+        bound.daemon = True
+        bound.start()  # and not cancelled: threads may hold up the process after the server
+        if running := len(self.server_state.tasks):
+            Console().say(
+                f"Stopping: {running} requests in progress. What they do not finish in"
+                f" {self.config.timeout_graceful_shutdown} s is ended and undone, within"
+                f" {self._grace:g} s in all. Ctrl-C ends it at once."
+            )
+        await super().shutdown(sockets)
+
+
+def _cut_off(why: str) -> NoReturn:
+    Console().say(why)
+    os._exit(FailedError.status)

@@ -1,0 +1,202 @@
+"""A server that is stopped ends its calls and undoes what they did, however it is served.
+
+Each test starts a real server, waits until a call has reported that it is under way, and stops it.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+
+TARGET = str(Path(__file__).with_name("stopped.py"))
+SERVE = [sys.executable, "-m", "anabranch", "serve", TARGET]
+HTTP = [*SERVE, "--transport", "http", "--port", "0"]
+MODERN, HANDSHAKE = "2026-07-28", "legacy"
+META = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+Server = subprocess.Popen[str]
+
+
+@contextmanager
+def started(*command: str) -> Generator[Server]:
+    """A server process of ``command``, which ends with the block at the latest."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "ANABRANCH_KEYS": "k" * 32},
+        start_new_session=True,  # else a terminal's Ctrl-C is ignored where the tests run so
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    ) as server:
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+def url_of(server: Server) -> str:
+    """The address that the server reports, whichever program it is."""
+    assert server.stderr is not None
+    for line in server.stderr:
+        if found := re.search(r"http://[^ /]+", line):
+            return f"{found[0]}/mcp"
+    raise AssertionError
+
+
+async def stop_during(
+    server: Server, number: int, mode: str, tool: str, notes: Path
+) -> tuple[int, str]:
+    """Send the signal when the call has reported; return the exit status and stderr."""
+    waiting = anyio.Event()
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        waiting.set()
+
+    async def call() -> None:
+        async with Client(url, mode=mode) as client:
+            with suppress(MCPError):  # in words that are the client's
+                await client.call_tool(tool, {"notes": str(notes)}, progress_callback=on_progress)
+
+    url, shown = url_of(server), ""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        await waiting.wait()
+        server.send_signal(number)
+        _, shown = await anyio.to_thread.run_sync(server.communicate)
+        tasks.cancel_scope.cancel()
+    return server.returncode, shown
+
+
+@pytest.mark.parametrize(
+    ("mode", "number", "more"),
+    [
+        (MODERN, signal.SIGTERM, ()),
+        (HANDSHAKE, signal.SIGINT, ()),
+        (MODERN, signal.SIGTERM, ("--workers", "2")),
+    ],
+)
+async def test_over_http_what_calls_did_is_undone(
+    tmp_path: Path, mode: str, number: int, more: tuple[str, ...]
+) -> None:
+    with started(*HTTP, *more) as server:
+        status, shown = await stop_during(server, number, mode, "wait", tmp_path / "notes")
+    assert (tmp_path / "notes").read_text() == "done\nundone\n"
+    assert status == 0
+    assert "within 10 s" in shown
+    assert "Traceback" not in shown
+
+
+async def test_the_grace_is_an_option_and_its_end_is_the_end(tmp_path: Path) -> None:
+    with started(*HTTP, "--grace", "0.5") as server:
+        status, shown = await stop_during(
+            server, signal.SIGTERM, MODERN, "wait_in_undo", tmp_path / "notes"
+        )
+    assert status == 1
+    assert "Not everything was undone within 0.5 s" in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize(("era", "number"), [(MODERN, signal.SIGINT), (HANDSHAKE, signal.SIGTERM)])
+def test_over_stdio_what_calls_did_is_undone(tmp_path: Path, era: str, number: int) -> None:
+    with started(*SERVE) as server:
+        shown = stop_over_stdio(server, era, number, tmp_path / "notes")
+    assert (tmp_path / "notes").read_text() == "done\nundone\n"
+    assert server.returncode == -number
+    assert "within 10 s" in shown
+
+
+def test_a_program_that_runs_a_server_over_stdio_undoes_what_calls_did(tmp_path: Path) -> None:
+    with started(sys.executable, TARGET, "stdio") as server:
+        stop_over_stdio(server, MODERN, signal.SIGTERM, tmp_path / "notes")
+    assert (tmp_path / "notes").read_text() == "done\nundone\n"
+    assert server.returncode == -signal.SIGTERM
+
+
+async def test_a_program_that_serves_the_app_undoes_what_calls_did(tmp_path: Path) -> None:
+    with started(sys.executable, TARGET, "uvicorn") as server:
+        await stop_during(server, signal.SIGTERM, MODERN, "wait", tmp_path / "notes")
+    assert (tmp_path / "notes").read_text() == "done\nundone\n"
+
+
+def stop_over_stdio(server: Server, era: str, number: int, notes: Path) -> str:
+    """Call ``wait``, send the signal when it has reported, and return stderr. stdin stays open."""
+    if era == HANDSHAKE:
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}
+        send(server, "initialize", hello, id=0)
+        read(server)
+        send(server, "notifications/initialized", {})
+    meta = {"progressToken": "p", **(META if era == MODERN else {})}
+    params = {"name": "wait", "arguments": {"notes": str(notes)}, "_meta": meta}
+    send(server, "tools/call", params, id=1)
+    assert read(server)["method"] == "notifications/progress"
+    server.send_signal(number)
+    server.wait()
+    assert server.stderr is not None
+    return server.stderr.read()
+
+
+def send(server: Server, method: str, params: dict[str, Any], **more: int) -> None:
+    assert server.stdin is not None
+    message = {"jsonrpc": "2.0", "method": method, "params": params, **more}
+    server.stdin.write(json.dumps(message) + "\n")
+    server.stdin.flush()
+
+
+def read(server: Server) -> dict[str, Any]:
+    assert server.stdout is not None
+    message: dict[str, Any] = json.loads(server.stdout.readline())
+    return message
+
+
+CLIENT = {"name": "test", "version": "0"}
+
+
+async def test_with_a_store_what_waits_for_a_client_keeps_waiting(tmp_path: Path) -> None:
+    notes, store = tmp_path / "notes", f"sqlite:///{tmp_path}/calls.db"
+    asked = anyio.Event()
+
+    async def answer(context: Any, params: Any) -> types.ElicitResult:
+        asked.set()
+        await restarted.wait()
+        return types.ElicitResult(action="accept", content={"ok": True})
+
+    restarted, results = anyio.Event(), list[Any]()
+
+    async def call(url: str) -> None:
+        async with Client(url, mode=MODERN, elicitation_callback=answer) as client:
+            results.append(await client.call_tool("ask", {"notes": str(notes)}))
+
+    with started(*HTTP, "--store", store) as first:
+        url = url_of(first)
+        port = url.split(":")[2].partition("/")[0]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, url)
+            await asked.wait()
+            first.send_signal(signal.SIGTERM)
+            await anyio.to_thread.run_sync(first.wait)
+            assert notes.read_text() == "done\n"
+            with started(*HTTP[:-1], port, "--store", store) as second:
+                await anyio.to_thread.run_sync(url_of, second)
+                restarted.set()
+                while not results:
+                    await anyio.lowlevel.checkpoint()
+    assert results[0].structured_content == {"result": "accept"}
+    assert notes.read_text() == "done\n"

@@ -253,10 +253,18 @@ def _listening(host: str, port: int) -> socket.socket:
     """
     try:
         return listen(host, port)
-    except (OSError, ValueError) as error:  # a name that cannot be encoded is a ValueError
-        unknown = isinstance(error, ValueError | socket.gaierror)
-        reason = error.args[-1] if unknown else os.strerror(error.errno or 0)
-        cannot = f"Cannot listen on {host}:{port}: {reason}."
-        if unknown or error.errno in _WRONG_HOST:
-            raise UsageError(f"{cannot} Give --host an address of this machine.") from error
-        raise FailedError(f"{cannot} Choose another --port.") from error
+    except (socket.gaierror, ValueError) as error:  # a name that cannot be encoded: a ValueError
+        raise _wrong_host(f"{host}:{port}", str(error.args[-1])) from error
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        if error.errno in _WRONG_HOST:
+            raise _wrong_host(f"{host}:{port}", reason) from error
+        raise FailedError(
+            f"Cannot listen on {host}:{port}: {reason}. Choose another --port."
+        ) from error
+
+
+def _wrong_host(place: str, reason: str) -> UsageError:
+    return UsageError(
+        f"Cannot listen on {place}: {reason}. Give --host an address of this machine."
+    )

@@ -21,14 +21,15 @@ REASONS: dict[str, str] = {
     " asyncio.as_completed starts a task from a set",
     "_engine/waits.py": "as frames.py",
     "cli/_combined_server.py": "the SDK has no public way to compose servers",
+    "cli/_http_server.py": "os._exit is documented; only it ends a process that a thread holds",
     "mcp/_fastmcp_sagas.py": "FastMCP has no public way to ask a server for an extension, its handler"
     " of tools/call, or the tool behind one that is mounted",
     "mcp/_fastmcp_tool.py": "FastMCP has no public way to the log level that a client has set, or to"
     " the SDK's context of a request",
     "mcp/_log_level.py": "the SDK has no public way to read the log level that a client has set",
     "mcp/_saga_extension.py": "the SDK has no public way to a server's tool or its handlers",
-    "mcp/_server.py": "install() adds tools and an extension to a server that exists: the SDK makes"
-    " tools of functions only, and takes extensions in the constructor only",
+    "mcp/_server.py": "install() adds tools, an extension and a lifespan to a server that exists: the"
+    " SDK makes tools of functions only, and takes the others in the constructor only",
 }
 """Every file below src/anabranch that uses a private name of a library, and why it has to."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from anabranch._asking.host import Host
+from anabranch._asking.sampling import count_answers
 from anabranch._engine import STEP_THREADS, Branch, Call, Journal, Recorder, Sink, checked_patience
 from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
 from anabranch.context import BranchContext
@@ -76,6 +77,7 @@ def open_call(
         )
         return await tool.run(ctx, arguments)
 
+    count_answers(journal)
     call = make(
         body,
         journal,

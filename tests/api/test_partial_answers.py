@@ -5,13 +5,22 @@ from typing import TypeAlias
 
 from pydantic import BaseModel, JsonValue
 
-from anabranch import BranchContext, Capabilities, ConcurrentElicitError, Limits, tool
+from anabranch import (
+    BranchContext,
+    BranchTokenError,
+    Capabilities,
+    ConcurrentElicitError,
+    Limits,
+    StepFailed,
+    tool,
+)
 from anabranch._asking.host import Host
 from anabranch._engine import Answer, Finished, Journal, Notice
 from anabranch._opening import Runtime, open_call
+from anabranch.errors import error_to_json
 from anabranch.tool import Tool
 
-Answers: TypeAlias = Mapping[str, JsonValue]
+Answers: TypeAlias = Mapping[str, JsonValue | StepFailed]
 
 
 class Yes(BaseModel):
@@ -37,8 +46,14 @@ async def played(
             break
         asked.append([ask.step_id for ask in outcome.asks])
         journal = Journal.loads(journal.dumps())
-        journal.answer({step_id: Answer(value) for step_id, value in answers.items()})
+        journal.answer({step_id: to_answer(value) for step_id, value in answers.items()})
     return asked
+
+
+def to_answer(value: JsonValue | StepFailed) -> Answer:
+    if isinstance(value, StepFailed):
+        return Answer(error=error_to_json(value))
+    return Answer(value)
 
 
 def reply(tokens: int) -> dict[str, JsonValue]:
@@ -50,7 +65,9 @@ async def test_a_sample_that_was_sent_is_not_refused_because_another_one_cost_so
 
     @tool(limits=Limits(max_tokens=100))
     async def outer(ctx: BranchContext) -> str:
-        both = await ctx.gather(ctx.sample("word " * 40), ctx.sample("word " * 40))
+        both = await ctx.gather(
+            ctx.sample("word " * 40, max_tokens=5), ctx.sample("word " * 40, max_tokens=5)
+        )
         return " ".join(result.text for result in both)
 
     asked = await played(
@@ -58,6 +75,57 @@ async def test_a_sample_that_was_sent_is_not_refused_because_another_one_cost_so
         [{"outer/sample.1": reply(90)}, {"outer/sample.2": reply(10)}],
     )
     assert asked == [["outer/sample.1", "outer/sample.2"], ["outer/sample.2"], ["ok ok"]]
+
+
+async def test_what_is_reserved_for_an_open_sample_counts_when_the_round_is_replayed() -> None:
+    """Required: a pending ask's reservation counts again, before the replay comes to it."""
+
+    @tool(limits=Limits(max_tokens=100))
+    async def outer(ctx: BranchContext) -> str:
+        async def first() -> str:
+            await ctx.elicit(Yes, "Well?", key="first")
+            try:
+                return (await ctx.sample("a", max_tokens=10)).text
+            except BranchTokenError as error:
+                return f"{error.used} of {error.budget}"
+
+        refused, sent = await ctx.gather(first(), ctx.sample("b"))
+        return f"{refused}, {sent.text}"
+
+    declined: Answers = {"first": {"action": "decline"}}
+    asked = await played(outer, [declined, {"outer/sample.1": reply(10)}])
+    assert asked == [["first", "outer/sample.1"], ["outer/sample.1"], ["103 of 100, ok"]]
+
+
+async def test_what_was_answered_counts_until_the_replay_has_charged_it() -> None:
+    """Required: what is new is decided as in a body that stayed alive."""
+
+    @tool(limits=Limits(max_tokens=100))
+    async def outer(ctx: BranchContext) -> str:
+        async def first() -> str:
+            await ctx.elicit(Yes, "Well?", key="first")
+            try:
+                return (await ctx.sample("a")).text
+            except BranchTokenError as error:
+                return f"{error.used} of {error.budget}"
+
+        texts = await ctx.gather(first(), *(one_more(ctx, key) for key in ("b", "c", "d")))
+        return ", ".join(texts)
+
+    async def one_more(ctx: BranchContext, key: str) -> str:
+        try:
+            return (await ctx.sample(key, key=key, max_tokens=30)).text
+        except StepFailed:
+            return "failed"
+
+    one = "outer/~first#1/sample.1"
+    first: Answers = {"first": {"action": "decline"}}
+    failed = StepFailed("d", "E", "no", from_client=True)
+    asked = await played(outer, [{**first, "b": reply(60), "c": {"content": "ok"}, "d": failed}])
+    assert asked[0] == ["first", "b", "c", "d"]
+    assert asked[1] == [one]
+    asked = await played(outer, [{**first, "b": reply(96), "c": reply(1), "d": {"bad": 1}}])
+    assert asked[1] == ["132 of 100, ok, ok, failed"]
 
 
 async def test_a_question_that_was_shown_is_not_refused_because_another_one_is_open() -> None:

@@ -6,10 +6,13 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import (
+    AnswerError,
     BranchContext,
+    BranchTimeoutError,
     BranchTokenError,
     Limits,
     SampleValidationError,
+    StepFailed,
     ToolSpec,
     Usage,
     tool,
@@ -17,7 +20,7 @@ from anabranch import (
 )
 from anabranch._asking.tokens import estimate_tokens
 from anabranch.messages import SampleReply, SampleRequest, TextBlock
-from anabranch.testing import MockClient, run_tool
+from anabranch.testing import ManualClock, MockClient, run_tool
 
 
 def costing(tokens: int, text: str = "ok") -> Callable[[SampleRequest], SampleReply]:
@@ -254,7 +257,108 @@ async def test_branches_at_once_share_the_budget_that_encloses_them(replay: bool
 
     with pytest.raises(BranchTokenError) as raised:
         await run_tool(outer, {}, MockClient(samples=costing(40)), replay=replay)
-    assert (raised.value.path, raised.value.used) == ("outer", 120)
+    assert (raised.value.path, raised.value.used) == ("outer", 103)
+
+
+async def cautious(ctx: BranchContext, prompt: str = "a", max_tokens: int | None = None) -> str:
+    """Sample, and return what a refusal says."""
+    try:
+        return (await ctx.sample(messages=[user(prompt)], max_tokens=max_tokens)).text
+    except BranchTokenError as refused:
+        return f"{refused.path}: {refused.used} of {refused.budget}"
+
+
+async def test_samples_at_once_do_not_spend_the_same_tokens(replay: bool) -> None:
+    """Required: a budget is exceeded by at most one reply for each request that was admitted."""
+
+    @tool(limits=Limits(max_tokens=500))
+    async def ten(ctx: BranchContext, most: int | None) -> tuple[str, ...]:
+        return await ctx.gather(*(cautious(ctx, max_tokens=most) for _ in range(10)))
+
+    greedy = MockClient(samples=costing(410))
+    said = await run_tool(ten, {"most": None}, greedy, replay=replay)
+    assert said == ("ok", *["ten: 503 of 500"] * 9)
+    assert [request.max_tokens for request in greedy.sample_calls] == [498]
+
+    modest = MockClient(samples=costing(40))
+    said = await run_tool(ten, {"most": 98}, modest, replay=replay)
+    assert said == (*["ok"] * 5, *["ten: 503 of 500"] * 5)
+    assert [request.max_tokens for request in modest.sample_calls] == [98] * 5
+
+
+async def test_branches_at_once_do_not_spend_the_same_tokens(replay: bool) -> None:
+    """Required: forty branches that share a budget."""
+
+    @tool(limits=Limits(max_tokens=2_000))
+    async def forty(ctx: BranchContext) -> tuple[str, ...]:
+        branches = [ctx.branch(cautious, "a", 900, name=f"b{number}") for number in range(40)]
+        return await ctx.gather(*branches)
+
+    client = MockClient(samples=costing(1_025))
+    said = await run_tool(forty, {}, client, replay=replay)
+    assert [request.max_tokens for request in client.sample_calls] == [900, 900, 194]
+    # The three were admitted, and each of them has used more than it was granted.
+    assert said[0] == "ok"
+    assert sum(one.endswith("of 2000") for one in said) == 39
+
+
+async def test_what_a_reply_does_not_use_of_its_reservation_is_free_again(replay: bool) -> None:
+    """Required: a reservation is settled by the usage."""
+
+    @tool(limits=Limits(max_tokens=100))
+    async def outer(ctx: BranchContext) -> list[str]:
+        return [*await ctx.gather(cautious(ctx), cautious(ctx)), await cautious(ctx)]
+
+    client = MockClient(samples=costing(20))
+    said = await run_tool(outer, {}, client, replay=replay)
+    assert said == ["ok", "outer: 103 of 100", "ok"]
+    assert [request.max_tokens for request in client.sample_calls] == [98, 78]
+
+
+async def test_a_sample_without_a_reply_gives_its_reservation_back(replay: bool) -> None:
+    """Required: what was not used is not spent: after an error, a lost race, a timeout."""
+    clock = ManualClock()
+
+    async def slow(sub: BranchContext) -> None:
+        await sub.sample("slow")
+
+    async def waits(sub: BranchContext) -> None:
+        await sub.elicit_url("wait", "https://example.org")
+
+    @tool(limits=Limits(max_tokens=100))
+    async def outer(ctx: BranchContext) -> str:
+        with pytest.raises(StepFailed):
+            await ctx.sample("fail")
+        await ctx.race(ctx.branch(waits), ctx.branch(slow))
+        with pytest.raises(BranchTimeoutError):
+            await ctx.branch(slow, timeout=5)
+        return await cautious(ctx)
+
+    async def answer(request: SampleRequest) -> str:
+        if request.messages[-1].text == "fail":
+            raise AnswerError("no")
+        if request.messages[-1].text == "slow" and client.elicit_calls:
+            clock.advance(10)
+        return "ok"
+
+    client = MockClient(samples=answer, elicits=[{}])
+    assert await run_tool(outer, {}, client, replay=replay, clock=clock) == "ok"
+    assert client.sample_calls[-1].max_tokens > 90  # what was answered is charged
+
+
+async def test_a_refusal_at_once_is_the_same_in_every_replay(replay: bool) -> None:
+    """Law 1: what was refused while others were open stays refused when they are settled."""
+
+    @tool(limits=Limits(max_tokens=100))
+    async def outer(ctx: BranchContext) -> list[str]:
+        said = await ctx.gather(cautious(ctx), cautious(ctx))
+        for _ in range(3):
+            await ctx.elicit_url("go on", "https://example.org")
+        return [*said, await cautious(ctx)]
+
+    client = MockClient(samples=costing(10), elicits=lambda _: {})
+    said = await run_tool(outer, {}, client, replay=replay)
+    assert said == ["ok", "outer: 103 of 100", "ok"]
 
 
 async def test_a_servers_own_model_is_charged_too(replay: bool) -> None:

@@ -71,7 +71,7 @@ class Play:
         offered = params.tools[0].name if params.tools else None
         last = params.messages[-1].content
         assert isinstance(last, types.TextContent)
-        said = language.model(last.text, offered=offered)
+        said = language.model(last.text, params.max_tokens, offered=offered)
         content: dict[str, Any] = {"type": "text", "text": said}
         if not isinstance(said, str):
             content = {"type": "tool_use", "id": "u", "name": offered, "input": said}

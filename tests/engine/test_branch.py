@@ -36,14 +36,18 @@ from tests.engine.harness import (
 )
 
 
-async def spend(tokens: int, question: str = "q") -> Any:
+async def spend(tokens: int, question: str = "q", prompt: int = 0) -> Any:
     """Ask something that costs ``tokens``, as a sample does."""
     scope = current_scope()
     call = current_call()
     step_id = call.cursor.new_id(scope, "sample")
-    scope.branch.check_tokens(0)
-    entry = await call.operations.ask(scope, step_id, "sample", question, lambda: question)
-    call.cursor.settle(entry, scope.branch, tokens)
+
+    def admitted() -> str:
+        call.cursor.reserve(step_id, scope.branch, prompt, tokens)
+        return question
+
+    entry = await call.operations.ask(scope, step_id, "sample", question, admitted)
+    call.cursor.settle(step_id, entry, scope.branch, tokens)
     return entry.value
 
 
@@ -99,7 +103,7 @@ async def test_tokens_are_charged_to_the_branch_and_every_ancestor() -> None:
     spent: dict[str, int] = {}
 
     def look(here: Branch) -> None:
-        spent[here.path] = here.spent
+        spent[here.path] = here.account.tokens
 
     async def inner(here: Branch) -> None:
         await spend(3)
@@ -142,10 +146,10 @@ async def test_the_branch_whose_budget_is_exceeded_is_named(
 
 
 async def test_what_would_exceed_a_budget_is_not_asked() -> None:
-    async def body(root: Branch) -> None:
+    async def body(_: Branch) -> None:
         await spend(8)
-        root.check_tokens(2)
-        root.check_tokens(3)
+        await spend(0, prompt=1)
+        await spend(0, prompt=2)
 
     with pytest.raises(BranchTokenError, match="needs 11 tokens but may use 10"):
         await rounds(body, world=World(Limits(max_tokens=10)))
@@ -153,21 +157,21 @@ async def test_what_would_exceed_a_budget_is_not_asked() -> None:
 
 async def test_what_is_left_is_the_least_of_all_enclosing_budgets() -> None:
     async def inner(here: Branch) -> list[int | None]:
-        before = here.remaining_tokens()
+        before = here.account.left
         await spend(20)
-        return [before, here.remaining_tokens()]
+        return [before, here.account.left]
 
     async def body(_: Branch) -> Any:
         return [await branch(inner, max_tokens=50), await branch(inner)]
 
     run = await rounds(body, world=World(Limits(max_tokens=60)))
-    assert run.value == [[50, 30], [40, 20]]
+    assert run.value == [[30, 30], [20, 20]]  # in a replay, what was reserved counts at once
 
 
 async def test_without_a_budget_nothing_is_left_or_lacking() -> None:
     async def body(root: Branch) -> Any:
         await spend(10_000)
-        return root.remaining_tokens()
+        return root.account.left
 
     assert (await rounds(body)).value is None
 
@@ -193,7 +197,7 @@ async def test_a_question_is_charged_once_over_all_rounds() -> None:
         await spend(7)
         await ask("a")
         await ask("b")
-        return root.spent
+        return root.account.tokens
 
     assert (await rounds(body)).value == 7
 
@@ -214,7 +218,7 @@ async def test_what_a_loser_has_spent_stays_charged() -> None:
         tasks[0].cancel()
         await ask("c")
         await ask("d")
-        return root.spent
+        return root.account.tokens
 
     run = await rounds(body, lambda q: None if q == "never" else Answer(q.upper()))
     assert run.value == 30

@@ -19,7 +19,7 @@ def a_journal(**entries: Entry) -> Journal:
 
 
 def at_root(cursor: ReplayCursor, limits: Limits = UNLIMITED) -> tuple[Branch, Scope]:
-    root = Branch(None, cursor.name, limits, cursor.spent(cursor.name))
+    root = cursor.branch(None, cursor.name, limits)
     return root, Scope(root, root.path)
 
 
@@ -119,7 +119,9 @@ def test_what_earlier_rounds_spent_counts_for_every_enclosing_branch() -> None:
         **{"t__sub#1__s.1": Entry("sample", "", tokens=5), "key": Entry("sample", "", tokens=2)}
     )
     cursor = ReplayCursor(journal, "t")
-    assert [cursor.spent(path) for path in ("t", "t/sub#1", "t/other#1")] == [7, 5, 0]
+    root, _ = at_root(cursor)
+    inside = [cursor.branch(root, path, UNLIMITED) for path in ("t/sub#1", "t/other#1")]
+    assert [branch.account.tokens for branch in (root, *inside)] == [7, 5, 0]
 
 
 def test_an_entry_is_charged_once_and_its_refusal_is_its_outcome() -> None:
@@ -127,11 +129,59 @@ def test_an_entry_is_charged_once_and_its_refusal_is_its_outcome() -> None:
     root, _ = at_root(cursor, Limits(max_tokens=10))
     entry = Entry("sample", "", tokens=None)
     with pytest.raises(BranchTokenError):
-        cursor.settle(entry, root, 11)
-    cursor.settle(entry, root, 11)
-    assert (root.spent, entry.tokens, entry.error is not None) == (11, 11, True)
+        cursor.settle("s", entry, root, 11)
+    cursor.settle("s", entry, root, 11)
+    assert (root.account.tokens, entry.tokens, entry.error is not None) == (11, 11, True)
     cursor.reject(entry, StepFailed("s", "E", "no"))
     assert "no" in str(entry.error)
+
+
+def test_a_reservation_is_part_of_the_record_until_it_is_settled() -> None:
+    cursor = ReplayCursor(Journal("call_1", 0.0), "t")
+    root, _ = at_root(cursor, Limits(max_tokens=100))
+    assert cursor.reserve("t/s.1", root, 10, 50) == 50
+    assert cursor.reserve("t/s.2", root, 10, 50) == 30
+    with pytest.raises(BranchTokenError, match="'t' needs 101 tokens but may use 100"):
+        cursor.reserve("t/s.3", root, 0, 50)
+    assert cursor.journal.reserved == {"t/s.1": (60, 50), "t/s.2": (40, 30)}
+    entry = Entry("sample", "", tokens=None)
+    cursor.settle("t/s.1", entry, root, 25)
+    assert (root.account.tokens, root.account.reserved) == (25, 40)
+    assert cursor.journal.reserved == {"t/s.2": (40, 30)}
+
+
+def test_what_earlier_rounds_reserved_counts_from_the_first_moment_and_once() -> None:
+    journal = Journal("call_1", 0.0, pending={"t/sub#1/s.1": ("sample", ""), "old": ("sample", "")})
+    journal.reserved["t/sub#1/s.1"] = (60, 50)
+    cursor = ReplayCursor(journal, "t")
+    root, _ = at_root(cursor, Limits(max_tokens=100))
+    with pytest.raises(BranchTokenError, match="'t' needs 111 tokens"):
+        cursor.reserve("t/s.1", root, 50, 10)
+    sub = cursor.branch(root, "t/sub#1", Limits(max_tokens=60))
+    assert [branch.account.reserved for branch in (root, sub)] == [60, 60]
+    assert cursor.reserve("t/sub#1/s.1", sub, 10, 999) == 50
+    assert cursor.reserve("old", root, 10, 999) == 999, "it was asked when there was no budget"
+    cursor.release("t/sub#1/s.1")
+    assert ([branch.account.reserved for branch in (root, sub)], journal.reserved) == ([0, 0], {})
+
+
+@pytest.mark.parametrize("ends", ["folds", "stays", "is cancelled", "is never reached"])
+def test_what_is_reserved_in_what_has_ended_is_free_again(ends: str) -> None:
+    journal = Journal("call_1", 0.0, pending={"t/sub#1/s.1": ("sample", "")})
+    journal.reserved.update({"t/sub#1/s.1": (60, 50), "t/s.1": (5, 4)})
+    cursor = ReplayCursor(journal, "t")
+    root, _ = at_root(cursor)
+    sub = cursor.branch(root, "t/sub#1", UNLIMITED)
+    match ends:
+        case "folds":
+            cursor.fold(sub, set(), Entry("branch", ""), root)
+        case "stays":
+            cursor.merge(sub, root)
+        case "is cancelled":
+            cursor.cancel("t/sub#1")
+        case _:
+            cursor.check_all_reached(None)
+    assert (root.account.reserved, journal.reserved) == (5, {"t/s.1": (5, 4)})
 
 
 def test_what_the_replay_never_reached_is_a_fault() -> None:

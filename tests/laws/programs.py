@@ -25,6 +25,7 @@ from anabranch import (
     ToolSpec,
     tool,
 )
+from anabranch._asking.tokens import estimate_tokens
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
 
@@ -191,11 +192,14 @@ def person(message: str) -> tuple[str, dict[str, Any] | None]:
     return "accept", {"n": len(message)}
 
 
-def model(prompt: str, *, offered: str | None) -> str | dict[str, Any]:
-    """The model's reply: a text, or the input for the tool that it is ``offered``."""
+def model(prompt: str, max_tokens: int, *, offered: str | None) -> str | dict[str, Any]:
+    """The model's reply: a text that fits, or the input for the tool that it is ``offered``."""
     how = prompt.split(" ", maxsplit=1)[0]
     if offered is None:
-        return f"<{prompt}>"
+        text = f"<{prompt}>"
+        while estimate_tokens(text) > max_tokens:
+            text = text[:-1]
+        return text
     if how == "never" or (how == "misfit" and "did not fit" not in prompt):
         return {"n": "many"}
     return {"n": len(prompt)}
@@ -447,6 +451,7 @@ _SAMPLES = st.builds(
     Sample,
     st.sampled_from([*["prompt", "messages"] * 3, "schema", "misfit", "never", "tools", "tools"]),
 )
+_PLAIN_SAMPLES = st.builds(Sample, st.sampled_from(["prompt", "messages"]))
 _STEPS = st.builds(Step, st.sampled_from(["sync", "async"]), st.booleans())
 _FAILING = st.one_of(
     st.builds(Step, st.sampled_from(["fails", "refuses"])),
@@ -484,11 +489,14 @@ def _blocks_of(statements: list[tuple[int, _Some]], least: int) -> st.SearchStra
     return st.lists(chosen, min_size=least, max_size=4).map(tuple)
 
 
-def _blocks(depth: int, *, at_once: bool) -> st.SearchStrategy[Block]:
-    """Statements; ``at_once`` says whether some may run at the same time.
+_ONE_SAMPLE = st.one_of(st.tuples(_PLAIN_SAMPLES), st.tuples(_attempted(st.tuples(_PLAIN_SAMPLES))))
 
-    Under a token budget they may not: who comes first then decides whom it refuses, and that is
-    decided by who is answered first.
+
+def _blocks(depth: int, *, at_once: bool) -> st.SearchStrategy[Block]:
+    """Statements; ``at_once`` says whether any may run at the same time.
+
+    Under a token budget only samples may, that all begin at once: who comes first decides whom the
+    budget refuses, and of two that begin later, that is decided by who is answered first.
     """
     statements: list[tuple[int, _Some]] = [(12, _ASKS), (12, _SAMPLES), (8, _STEPS), (5, _QUIET)]
     if depth:
@@ -502,10 +510,10 @@ def _blocks(depth: int, *, at_once: bool) -> st.SearchStrategy[Block]:
             (4, st.builds(CallTool, inner, _DEPTHS)),
             (3, st.builds(Beside, inner, _BACKGROUND)),
         ]
-        if at_once:
-            several = st.lists(inner, min_size=2, max_size=3).map(tuple)
-            ways = st.sampled_from(["strands", "branches", "asyncio", "group"])
-            statements.append((9, st.builds(Gather, several, ways)))
+        each = inner if at_once else _ONE_SAMPLE
+        several = st.lists(each, min_size=2, max_size=3 if at_once else 5).map(tuple)
+        ways = st.sampled_from(["strands", "branches", "asyncio", "group"])
+        statements.append((9, st.builds(Gather, several, ways)))
     return _blocks_of(statements, least=depth or 1)
 
 

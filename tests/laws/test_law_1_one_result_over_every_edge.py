@@ -98,7 +98,7 @@ class Edge:
 
     def reply(self, prompt: str, max_tokens: int, offered: str | None) -> str | dict[str, Any]:
         self.sampled.append((prompt, max_tokens))
-        return language.model(prompt, offered=offered)
+        return language.model(prompt, max_tokens, offered=offered)
 
 
 Host = Callable[[Tool[Any], Service], Any]
@@ -241,6 +241,17 @@ FOUND: dict[str, Block] = {
         Branch(
             (Attempt((Sample("schema"),)), Sample("prompt"), Attempt((Sample("messages"),))),
             limits=Limits(max_tokens=25),
+        ),
+        Ask("accept"),
+    ),
+    "a budget refuses those of several that it does not hold, and then holds more": (
+        Branch(
+            (
+                Gather(((Attempt((Sample("prompt"),)),),) * 3, "branches"),
+                Attempt((Sample("messages"),)),
+                Gather(((Sample("messages"),),) * 2, "asyncio"),
+            ),
+            limits=Limits(max_tokens=60),
         ),
         Ask("accept"),
     ),

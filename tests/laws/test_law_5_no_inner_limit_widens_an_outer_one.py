@@ -1,5 +1,12 @@
 """Law 5: no inner limit widens an outer one, for any nesting of runtime, tool and branches."""
 
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,8 +20,14 @@ from anabranch import (
     Usage,
     tool,
 )
+from anabranch._asking.host import Host
+from anabranch._engine import Answer, Finished, Journal, Notice
+from anabranch._engine import Ask as Asked
+from anabranch._opening import Runtime, open_call
 from anabranch.messages import SampleReply, SampleRequest, TextBlock, UrlRequest
 from anabranch.testing import ManualClock, MockClient, run_tool
+from anabranch.tool import Tool
+from tests.randomised import examples
 
 # From the outside in: the runtime's limit, the tool's, and one for each nested branch.
 chains = st.lists(st.none() | st.integers(0, 6), min_size=2, max_size=7)
@@ -98,6 +111,157 @@ async def test_no_budget_inside_lets_a_branch_spend_more_than_those_around_it(
     budget = tightest(chain)
     assert through == (budget is None)
     assert sum(spent) == (2000 if budget is None else budget)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One sample: how much of it is asked for, how much is used, and how long that takes."""
+
+    prompt: str
+    most: int
+    used: int
+    delay: int
+
+
+@dataclass(frozen=True)
+class AtOnce:
+    """Parts that begin at the same time, each in a branch of its own, with a budget for all."""
+
+    budget: int | None
+    parts: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """Parts one after the other."""
+
+    parts: tuple[Any, ...]
+
+
+_asks = st.builds(
+    Ask,
+    st.sampled_from(["a", "some words", "word " * 20]),
+    st.integers(1, 200),
+    st.integers(1, 300),
+    st.integers(0, 6),
+)
+_spending = st.recursive(
+    _asks,
+    lambda parts: st.one_of(
+        st.builds(AtOnce, st.none() | st.integers(0, 600), st.lists(parts, max_size=4).map(tuple)),
+        st.builds(InTurn, st.lists(parts, max_size=4).map(tuple)),
+    ),
+    max_leaves=15,
+)
+
+
+class Ledger:
+    """What was sent in each branch that has a budget, and what it has used."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self.budgets: dict[str, int] = {}
+
+    async def run(self, ctx: BranchContext, part: Any) -> list[Any]:
+        match part:
+            case Ask():
+                return [await self.ask(ctx, part)]
+            case AtOnce(budget, parts):
+                return await ctx.branch(self.at_once, parts, budget, max_tokens=budget)
+            case InTurn(parts):
+                return [seen for each in parts for seen in await self.run(ctx, each)]
+            case _:
+                raise AssertionError(part)
+
+    async def at_once(
+        self, ctx: BranchContext, parts: tuple[Any, ...], budget: int | None
+    ) -> list[Any]:
+        if budget is not None:
+            self.budgets[ctx.path] = budget
+        seen = await ctx.gather(*(ctx.branch(self.run, each) for each in parts))
+        return [one for each in seen for one in each]
+
+    async def ask(self, ctx: BranchContext, wanted: Ask) -> str:
+        prompt = f"{ctx.path}|{wanted.used}|{wanted.delay}|{wanted.prompt}"
+        try:
+            message = {"role": "user", "content": prompt}
+            return (await ctx.sample(messages=[message], max_tokens=wanted.most)).text
+        except BranchTokenError as error:
+            return str(error)
+
+    def reply(self, request: SampleRequest) -> SampleReply:
+        path, used, _, _ = request.messages[-1].text.split("|")
+        self.sent[path].append((int(used), request.max_tokens))
+        return SampleReply(
+            content=(TextBlock(text="y"),), usage=Usage(input_tokens=1, output_tokens=int(used) - 1)
+        )
+
+    def check(self, root: int) -> None:
+        """No budget is exceeded by more than what replies took beyond what they were granted."""
+        for path, budget in {**self.budgets, "spend": root}.items():
+            inside = [
+                one
+                for branch, sent in self.sent.items()
+                if branch == path or branch.startswith(f"{path}/")
+                for one in sent
+            ]
+            beyond = sum(max(0, used - granted) for used, granted in inside)
+            assert sum(used for used, _ in inside) <= budget + beyond
+
+
+@pytest.mark.requirement("law.5")
+@pytest.mark.requirement("pitfall.limits-and-branches")
+@examples(100)
+@given(part=_spending, budget=st.integers(0, 1_000), seed=st.integers(0, 99))
+async def test_whoever_is_answered_first_a_budget_is_exceeded_by_one_reply_per_request_at_most(
+    part: Any, budget: int, seed: int
+) -> None:
+    """Law 5 for requests at the same time: alive, and replayed by a client that answers a few."""
+    alive, replayed, chance = Ledger(), Ledger(), random.Random(seed)
+
+    @tool(name="spend", limits=Limits(max_tokens=budget))
+    async def spend_alive(ctx: BranchContext) -> list[Any]:
+        return await alive.run(ctx, part)
+
+    async def answer(request: SampleRequest) -> SampleReply:
+        for _ in range(int(request.messages[-1].text.split("|")[2])):
+            await asyncio.sleep(0)
+        return alive.reply(request)
+
+    await run_tool(spend_alive, {}, MockClient(samples=answer), replay=False)
+    alive.check(budget)
+
+    @tool(name="spend", limits=Limits(max_tokens=budget))
+    async def spend(ctx: BranchContext) -> list[Any]:
+        return await replayed.run(ctx, part)
+
+    def answer_some(asks: Sequence[Asked]) -> dict[str, Answer]:
+        chosen = chance.sample(asks, chance.randint(1, len(asks)))
+        return {
+            ask.step_id: Answer(replayed.reply(ask.request).model_dump(mode="json"))
+            for ask in chosen
+        }
+
+    first = await in_rounds(spend, answer_some)
+    replayed.check(budget)
+    assert isinstance(first, list)
+
+
+async def in_rounds(made: Tool[Any], answer: Callable[[Sequence[Asked]], Any]) -> Any:
+    """Run a tool in rounds, each from the text of the journal, and return its value."""
+
+    async def nowhere(_: Notice) -> None: ...
+
+    journal = Journal("c", 0.0)
+    while True:
+        call = open_call(made, {}, journal, host=Host(), runtime=Runtime(), sink=nowhere)
+        async with call:
+            outcome = await call.round()
+        if isinstance(outcome, Finished):
+            assert journal.reserved == {}
+            return outcome.value
+        journal = Journal.loads(journal.dumps())
+        journal.answer(answer(outcome.asks))
 
 
 @pytest.mark.requirement("law.5")

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ValidationError
 
 from anabranch._asking.conversation import Conversation
 from anabranch._asking.host import Host, Runnable, Sampler
-from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens
+from anabranch._asking.tokens import ADMISSION_MARGIN, prompt_tokens, said, usage_tokens
 from anabranch._encodable import encodable
-from anabranch._engine import Call, Entry, Scope, fingerprint
+from anabranch._engine import Call, Entry, Journal, Scope, fingerprint
 from anabranch.elicitation import describe
 from anabranch.errors import SampleValidationError, StepFailed
 from anabranch.messages import (
@@ -42,6 +42,7 @@ __all__ = [
     "Sampler",
     "as_spec",
     "check_options",
+    "count_answers",
     "request_of",
     "run_sample",
 ]
@@ -174,8 +175,8 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
                 )
             return result
         if attempt == ATTEMPTS:
-            raise SampleValidationError(job.step_id, attempt, problem, _said(reply))
-        messages = (*messages, assistant(_said(reply)), user(_correction(job, problem)))
+            raise SampleValidationError(job.step_id, attempt, problem, said(reply))
+        messages = (*messages, assistant(said(reply)), user(_correction(job, problem)))
 
 
 def _request(job: SampleJob, messages: tuple[Message, ...], *, own: bool) -> SampleRequest:
@@ -198,28 +199,47 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest, *, own: boo
 
     def admitted() -> SampleRequest:
         """The request as it is sent: refused if no budget holds it, cut to what is left."""
-        prompt = math.ceil(_prompt_tokens(request) * ADMISSION_MARGIN)
-        if not call.cursor.is_pending(step_id):  # else it was admitted in an earlier round
-            branch.check_tokens(prompt + 1)
         changed: dict[str, Any] = {}
         able = job.host.own if own else job.host.capabilities
         if request.include_context is not None and not able.has("sampling.context"):
             changed["include_context"] = None  # which a client may ignore in any case
-        left = branch.remaining_tokens()
-        if left is not None and left - prompt < request.max_tokens:
-            changed["max_tokens"] = max(1, left - prompt)
+        if branch.account.is_limited:
+            prompt, most = math.ceil(prompt_tokens(request) * ADMISSION_MARGIN), request.max_tokens
+            if (granted := call.cursor.reserve(step_id, branch, prompt, most)) < most:
+                changed["max_tokens"] = granted
         return request.model_copy(update=changed) if changed else request
 
     # What may be left differs from round to round, so max_tokens is not part of the question.
     asked = fingerprint(request.model_dump(mode="json", exclude={"max_tokens"}, exclude_none=True))
     responder = job.host.respond if own else None
-    entry = await call.operations.ask(job.scope, step_id, "sample", asked, admitted, responder)
-    reply = _read(job, step_id, entry, own=own)
+    try:
+        entry = await call.operations.ask(job.scope, step_id, "sample", asked, admitted, responder)
+        reply = _read(job, step_id, entry, own=own)
+    except BaseException:
+        if not call.scheduler.closing:  # else it is asked again, or answered, in the next round
+            call.cursor.release(step_id)
+        raise
     if entry.tokens is None:
-        used = reply.usage.total_tokens if reply.usage else 0
-        used = used or _prompt_tokens(request) + estimate_tokens(_said(reply))
-        call.cursor.settle(entry, branch, used)
+        call.cursor.settle(step_id, entry, branch, usage_tokens(prompt_tokens(request), reply))
     return reply
+
+
+def count_answers(journal: Journal) -> None:
+    """Let each sample that was answered since the last round hold what it has used, and no more.
+
+    It is charged when the body reads the answer, and that may be after something new is asked.
+    """
+    for step_id, (held, granted) in journal.reserved.items():
+        if (entry := journal.entries.get(step_id)) is None:
+            continue
+        used = 0
+        if entry.error is None:
+            try:
+                reply = SampleReply.model_validate(entry.value)
+            except ValidationError:  # as _read() will find
+                continue
+            used = usage_tokens(held - granted, reply)
+        journal.reserved[step_id] = (used, granted)
 
 
 def _read(job: SampleJob, step_id: str, entry: Entry, *, own: bool) -> SampleReply:
@@ -237,26 +257,6 @@ def _read(job: SampleJob, step_id: str, entry: Entry, *, own: bool) -> SampleRep
         failure = StepFailed(step_id, "InvalidReply", why, from_client=not own)
         job.call.cursor.reject(entry, failure)
         raise failure from problem
-
-
-def _prompt_tokens(request: SampleRequest) -> int:
-    parts = [request.system_prompt or ""]
-    parts += [_text_for_estimate(message) for message in request.messages]
-    parts += [encodable(tool).model_dump_json() for tool in request.tools or ()]
-    return sum(map(estimate_tokens, parts))
-
-
-def _text_for_estimate(message: Message) -> str:
-    return "\n".join(
-        block.text if isinstance(block, TextBlock) else encodable(block).model_dump_json()
-        for block in message.content
-    )
-
-
-def _said(reply: SampleReply) -> str:
-    """The reply as text; a structured answer given through the tool counts as its JSON."""
-    inputs = [json.dumps(call.arguments) for call in reply.tool_calls]
-    return "\n".join([reply.text, *inputs] if reply.text else inputs) or "(empty)"
 
 
 def _check(job: SampleJob, reply: SampleReply) -> tuple[BaseModel | None, str | None]:
@@ -298,7 +298,7 @@ def _result(
         result = ToolResultBlock(tool_use_id=job.step_id, content=(text,))
         exchange = Exchange((prompt, assistant([use]), user([result])))
     return SampleResult(
-        text=reply.text if parsed is None else _said(reply),
+        text=reply.text if parsed is None else said(reply),
         parsed=parsed,
         tool_calls=() if parsed is not None else reply.tool_calls,
         stop_reason=reply.stop_reason,

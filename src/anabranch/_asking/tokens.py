@@ -1,4 +1,4 @@
-"""How many tokens a text is likely to be, where no provider says.
+"""How many tokens a request and its reply are likely to be, where no provider says.
 
 A feature estimator: the weights were fitted against the o200k vocabulary, on held-out chunks of
 code, prose, JSON, logs and Chinese, Japanese and Korean text, with a mean error of 1 to 8 %, where
@@ -8,10 +8,14 @@ estimate decides whether something may be sent.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 
-__all__ = ["ADMISSION_MARGIN", "estimate_tokens"]
+from anabranch._encodable import encodable
+from anabranch.messages import Message, SampleReply, SampleRequest, TextBlock
+
+__all__ = ["ADMISSION_MARGIN", "estimate_tokens", "prompt_tokens", "said", "usage_tokens"]
 
 ADMISSION_MARGIN = 1.15
 
@@ -45,3 +49,30 @@ def estimate_tokens(text: str) -> int:
         if feature == "word":
             total += _PER_LETTER_BEYOND_SIX * max(0, match.end() - match.start() - 6)
     return max(1, math.ceil(total))
+
+
+def usage_tokens(prompt: int, reply: SampleReply) -> int:
+    """Return what a reply has used: what the provider says, or ``prompt`` and an estimate."""
+    reported = reply.usage.total_tokens if reply.usage else 0
+    return reported or prompt + estimate_tokens(said(reply))
+
+
+def said(reply: SampleReply) -> str:
+    """Return the reply as text; a structured answer given through the tool counts as its JSON."""
+    inputs = [json.dumps(call.arguments) for call in reply.tool_calls]
+    return "\n".join([reply.text, *inputs] if reply.text else inputs) or "(empty)"
+
+
+def prompt_tokens(request: SampleRequest) -> int:
+    """Estimate the tokens of all that is sent."""
+    parts = [request.system_prompt or ""]
+    parts += [_text_of(message) for message in request.messages]
+    parts += [encodable(tool).model_dump_json() for tool in request.tools or ()]
+    return sum(map(estimate_tokens, parts))
+
+
+def _text_of(message: Message) -> str:
+    return "\n".join(
+        block.text if isinstance(block, TextBlock) else encodable(block).model_dump_json()
+        for block in message.content
+    )

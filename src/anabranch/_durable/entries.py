@@ -99,6 +99,6 @@ def _is_known(journal: Journal, step_id: str) -> bool:
 def _fold(journal: Journal, path: str) -> None:
     inside = f"{path}/"
     journal.fold([known for known in journal.entries if known.startswith(inside)])
-    for left in (journal.pending, journal.delivered, journal.deadlines):
+    for left in (journal.pending, journal.delivered, journal.deadlines, journal.reserved):
         for known in [known for known in left if known == path or known.startswith(inside)]:
             del left[known]

@@ -1,15 +1,15 @@
 """A branch: a timeline inside a call, with limits that only narrow.
 
-It counts tokens against its own budget and those of all branches around it. What earlier rounds
-have spent counts from the first moment, in whatever order a replay passes the recorded steps: so a
-replay refuses nothing that was once allowed, and allows nothing that was once refused. Running a
-branch is in ``folding.py``; its messages are the author's view and live in ``context.py``.
+Its account counts tokens against its own budget and those of all branches around it; when a request
+is admitted is decided by the replay cursor. Running a branch is in ``folding.py``; its messages are
+the author's view and live in ``context.py``.
 """
 
 from __future__ import annotations
 
+from anabranch._account import Account
 from anabranch._engine.deadline import Deadline
-from anabranch.errors import BranchDepthError, BranchTokenError
+from anabranch.errors import BranchDepthError
 from anabranch.limits import Limits
 
 __all__ = ["Branch"]
@@ -22,26 +22,25 @@ class Branch:
         parent: the branch that it is in; ``None`` for the call's root.
         path: its name within the call.
         depth: how many branches are around it.
-        limits: the tightest of all that enclose it; ``max_tokens`` and ``timeout`` are its own.
-        spent: tokens charged to it so far, those of its sub-branches included.
+        limits: the tightest of all that enclose it; ``timeout`` is its own.
+        account: what it has spent, its sub-branches included, within its own budget.
         deadline: what enforces its timeout, while its body runs.
         ids: what is recorded inside: steps, and sub-branches that were folded.
         noticed: scope paths inside from which notices were sent.
     """
 
     __slots__ = (
-        "deadline", "depth", "ids", "limits", "max_tokens", "noticed", "parent", "path", "spent",
-        "timeout",
+        "account", "deadline", "depth", "ids", "limits", "noticed", "parent", "path", "timeout",
     )  # fmt: skip
 
     def __init__(self, parent: Branch | None, path: str, own: Limits, spent: int = 0) -> None:
+        outer = None if parent is None else parent.account
         self.parent: Branch | None = parent
         self.path: str = path
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.limits: Limits = own if parent is None else parent.limits.narrowed(own)
-        self.max_tokens: int | None = own.max_tokens
         self.timeout: float | None = own.timeout
-        self.spent: int = spent
+        self.account: Account = Account(path, outer, max_tokens=own.max_tokens, tokens=spent)
         self.deadline: Deadline | None = None
         self.ids: list[str] = []
         self.noticed: list[str] = []
@@ -60,42 +59,6 @@ class Branch:
         allowed = self.limits.max_depth
         if allowed is not None and self.depth > allowed:
             raise BranchDepthError(self.depth, allowed)
-
-    def check_tokens(self, wanted: int) -> None:
-        """Refuse to spend ``wanted`` tokens where any enclosing budget does not hold them.
-
-        Raises:
-            BranchTokenError: naming the innermost branch whose budget it is.
-        """
-        branch: Branch | None = self
-        while branch is not None:
-            budget = branch.max_tokens
-            if budget is not None and branch.spent + wanted > budget:
-                raise BranchTokenError(branch.path, branch.spent + wanted, budget)
-            branch = branch.parent
-
-    def remaining_tokens(self) -> int | None:
-        """Return the least that any enclosing budget has left, ``None`` without a budget."""
-        least: int | None = None
-        branch: Branch | None = self
-        while branch is not None:
-            if branch.max_tokens is not None:
-                left = max(0, branch.max_tokens - branch.spent)
-                least = left if least is None else min(least, left)
-            branch = branch.parent
-        return least
-
-    def charge(self, tokens: int) -> None:
-        """Charge ``tokens`` to this branch and every ancestor.
-
-        Raises:
-            BranchTokenError: a budget is exceeded; the tokens stay charged.
-        """
-        branch: Branch | None = self
-        while branch is not None:
-            branch.spent += tokens
-            branch = branch.parent
-        self.check_tokens(0)
 
     async def check_deadlines(self) -> None:
         """Return if no deadline around this branch has passed; else end the running strand.

@@ -135,7 +135,7 @@ class Call(Generic[T]):
             cursor, scheduler, effects, self._open, clock, sink
         )
         self.branches: Branches = Branches(cursor, scheduler, compensations, clock)
-        self._root = Branch(None, name, limits or Limits(), cursor.spent(name))
+        self._root = cursor.branch(None, name, limits or Limits())
         self._records = records
         self._body = body
         self._task: asyncio.Task[T] | None = None
@@ -377,7 +377,7 @@ class Call(Generic[T]):
             scheduler.changed.set()
         elif strand.task.cancelled():
             if not scheduler.suspending:
-                self.cursor.cancelled.add(strand.path)
+                self.cursor.cancel(strand.path)
         elif scheduler.closing:
             strand.task.exception()  # looked at: the call's own outcome says what happened
 

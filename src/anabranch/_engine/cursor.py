@@ -3,6 +3,15 @@
 It gives steps their ids, looks up and writes what is recorded, and finds out when a replay takes
 another way than the recorded run. While a call runs, nothing else reads or writes the journal's
 entries and open questions. It runs and cancels nothing: the call acts on ``fault``.
+
+It also admits requests to a model within the budgets of the branches around them. Whether one is
+admitted depends on what others have spent and reserved by then, and that is no longer so when the
+call is replayed: by then they may be settled. So the decision is part of the record. A refusal is the
+request's outcome (``operations.py`` writes it), and a reservation stays in the journal until it is
+settled. What earlier rounds have spent and reserved counts from the first moment, in whatever order a
+replay passes the recorded steps (for what was answered since, the usage counts: ``_asking/`` sees to
+that). So what is new is decided as in a body that stayed alive. One thing is left to time: of two
+requests in different tasks, the one that comes first may take what the other lacks.
 """
 
 from __future__ import annotations
@@ -10,10 +19,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from anabranch._account import BudgetError, Reservation
 from anabranch._engine.branch import Branch
 from anabranch._engine.journal import Answer, Ask, Entry, Journal
 from anabranch._engine.scope import Scope
 from anabranch.errors import AnabranchError, BranchTokenError, NonDeterminismError, error_to_json
+from anabranch.limits import Limits
 
 __all__ = ["ReplayCursor"]
 
@@ -53,6 +64,9 @@ class ReplayCursor:
         self._entries = journal.entries
         self._ahead = list(journal.entries)
         self._spent = journal.spent()
+        self._reserved = {
+            step_id: Reservation(tokens) for step_id, (tokens, _) in journal.reserved.items()
+        }
         self._on_fault = on_fault
         self._added: dict[str, Entry] | None = {} if recording else None
 
@@ -146,7 +160,41 @@ class ReplayCursor:
         if step_id in self._entries:
             self._entries[step_id] = entry
 
-    def settle(self, entry: Entry, branch: Branch, tokens: int) -> None:
+    def reject(self, entry: Entry, error: AnabranchError) -> None:
+        """Make ``error`` the outcome of ``entry``, now and in every replay."""
+        entry.error = error_to_json(error)
+
+    # -- budgets -----------------------------------------------------------------------------
+
+    def branch(self, parent: Branch | None, path: str, own: Limits) -> Branch:
+        """Return the branch at ``path``, with what earlier rounds have spent and reserved in it."""
+        # The root's keys do not name it, so what it has spent is the sum of all.
+        inside = "" if parent is None else f"{path}/"
+        branch = Branch(parent, path, own, self._spent.get(inside[:-1], 0))
+        for step_id in self._reserved_in(inside):
+            self._reserved[step_id].hold_in(branch.account)
+        return branch
+
+    def reserve(self, step_id: str, branch: Branch, prompt: int, reply: int) -> int:
+        """Reserve tokens for a request; return how many its reply may have, at most ``reply``.
+
+        Raises:
+            BranchTokenError: a budget does not hold the prompt.
+        """
+        if step_id in self.journal.reserved:  # in an earlier round, for this same request
+            return self.journal.reserved[step_id][1]
+        if self.is_pending(step_id):  # asked before there was a budget
+            return reply
+        try:
+            reservation = branch.account.reserve(prompt + 1, prompt + reply)
+        except BudgetError as refusal:
+            raise _as_branch_error(refusal) from None
+        self._reserved[step_id] = reservation
+        granted = reservation.tokens - prompt
+        self.journal.reserved[step_id] = (reservation.tokens, granted)
+        return granted
+
+    def settle(self, step_id: str, entry: Entry, branch: Branch, tokens: int) -> None:
         """Charge what ``entry`` has cost to ``branch`` and every ancestor, once.
 
         Raises:
@@ -156,20 +204,33 @@ class ReplayCursor:
         if entry.tokens is not None:
             return
         entry.tokens = tokens
+        self.release(step_id)
+        branch.account.settle(None, tokens)
         try:
-            branch.charge(tokens)
-        except BranchTokenError as error:
+            branch.account.check()
+        except BudgetError as refusal:
+            error = _as_branch_error(refusal)
             self.reject(entry, error)
-            raise
+            raise error from None
 
-    def reject(self, entry: Entry, error: AnabranchError) -> None:
-        """Make ``error`` the outcome of ``entry``, now and in every replay."""
-        entry.error = error_to_json(error)
+    def release(self, step_id: str) -> None:
+        """Give back what is reserved for ``step_id``, if anything is: no reply will settle it."""
+        self.journal.reserved.pop(step_id, None)
+        if (reservation := self._reserved.pop(step_id, None)) is not None:
+            reservation.release()
 
-    def spent(self, path: str) -> int:
-        """Return the tokens that were spent below ``path`` when the run began."""
-        # The root's keys do not name it, so what it has spent is the sum of all.
-        return self._spent.get("" if path == self.name else path, 0)
+    def cancel(self, path: str) -> None:
+        """Take note that the program has cancelled the task or branch at ``path``."""
+        self.cancelled.add(path)
+        self._release_in(path)
+
+    def _release_in(self, path: str) -> None:
+        """Give back what is reserved below ``path``, which has ended."""
+        for step_id in self._reserved_in(f"{path}/"):
+            self.release(step_id)
+
+    def _reserved_in(self, prefix: str) -> list[str]:
+        return [step_id for step_id in self._reserved if step_id.startswith(prefix)]
 
     def _note(self, step_id: str, entry: Entry) -> None:
         if self._added is not None:
@@ -235,11 +296,13 @@ class ReplayCursor:
         for path in (branch.path, *branch.noticed):
             journal.delivered.pop(path, None)
             journal.deadlines.pop(path, None)
-        entry.tokens = branch.spent
+        self._release_in(branch.path)
+        entry.tokens = branch.account.tokens
         self.record(branch.path, entry, into)
 
     def merge(self, branch: Branch, into: Branch) -> None:
         """Leave the entries of ``branch``, which has ended, to the branch around it."""
+        self._release_in(branch.path)
         into.absorb(branch)
         if branch.path in self.journal.deadlines and not branch.is_expired:
             self.journal.deadlines[branch.path] = None
@@ -262,6 +325,7 @@ class ReplayCursor:
                 found = "not reached" if error is None else f"{type(error).__name__} before it"
                 self.fail(NonDeterminismError(step_id, kind, found))
             pending.pop(step_id, None)  # nothing awaits it now
+            self.release(step_id)
 
     def unreached(self, path: str) -> list[str]:
         """Return what is recorded below ``path`` (everywhere, if it is empty) and not yet passed."""
@@ -290,3 +354,8 @@ class ReplayCursor:
         inside = f"{self.name}/"
         branch = f"{step_id.rpartition('/')[0]}/" if step_id.startswith(inside) else inside
         return any(path.startswith(branch) for path in (*self.cancelled, *self.unentered))
+
+
+def _as_branch_error(refusal: BudgetError) -> BranchTokenError:
+    account = refusal.account
+    return BranchTokenError(account.name, refusal.wanted, account.max_tokens or 0)

@@ -78,7 +78,7 @@ class Branches:
         cursor.unentered.discard(path)
         if relative_depth and own.max_depth is not None:
             own = replace(own, max_depth=enclosing.depth + 1 + own.max_depth)
-        branch = Branch(enclosing, path, own, cursor.spent(path))
+        branch = cursor.branch(enclosing, path, own)
         branch.check_depth()
         # Its memory ends with the branch: of a folded one there would be none, either.
         strand.scope = Scope(branch, path, scope.memory)
@@ -90,7 +90,7 @@ class Branches:
                 strand.scope = scope
         except asyncio.CancelledError:
             if not scheduler.suspending:
-                cursor.cancelled.add(path)
+                cursor.cancel(path)
             self._leave(branch, enclosing)
             raise
         except Exception as error:

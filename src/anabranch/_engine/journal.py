@@ -101,6 +101,8 @@ class Journal:
         rounds: how many rounds have ended with open questions.
         entries: step id to outcome.
         pending: step id to (kind, fingerprint) of the questions that are open.
+        reserved: step id to the tokens that are reserved for it and not settled yet, and to how
+            many of them its reply may have.
         delivered: scope path to how many of its notices have been delivered.
         progressed: how many progress messages have been delivered in all.
         deadlines: branch path to when the branch must be done; ``None`` once it was done in time
@@ -126,6 +128,7 @@ class Journal:
     secret: str = ""
     stalled: int = 0
     forks: list[tuple[str, dict[str, int]]] = field(default_factory=_LIST)
+    reserved: dict[str, tuple[int, int]] = field(default_factory=_DICT)
 
     @property
     def line(self) -> str:
@@ -215,7 +218,7 @@ class Journal:
         journal_text.shorten_ids([*public, *asked])
         head = (FORMAT, self.call_id, self.started, self.rounds, journal_text.joined(prints))
         notices = (self.delivered, self.deadlines, self.progressed)
-        sent = (*notices, self.fork, self.stalled, self.forks)
+        sent = (*notices, self.fork, self.stalled, self.forks, self.reserved)
         return journal_text.render([*head, self.secret, private, due, *sent], [public, asked])
 
     @classmethod
@@ -240,8 +243,11 @@ class Journal:
             call_id, started, rounds, delivered=dict(delivered), deadlines=dict(deadlines)
         )
         journal.secret = secret
-        journal.progressed, journal.fork, journal.stalled, forks = rest
+        journal.progressed, journal.fork, journal.stalled, forks, reserved = rest
         journal.forks = [(fork, done) for fork, done in forks]
+        journal.reserved = {
+            step_id: (held, reply) for step_id, (held, reply) in dict(reserved).items()
+        }
         journal.compensations = [Compensation(*row) for row in due]
         journal_text.restore_ids(private)
         journal_text.restore_ids([*public, *pending])
@@ -261,5 +267,5 @@ class Journal:
         self.entries[step_id] = Entry(kind, asked, value, error, tokens, public)
 
 
-_EMPTY: list[Any] = ["", 0, 0, "", "", (), (), (), (), 0, "", 0, ()]
+_EMPTY: list[Any] = ["", 0, 0, "", "", (), (), (), (), 0, "", 0, (), ()]
 """What a journal's fields are when they are left out at the end."""

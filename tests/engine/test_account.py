@@ -1,0 +1,162 @@
+"""An account alone: budgets that enclose, reservations, and waiting for what others give back."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch._account import Account, BudgetError, Reservation
+from tests.randomised import examples
+
+
+def nested(*budgets: int | None) -> list[Account]:
+    """Return accounts inside one another, the outermost first."""
+    accounts: list[Account] = []
+    for number, budget in enumerate(budgets):
+        outer = accounts[-1] if accounts else None
+        accounts.append(Account(f"a{number}", outer, max_tokens=budget))
+    return accounts
+
+
+def test_what_is_spent_counts_in_every_account_around_and_the_innermost_budget_is_named() -> None:
+    outer, middle, inner = nested(10, None, 6)
+    inner.settle(None, 5)
+    assert [account.tokens for account in (outer, middle, inner)] == [5, 5, 5]
+    with pytest.raises(BudgetError) as refused:
+        inner.reserve(2, 9)
+    assert (refused.value.account, refused.value.what, refused.value.wanted) == (inner, "tokens", 7)
+    middle.settle(None, 6)
+    middle.settle(None, 0, cost=2.0)
+    with pytest.raises(BudgetError, match="a0"):
+        middle.check()
+    with pytest.raises(BudgetError, match="a0"):
+        inner.check()
+    assert (outer.tokens, outer.cost, inner.tokens) == (11, 2.0, 5)
+
+
+def test_what_is_reserved_is_neither_spent_nor_free() -> None:
+    outer, inner = nested(10, None)
+    assert (nested(None)[0].left, nested(None)[0].is_limited) == (None, False)
+    assert (inner.left, inner.is_limited) == (10, True)
+    first = inner.reserve(1, 4)
+    assert (outer.left, outer.tokens, outer.reserved) == (6, 0, 4)
+    second = inner.reserve(1, 20)
+    assert (second.tokens, inner.left) == (6, 0)
+    with pytest.raises(BudgetError):
+        outer.reserve(1, 1)
+    inner.settle(first, 1)
+    second.release()
+    second.release()
+    assert (inner.left, outer.tokens, inner.tokens, outer.reserved) == (9, 1, 1, 0)
+
+
+def test_a_cost_is_reserved_as_far_as_it_is_known() -> None:
+    account = Account("a", max_cost=2.0)
+    assert account.is_limited
+    reservation = account.reserve(1, 10, cost=5.0)
+    with pytest.raises(BudgetError) as refused:
+        account.reserve(1, 10)
+    assert refused.value.what == "cost"
+    account.settle(reservation, 10, cost=1.5)
+    account.settle(account.reserve(1, 10, cost=5.0), 10, cost=1.5)
+    with pytest.raises(BudgetError):
+        account.reserve(1, 1)
+    assert (account.cost, account.reserved_cost, account.tokens) == (3.0, 0.0, 20)
+
+
+async def test_who_waits_gets_what_others_give_back() -> None:
+    outer, inner = nested(100, None)
+    first = outer.reserve(1, 80)
+    waiting = [asyncio.create_task(inner.reserve_in_turn(1, 50)) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting.pop().cancel()
+    outer.settle(first, 10)
+    one = await waiting[0]
+    assert (one.tokens, outer.left, waiting[1].done()) == (50, 40, False)
+    inner.settle(one, 60)
+    two = await waiting[1]
+    assert two.tokens == 30, "no one is left who could give anything back"
+    outer.settle(two, 30)
+    with pytest.raises(BudgetError):
+        await inner.reserve_in_turn(1, 50)
+
+
+async def test_no_one_waits_for_a_cost_that_is_spent() -> None:
+    account = Account("a", max_cost=1.0)
+    first = await account.reserve_in_turn(1, 1, cost=0.9)
+    second = asyncio.create_task(account.reserve_in_turn(1, 1, cost=0.9))
+    await asyncio.sleep(0)
+    assert not second.done()
+    account.settle(first, 1, cost=1.0)
+    with pytest.raises(BudgetError):
+        await second
+
+
+_BUDGETS = st.lists(st.none() | st.integers(0, 300), min_size=1, max_size=4)
+_ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["reserve", "settle", "release"]),
+        st.integers(0, 3),
+        st.integers(0, 60),
+        st.integers(1, 120),
+    ),
+    max_size=40,
+)
+
+
+class Requests:
+    """Requests in accounts inside one another, and what each account should say of them."""
+
+    def __init__(self, accounts: list[Account]) -> None:
+        self.accounts = accounts
+        self.made: list[tuple[Account, Reservation]] = []
+        self.settled = dict.fromkeys(accounts, 0)
+        self.beyond = dict.fromkeys(accounts, 0)
+
+    def around(self, account: Account) -> list[Account]:
+        return self.accounts[: self.accounts.index(account) + 1]
+
+    def reserve(self, place: int, prompt: int, reply: int) -> None:
+        account = self.accounts[place % len(self.accounts)]
+        left = account.left
+        if left is not None and left < prompt + 1:
+            with pytest.raises(BudgetError) as refused:
+                account.reserve(prompt + 1, prompt + reply)
+            assert refused.value.account in self.around(account)
+            return
+        made = account.reserve(prompt + 1, prompt + reply)
+        assert made.tokens == min(prompt + reply, prompt + reply if left is None else left)
+        self.made.append((account, made))
+
+    def settle(self, place: int, _: int, used: int) -> None:
+        if self.made:
+            account, made = self.made.pop(place % len(self.made))
+            account.settle(made, used)
+            for each in self.around(account):
+                self.beyond[each] += max(0, used - made.tokens)
+                self.settled[each] += used
+
+    def release(self, place: int, *_: int) -> None:
+        if self.made:
+            self.made.pop(place % len(self.made))[1].release()
+
+    def check(self) -> None:
+        for account in self.accounts:
+            held = [made.tokens for other, made in self.made if account in self.around(other)]
+            assert (account.tokens, account.reserved) == (self.settled[account], sum(held))
+            if account.max_tokens is not None:
+                taken = account.tokens + account.reserved
+                assert taken <= account.max_tokens + self.beyond[account]
+
+
+@examples(300)
+@given(_BUDGETS, _ACTIONS)
+def test_what_is_spent_and_reserved_never_exceeds_a_budget_by_more_than_one_reply_each(
+    budgets: list[int | None], actions: list[tuple[str, int, int, int]]
+) -> None:
+    """The invariant: settled and reserved tokens fit, but for what replies take beyond theirs."""
+    requests = Requests(nested(*budgets))
+    for what, *numbers in actions:
+        getattr(requests, what)(*numbers)
+        requests.check()

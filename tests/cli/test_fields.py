@@ -1,6 +1,6 @@
 import pytest
 
-from anabranch._terminal.fields import Field
+from anabranch._form_fields import Field
 
 
 @pytest.mark.parametrize(

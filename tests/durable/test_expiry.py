@@ -156,7 +156,7 @@ async def test_the_reaper_continues_after_any_failure(
 
 async def test_the_last_connection_that_leaves_stops_the_reaper() -> None:
     store, clock = Observed(Modelled()), ManualClock()
-    installation = Installation([], ServerOptions(store=Durability(store), clock=clock))
+    installation = Installation([], ServerOptions(store=Durability(store), clock=clock), "test")
     first, second = installation.running(), installation.running()
     await first.__aenter__()
     await second.__aenter__()

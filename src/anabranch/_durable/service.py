@@ -29,7 +29,7 @@ from anabranch._durable.replies import (
 )
 from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
 from anabranch._durable.running import RunningCalls
-from anabranch._durable.states import digest, is_reference, load_reference
+from anabranch._durable.states import digest, is_reference, load_reference, refer
 from anabranch._durable.store import CallRecord, RoundRecord
 from anabranch._engine import Answer, Call, Finished, Journal, canonical
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
@@ -108,6 +108,17 @@ class CallService:
         except ValueError as problem:
             logger.warning("a state was refused: %s", problem)
             raise InvalidTokenError from problem
+
+    async def shortened(self, state: str) -> str:
+        """Return a reference to a state that :meth:`run_round` has handed out, if it is stored.
+
+        Raises:
+            ToolError: the store does not answer.
+        """
+        if self.durability is None or is_reference(state):
+            return state
+        journal = await self.load(state)
+        return refer(journal.line, journal.rounds - 1, state)
 
     async def run_round(
         self, job: Job, journal: Journal, answers: Mapping[str, Answer], replies: Replies[R]

@@ -22,6 +22,7 @@ __all__ = [
     "latest_journal",
     "latest_number",
     "load_reference",
+    "refer",
 ]
 
 _REFERENCE = "@"
@@ -29,8 +30,11 @@ _REFERENCE = "@"
 
 def handed_out(policy: Durability, line: str, number: int, state: str) -> str:
     """Return what the client is given of the ``state`` after a round: itself, or a reference."""
-    if not exceeds(state, policy.spill):
-        return state
+    return refer(line, number, state) if exceeds(state, policy.spill) else state
+
+
+def refer(line: str, number: int, state: str) -> str:
+    """Return a reference to the ``state`` after a round."""
     return _REFERENCE + canonical([line, number, digest(state)])
 
 

@@ -14,8 +14,8 @@ from pydantic import JsonValue, ValidationError
 from questionary import Choice, Question
 
 from anabranch._asking.answerer import AnswerError
+from anabranch._form_fields import LEAVE_OUT, Field, Form, LeaveOut
 from anabranch._printable import printable
-from anabranch._terminal.fields import LEAVE_OUT, Field, Form, LeaveOut
 from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply, ElicitRequest
 

@@ -15,8 +15,8 @@ from anabranch._terminal.exits import UsageError
 from anabranch.cli._targets import Found
 from anabranch.errors import StoreError
 from anabranch.mcp import ServerOptions, create_server, install
-from anabranch.mcp._chains import CONTINUE_CALL
-from anabranch.mcp._options import GRACE, TTL, SamplerMode
+from anabranch.mcp._options import GRACE, TTL, Ask, SamplerMode
+from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
 from anabranch.tool import Tool
 
 __all__ = [
@@ -55,9 +55,11 @@ class Asking:
 
     Attributes:
         sampler_mode: when the server's own model is asked.
+        ask: whether questions reach users of clients that show none.
     """
 
     sampler_mode: SamplerMode = "own"
+    ask: Ask = "client"
 
 
 NOT_STORED = Persistence()
@@ -77,6 +79,7 @@ def server_options(
         store=persistence.store,
         sampler=sampler,
         sampler_mode=asking.sampler_mode,
+        ask=asking.ask,
         continue_calls=persistence.continue_calls,
         grace=persistence.grace,
     )
@@ -120,7 +123,8 @@ def _add(server: MCPServer[Any], tools: Sequence[Tool[Any]], options: ServerOpti
         return
     # The server's author may have put tools into a store of their own.
     continues = options.continue_calls and CONTINUE_CALL not in there
-    install(server, *new, options=options, continue_calls=continues)
+    ask: Ask = "client" if ANSWER_QUESTIONS in there else options.ask
+    install(server, *new, options=options, continue_calls=continues, ask=ask)
 
 
 def seal_probe(server: MCPServer[Any]) -> str:

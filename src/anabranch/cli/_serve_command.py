@@ -125,12 +125,20 @@ def serve_command(  # noqa: PLR0913 - the options of the command
             " sample, or refuses."
         ),
     ] = "own",
+    ask_fallback: Annotated[
+        bool,
+        Parameter(
+            help="Reach the users of clients that show no questions, too: by results that list them"
+            " and a tool answer_questions.",
+            negative=(),
+        ),
+    ] = False,
 ) -> None:
     """Run the command."""
     access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()))
     endpoint = Endpoint(transport, host, port, workers, access, stateless)
     persistence = Persistence(store or None, ttl, continue_calls, grace)
-    asking = Asking(sampler_mode)
+    asking = Asking(sampler_mode, "fallback" if ask_fallback else "client")
     serve(targets, endpoint, model=model, persistence=persistence, name=name, asking=asking)
 
 

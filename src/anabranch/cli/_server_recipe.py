@@ -93,6 +93,7 @@ _GIVEN_BY = {
     "store": f"--store ({STORE})",
     "sampler": f"--model ({MODEL})",
     "sampler_mode": "--sampler-mode",
+    "ask": "--ask-fallback",
     "ttl": "--ttl",
     "grace": "--grace",
     "name": "--name",

@@ -53,8 +53,8 @@ def as_fastmcp_tool(
     """
     with _extra():
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
-    given = replace(options_of(options, keywords), continue_calls=False)
-    return FastMcpTool.of_tool(tool, Installation([tool], given).service)
+    given = replace(options_of(options, keywords), continue_calls=False, ask="client")
+    return FastMcpTool.of_tool(tool, Installation([tool], given, tool.name).service)
 
 
 def fastmcp_sagas(
@@ -115,14 +115,14 @@ def install_fastmcp(
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
     require_server(server, FastMCP)
     given = options_of(options, keywords)
-    installation = Installation(tools, given)
+    installation = Installation(tools, given, server.name)
     if given.sagas and not has_sagas(server):
         server.add_extension(FastMcpSagas(given))
     if installation.service.calls.durability is not None:
         server.add_provider(Expiring(installation))
     for tool in tools:
         server.add_tool(FastMcpTool.of_tool(tool, installation.service))
-    if (more := installation.continue_call) is not None:
+    for more in installation.going_on:
         server.add_tool(FastMcpTool.of(more, more.serve))
     return installation
 

@@ -19,7 +19,7 @@ from anabranch._engine import Answer, Ask
 from anabranch.errors import ToolError
 from anabranch.mcp._protocol import to_answer, to_request
 
-__all__ = ["asking"]
+__all__ = ["asking", "request_answer"]
 
 
 TIMES_ASKED = 3
@@ -33,31 +33,39 @@ def asking(session: ServerSession, request_id: str) -> Callable[[Ask], Awaitable
     """
 
     async def answer(ask: Ask) -> Answer:
-        return await _request(ask, session, request_id)
+        return await request_answer(ask.step_id, to_request(ask), session, request_id)
 
     return answer
 
 
-async def _request(ask: Ask, session: ServerSession, request_id: str) -> Answer:
+async def request_answer(
+    step_id: str, request: types.InputRequest, session: ServerSession, request_id: str
+) -> Answer:
+    """Send the request that asks the step ``step_id``, and return the client's answer.
+
+    Raises:
+        ToolError: the connection was closed.
+    """
+    kind = "elicit"
     shape: type[types.Result] = types.ElicitResult
-    if ask.kind == "sample":
-        shape = types.CreateMessageResultWithTools
+    if isinstance(request, types.CreateMessageRequest):
+        kind, shape = "sample", types.CreateMessageResultWithTools
     metadata = ServerMessageMetadata(related_request_id=request_id)
     for _ in range(TIMES_ASKED):
         try:
-            result = await session.send_request(to_request(ask), shape, metadata=metadata)
+            result = await session.send_request(request, shape, metadata=metadata)
         except MCPError as error:
             if _is_disconnect(error.error):
                 # Not an answer: the tool must not go on as if the client had given one.
                 raise ToolError("The client was disconnected while it was being asked.") from error
             said = error.error
-            return answer_of_error(ask.kind, ask.step_id, said.code, said.message, said.data)
+            return answer_of_error(kind, step_id, said.code, said.message, said.data)
         except ValidationError:
             continue  # an answer of another kind
-        if (answer := to_answer(ask.kind, result)) is not None:
+        if (answer := to_answer(kind, result)) is not None:
             return answer
     wrong = "the client's result does not answer this kind of question"
-    return answer_of_error(ask.kind, ask.step_id, "InvalidReply", wrong)
+    return answer_of_error(kind, step_id, "InvalidReply", wrong)
 
 
 def _is_disconnect(error: types.ErrorData) -> bool:

@@ -13,9 +13,11 @@ from anabranch._engine.clock import SystemClock
 from anabranch._opening import Runtime
 from anabranch._shielded import run_shielded
 from anabranch.limits import Limits
-from anabranch.mcp._continue_call import ContinueCall
-from anabranch.mcp._options import ServerOptions, durability_of
+from anabranch.mcp._going_on import GoingOn, answer_questions, continue_call
+from anabranch.mcp._handles import Handles
+from anabranch.mcp._options import ServerOptions, durability_of, sealer_of
 from anabranch.mcp._protocol import PROTOCOL_ERRORS
+from anabranch.mcp._sealing import HANDLES
 from anabranch.mcp._serving import Service
 from anabranch.mcp._termination import before_termination
 from anabranch.tool import Tool
@@ -32,30 +34,38 @@ class Installation:
     Args:
         tools: the tools.
         options: how their calls run.
+        audience: the server's name, to which handles are bound.
 
     Raises:
-        ValueError: two of the tools have the same name; or ``patience`` is not positive.
+        ValueError: two of the tools have the same name; ``patience`` is not positive; or a key is
+            too short.
         StoreError: the store's URL cannot be understood.
     """
 
-    def __init__(self, tools: Sequence[Tool[Any]], options: ServerOptions) -> None:
+    def __init__(self, tools: Sequence[Tool[Any]], options: ServerOptions, audience: str) -> None:
         runtime = Runtime(
             limits=options.limits or Limits(),
             patience=options.patience,
             clock=options.clock or SystemClock(),
             step_threads=options.step_threads,
         )
+        calls = CallService(runtime, durability_of(options), PROTOCOL_ERRORS, options.max_state)
+        sealer = sealer_of(options, audience, HANDLES)
         self.service: Service = Service(
-            CallService(runtime, durability_of(options), PROTOCOL_ERRORS, options.max_state),
+            calls,
+            Handles(calls, {tool.name: tool for tool in tools}, sealer),
             options.sampler,
-            on_call=self._expire,
             prefer_client=options.sampler_mode == "prefer-client",
+            continues=options.continue_calls and options.store is not None,
+            asks_by_result=options.ask == "fallback",
+            on_call=self._expire,
         )
         self.tools: Sequence[Tool[Any]] = tools
-        self.continue_call: ContinueCall | None = None
-        if options.continue_calls and options.store is not None:
-            self.continue_call = ContinueCall(self.service)
-            self.service.continuing.update({tool.name: tool for tool in tools})
+        self.going_on: list[GoingOn] = []
+        if self.service.continues:
+            self.going_on.append(continue_call(self.service))
+        if self.service.asks_by_result:
+            self.going_on.append(answer_questions(self.service))
         self._running = 0
         self._grace = options.grace
         self._reaping: asyncio.Task[NoReturn] | None = None
@@ -65,9 +75,8 @@ class Installation:
 
     @property
     def names(self) -> list[str]:
-        """The names under which the host is to offer its tools, ``continue_call`` included."""
-        more = [] if self.continue_call is None else [self.continue_call.name]
-        return [*(tool.name for tool in self.tools), *more]
+        """The names under which the host is to offer its tools, those that go on included."""
+        return [*(tool.name for tool in self.tools), *(tool.name for tool in self.going_on)]
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

@@ -20,12 +20,13 @@ from anabranch._durable.store import CallStore
 from anabranch._engine import STEP_THREADS
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.limits import Limits
-from anabranch.mcp._sealing import Sealer
+from anabranch.mcp._sealing import SAGAS, Sealer
 from anabranch.stores import open_store
 
 __all__ = [
     "GRACE",
     "TTL",
+    "Ask",
     "Keys",
     "SamplerMode",
     "ServerKeywords",
@@ -43,6 +44,9 @@ Store: TypeAlias = str | CallStore | Durability
 
 Keys: TypeAlias = Sequence[bytes | str]
 """Secrets of at least 32 bytes: the first seals, all of them open."""
+
+Ask: TypeAlias = Literal["client", "fallback"]
+"""Who is asked: a client that declares that it can be, or any client."""
 
 SamplerMode: TypeAlias = Literal["own", "prefer-client"]
 """When the server's own model is asked: always, or where the client lacks or refuses sampling."""
@@ -79,6 +83,8 @@ class ServerOptions:
             not wait for the threads of others.
         sagas: offer ``tools/callSaga`` and ``tools/resumeSaga``.
         grace: seconds that calls which run when the server stops get to be ended and undone.
+        ask: with ``fallback``, questions also reach the user of a client that shows none: the
+            result of the tool lists them, and a tool ``answer_questions`` takes the answers.
     """
 
     keys: Keys | None = field(default=None, repr=False)
@@ -94,6 +100,7 @@ class ServerOptions:
     step_threads: int = STEP_THREADS
     sagas: bool = True
     grace: float = GRACE
+    ask: Ask = "client"
 
     def __post_init__(self) -> None:
         if self.step_threads < 1:
@@ -102,6 +109,8 @@ class ServerOptions:
             raise ValueError(
                 f"sampler_mode must be 'own' or 'prefer-client', got {self.sampler_mode!r}."
             )
+        if self.ask not in get_args(Ask):
+            raise ValueError(f"ask must be 'client' or 'fallback', got {self.ask!r}.")
 
 
 class ToolKeywords(TypedDict, total=False):
@@ -125,6 +134,7 @@ class ServerKeywords(ToolKeywords, total=False):
     continue_calls: bool
     sagas: bool
     grace: float
+    ask: Ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +193,12 @@ def durability_of(options: ServerOptions) -> Durability | None:
     return Durability(opened, expire_after=1.5 * options.ttl)
 
 
-def sealer_of(options: ServerOptions, audience: str) -> Sealer:
-    """Return what seals the saga tokens of the server named ``audience``.
+def sealer_of(options: ServerOptions, audience: str, purpose: str = SAGAS) -> Sealer:
+    """Return what seals the tokens of the server named ``audience`` that are for ``purpose``.
 
     Raises:
         ValueError: a key is too short.
     """
     keys: Keys = options.keys or [secrets.token_bytes(32)]
     clock = options.clock or SystemClock()
-    return Sealer(keys, audience=audience, ttl=options.ttl, clock=clock)
+    return Sealer(keys, audience=audience, ttl=options.ttl, clock=clock, purpose=purpose)

@@ -25,6 +25,7 @@ from anabranch._encodable import encodable
 from anabranch._engine import Answer, Ask, Finished, Journal
 from anabranch.errors import InvalidTokenError
 from anabranch.mcp._error_mapping import SAGA_TOKEN, CallFailedError, invalid_token, mapped_errors
+from anabranch.mcp._handles import OpenCall
 from anabranch.mcp._protocol import capabilities_of, to_params
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._saga_answers import answers_in
@@ -145,7 +146,7 @@ class SagaMethods:
     ) -> dict[str, Any]:
         tool, service = offered.tool, offered.service
         arguments = tool.validate(claims.arguments)
-        job = service.job(tool, arguments, request, journal, _capabilities(request))
+        job = service.job(OpenCall(tool, arguments, journal), request, _capabilities(request))
         replies = _SagaReplies(self._sealer, claims, request.principal)
         outcome = await service.calls.run_round(job, journal, answers or {}, replies)
         if isinstance(outcome, Finished):

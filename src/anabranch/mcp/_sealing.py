@@ -1,6 +1,6 @@
-"""Saga tokens: sealed, so that a client cannot read, change, or use them elsewhere.
+"""Tokens of sagas and handles of calls: sealed, so that no client reads, changes or misuses them.
 
-A token carries claims around the saga's state: what it belongs to, when it expires, and what was
+A token carries claims around the state of a call: what it belongs to, when it expires, and what was
 answered before. The cryptography is the SDK's AES-256-GCM codec. Every refusal is the same error
 for the client; its reason is one line in the server's log.
 """
@@ -20,12 +20,13 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from anabranch._engine.clock import Clock
 from anabranch.errors import InvalidTokenError
 
-__all__ = ["SagaClaims", "Sealer"]
+__all__ = ["HANDLES", "SAGAS", "SagaClaims", "Sealer"]
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
-PURPOSE = "anabranch/saga/v1"
-"""Part of the key: a token of another kind or format cannot be opened here."""
+SAGAS = "anabranch/saga/v1"
+HANDLES = "anabranch/handle/v1"
+"""What tokens are for. It is part of the key: a token of another kind cannot be opened."""
 
 SKEW = 60.0
 """Seconds by which another server's clock may be ahead."""
@@ -34,7 +35,7 @@ SHORTEST = 32
 
 
 class SagaClaims(BaseModel):
-    """The content of a saga's token.
+    """The content of a saga's token, or of a handle.
 
     Attributes:
         tool: the tool's name.
@@ -53,7 +54,7 @@ class SagaClaims(BaseModel):
     audience: str = ""
     principal: str = ""
     tool: str
-    arguments: dict[str, JsonValue]
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
     state: str
     answered: dict[str, str] = Field(default_factory=dict)
 
@@ -66,13 +67,21 @@ class Sealer:
         audience: the server's name: a token of another service with the same keys is refused.
         ttl: seconds for which a token is valid.
         clock: time.
+        purpose: what the tokens are for.
     """
 
     def __init__(
-        self, keys: Sequence[bytes | str], *, audience: str, ttl: float, clock: Clock
+        self,
+        keys: Sequence[bytes | str],
+        *,
+        audience: str,
+        ttl: float,
+        clock: Clock,
+        purpose: str = SAGAS,
     ) -> None:
         # Each purpose has a key of its own, so that no other token of these keys is valid here.
-        self._codec = AESGCMRequestStateCodec([_derived(key) for key in keys])
+        self._codec = AESGCMRequestStateCodec([_derived(key, purpose) for key in keys])
+        self._kind = purpose.split("/")[1]
         self._audience = audience
         self._ttl = ttl
         self._clock = clock
@@ -89,6 +98,7 @@ class Sealer:
         }
         # Beside the JSON, since a state can be large, and JSON would escape it.
         state = head.pop("state")
+        head = {name: value for name, value in head.items() if value not in ("", {})}
         # Not the canonical spelling: arguments stay in their order, which may matter to the tool.
         text = f"{json.dumps(head, separators=(',', ':'))}\n{state}"
         return self._codec.seal(text.encode("utf-8", "surrogatepass"))
@@ -116,14 +126,13 @@ class Sealer:
                 raise self._refused(reason)
         return claims
 
-    @staticmethod
-    def _refused(reason: str) -> InvalidTokenError:
-        logger.warning("a saga token was refused: %s", reason)
+    def _refused(self, reason: str) -> InvalidTokenError:
+        logger.warning("a %s token was refused: %s", self._kind, reason)
         return InvalidTokenError()
 
 
-def _derived(key: bytes | str) -> bytes:
+def _derived(key: bytes | str, purpose: str) -> bytes:
     secret = key.encode() if isinstance(key, str) else bytes(key)
     if len(secret) < SHORTEST:
         return secret  # refused by the codec, with its explanation
-    return hmac.digest(secret, PURPOSE.encode(), hashlib.sha256)
+    return hmac.digest(secret, purpose.encode(), hashlib.sha256)

@@ -48,7 +48,7 @@ def create_server(
         StoreError: the store's URL cannot be understood.
     """
     given = options_of(options, keywords)
-    installation = Installation([*tools], given)
+    installation = Installation([*tools], given, name)
     security = (
         RequestStateSecurity.ephemeral(ttl=given.ttl)
         if given.keys is None
@@ -94,7 +94,7 @@ def install(
     """
     require_server(server, MCPServer)
     given = options_of(options, keywords)
-    installation = Installation(tools, given)
+    installation = Installation(tools, given, server.name)
     # The SDK takes tools and extensions when a server is made; on a server that exists, its
     # add_tool takes functions alone. So a Tool is put where add_tool puts those that it makes.
     manager = server._tool_manager  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -112,10 +112,10 @@ def install(
 def _made(installation: Installation) -> list[BaseTool]:
     """Return the SDK's tools of an installation."""
     service = installation.service
-    made: list[BaseTool] = [SdkTool.of_tool(tool, service) for tool in installation.tools]
-    if (more := installation.continue_call) is not None:
-        made.append(SdkTool.of(more, more.serve))
-    return made
+    return [
+        *(SdkTool.of_tool(tool, service) for tool in installation.tools),
+        *(SdkTool.of(more, more.serve) for more in installation.going_on),
+    ]
 
 
 def _offer_sagas(server: MCPServer[Any], options: ServerOptions) -> None:

@@ -2,14 +2,21 @@
 
 The hosts (``_sdk_tool.py``, ``_fastmcp_tool.py``) check the arguments, make an ``McpRequest`` of
 what their SDK gives them, and map errors by ``_error_mapping.py``.
+
+A client of the handshake era answers while its call is live. Where it cannot be asked everything,
+and the server asks by results, its call runs by rounds, too: what the client can answer is asked
+between them, and the rest ends the request with a result that lists it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
 
+import mcp_types as types
 from mcp.types import InputRequiredResult
 
 from anabranch._asking.host import Capabilities, Host
@@ -17,16 +24,17 @@ from anabranch._asking.sampling import Sampler
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
 from anabranch._encodable import encodable
-from anabranch._engine import Finished, Journal
-from anabranch._opening import Runtime
-from anabranch.mcp._chains import CHAIN, chain_end, marked
-from anabranch.mcp._handshake import asking
+from anabranch._engine import Answer, Finished, Journal
+from anabranch.mcp._chains import CHAIN, marked
+from anabranch.mcp._handles import Handles, OpenCall
+from anabranch.mcp._handshake import asking, request_answer
 from anabranch.mcp._idempotency import KEY_META
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
+from anabranch.mcp._unfinished import chain_end, open_questions
 from anabranch.tool import Tool
 
-__all__ = ["Service", "in_chain", "run_live", "run_round", "serve"]
+__all__ = ["Chain", "Service", "ask_client", "run_live", "run_rounds", "serve"]
 
 
 def _nothing() -> None:
@@ -39,17 +47,27 @@ class Service:
 
     Attributes:
         calls: runs them.
+        handles: names calls that are not done.
         sampler: a model of the server's own; without one, the client's is asked.
-        prefer_client: ask it only where the client cannot sample, or refuses.
-        continuing: the tools that ``continue_call`` may continue, by name; empty without it.
+        prefer_client: ask that model only where the client cannot sample, or refuses.
+        continues: whether ``continue_call`` is offered.
+        asks_by_result: whether questions that a client cannot show are listed in a result.
         on_call: called before each call, or round.
     """
 
-    calls: CallService = field(default_factory=lambda: CallService(Runtime()))
+    calls: CallService
+    handles: Handles
     sampler: Sampler | None = None
-    continuing: dict[str, Tool[Any]] = field(default_factory=dict[str, Tool[Any]])
-    on_call: Callable[[], None] = _nothing
     prefer_client: bool = False
+    continues: bool = False
+    asks_by_result: bool = False
+    on_call: Callable[[], None] = _nothing
+
+    def by_rounds(self, request: McpRequest) -> bool:
+        """Whether a call runs by rounds, and not live while its client answers."""
+        return request.is_modern or (
+            self.asks_by_result and _widened(request.capabilities) != request.capabilities
+        )
 
     @property
     def tool_meta(self) -> dict[str, Any] | None:
@@ -68,21 +86,26 @@ class Service:
         )
 
     def job(
-        self,
-        tool: Tool[Any],
-        arguments: Mapping[str, Any],
-        request: McpRequest,
-        journal: Journal,
-        capabilities: Capabilities | None = None,
+        self, call: OpenCall, request: McpRequest, capabilities: Capabilities | None = None
     ) -> Job:
         """Return what is to run for ``request``, whose own capabilities count by default."""
         self.on_call()
         offered = request.capabilities if capabilities is None else capabilities
-        unreachable = capabilities is None and request.unreachable
+        if capabilities is None and self.asks_by_result:
+            offered = _widened(offered)
         host = Host(
-            offered, self.sampler, unreachable=unreachable, prefer_client=self.prefer_client
+            offered,
+            self.sampler,
+            unreachable=capabilities is None and request.unreachable,
+            prefer_client=self.prefer_client,
         )
-        return Job(tool, arguments, host, request.sink(journal), request.principal)
+        return Job(call.tool, call.arguments, host, request.sink(call.journal), request.principal)
+
+
+@lru_cache
+def _widened(capabilities: Capabilities) -> Capabilities:
+    """Return ``capabilities`` with the questions that can be asked by a result."""
+    return replace(capabilities, elicitation=True, elicitation_url=True)
 
 
 async def serve(
@@ -97,64 +120,125 @@ async def serve(
         InvalidTokenError: the state is not this server's, or its call is not open.
         CallExpiredError: the call has expired.
         IdempotencyKeyError: the request cannot be run under its key.
-        ToolError: the client allows no more rounds, and the tool's result cannot say so.
+        ToolError: the call is not done, and the tool's result cannot say so.
         Exception: what the call raises.
     """
-    if request.is_modern:
-        value = await run_round(tool, arguments, request, service, state=request.state)
-    else:
+    if request.state is None:
         journal = service.new(tool, arguments, request)
-        value = await run_live(tool, arguments, journal, request, service)
+    else:
+        journal = await service.calls.load(request.state)
+    call = OpenCall(tool, arguments, journal)
+    if service.by_rounds(request):
+        # Answers that come without a state answer nothing that was asked.
+        answers = answers_to(journal, request.responses)
+        value = await run_rounds(call, answers, request, service)
+    else:
+        value = await run_live(call, request, service)
     return encodable(value)
 
 
-async def run_live(
-    tool: Tool[Any],
-    arguments: Mapping[str, Any],
-    journal: Journal,
-    request: McpRequest,
-    service: Service,
-) -> object:
-    """Run the call of ``journal`` while its client answers; return the tool's value."""
-    job = service.job(tool, arguments, request, journal)
+async def run_live(call: OpenCall, request: McpRequest, service: Service) -> object:
+    """Run the call while its client answers; return the tool's value."""
+    job = service.job(call, request)
     answerer = asking(request.session, request.request_id)
-    return await service.calls.run_live(job, journal, lambda call: call.drive(answerer))
+    return await service.calls.run_live(job, call.journal, lambda call: call.drive(answerer))
 
 
-async def run_round(
-    tool: Tool[Any],
-    arguments: Mapping[str, Any],
+class Chain(NamedTuple):
+    """The rounds of one request: the number of the first, and whether states are marked with it."""
+
+    begins: int = 0
+    marks: bool = False
+
+
+WHOLE = Chain()
+
+
+async def run_rounds(
+    call: OpenCall,
+    answers: Mapping[str, Answer],
     request: McpRequest,
     service: Service,
-    *,
-    state: str | None,
-    begins: int | None = None,
+    chain: Chain = WHOLE,
 ) -> object:
-    """Run the next round of a call.
-
-    Args:
-        tool: what is called.
-        arguments: its arguments, validated.
-        request: brings the answers.
-        service: runs the round.
-        state: the call's state; ``None`` begins a new call.
-        begins: the round at which ``continue_call`` began the chain, if it did.
-    """
-    calls = service.calls
-    journal = service.new(tool, arguments, request) if state is None else await calls.load(state)
-    number = journal.rounds + 1
-    # Answers that come without a state answer nothing that was asked.
-    answers = answers_to(journal, request.responses)
-    job = service.job(tool, arguments, request, journal)
-    outcome = await calls.run_round(job, journal, answers, ROUND_REPLIES)
+    """Run the next round of a call; return its value, or what asks the client."""
+    number = call.journal.rounds
+    outcome = await service.calls.run_round(
+        service.job(call, request), call.journal, answers, ROUND_REPLIES
+    )
     if isinstance(outcome, Finished):
         return outcome.value
-    asked = number if begins is None else number - begins + 1  # it began by asking again
-    if service.continuing and asked > CHAIN:
-        return chain_end(tool, journal.line, request.called)
-    return outcome if begins is None else in_chain(outcome, begins)
+    return await ask_client(call, outcome, request, service, chain, number)
 
 
-def in_chain(reply: InputRequiredResult, begins: int) -> InputRequiredResult:
-    """Return ``reply`` with its state marked for the chain that began at round ``begins``."""
-    return reply.model_copy(update={"request_state": marked(reply.request_state or "", begins)})
+async def ask_client(
+    call: OpenCall,
+    reply: InputRequiredResult,
+    request: McpRequest,
+    service: Service,
+    chain: Chain,
+    number: int,
+) -> object:
+    """Return what asks the questions of ``reply``, which ended the round ``number`` of ``call``.
+
+    A client of the handshake era is asked here what it can answer, and the call goes on.
+
+    Raises:
+        ToolError: the call is not done, and the tool's result cannot say so.
+        Exception: what the call raises.
+    """
+    while askable := _askable(reply, request, service):
+        if request.is_modern:
+            return await _next_round(call, reply, askable, request, service, chain, number)
+        journal = await service.calls.load(reply.request_state or "")
+        call = OpenCall(call.tool, call.arguments, journal)
+        asked = [
+            request_answer(step_id, each, request.session, request.request_id)
+            for step_id, each in askable.items()
+        ]
+        answers = dict(zip(askable, await asyncio.gather(*asked), strict=True))
+        job = service.job(call, request)
+        outcome = await service.calls.run_round(job, journal, answers, ROUND_REPLIES)
+        if isinstance(outcome, Finished):
+            return outcome.value
+        reply = outcome
+    handle = await service.handles.make(call, reply.request_state or "", request.principal)
+    return open_questions(call, request.called, handle, reply.input_requests or {})
+
+
+async def _next_round(
+    call: OpenCall,
+    reply: InputRequiredResult,
+    askable: dict[str, types.InputRequest],
+    request: McpRequest,
+    service: Service,
+    chain: Chain,
+    number: int,
+) -> InputRequiredResult | str:
+    """Return ``reply`` with the questions in ``askable``, or the end of a chain that is too long."""
+    state = reply.request_state or ""
+    if service.continues and number - chain.begins >= CHAIN:
+        handle = await service.handles.make(call, state, request.principal)
+        return chain_end(call, request.called, handle)
+    if chain.marks:
+        state = marked(state, chain.begins)
+    return reply.model_copy(update={"request_state": state, "input_requests": askable})
+
+
+def _askable(
+    reply: InputRequiredResult, request: McpRequest, service: Service
+) -> dict[str, types.InputRequest]:
+    """Return the questions of ``reply`` that the client can show or answer."""
+    requests = reply.input_requests or {}
+    if not service.asks_by_result:
+        return requests
+    capabilities = request.capabilities
+    return {step_id: each for step_id, each in requests.items() if _shows(capabilities, each)}
+
+
+def _shows(capabilities: Capabilities, request: types.InputRequest) -> bool:
+    if not isinstance(request, types.ElicitRequest):
+        return True  # a sample is asked only of a client that samples
+    if isinstance(request.params, types.ElicitRequestURLParams):
+        return capabilities.elicitation_url
+    return capabilities.elicitation

@@ -6,6 +6,7 @@ checks every answer again.
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import date, datetime
 from typing import ClassVar, Final, Literal
@@ -80,6 +81,20 @@ class Field(_Options):
         joined = "; ".join(note for note in notes if note)
         return f"{self.title or name} ({joined}):" if joined else f"{self.title or name}:"
 
+    def in_words(self, *, required: bool) -> str:
+        """Return what the field takes, for somebody who fills in no form."""
+        options = [
+            option.const if option.title is None else f"{option.const} ({option.title})"
+            for option in self.options or self.items.options
+        ]
+        kind = _KINDS.get(self.format or "", _KINDS[self.type])
+        if options:
+            kind = f"{'any' if self.type == 'array' else 'one'} of: {', '.join(options)}"
+        default = None if self.default is None else f"default {json.dumps(self.default)}"
+        optional = None if required else "optional"
+        notes = [self.title, self.description, kind, self.range(), default, optional]
+        return "; ".join(note for note in notes if note)
+
     def range(self) -> str | None:
         """Return the limits in words."""
         for least, most, unit in (
@@ -132,6 +147,19 @@ class Field(_Options):
         if self.format is not None and not _has_format(text, self.format):
             raise ValueError(f"not a valid {self.format}")
         return text
+
+
+_KINDS = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "email": "an email address",
+    "uri": "a URI",
+    "date": "a date (YYYY-MM-DD)",
+    "date-time": "a date and time (ISO 8601)",
+}
 
 
 class Form(_Schema):

@@ -1,0 +1,75 @@
+"""Handles: sealed names of calls that are not done, which a client hands to another tool.
+
+A handle is bound to its tool, arguments, caller and server, and expires, as a state does. It holds
+the state itself, or with a store a reference to it, which is short enough for a model to copy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch._durable.service import CallService
+from anabranch._engine import Journal
+from anabranch.errors import InvalidTokenError
+from anabranch.mcp._sealing import SagaClaims, Sealer
+from anabranch.tool import Tool
+
+__all__ = ["Handles", "OpenCall"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A call as a request finds it: what is called, and how far it has come."""
+
+    tool: Tool[Any]
+    arguments: Mapping[str, Any]
+    journal: Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Handles:
+    """Makes and opens the handles of one installation.
+
+    Attributes:
+        calls: runs its calls.
+        tools: its tools, by name.
+        sealer: seals the handles.
+    """
+
+    calls: CallService
+    tools: Mapping[str, Tool[Any]]
+    sealer: Sealer
+
+    async def make(self, call: OpenCall, state: str, principal: str) -> str:
+        """Return the handle of ``call``, whose last round has handed out ``state``.
+
+        Raises:
+            ToolError: the store does not answer.
+        """
+        claims = SagaClaims(tool=call.tool.name, state=await self.calls.shortened(state))
+        if self.calls.durability is None:
+            claims.arguments = json.loads(call.tool.to_json(call.arguments))
+        return self.sealer.seal(claims, principal)
+
+    async def open(self, handle: str, principal: str) -> OpenCall:
+        """Return the call of ``handle``.
+
+        Raises:
+            InvalidTokenError: it is not a handle of this server for this caller, or has expired.
+            ToolError: the store does not answer.
+        """
+        claims = self.sealer.open(handle, principal)
+        journal = await self.calls.load(claims.state)
+        arguments: dict[str, Any] = dict(claims.arguments)
+        if self.calls.durability is not None:
+            record = await self.calls.find(journal.line, principal)
+            if record is None:
+                raise InvalidTokenError
+            arguments = json.loads(record.arguments)
+        if claims.tool not in self.tools:
+            raise InvalidTokenError
+        tool = self.tools[claims.tool]
+        return OpenCall(tool, tool.validate(arguments), journal)

@@ -1,0 +1,93 @@
+"""Agents of other makers that show no questions and lend no model: AutoGen's, and OpenAI's.
+
+The first speaks the handshake era, the second the stateless one. Their models are scripted; the
+loop, the tool layer and the MCP client are theirs.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop.processes import HERE, SERVE, run_agent, serving
+
+TARGET = HERE / "unasked.py"
+MAKERS = {"autogen": "autogen", "openai": "openai-agents"}
+
+
+@pytest.fixture(params=MAKERS)
+def maker(request: pytest.FixtureRequest) -> str:
+    """Whose agent it is."""
+    return str(request.param)
+
+
+def given(question: str, action: str = "accept", **content: Any) -> list[dict[str, Any]]:
+    """The user's answer to the one question that is open."""
+    return [{"question": question, "action": action, **({"content": content} if content else {})}]
+
+
+def play(
+    maker: str,
+    server: Mapping[str, Any],
+    name: str,
+    *answers: list[dict[str, Any]],
+    **arguments: str,
+) -> list[str]:
+    """Let the agent call a tool, and hand in the answers; returns the results that it has read."""
+    call = {"name": name, "arguments": arguments}
+    script = {"maker": maker, "server": server, "call": call, "answers": list(answers)}
+    return run_agent(MAKERS[maker], script)
+
+
+@pytest.mark.parametrize("tool", ["book", "book_typed"])
+def test_a_tool_with_two_questions_comes_to_its_end(maker: str, tool: str, tmp_path: Path) -> None:
+    """Over stdio, without a store: the handle holds the call."""
+    command, *arguments = [*SERVE, str(TARGET), "--ask-fallback"]
+    effects = tmp_path / "effects"
+    first, second, last = play(
+        maker,
+        {"command": command, "args": arguments},
+        tool,
+        given(f"{tool}/elicit.1", city="Rome"),
+        given(f"{tool}/elicit.2", nights=2),
+        effects=str(effects),
+    )
+    assert "Where to?" in first
+    assert "How long?" in second
+    if tool == "book":
+        assert last == "booked 2 nights in Rome"
+    else:
+        assert json.loads(last) == {"city": "Rome", "nights": 2}
+    assert effects.read_text().splitlines() == ["search", "book"]
+
+
+def test_an_answer_that_does_not_fit_is_given_again_and_the_user_may_decline(
+    maker: str, tmp_path: Path
+) -> None:
+    """Over HTTP, with a store: the handle names the call."""
+    effects = tmp_path / "effects"
+    store = f"sqlite:///{tmp_path}/calls.db"
+    with serving(TARGET, options=["--ask-fallback", "--store", store]) as url:
+        results = play(
+            maker,
+            {"url": url},
+            "book",
+            given("book/elicit.1", city="Rome"),
+            given("book/elicit.2", nights=99),
+            given("book/elicit.2~2", "decline"),
+            effects=str(effects),
+        )
+    assert "The last answer did not fit: nights" in results[2]
+    assert results[3] == "not booked"
+    assert effects.read_text().splitlines() == ["search"]
+
+
+def test_the_servers_own_model_answers_for_the_agents(maker: str, tmp_path: Path) -> None:
+    """AutoGen declares sampling and answers with an error; OpenAI's does not declare it."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([{"text": "Take a coat."}]))
+    options = ["--model", f"script:{script}", "--sampler-mode", "prefer-client"]
+    with serving(TARGET, options=options) as url:
+        assert play(maker, {"url": url}, "tip") == ["Take a coat."]

@@ -1,0 +1,382 @@
+"""Clients that show no questions: results list them, and ``answer_questions`` takes the answers."""
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, Literal
+
+import mcp_types as types
+import pytest
+from fastmcp import FastMCP
+from mcp import Client
+from pydantic import BaseModel, Field
+
+from anabranch import Accepted, BranchContext, Elicitation, tool
+from anabranch.mcp import create_server, install_fastmcp
+from anabranch.tool import Tool
+from tests.mcp.harness import (
+    CANCEL,
+    ERAS,
+    HANDSHAKE,
+    KEY,
+    MODERN,
+    Answers,
+    accept,
+    call_once,
+    connected,
+    echo,
+    http,
+    serving,
+    text_of,
+)
+
+HANDLE = re.compile(r"call='([^']+)'")
+STORES = [None, "memory:"]
+DONE: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DONE.clear()
+
+
+class City(BaseModel):
+    city: str = Field(max_length=20, description="Where to go")
+
+
+class Stay(BaseModel):
+    nights: int = Field(ge=1, le=30)
+    board: Literal["none", "half", "full"] = "none"
+    arrival: date | None = None
+
+
+class Plan(BaseModel):
+    text: str
+
+
+CITY = Elicitation("city", City)
+
+
+def do(what: str) -> str:
+    DONE.append(what)
+    return what
+
+
+@tool(elicits=[CITY])
+async def plan(ctx: BranchContext, who: str) -> str:
+    """Ask two questions, one after the other, and do something before each."""
+    await ctx.step(do, "first", undo=lambda _: do("undone"))
+    where = await ctx.elicit(CITY, f"Where to, {who}?")
+    if not isinstance(where, Accepted):
+        return f"no city ({where.action})"
+    await ctx.step(do, "second")
+    stay = await ctx.elicit(Stay, "How long?")
+    if not isinstance(stay, Accepted):
+        return f"no stay ({stay.action})"
+    return f"{who}: {stay.content.nights} nights in {where.content.city}"
+
+
+def given(question: str, action: str = "accept", **content: Any) -> dict[str, Any]:
+    return {"question": question, "action": action, **({"content": content} if content else {})}
+
+
+ROME = given("plan/city.1", city="Rome")
+TWO = given("plan/elicit.1", nights=2)
+
+
+def handle_in(result: types.CallToolResult) -> str:
+    found = HANDLE.search(text_of(result))
+    assert found is not None, text_of(result)
+    return found[1]
+
+
+async def answered(client: Client, handle: str, *answers: Mapping[str, Any]) -> Any:
+    arguments = {"call": handle, "answers": [*answers]}
+    return await client.call_tool("answer_questions", arguments)
+
+
+def falling_back(*tools: Tool[Any], store: str | None = None, **options: Any) -> Any:
+    return serving(*(tools or (plan,)), store=store, ask="fallback", **options)
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_shows_nothing_comes_to_the_end(era: str, store: str | None) -> None:
+    async with connected(falling_back(store=store), era) as client:
+        first = await client.call_tool("plan", {"who": "Ida"})
+        assert not first.is_error
+        second = await answered(client, handle_in(first), ROME)
+        assert "How long?" in text_of(second)
+        last = await answered(client, handle_in(second), TWO)
+    assert text_of(last) == "Ida: 2 nights in Rome"
+    assert DONE == ["first", "second"]
+
+
+async def test_the_result_says_what_is_asked_in_words_and_as_a_schema() -> None:
+    async with connected(falling_back(), MODERN) as client:
+        first = await client.call_tool("plan", {"who": "Ida"})
+        second = await answered(client, handle_in(first), ROME)
+    text = text_of(first)
+    assert text.startswith("plan is not done: it needs answers of the user. Ask the user each")
+    assert "do not answer for the user" in text
+    assert 'Question "plan/city.1": Where to, Ida?' in text
+    assert "  - city: Where to go; text; at most 20 characters" in text
+    schema = json.loads(text.rpartition("JSON Schema of the content: ")[2])
+    assert schema == CITY.schema
+    text = text_of(second)
+    assert "  - nights: a whole number; 1 to 30" in text
+    assert '  - board: one of: none, half, full; default "none"; optional' in text
+    assert "  - arrival: a date (YYYY-MM-DD); optional" in text
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason(
+    store: str | None,
+) -> None:
+    async with connected(falling_back(store=store), MODERN) as client:
+        first = await client.call_tool("plan", {"who": "Ida"})
+        again = await answered(client, handle_in(first), given("plan/city.1", city="R" * 21))
+        assert "The last answer did not fit: city: String should have at most 20" in text_of(again)
+        fits = given("plan/city.1~2", city="Rome")
+        second = await answered(client, handle_in(again), fits)
+    assert "How long?" in text_of(second)
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_the_user_may_decline_and_cancel(action: str) -> None:
+    async with connected(falling_back(), HANDSHAKE) as client:
+        first = await client.call_tool("plan", {"who": "Ida"})
+        result = await answered(client, handle_in(first), given("plan/city.1", action))
+    assert text_of(result) == f"no city ({action})"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_shows_questions_is_asked_as_ever(era: str) -> None:
+    answers = Answers(lambda p: accept(city="Rome") if "Where" in p.message else accept(nights=2))
+    async with connected(falling_back(), era, answers) as client:
+        result = await client.call_tool("plan", {"who": "Ida"})
+    assert text_of(result) == "Ida: 2 nights in Rome"
+    assert len(answers.asked) == 2
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_without_the_option_nothing_changes(era: str) -> None:
+    async with connected(serving(plan), era) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["plan"]
+        try:
+            refused = text_of(await client.call_tool("plan", {"who": "Ida"}))
+        except Exception as error:  # noqa: BLE001 - 2026-07-28 has an error for it
+            refused = str(error)
+    assert "'elicitation'" in refused
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_the_client_can_answer_itself_is_asked_of_it(era: str) -> None:
+    @tool
+    async def mixed(ctx: BranchContext) -> list[str]:
+        """Ask the model and the person at once, then each again."""
+        tip, where = await ctx.gather(ctx.sample("A tip?"), ctx.elicit(CITY, "Where?"))
+        last = (await ctx.sample(f"After {tip.text}?")).text
+        return [tip.text, where.action, last, (await ctx.elicit(Stay, "How long?")).action]
+
+    answers = Answers(sample=echo)
+    async with connected(falling_back(mixed), era, answers) as client:
+        first = await client.call_tool("mixed")
+        assert first.is_error  # its schema has no room for a text
+        second = await answered(client, handle_in(first), given("mixed/city.1", city="Rome"))
+        last = await answered(client, handle_in(second), given("mixed/elicit.1", "decline"))
+    texts = [getattr(block, "text", "") for block in last.content]
+    assert texts == ["<A tip?>", "accept", "<After <A tip?>?>", "decline"]
+    assert len(answers.prompted) == 2
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_several_questions_are_answered_together_or_in_part(era: str) -> None:
+    @tool
+    async def both(ctx: BranchContext) -> str:
+        """Ask two at once."""
+        city, stay = await ctx.gather(ctx.elicit(CITY, "Where?"), ctx.elicit(Stay, "How long?"))
+        return f"{city.action} {stay.action}"
+
+    one, two = given("both/city.1", city="Rome"), given("both/elicit.1", "decline")
+    async with connected(falling_back(both), era) as client:
+        handle = handle_in(await client.call_tool("both"))
+        assert text_of(await answered(client, handle, one, two)) == "accept decline"
+        half = await answered(client, handle, two)
+        assert "Where?" in text_of(half)
+        assert "How long?" not in text_of(half)
+        assert text_of(await answered(client, handle_in(half), one)) == "accept decline"
+
+
+async def test_a_link_is_given_in_words() -> None:
+    @tool
+    async def pay(ctx: BranchContext) -> str:
+        """Send the person somewhere."""
+        return (await ctx.elicit_url("Pay there", "https://pay.example/1")).action
+
+    answers = Answers(lambda _: accept())  # shows forms and, as every SDK client, links
+    for era in ERAS:
+        async with connected(falling_back(pay), era) as client:
+            first = await client.call_tool("pay")
+            assert "Pay there" in text_of(first)
+            assert "https://pay.example/1" in text_of(first)
+            result = await answered(client, handle_in(first), given("pay/url.1"))
+        assert text_of(result) == "accept"
+        async with connected(falling_back(pay), era, answers) as client:
+            assert text_of(await client.call_tool("pay")) == "accept"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_with_a_store_each_answer_counts_once(era: str) -> None:
+    async with connected(falling_back(store="memory:"), era) as client:
+        first = await client.call_tool("plan", {"who": "Ida"})
+        replies = [text_of(await answered(client, handle_in(first), ROME)) for _ in range(2)]
+        other = await answered(client, handle_in(first), given("plan/city.1", city="Oslo"))
+        assert other.is_error
+        assert "what it asks has been answered" in text_of(other)
+        second = handle_in(await answered(client, handle_in(first), ROME))
+        for _ in range(2):
+            assert text_of(await answered(client, second, TWO)) == "Ida: 2 nights in Rome"
+    assert [HANDLE.sub("", reply) for reply in replies] == [HANDLE.sub("", replies[0])] * 2
+    assert DONE == ["first", "second"]
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("era", ERAS)
+async def test_without_answers_the_questions_are_listed_again(era: str, store: str | None) -> None:
+    async with connected(falling_back(store=store), era) as client:
+        first = await client.call_tool("plan", {"who": "Ida"})
+        again = await client.call_tool("answer_questions", {"call": handle_in(first)})
+        assert "Where to, Ida?" in text_of(again)
+        second = await answered(client, handle_in(again), ROME)
+        assert "How long?" in text_of(second)
+    assert DONE == ["first", "second"]
+
+
+async def test_with_a_store_the_latest_questions_are_listed_and_a_handle_is_short() -> None:
+    async with connected(falling_back(store="memory:"), MODERN) as client:
+        first = await client.call_tool("plan", {"who": "Ida" * 1000})
+        assert len(handle_in(first)) < 300
+        await answered(client, handle_in(first), ROME)
+        again = await client.call_tool("answer_questions", {"call": handle_in(first)})
+    assert "How long?" in text_of(again)
+
+
+async def test_an_answer_to_what_is_not_asked_is_refused_by_name() -> None:
+    wrong = {
+        "unknown": [given("plan/elicit.9", city="Rome")],
+        "twice": [ROME, ROME],
+    }
+    async with connected(falling_back(), MODERN) as client:
+        handle = handle_in(await client.call_tool("plan", {"who": "Ida"}))
+        for answers in wrong.values():
+            result = await answered(client, handle, *answers)
+            assert result.is_error
+            assert "Give one answer to each of: 'plan/city.1'." in text_of(result)
+        malformed = await answered(client, handle, {"question": "plan/city.1", "action": "yes"})
+        assert "answers.0.action" in text_of(malformed)
+    assert DONE == ["first"]
+
+
+async def test_a_handle_opens_only_what_it_was_made_for() -> None:
+    @tool
+    async def other(ctx: BranchContext) -> str:
+        """Another tool."""
+        return (await ctx.elicit(CITY, "Where?")).action
+
+    servers = {
+        "the same": falling_back(),
+        "another name": create_server("else", [plan], keys=[KEY], ask="fallback"),
+        "another key": falling_back(keys=["another secret of thirty-two bytes"]),
+        "without the tool": falling_back(other),
+    }
+    async with connected(falling_back(), MODERN) as client:
+        handle = handle_in(await client.call_tool("plan", {"who": "Ida"}))
+    middle = len(handle) // 2
+    handles = [
+        handle,
+        handle[:middle] + ("A" if handle[middle] != "A" else "B") + handle[middle + 1 :],
+    ]
+    for name, server in servers.items():
+        for tried in handles:
+            async with connected(server, MODERN) as client:
+                result = await answered(client, tried, ROME)
+            assert result.is_error is not (name == "the same" and tried == handle)
+            if result.is_error:
+                assert "This handle names no call that can go on" in text_of(result)
+    assert DONE == ["first", "second"]
+
+
+async def test_a_state_is_no_handle_and_a_handle_no_state() -> None:
+    answers = Answers(lambda _: CANCEL)
+    async with connected(falling_back(), MODERN, answers) as client:
+        asked = await call_once(client, "plan", {"who": "Ida"})
+        result = await answered(client, asked["requestState"], ROME)
+        assert "This handle names no call" in text_of(result)
+    async with connected(falling_back(), MODERN) as client:
+        handle = handle_in(await client.call_tool("plan", {"who": "Ida"}))
+        with pytest.raises(Exception, match="requestState"):
+            await call_once(client, "plan", {"who": "Ida"}, state=handle, responses={})
+
+
+async def test_a_client_that_shows_questions_goes_on_with_a_handle_too() -> None:
+    """The one that began the call may be another: a chain of rounds begins there."""
+    for era in ERAS:
+        async with connected(falling_back(), MODERN) as client:
+            handle = handle_in(await client.call_tool("plan", {"who": "Ida"}))
+        answers = Answers(lambda _: accept(nights=2))
+        async with connected(falling_back(), era, answers) as client:
+            assert text_of(await answered(client, handle, ROME)) == "Ida: 2 nights in Rome"
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_sessions_that_carry_no_questions_are_reached(store: str | None) -> None:
+    """As with several workers: no request of the server's reaches the client."""
+    answers = Answers(lambda _: accept(city="never"))
+    async with (
+        http(falling_back(store=store), stateless_http=True) as url,
+        connected(url, HANDSHAKE, answers) as client,
+    ):
+        first = await client.call_tool("plan", {"who": "Ida"})
+        second = await answered(client, handle_in(first), ROME)
+        last = await answered(client, handle_in(second), TWO)
+    assert text_of(last) == "Ida: 2 nights in Rome"
+    assert answers.asked == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_in_a_namespace_the_tools_are_named_as_the_client_sees_them(era: str) -> None:
+    inner: FastMCP[Any] = FastMCP("inner")
+    install_fastmcp(inner, plan, ask="fallback", keys=[KEY])
+    outer: FastMCP[Any] = FastMCP("outer")
+    outer.mount(inner, namespace="in")
+    below = outer._mcp_server  # pyright: ignore[reportPrivateUsage]
+    async with connected(below, era) as client:
+        first = await client.call_tool("in_plan", {"who": "Ida"})
+        assert "call the tool in_answer_questions with" in text_of(first)
+        arguments = {"call": handle_in(first), "answers": [ROME]}
+        second = await client.call_tool("in_answer_questions", arguments)
+        arguments = {"call": handle_in(second), "answers": [TWO]}
+        last = await client.call_tool("in_answer_questions", arguments)
+    assert text_of(last) == "Ida: 2 nights in Rome"
+
+
+async def test_a_result_with_a_schema_arrives_at_the_end() -> None:
+    @tool
+    async def typed(ctx: BranchContext) -> Plan:
+        """Ask once, and return an object."""
+        return Plan(text=(await ctx.elicit(CITY, "Where?")).action)
+
+    for era in ERAS:
+        async with connected(falling_back(typed), era) as client:
+            first = await client.call_tool("typed")
+            assert first.is_error
+            last = await answered(client, handle_in(first), given("typed/city.1", "decline"))
+        assert json.loads(text_of(last)) == {"text": "decline"}
+
+
+def test_a_way_of_asking_that_does_not_exist_is_refused() -> None:
+    ask: Any = "link"
+    with pytest.raises(ValueError, match="ask must be 'client' or 'fallback'"):
+        create_server("test", [plan], ask=ask)

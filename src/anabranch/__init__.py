@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from anabranch._asking.host import Capabilities
     from anabranch._asking.sampling import Sampler, SampleResult
     from anabranch._engine.clock import Clock, Ids, Timer
-    from anabranch._engine.functions import idempotency_key
     from anabranch.context import BranchContext
     from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
     from anabranch.errors import (
@@ -114,7 +113,6 @@ __all__ = [
     "UnsupportedRuntimeError",
     "Usage",
     "assistant",
-    "idempotency_key",
     "run_tool",
     "tool",
     "user",
@@ -126,7 +124,6 @@ _HOMES = (
     "messages",
     "elicitation",
     "_engine.clock",
-    "_engine.functions",
     "_asking.answerer",
     "_asking.host",
     "_asking.sampling",

@@ -153,9 +153,7 @@ async def test_a_keyed_call_that_was_cancelled_live_is_refused_in_words() -> Non
         asked.set()
         await asyncio.Event().wait()
 
-    live = asyncio.ensure_future(
-        service.run_live(counter.desk.job(journal), journal, lambda call: call.drive(never))
-    )
+    live = asyncio.ensure_future(service.run_live(counter.desk.job(journal), journal, never))
     await asked.wait()
     live.cancel()
     await asyncio.wait({live})

@@ -121,7 +121,7 @@ async def test_one_block_and_several_are_both_answers(era: Era) -> None:
 
 
 @both_eras
-async def test_a_question_arrives_with_its_context_and_without_the_appendix(era: Era) -> None:
+async def test_a_question_arrives_with_its_context(era: Era) -> None:
     async def body(ctx: BranchContext) -> str:
         answer = await ctx.elicit(Confirm, "Sure?", context={"price": 5}, key="sure")
         return answer.action
@@ -137,17 +137,24 @@ async def test_a_question_arrives_with_its_context_and_without_the_appendix(era:
     }
 
 
-async def test_an_appendix_that_is_no_json_is_dropped() -> None:
+async def test_a_context_that_is_none_does_no_harm() -> None:
+    """Any server may write what it likes there."""
     server: MCPServer[None] = MCPServer("other")
+    form = types.ElicitRequestFormParams(
+        message="Sure?", requested_schema={"type": "object", "properties": {}}
+    )
+    asks: types.InputRequests = {"a": types.ElicitRequest(params=form)}
 
     @server.tool()
-    async def ask(context: Context[Any, Any]) -> str:
-        boundary = "--x-elicit-context: application/json"
-        return (await context.elicit(f"Sure?\n\n{boundary}\nnothing", Confirm)).action
+    async def ask(context: Context[Any, Any]) -> types.CallToolResult | types.InputRequiredResult:
+        if context.input_responses is None:
+            meta = {"anabranch/context": ["a"]}
+            return types.InputRequiredResult(input_requests=asks, request_state="s", _meta=meta)
+        return types.CallToolResult(content=[])
 
-    recorder = Recorder()
-    async with connect(server, recorder, era="handshake") as client:
-        await call_tool(client, "ask", {}, recorder)
+    recorder = Recorder(ElicitReply(action="decline"))
+    async with connect(server, recorder, era="modern") as client:
+        assert not (await call_tool(client, "ask", {}, recorder)).is_error
     ((_, asked),) = recorder.asked
     assert (asked.message, asked.context) == ("Sure?", None)
 

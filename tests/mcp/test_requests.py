@@ -16,6 +16,7 @@ from tests.mcp.harness import (
     HANDSHAKE,
     Answers,
     accept,
+    call_once,
     connected,
     echo,
     say,
@@ -187,8 +188,8 @@ async def test_every_kind_of_field_crosses_and_comes_back(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_data_for_the_client_that_draws_the_form_goes_in_the_message(era: str) -> None:
-    """In the schema too, for clients that read it there; but on 2026-07-28 the SDK drops it from there."""
+async def test_data_for_the_client_that_draws_the_form_goes_where_none_prints_it(era: str) -> None:
+    """Real clients show the whole message to the person."""
 
     @tool
     async def draw(ctx: BranchContext) -> str:
@@ -199,9 +200,15 @@ async def test_data_for_the_client_that_draws_the_form_goes_in_the_message(era: 
     async with connected(serving(draw), era, answers) as client:
         await client.call_tool("draw")
     (asked,) = answers.asked
-    in_schema = asked.requested_schema.get("x-elicit-context")
-    assert in_schema == ({"cards": [1, 2]} if era == HANDSHAKE else None)
-    assert asked.message == 'This one?\n\n--x-elicit-context: application/json\n{"cards": [1, 2]}'
+    if era == HANDSHAKE:
+        assert asked.meta["anabranch/context"] == {"cards": [1, 2]}
+    else:
+        # Where requests have no _meta, that of their result has it by their keys.
+        async with connected(serving(draw), era, answers) as client:
+            reply = await call_once(client, "draw")
+        assert reply["_meta"]["anabranch/context"] == {"draw/elicit.1": {"cards": [1, 2]}}
+    assert asked.message == "This one?"
+    assert asked.requested_schema.keys() == {"type", "properties", "required"}
 
 
 @pytest.mark.parametrize("era", ERAS)

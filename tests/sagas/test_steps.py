@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, StepFailed, ToolError, tool
 from anabranch.mcp import SagaClient
+from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 from tests.mcp.harness import ERAS, HANDSHAKE, MODERN, Answers, connected, serving
 from tests.mcp.harness import accept as accept_form
 from tests.sagas.harness import Person, accepted, call_saga, failed, raw, resume_saga, said, text_in
@@ -74,6 +75,28 @@ async def test_a_step_has_the_parameters_of_the_model(era: str) -> None:
         }.items()
     )
     assert last["content"][0]["text"] == "So."
+
+
+async def test_what_a_form_is_drawn_with_goes_where_no_client_prints_it(era: str) -> None:
+    async def body(ctx: BranchContext) -> str:
+        return (await ctx.elicit(Number, "How many?", context={"free": [1, "caf\udce9"]})).action
+
+    (first,) = await run(body, era)
+    (step,) = first["steps"]
+    assert step["params"].pop("_meta") == {"anabranch/context": {"free": [1, "caf\\udce9"]}}
+    assert step["params"]["message"] == "How many?"
+    assert step["params"].keys() == {"message", "requestedSchema"}
+
+    class Seen(Person):
+        async def elicit(self, request: ElicitRequest | UrlRequest, *, step_id: str) -> ElicitReply:
+            assert isinstance(request, ElicitRequest)
+            self.asked.append(str(request.context))
+            return ElicitReply(action="decline")
+
+    person = Seen(lambda _, __: None)
+    async with connected(serving(tool(name="t")(body)), era, Answers()) as client:
+        await SagaClient(client, person).call_tool("t")
+    assert person.asked == [str({"free": [1, "caf\\udce9"]})]
 
 
 @pytest.mark.parametrize("step", ["t/elicit.1", "t/sample.1"])

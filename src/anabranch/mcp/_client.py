@@ -6,8 +6,8 @@ an ``InputRequiredResult``, where the SDK drives the rounds. Sagas are called by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
@@ -18,7 +18,7 @@ from mcp.server.mcpserver import MCPServer
 from anabranch._asking.answerer import Answerer
 from anabranch._encodable import encodable
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
-from anabranch.mcp._protocol import STEP_ID_META
+from anabranch.mcp._protocol import CONTEXT_META, STEP_ID_META
 from anabranch.mcp._repeating import keyed_meta
 
 __all__ = [
@@ -38,6 +38,38 @@ MODES: dict[Era, str] = {"auto": "auto", "modern": "2026-07-28", "handshake": "l
 
 MAX_ROUNDS = 100
 """The SDK's default of 10 guards programs; a person notices a tool that never stops asking."""
+
+
+R = TypeVar("R")
+
+
+class _Client(Client):
+    """The SDK's client, which hands on a question's context also in the modern era."""
+
+    async def _drive_input_required(
+        self,
+        first: R | types.InputRequiredResult,
+        retry: Callable[
+            [types.InputResponses | None, str | None], Awaitable[R | types.InputRequiredResult]
+        ],
+    ) -> R:
+        # The SDK hands the questions of a result to callbacks, and has no public way to its _meta.
+        async def retried(
+            responses: types.InputResponses | None, state: str | None
+        ) -> R | types.InputRequiredResult:
+            return _with_contexts(await retry(responses, state))
+
+        return await super()._drive_input_required(_with_contexts(first), retried)
+
+
+def _with_contexts(result: R) -> R:
+    """Return ``result`` with each context at its question, as requests of the handshake era."""
+    if isinstance(result, types.InputRequiredResult):
+        contexts: Any = (result.meta or {}).get(CONTEXT_META)
+        for key, request in (result.input_requests or {}).items():
+            if isinstance(contexts, dict) and key in contexts and request.params is not None:
+                request.params.meta = cast("Any", {CONTEXT_META: contexts[key]})
+    return result
 
 
 def connect(
@@ -64,7 +96,7 @@ def connect(
 
     tools = types.SamplingToolsCapability() if able.sampling_tools else None
     others = types.SamplingContextCapability() if able.sampling_context else None
-    return Client(
+    return _Client(
         server,
         mode=MODES[era],
         sampling_callback=sample if able.sampling else None,

@@ -6,9 +6,8 @@ and the replies back into the protocol's results.
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import mcp_types as types
 from pydantic import ValidationError
@@ -16,7 +15,7 @@ from pydantic import ValidationError
 from anabranch._asking.answerer import Answerer, AnswerError
 from anabranch._encodable import encodable
 from anabranch.elicitation import describe
-from anabranch.mcp._protocol import CONTEXT_BOUNDARY
+from anabranch.mcp._protocol import CONTEXT_META
 from anabranch.messages import ElicitRequest, SampleReply, SampleRequest, UrlRequest
 
 __all__ = ["answer_elicit", "answer_sample"]
@@ -57,13 +56,12 @@ def _elicit_request(step_id: str, params: types.ElicitRequestParams) -> ElicitRe
     if isinstance(params, types.ElicitRequestURLParams):
         elicitation_id = params.elicitation_id or step_id
         return UrlRequest(message=params.message, url=params.url, elicitation_id=elicitation_id)
-    schema = dict(params.requested_schema)
-    message, _, appendix = params.message.partition(f"\n\n{CONTEXT_BOUNDARY}\n")
-    context = schema.pop("x-elicit-context", None)
-    if context is None and appendix:  # the modern era's schemas cannot carry it
-        with suppress(ValueError):
-            context = json.loads(appendix)
-    return ElicitRequest(message=message, requested_schema=schema, context=context)
+    meta = cast("Mapping[str, Any]", params.meta or {})
+    return ElicitRequest(
+        message=params.message,
+        requested_schema=dict(params.requested_schema),
+        context=meta.get(CONTEXT_META),
+    )
 
 
 def _sampled(

@@ -6,7 +6,6 @@ request is sent is decided by the module of the era.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
@@ -28,7 +27,7 @@ from anabranch.messages import (
 from anabranch.tool import ToolAnnotations
 
 __all__ = [
-    "CONTEXT_BOUNDARY",
+    "CONTEXT_META",
     "PROTOCOL_ERRORS",
     "STEP_ID_META",
     "capabilities_of",
@@ -43,9 +42,9 @@ __all__ = [
 STEP_ID_META = "anabranch/stepId"
 """Request ``_meta`` key: in the handshake era nothing else names the step to the client."""
 
-CONTEXT_BOUNDARY = "--x-elicit-context: application/json"
-"""After this line in a message comes the question's context as JSON, for clients that do not
-show the schema's ``x-elicit-context``."""
+CONTEXT_META = "anabranch/context"
+"""Request ``_meta`` key of a question's context. Clients print the message and the schema's texts
+to the person as they are; ``_meta`` is for programs."""
 
 
 def to_params(ask: Ask) -> dict[str, Any]:
@@ -59,11 +58,10 @@ def to_params(ask: Ask) -> dict[str, Any]:
 
 
 def _form_params(request: ElicitRequest) -> dict[str, Any]:
-    message, schema = request.message, dict(request.requested_schema)
+    params = {"message": request.message, "requestedSchema": dict(request.requested_schema)}
     if request.context is not None:
-        schema["x-elicit-context"] = request.context
-        message = f"{message}\n\n{CONTEXT_BOUNDARY}\n{json.dumps(request.context)}"
-    return {"message": message, "requestedSchema": schema}
+        params["_meta"] = {CONTEXT_META: request.context}
+    return params
 
 
 def _sampling_params(request: SampleRequest) -> dict[str, Any]:
@@ -84,7 +82,8 @@ def _message(message: Message) -> dict[str, Any]:
 
 def to_request(ask: Ask) -> types.ElicitRequest | types.CreateMessageRequest:
     """Return the request that asks ``ask``, with the step's id in its ``_meta``."""
-    params = {**to_params(ask), "_meta": {STEP_ID_META: ask.step_id}}
+    params = to_params(ask)
+    params["_meta"] = {**params.get("_meta", {}), STEP_ID_META: ask.step_id}
     if ask.kind == "sample":
         return types.CreateMessageRequest.model_validate({"params": params})
     return types.ElicitRequest.model_validate({"params": {"mode": "form", **params}})

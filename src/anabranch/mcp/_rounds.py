@@ -8,14 +8,13 @@ in the journal, and only of the right kind; any other is ignored, and the questi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-import mcp_types as types
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch._engine import Answer, Ask, Journal
-from anabranch.mcp._protocol import to_answer, to_request
+from anabranch.mcp._protocol import CONTEXT_META, to_answer, to_request
 
 __all__ = ["ROUND_REPLIES", "answers_to"]
 
@@ -31,14 +30,26 @@ def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> d
     return answers
 
 
+def _contexts(requests: Mapping[str, BaseModel]) -> dict[str, Any] | None:
+    """Return the contexts of questions as the result's own ``_meta``: requests in it have none."""
+    contexts: dict[str, Any] = {}
+    for step_id, request in requests.items():
+        meta: Mapping[str, Any] = cast("Any", request).params.meta or {}
+        if CONTEXT_META in meta:
+            contexts[step_id] = meta[CONTEXT_META]
+    return {CONTEXT_META: contexts} if contexts else None
+
+
 class _RoundReplies:
     """How the open questions of a round become its result."""
 
     kind = "round"
 
     def make(self, asks: tuple[Ask, ...], state: str) -> InputRequiredResult:
-        requests: dict[str, types.InputRequest] = {ask.step_id: to_request(ask) for ask in asks}
-        return InputRequiredResult(input_requests=requests, request_state=state)
+        requests = {ask.step_id: to_request(ask) for ask in asks}
+        return InputRequiredResult(
+            input_requests={**requests}, request_state=state, _meta=_contexts(requests)
+        )
 
     def dump(self, reply: InputRequiredResult) -> dict[str, Any]:
         return reply.model_dump(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from anabranch._asking.host import Capabilities
     from anabranch._asking.sampling import Sampler, SampleResult
     from anabranch._engine.clock import Clock, Ids, Timer
+    from anabranch._engine.functions import idempotency_key
     from anabranch.context import BranchContext
     from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
     from anabranch.errors import (
@@ -113,6 +114,7 @@ __all__ = [
     "UnsupportedRuntimeError",
     "Usage",
     "assistant",
+    "idempotency_key",
     "run_tool",
     "tool",
     "user",
@@ -124,6 +126,7 @@ _HOMES = (
     "messages",
     "elicitation",
     "_engine.clock",
+    "_engine.functions",
     "_asking.answerer",
     "_asking.host",
     "_asking.sampling",

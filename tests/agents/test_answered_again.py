@@ -220,7 +220,7 @@ async def test_a_question_that_is_never_answered_expires() -> None:
     await expired(setting, store, clock)
     assert here.names == ["reserve", "unreserve"]
     await setting.agent.answer(question.id, seats(1))
-    assert "not answered in time" in await result(setting)
+    assert "has expired" in await result(setting)
     assert here.names == ["reserve", "unreserve"]
 
 

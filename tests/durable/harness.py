@@ -38,7 +38,7 @@ Person = Callable[[str, Any], BaseModel]
 
 
 class Ledger(list[tuple[str, str]]):
-    """Effects in their order, each with the key that it ran under (``None``: it is an undo)."""
+    """Effects in their order, and undos, each with the key that it ran under."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,6 +50,11 @@ class Ledger(list[tuple[str, str]]):
         with self._noting:
             self._keys.append(current_idempotency_key.get())
             super().append(effect)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._keys.clear()
+        super().clear()
 
     def by_key(self) -> dict[str, tuple[str, str]]:
         """What each key stands for; no key may stand for two things."""

@@ -153,7 +153,9 @@ async def test_a_keyed_call_that_was_cancelled_live_is_refused_in_words() -> Non
         asked.set()
         await asyncio.Event().wait()
 
-    live = asyncio.ensure_future(service.run_live(counter.desk.job(journal), journal, never))
+    live = asyncio.ensure_future(
+        service.run_live(counter.desk.job(journal), journal, lambda call: call.drive(never))
+    )
     await asked.wait()
     live.cancel()
     await asyncio.wait({live})

@@ -168,6 +168,7 @@ async def test_compensations_that_a_crash_left_are_run_and_the_body_is_not_conti
             undone.remove(("raze", "d"))  # the gap: that it was built was not recorded
         built = [*BUILT, ("build", "d")] if ("build", "d") in happened else BUILT
         assert happened == [*built, *undone], name
+        assert len(town.done.by_key()) == len(happened), "what is repeated has one key"
         repeated = len(town.done) - len(happened)
         assert repeated <= (name == "record" and not after), name
 

@@ -21,6 +21,7 @@ from anabranch._engine import (
     scheduler,
     step_fingerprint,
 )
+from anabranch._engine.functions import idempotency_key
 from anabranch.errors import NonDeterminismError, SerializationError, StepFailed, ToolError
 from tests.engine.harness import World, ask, branch, first_round, hot, race, rounds, step
 
@@ -320,6 +321,37 @@ async def test_an_undo_that_fails_is_tried_again_a_little_later_each_time() -> N
     assert tried[2] - tried[1] > tried[1] - tried[0] > 0
     assert not hasattr(caught.value, "__notes__")
     assert journal.compensations == []
+
+
+async def test_an_undo_has_a_key_of_its_own_each_time_that_it_is_tried() -> None:
+    keys: list[str] = []
+
+    def pay() -> None:
+        keys.append(idempotency_key())
+
+    async def refund(_: Any) -> None:
+        keys.append(idempotency_key())
+        if len(keys) == 2:
+            raise OSError("not now")
+
+    def refund_in_a_thread(_: Any) -> None:
+        keys.append(idempotency_key())
+
+    async def body(_: Branch) -> None:
+        await step(pay, undo=refund_in_a_thread)
+        await step(do, "it", undo=refund)
+        raise ToolError("no")
+
+    world = World()
+    async with world.clock.running(), world.call(body, world.journal()) as call:
+        with pytest.raises(ToolError):
+            await call.round()
+    paid, *refunds = keys
+    line = paid.partition(":")[0]
+    undo_do, undo_pay = f"{line}:t/do.1/undo", f"{line}:t/pay.1/undo"
+    assert refunds == [undo_do, undo_do, undo_pay]
+    with pytest.raises(RuntimeError, match="in a step or in an undo"):
+        idempotency_key()
 
 
 async def test_an_undo_that_cannot_be_found_any_more_is_noted() -> None:

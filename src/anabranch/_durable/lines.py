@@ -14,7 +14,7 @@ from anabranch._durable.policy import Durability
 from anabranch._durable.states import digest, latest_number
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
 from anabranch._engine import Answer, Journal
-from anabranch.errors import ToolError
+from anabranch.errors import CallExpiredError, ToolError
 
 __all__ = ["begin_line", "find_line", "is_compensated", "name_line"]
 
@@ -60,11 +60,14 @@ async def find_line(
         differs: whether these questions have been answered before, and differently.
 
     Raises:
-        ToolError: the call has expired, or what it had done has been undone.
+        CallExpiredError: it was not answered in time.
+        ToolError: what the call had done before its question has been undone.
         StoreError: the store failed.
     """
     store = policy.store
     while (known := await store.find(journal.line)) is not None:
+        if known.status == "expired":
+            raise CallExpiredError(known.call_id)
         number = await latest_number(store, journal.line)
         stored = await store.entries(journal.line, number)
         undone = known.status == "open" and FAILED in stored
@@ -73,8 +76,6 @@ async def find_line(
                 raise ToolError(_UNDONE)
             name_line(journal, answers)
             differs = False
-        elif known.status == "expired":
-            raise ToolError(_UNDONE)
         else:
             journal.started, journal.rounds = known.started, number
             return
@@ -86,8 +87,8 @@ async def find_line(
 
 
 _UNDONE = (
-    "What this call had done before its question has been undone, because it failed or because the"
-    " question was not answered in time. Call the tool again."
+    "What this call had done before its question has been undone, because the call failed. Call the"
+    " tool again."
 )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch._engine.clock import Clock, pause
 from anabranch._engine.codec import Codec, codec_of, reference_to, resolve
-from anabranch._engine.functions import Effect, run_function
+from anabranch._engine.functions import Effect, current_idempotency_key, run_function
 from anabranch._engine.journal import Compensation, Journal
 from anabranch._engine.recorder import Records
 from anabranch.errors import SerializationError
@@ -122,9 +122,10 @@ class Compensations:
         except Exception as error:  # noqa: BLE001 - the author's modules may raise anything
             return error
         delays = iter(RETRY_AFTER)
+        key = f"{self._journal.line}:{due.step_id}/undo"
         while True:
             try:
-                await run_function(undo, value)
+                await _run_undo(undo, value, key)
             except Exception as error:  # noqa: BLE001 - as may the author's undo
                 delay = next(delays, None)
                 if delay is None:
@@ -144,6 +145,14 @@ class Compensations:
         else:
             undo, codec = resolve(due.undo or ""), codec_of(resolve(due.step or ""))
         return undo, codec.decode(due.step_id, recorded)
+
+
+async def _run_undo(undo: Callable[..., Any], value: object, key: str) -> None:
+    outer = current_idempotency_key.set(key)
+    try:
+        await run_function(undo, value)
+    finally:
+        current_idempotency_key.reset(outer)
 
 
 def require_references(step_id: str, effect: Effect) -> None:

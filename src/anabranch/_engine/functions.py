@@ -27,6 +27,7 @@ __all__ = [
     "Interrupted",
     "Perform",
     "current_idempotency_key",
+    "idempotency_key",
     "is_async",
     "perform",
     "run_function",
@@ -36,7 +37,22 @@ __all__ = [
 logger: logging.Logger = logging.getLogger("anabranch.engine")
 
 current_idempotency_key: ContextVar[str | None] = ContextVar("idempotency_key", default=None)
-"""While a step's function runs: the name of its effect for the services that it calls."""
+"""While a step's function, or an undo, runs: the name of its effect for the services that it calls."""
+
+
+def idempotency_key() -> str:
+    """Return the idempotency key of the step's function, or of the undo, that is running.
+
+    It is the same each time that this effect is tried, in whatever process. A function that has no
+    ``ctx``, as most undos, passes it on to services that accept one.
+
+    Raises:
+        RuntimeError: neither is running here.
+    """
+    key = current_idempotency_key.get()
+    if key is None:
+        raise RuntimeError("There is no idempotency key here: call this in a step or in an undo.")
+    return key
 
 
 class Effect(NamedTuple):

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar, TypeVarTuple, get_args, overload
+from typing import Any, TypeVar, TypeVarTuple, overload
 
 from pydantic import BaseModel, JsonValue
 
@@ -21,6 +21,7 @@ from anabranch._asking.conversation import Conversation
 from anabranch._asking.eliciting import ElicitJob, find_question, run_elicit, run_elicit_url
 from anabranch._asking.host import Host, Runnable, find_tool
 from anabranch._asking.names import checked_key, name_for
+from anabranch._asking.notices import log, notify
 from anabranch._asking.sampling import (
     SampleJob,
     SampleResult,
@@ -33,7 +34,6 @@ from anabranch._asking.stepping import step
 from anabranch._engine import (
     Branch,
     Call,
-    Notice,
     Scope,
     codec_of,
     current_idempotency_key,
@@ -44,7 +44,6 @@ from anabranch.errors import CapabilityError
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.messages import (
     IncludedContext,
-    LogLevel,
     Message,
     MessageLike,
     ToolChoiceMode,
@@ -58,8 +57,6 @@ __all__ = ["BranchContext", "Op", "Runnable"]
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 Ts = TypeVarTuple("Ts")
-
-_LEVELS: tuple[str, ...] = get_args(LogLevel)
 
 
 class BranchContext:
@@ -344,25 +341,8 @@ class BranchContext:
     # -- effects, notices -------------------------------------------------------------------------------
 
     step = step
-
-    def log(self, level: LogLevel, message: str) -> Op[None]:
-        """Send a log line to the client, once.
-
-        Raises:
-            ValueError: ``level`` is not one of the protocol's.
-        """
-        if level not in _LEVELS:
-            raise ValueError(f"{level!r} is no log level; use one of {', '.join(_LEVELS)}")
-        return self._notice(Notice(message, level=level))
-
-    def notify(
-        self, message: str, progress: float | None = None, total: float | None = None
-    ) -> Op[None]:
-        """Report to the client how far the call is, once; without ``progress``, as a count."""
-        return self._notice(Notice(message, progress=progress, total=total))
-
-    def _notice(self, notice: Notice) -> Op[None]:
-        return self._made(self._call.operations.notify(self._scope(), notice))
+    log = log
+    notify = notify
 
     # -- time and chance -----------------------------------------------------------------------
 

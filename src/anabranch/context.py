@@ -18,6 +18,7 @@ from pydantic import BaseModel, JsonValue
 
 from anabranch._asking.combinators import Op, gather, race
 from anabranch._asking.conversation import Conversation
+from anabranch._asking.conversing import append, converse
 from anabranch._asking.eliciting import ElicitJob, find_question, run_elicit, run_elicit_url
 from anabranch._asking.host import Host, Runnable, find_tool
 from anabranch._asking.names import checked_key, name_for
@@ -203,6 +204,24 @@ class BranchContext:
         job = SampleJob(self._call, self._host, scope, step_id, request, schema, place)
         needs = ["sampling", *(["sampling.tools"] if bound else [])]
         return self._asking(run_sample(job, self._conversation), step_id, *needs)
+
+    append = append
+    converse = converse
+
+    def _adding(self) -> Callable[[tuple[Message, ...]], None]:
+        """Return a function that adds messages to the conversation here, at this place."""
+        scope = self._scope()
+        return partial(self._conversation.append, scope, self._conversation.take_place(scope))
+
+    def _with_messages(
+        self, messages: tuple[Message, ...], tools: Iterable[Runnable[Any]]
+    ) -> BranchContext:
+        """Return a view of this branch whose conversation is ``messages``."""
+        return BranchContext(
+            self._call, self._branch, self._host, elicits=self._elicits.values(), messages=messages,
+            parent_messages=self.parent_messages, parent_system_prompt=self.parent_system_prompt,
+            system_prompt=self.system_prompt, tools=tools,
+        )  # fmt: skip
 
     # -- asking the person ---------------------------------------------------------------------
 

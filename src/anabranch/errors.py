@@ -10,6 +10,7 @@
     │   └── BranchTimeoutError
     ├── StepFailed                    a step or an ask ended in an error
     ├── SampleValidationError         the model's replies did not fit what was asked for
+    ├── ConverseRoundsError           the model still calls tools after the last round
     ├── ElicitValidationError         the person's answers did not fit the schema
     ├── ConcurrentElicitError         this host shows one question at a time
     ├── ElicitInBranchError           this host lets only the tool itself ask the person
@@ -63,6 +64,7 @@ __all__ = [
     "CallExpiredError",
     "CapabilityError",
     "ConcurrentElicitError",
+    "ConverseRoundsError",
     "ElicitInBranchError",
     "ElicitValidationError",
     "IdempotencyKeyError",
@@ -232,6 +234,20 @@ class SampleValidationError(AnabranchError):
         return (
             f"The model's reply to {self.step_id!r} did not fit after {self.attempts} attempts:"
             f" {self.reason}. Simplify the schema, or describe the wanted form in the prompt."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class ConverseRoundsError(AnabranchError):
+    """The model was asked ``max_rounds`` times in the branch at ``path``, and still calls tools."""
+
+    path: str
+    max_rounds: int
+
+    def __str__(self) -> str:
+        return (
+            f"The model still calls tools after {self.max_rounds} requests in {self.path!r}."
+            " Raise max_rounds of ctx.converse, or offer it fewer tools."
         )
 
 

@@ -8,12 +8,13 @@ frozen, so a message can be shared by any number of branches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, field_validator
 from pydantic.alias_generators import to_camel
 
 __all__ = [
+    "CUT",
     "NOTHING",
     "AudioBlock",
     "Block",
@@ -25,6 +26,7 @@ __all__ = [
     "LogLevel",
     "Message",
     "MessageLike",
+    "SampleOptions",
     "SampleReply",
     "SampleRequest",
     "Shape",
@@ -56,6 +58,13 @@ IncludedContext: TypeAlias = Literal["none", "thisServer", "allServers"]
 
 NOTHING = "(nothing)"
 """The text of a message without content, which no provider would accept."""
+
+
+CUT = (
+    "Your reply was cut inside this tool call, at the limit of tokens for one reply, so the tool was"
+    " not run. Call it again with shorter arguments, or in several calls."
+)
+"""The result of a tool use whose input may be incomplete."""
 
 
 class Shape(BaseModel):
@@ -274,6 +283,18 @@ class SampleRequest(Shape):
     stop_sequences: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
     include_context: IncludedContext | None = None
     metadata: dict[str, JsonValue] | None = None
+
+
+class SampleOptions(TypedDict, total=False):
+    """What can be said of a model request besides its messages and tools."""
+
+    system_prompt: str | None
+    max_tokens: int | None
+    model_preferences: Mapping[str, Any] | None
+    temperature: float | None
+    stop_sequences: Iterable[str] | None
+    include_context: IncludedContext | None
+    metadata: Mapping[str, Any] | None
 
 
 class SampleReply(Shape):

@@ -42,6 +42,8 @@ def test_the_contracts_own_imports_work() -> None:
 CONTRACT = {
     "sample": "prompt messages system_prompt max_tokens schema tools tool_choice"
     " model_preferences temperature stop_sequences include_context metadata key",
+    "append": "said role",
+    "converse": "prompt tools max_rounds options",
     "elicit": "question message context key",
     "elicit_url": "message url key",
     "branch": "fn args name inherit_messages inherit_system_prompt messages system_prompt tools"

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from anabranch import Limits
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
+from anabranch.messages import SampleRequest
 from tests.durable.harness import Desk, Ledger
 from tests.durable.stores import Cut, Interrupting, Modelled, Watched
 from tests.laws import programs as language
@@ -68,13 +69,8 @@ class Play:
         return types.ElicitResult.model_validate({"action": action, "content": content})
 
     def reply(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResultWithTools:
-        offered = params.tools[0].name if params.tools else None
-        last = params.messages[-1].content
-        assert isinstance(last, types.TextContent)
-        said = language.model(last.text, params.max_tokens, offered=offered)
-        content: dict[str, Any] = {"type": "text", "text": said}
-        if not isinstance(said, str):
-            content = {"type": "tool_use", "id": "u", "name": offered, "input": said}
+        wire = params.model_dump(by_alias=True, mode="json", exclude={"tool_choice"})
+        content = language.model(SampleRequest.model_validate(wire))
         return types.CreateMessageResultWithTools.model_validate(
             {"role": "assistant", "content": content, "model": "m"}
         )

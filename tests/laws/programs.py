@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, Literal, TypeAlias
 
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from anabranch import (
     tool,
 )
 from anabranch._asking.tokens import estimate_tokens
+from anabranch.messages import SampleRequest, ToolResultBlock, text_of
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
 
@@ -40,6 +42,7 @@ __all__ = [
     "programs",
     "slow_programs",
     "small_programs",
+    "what_is_asked",
 ]
 
 
@@ -70,6 +73,24 @@ class Sample:
     """Ask the model."""
 
     how: Literal["prompt", "messages", "schema", "misfit", "never", "tools"]
+
+
+@dataclass(frozen=True)
+class Append:
+    """Add something to the conversation."""
+
+    role: Literal["user", "assistant"]
+
+
+@dataclass(frozen=True)
+class Converse:
+    """Let the model call tools, each of which runs one of ``blocks``: all of them at once.
+
+    ``how``: it also calls what is not there, or never stops calling.
+    """
+
+    blocks: tuple[tuple[Any, ...], ...]
+    how: Literal["calls", "unknown", "endless"]
 
 
 @dataclass(frozen=True)
@@ -172,8 +193,8 @@ class Beside:
 
 
 Statement = (
-    Ask | Sample | Step | Branch | CallTool | Gather | Repeat | Attempt | Fail | Tell | Look
-    | Yield | Wait | AskSlowly | Beside
+    Ask | Sample | Append | Converse | Step | Branch | CallTool | Gather | Repeat | Attempt | Fail
+    | Tell | Look | Yield | Wait | AskSlowly | Beside
 )  # fmt: skip
 Block = tuple[Any, ...]
 
@@ -192,17 +213,47 @@ def person(message: str) -> tuple[str, dict[str, Any] | None]:
     return "accept", {"n": len(message)}
 
 
-def model(prompt: str, max_tokens: int, *, offered: str | None) -> str | dict[str, Any]:
-    """The model's reply: a text that fits, or the input for the tool that it is ``offered``."""
+Calls: TypeAlias = list[tuple[str, dict[str, Any]]]
+
+
+def what_is_asked(request: SampleRequest) -> tuple[str, list[str]]:
+    """The last prompt of a request, and the results of the calls that the model has made since."""
+    after = takewhile(lambda message: not message.text, reversed(request.messages))
+    results = [
+        text_of(block.content)
+        for message in reversed([*after])
+        for block in message.content
+        if isinstance(block, ToolResultBlock)
+    ]
+    return next(m.text for m in reversed(request.messages) if m.text), results
+
+
+def model(request: SampleRequest) -> list[dict[str, Any]]:
+    """The blocks of the model's reply, which depends on what is asked alone; a text fits."""
+    offered = [each.name for each in request.tools or ()]
+    said = _said(*what_is_asked(request), offered)
+    if isinstance(said, str):
+        while estimate_tokens(said) > request.max_tokens:
+            said = said[:-1]
+        return [{"type": "text", "text": said}]
+    return [
+        {"type": "tool_use", "id": f"u{number}", "name": name, "input": given}
+        for number, (name, given) in enumerate(said)
+    ]
+
+
+def _said(prompt: str, results: list[str], offered: list[str]) -> str | Calls:
     how = prompt.split(" ", maxsplit=1)[0]
-    if offered is None:
-        text = f"<{prompt}>"
-        while estimate_tokens(text) > max_tokens:
-            text = text[:-1]
-        return text
+    if not offered:
+        return f"<{prompt}>"
+    if how in ("calls", "unknown", "endless"):
+        if results and how != "endless":
+            return f"<{prompt}: {' '.join(results)}>"
+        wrong: Calls = [("nothing", {}), (offered[0], {"x": 1})] if how == "unknown" else []
+        return [*wrong, *((name, {}) for name in offered)]
     if how == "never" or (how == "misfit" and "did not fit" not in prompt):
-        return {"n": "many"}
-    return {"n": len(prompt)}
+        return [(offered[0], {"n": "many"})]
+    return [(offered[0], {"n": len(prompt)})]
 
 
 # -- the body ----------------------------------------------------------------------------------
@@ -313,6 +364,8 @@ async def _run(ctx: BranchContext, statement: Statement, lane: str, place: str) 
                 await asyncio.sleep(0)
         case Fail(how):
             raise ToolError(f"refused at {place}") if how == "refusal" else ValueError(BUG)
+        case Append(role):
+            ctx.append(f"appended {place}", role)
         case _:
             return await _run_inner(ctx, statement, lane, place)
     return None
@@ -344,18 +397,27 @@ async def _run_inner(ctx: BranchContext, statement: Statement, lane: str, place:
             return await _branch(ctx, block, lane, limits, inherit=inherit)
         case CallTool(block, limits):
             return await ctx.call_tool(as_tool_inside(block, lane, limits))
-        case Gather() | Beside():
+        case Gather() | Beside() | Converse():
             return await _run_tasks(ctx, statement, lane, place)
         case _:
             raise AssertionError(statement)
 
 
-async def _run_tasks(ctx: BranchContext, statement: Gather | Beside, lane: str, place: str) -> Any:
+async def _run_tasks(
+    ctx: BranchContext, statement: Gather | Beside | Converse, lane: str, place: str
+) -> Any:
     match statement:
         case Gather(blocks, how):
             return await _gather(ctx, blocks, how, place)
         case Beside(block, how):
             return await _beside(ctx, block, how, lane)
+        case Converse(blocks, how):
+            tools = [
+                as_tool_inside(block, f"{place}:{number}", UNLIMITED, f"inner{number}")
+                for number, block in enumerate(blocks)
+            ]
+            reply = await ctx.converse(f"{how} {place}", tools=tools, max_rounds=2)
+            return [reply.text, len(reply.exchange)]
 
 
 async def _beside(ctx: BranchContext, block: Block, how: str, lane: str) -> list[Any]:
@@ -377,8 +439,8 @@ async def _going_on(how: str) -> None:
 
 
 @lru_cache(maxsize=256)
-def as_tool_inside(block: Block, lane: str, limits: Limits) -> Tool[list[Any]]:
-    @tool(name="inner", limits=limits)
+def as_tool_inside(block: Block, lane: str, limits: Limits, name: str = "inner") -> Tool[list[Any]]:
+    @tool(name=name, limits=limits)
     async def inner(ctx: BranchContext) -> list[Any]:
         """Run a part of it."""
         return await run_block(ctx, block, lane)
@@ -407,7 +469,7 @@ async def _sample(ctx: BranchContext, how: str, prompt: str) -> Any:
         reply = await ctx.sample(prompt, tools=[LOOK], tool_choice="required")
         return [[call.name, call.arguments] for call in reply.tool_calls]
     if how == "prompt":
-        return (await ctx.sample(prompt)).text
+        return (await ctx.sample(prompt, temperature=0.5, stop_sequences=["END"])).text
     return (await ctx.sample(prompt, schema=Number)).parsed.n
 
 
@@ -458,6 +520,7 @@ _FAILING = st.one_of(
     st.builds(Fail, st.sampled_from(["refusal", "bug"])),
 )
 _QUIET = st.one_of(
+    st.builds(Append, st.sampled_from(["user", "assistant"])),
     st.builds(Tell, st.sampled_from(["log", "notify"])),
     st.builds(
         Look,
@@ -470,6 +533,7 @@ _DEPTHS = st.builds(Limits, max_depth=st.one_of(st.none(), st.integers(0, 3)))
 _BUDGETS = st.builds(Limits, max_tokens=st.integers(0, 200))
 _TIMEOUTS = st.builds(Limits, timeout=st.integers(0, 25))
 _SECONDS = st.integers(1, 20)
+_TALKS = st.sampled_from(["calls", "calls", "unknown", "endless"])
 _BACKGROUND = st.sampled_from(["heartbeat", "spinner", "poller", "future"])
 
 
@@ -509,11 +573,14 @@ def _blocks(depth: int, *, at_once: bool) -> st.SearchStrategy[Block]:
             (6, _attempted(st.tuples(st.builds(Branch, budgeted, st.booleans(), _BUDGETS)))),
             (4, st.builds(CallTool, inner, _DEPTHS)),
             (3, st.builds(Beside, inner, _BACKGROUND)),
+            (4, _attempted(st.tuples(st.builds(Converse, st.tuples(inner), _TALKS)))),
         ]
         each = inner if at_once else _ONE_SAMPLE
         several = st.lists(each, min_size=2, max_size=3 if at_once else 5).map(tuple)
         ways = st.sampled_from(["strands", "branches", "asyncio", "group"])
         statements.append((9, st.builds(Gather, several, ways)))
+        if at_once:
+            statements.append((3, _attempted(st.tuples(st.builds(Converse, several, _TALKS)))))
     return _blocks_of(statements, least=depth or 1)
 
 

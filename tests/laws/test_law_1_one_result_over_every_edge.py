@@ -35,13 +35,16 @@ from anabranch.tool import Tool
 from tests.laws import programs as language
 from tests.laws.programs import (
     BUG,
+    Append,
     Ask,
     Attempt,
     Block,
     Branch,
     CallTool,
+    Converse,
     Fail,
     Gather,
+    Look,
     Sample,
     Step,
     World,
@@ -99,9 +102,10 @@ class Edge:
             self.world.clock.advance(int(message.split(" ")[1]))
         return language.person(message)
 
-    def reply(self, prompt: str, max_tokens: int, offered: str | None) -> str | dict[str, Any]:
-        self.sampled.append((prompt, max_tokens))
-        return language.model(prompt, max_tokens, offered=offered)
+    def reply(self, request: SampleRequest) -> list[dict[str, Any]]:
+        prompt, results = language.what_is_asked(request)
+        self.sampled.append((f"{prompt} {results}", request.max_tokens))
+        return language.model(request)
 
 
 Host = Callable[[Tool[Any], Service], Any]
@@ -135,12 +139,7 @@ async def directly(tool: Tool[Any], *, replay: bool) -> Seen:
         return ended.get(action) or Accepted(content)
 
     def sample(request: SampleRequest) -> Any:
-        offered = request.tools[0].name if request.tools else None
-        said = edge.reply(request.messages[-1].text, request.max_tokens, offered)
-        if isinstance(said, str):
-            return said
-        use = {"type": "tool_use", "id": "u", "name": offered, "input": said}
-        return {"content": use, "stop_reason": "toolUse"}
+        return {"content": edge.reply(request), "model": "m"}
 
     client = MockClient(samples=sample, elicits=elicit)
     try:
@@ -173,13 +172,8 @@ async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk) -> Seen:
         return types.ElicitResult.model_validate({"action": action, "content": content})
 
     async def sample(context: object, params: types.CreateMessageRequestParams) -> Any:
-        offered = params.tools[0].name if params.tools else None
-        last = params.messages[-1].content
-        assert isinstance(last, types.TextContent)
-        said = edge.reply(last.text, params.max_tokens, offered)
-        content: dict[str, Any] = {"type": "text", "text": said}
-        if not isinstance(said, str):
-            content = {"type": "tool_use", "id": "u", "name": offered, "input": said}
+        wire = params.model_dump(by_alias=True, mode="json", exclude={"tool_choice"})
+        content = edge.reply(SampleRequest.model_validate(wire))
         return types.CreateMessageResultWithTools.model_validate(
             {"role": "assistant", "content": content, "model": "m"}
         )
@@ -275,6 +269,15 @@ FOUND: dict[str, Block] = {
             (Gather(((Ask("never"), Fail("refusal")), (Yield(3), Fail("bug"))), "strands"),), "any"
         ),
         Ask("accept"),
+    ),
+    "what a model calls asks, and what it says goes on": (
+        Append("assistant"),
+        Converse(((Ask("accept"), Step("sync", undo=True)), (Sample("prompt"),)), "calls"),
+        Attempt((Converse(((Ask("decline"),), (Look("messages"),)), "endless"),)),
+        Converse(((Attempt((Fail("refusal"),)), Fail("refusal")),), "unknown"),
+        Look("messages"),
+        Sample("prompt"),
+        Fail("refusal"),
     ),
     "a branch is as deep where it is awaited by another": (
         CallTool((Branch((Branch((Ask("accept"),)),), limits=Limits(max_depth=2)),)),

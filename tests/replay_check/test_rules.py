@@ -160,6 +160,8 @@ FOUND = {
         ("", "await ctx.gather(*{ctx.sample(name) for name in set('ab') | {'c'}})"),
         ("", "for n, name in enumerate(list({'a', 'b'})):\n    await ctx.branch(ask)"),
         ("", "await ctx.gather(*{ctx.sample('a'), ctx.sample('b')})"),
+        ("", "for name in {'a', 'b'}:\n    await ctx.converse(name)"),
+        ("import asyncio", "asyncio.as_completed([ctx.converse('a'), ctx.converse('b')])"),
         ("import asyncio", "asyncio.as_completed([ask(ctx), ask(ctx)])"),
         ("import asyncio", "many = [ask(ctx) for _ in 'ab']\nasyncio.as_completed(many)"),
         ("", "def over(names: set[str]):\n    return [ctx.sample(n) for n in names]\nover(x)"),

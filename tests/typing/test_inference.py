@@ -128,6 +128,9 @@ async def test_a_sample_with_a_schema_has_its_type() -> None:
 
     @tool
     async def outer(ctx: BranchContext) -> int:
+        assert_type(
+            await ctx.converse("hello", tools=[search], temperature=0.5), SampleResult[None]
+        )
         plain = await ctx.sample("hello")
         assert_type(plain, SampleResult[None])
         result = await ctx.sample("judge", schema=Verdict)

@@ -20,19 +20,12 @@ from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import ToolQuestions
 from anabranch.agents._turn_limits import UsageTotal
 from anabranch.errors import AnabranchError, StoreError
-from anabranch.messages import ElicitReply, TextBlock, ToolUseBlock
+from anabranch.messages import CUT, ElicitReply, TextBlock, ToolUseBlock
 from anabranch.tree import NO_RESULT, Node, Result
 
 __all__ = ["ToolBatch"]
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
-
-
-CUT = (
-    "Your reply was cut inside this tool call, at the limit of tokens for one reply, so the tool was"
-    " not run. Call it again with shorter arguments, or in several calls."
-)
-"""The result of a tool use whose input may be incomplete."""
 
 
 class ToolBatch:

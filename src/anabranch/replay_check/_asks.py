@@ -13,9 +13,12 @@ from anabranch.replay_check._scopes import Scope, parameters_of
 from anabranch.replay_check._value_kinds import Context, ContextMethod, Function
 from anabranch.replay_check._values import Values
 
-__all__ = ["Asks", "name_of", "own_nodes"]
+__all__ = ["CONVERSE", "Asks", "name_of", "own_nodes"]
 
-ASKS = frozenset({"sample", "elicit", "elicit_url"})
+ASKS = frozenset({"sample", "elicit", "elicit_url", "converse"})
+
+CONVERSE = ContextMethod("converse")
+"""Names its steps when it runs, like a function of the author's."""
 
 
 def own_nodes(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
@@ -57,9 +60,8 @@ class Asks:
 
     def directly(self, node: ast.expr, scope: Scope) -> bool:
         """Whether an expression calls a method of a context, which names its step at once."""
-        return isinstance(node, ast.Call) and isinstance(
-            self._values.of(node.func, scope), ContextMethod
-        )
+        method = self._values.of(node.func, scope) if isinstance(node, ast.Call) else None
+        return isinstance(method, ContextMethod) and method != CONVERSE
 
     def follow_contexts(self, function: Function, call: ast.Call, scope: Scope) -> None:
         """Record which parameters of ``function`` are given a context by ``call``."""

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from anabranch.replay_check._asks import name_of, own_nodes
+from anabranch.replay_check._asks import CONVERSE, name_of, own_nodes
 from anabranch.replay_check._check_port import Check
 from anabranch.replay_check._scopes import Scope
 from anabranch.replay_check._value_kinds import ContextMethod, External, Function
@@ -152,8 +152,10 @@ class Suspension:
         """Whether an element is a coroutine that asks only when ``as_completed`` runs it."""
         if not isinstance(element, ast.Call) or self._asks.directly(element, scope):
             return False
-        made = isinstance(self._values.of(element.func, scope), Function)
-        return made and self._asks.first([element], scope, unnamed=True) is not None
+        made = self._values.of(element.func, scope)
+        return (isinstance(made, Function) or made == CONVERSE) and self._asks.first(
+            [element], scope, unnamed=True
+        ) is not None
 
     # -- order ---------------------------------------------------------------------------------
 

@@ -1,0 +1,188 @@
+"""``ctx.append`` and ``ctx.converse``: the methods of ``BranchContext`` that extend its conversation.
+
+A conversation with tools is what an author could write: samples with ``messages=``, and
+``call_tool`` for what the model calls. So its steps have ids of their own, and it is replayed, limited
+and folded like any code. Its messages are added when the model has answered, like those of a prompt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, count
+from typing import Any, Literal, Protocol, Self, Unpack, cast
+
+from pydantic import ValidationError
+
+from anabranch._asking.combinators import Op, OperationsContext
+from anabranch._asking.host import Runnable
+from anabranch._asking.sampling import SampleResult
+from anabranch._engine import all_of, codec_of
+from anabranch.elicitation import describe
+from anabranch.errors import AnabranchError, ConverseRoundsError
+from anabranch.messages import (
+    CUT,
+    NOTHING,
+    Block,
+    Exchange,
+    Message,
+    MessageLike,
+    SampleOptions,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    assistant,
+    to_messages,
+    user,
+)
+
+__all__ = ["append", "converse"]
+
+Role = Literal["user", "assistant"]
+
+
+class _Context(OperationsContext, Protocol):
+    """The ``BranchContext`` whose methods these are."""
+
+    tools: dict[str, Runnable[Any]]
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def messages(self) -> tuple[Message, ...]: ...
+    def _adding(self) -> Callable[[tuple[Message, ...]], None]: ...
+    def _with_messages(self, messages: tuple[Message, ...], tools: Iterable[Runnable[Any]]) -> Self: ...  # fmt: skip
+    @property
+    def sample(self) -> Callable[..., Op[SampleResult[Any]]]: ...  # it has options of its own
+    def call_tool(self, tool: str, /, **arguments: object) -> Op[Any]: ...
+
+
+def append(
+    self: _Context, said: str | MessageLike | Iterable[MessageLike], role: Role | None = None
+) -> None:
+    """Add what was said elsewhere to this conversation: messages, or a text and its role.
+
+    For instance the result of a tool, or the ``exchange`` of an answer or of another branch's
+    sample. A text is the user's unless ``role`` is ``"assistant"``. Each use of a tool must be
+    followed by its result: providers insist on it.
+
+    Raises:
+        ValueError: that is no message.
+    """
+    if role is not None and not isinstance(said, str):
+        raise ValueError("append(role=…): role= belongs to a text; messages have their own")
+    if isinstance(said, str):
+        said = {"role": role or "user", "content": said}
+    single = isinstance(said, Message | Mapping)
+    try:
+        messages = to_messages([cast("MessageLike", said)] if single else cast("Any", said))
+    except (ValidationError, TypeError) as problem:
+        why = describe(problem) if isinstance(problem, ValidationError) else str(problem)
+        raise ValueError(f"append() takes messages, or a text and its role: {why}") from problem
+    self._adding()(messages)  # pyright: ignore[reportPrivateUsage] - as a method of the context
+
+
+def converse(
+    self: _Context, prompt: str, *, tools: Iterable[Runnable[Any]] | None = None,
+    max_rounds: int = 10, **options: Unpack[SampleOptions],
+) -> Op[SampleResult[None]]:  # fmt: skip
+    """Ask the model, run the tools that it calls, and go on until it answers without a call.
+
+    It is asked ``max_rounds`` times at the most, with ``options`` as in ``sample``. It may call
+    ``tools``, by default those that are bound to this branch. The calls of one reply run at once,
+    each as by ``call_tool``. An unknown tool, arguments that do not fit and an error of a tool are
+    fed back to the model; any other exception is raised. On success everything is appended to the
+    conversation, and is the ``exchange`` of the result, which is the last reply.
+
+    Raises:
+        ValueError: ``max_rounds`` is not positive, or two tools have the same name.
+        ConverseRoundsError: the model still calls tools; on ``await``.
+        ValueError, CapabilityError, BranchTokenError, StepFailed: as ``sample``; on ``await``.
+    """
+    if max_rounds < 1:
+        raise ValueError(f"max_rounds must be positive, got {max_rounds}")
+    bound = tuple(self.tools.values() if tools is None else tools)
+    names = [tool.name for tool in bound]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"converse(tools=…) has {twice[0]!r} twice; give each tool its own name")
+    begun = (*self.messages, user(prompt))
+    talk = _Talk(self, bound, begun, len(begun) - 1, max_rounds, options)
+    adding = self._adding()  # pyright: ignore[reportPrivateUsage] - as a method of the context
+    call = self._call  # pyright: ignore[reportPrivateUsage] - as a method of the context
+    return call.scheduler.made(talk.run(adding))
+
+
+@dataclass(slots=True)
+class _Talk:
+    """One ``ctx.converse``; ``messages`` are those so far, its own from ``start``."""
+
+    context: _Context
+    tools: tuple[Runnable[Any], ...]
+    messages: tuple[Message, ...]
+    start: int
+    max_rounds: int
+    options: SampleOptions
+
+    async def run(self, adding: Callable[[tuple[Message, ...]], None]) -> SampleResult[None]:
+        for _ in range(self.max_rounds):
+            here = self.context._with_messages(self.messages, self.tools)  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+            offered = self.tools or None
+            reply = await here.sample(messages=self.messages, tools=offered, **self.options)
+            said = _with_own_ids(reply.exchange[-1].content, self.messages)
+            self.messages += (assistant(said or (TextBlock(text=NOTHING),)),)
+            if not reply.tool_calls:
+                exchange = Exchange(self.messages[self.start :])
+                adding(exchange)
+                return replace(reply, exchange=exchange)
+            self.messages += (user(await self._results(here, said, reply.stop_reason)),)
+        raise ConverseRoundsError(self.context.path, self.max_rounds)
+
+    async def _results(
+        self, here: _Context, said: tuple[Block, ...], stop_reason: str | None
+    ) -> tuple[ToolResultBlock, ...]:
+        cut = said[-1] if stop_reason == "maxTokens" else None
+        uses = [block for block in said if isinstance(block, ToolUseBlock)]
+        return await all_of([self._result(here, use, cut=use is cut) for use in uses])
+
+    def _result(self, here: _Context, use: ToolUseBlock, *, cut: bool) -> Op[ToolResultBlock]:
+        """Begin a call, so that it is named in the order of the reply; return what awaits it."""
+        operation, failure = None, CUT
+        if not cut:
+            try:
+                operation = here.call_tool(use.name, **use.input)
+            except AnabranchError as refusal:  # no such tool, or the arguments do not fit
+                failure = str(refusal)
+        return _returned(use, here.tools.get(use.name), operation, failure)
+
+
+async def _returned(
+    use: ToolUseBlock, tool: Runnable[Any] | None, operation: Op[Any] | None, failure: str
+) -> ToolResultBlock:
+    """Return the result of ``use``: what ``operation`` returns, or why there is nothing."""
+    if tool is not None and operation is not None:
+        try:
+            value = codec_of(tool.returned_by).encode(use.name, await operation)
+        except AnabranchError as error:
+            failure = str(error)
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            said = (TextBlock(text=text),) if text and value is not None else ()
+            return ToolResultBlock(tool_use_id=use.id, content=said)
+    why = TextBlock(text=failure)
+    return ToolResultBlock(tool_use_id=use.id, content=(why,), is_error=True)
+
+
+def _with_own_ids(content: tuple[Block, ...], before: tuple[Message, ...]) -> tuple[Block, ...]:
+    """Return ``content`` with an id for each tool use that no other in the conversation has."""
+    used = {each.id for message in before for each in message.content if isinstance(each, ToolUseBlock)}  # fmt: skip
+
+    def own(block: Block) -> Block:
+        if not isinstance(block, ToolUseBlock):
+            return block
+        numbered = (f"{block.id}_{number}" for number in count(2))
+        name = next(each for each in chain([block.id], numbered) if each not in used)
+        used.add(name)
+        return block.model_copy(update={"id": name})
+
+    return tuple(map(own, content))

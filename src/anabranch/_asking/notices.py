@@ -34,6 +34,6 @@ def notify(
     return _notice(self, Notice(message, progress=progress, total=total))
 
 
-def _notice(context: OperationsContext, notice: Notice) -> Op[None]:
-    call = context._call  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - for its methods
+def _notice(self: OperationsContext, notice: Notice) -> Op[None]:
+    call = self._call  # pyright: ignore[reportPrivateUsage] - as a method of the context
     return call.scheduler.made(call.operations.notify(call.scheduler.scope(), notice))

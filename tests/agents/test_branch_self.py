@@ -360,16 +360,19 @@ async def test_a_branch_that_never_stops_calling_tools_is_stopped() -> None:
     assert "4 of 4 requests to the model" in await summary(here)
 
 
-async def test_branches_share_the_limits_of_the_turn() -> None:
-    usage = Usage(input_tokens=50, output_tokens=50)
+@pytest.mark.parametrize("parallel", [True, False])
+async def test_branches_share_the_limits_of_the_turn(parallel: bool) -> None:
+    """Required: those that run at the same time do not spend the same tokens."""
+    usage = Usage(input_tokens=5_000, output_tokens=5_000)
 
     def decide(request: SampleRequest) -> SampleReply | str:
         if heard(request) == "fork":
-            return fork(*"abcdef", parallel=False)
+            asked = fork(*"abcdef", parallel=parallel)
+            return asked.model_copy(update={"usage": Usage(output_tokens=1)})
         return calls(text="done", usage=usage)
 
-    here = await set_up(decide, limits=TurnLimits(max_tokens=300))
-    with pytest.raises(Exception, match="300 of 300 tokens"):
+    here = await set_up(decide, limits=TurnLimits(max_tokens=30_001))
+    with pytest.raises(Exception, match="30001 of 30001 tokens"):
         await here.say("fork")
     await here.check()
     [results] = await here.of_kind("results")
@@ -724,7 +727,8 @@ async def test_usage_of_the_judge_is_stored_with_the_results_node() -> None:
     assert results.usage == Usage(
         input_tokens=240, output_tokens=60, cache_read_tokens=90, cache_write_tokens=15
     )
-    assert results.data == {"cost": 3.0}
+    samples: Any = results.data["samples"]
+    assert (results.data["cost"], samples["fork"]["requests"]) == (3.0, 3)
 
 
 async def test_another_model_judges_if_one_is_given() -> None:

@@ -486,11 +486,15 @@ async def test_a_model_that_never_stops_is_stopped_and_the_thread_goes_on() -> N
 
 
 async def test_tokens_and_costs_are_counted_and_limited() -> None:
-    usage = Usage(input_tokens=80, output_tokens=20)
+    usage = Usage(input_tokens=8_000, output_tokens=2_000)
     stubborn = calls(("u1", "weather", {"city": "Linz"}), usage=usage)
+
+    def price(_: str, used: Usage) -> float:
+        return used.total_tokens / 10_000
+
     for limits, what in [
-        (TurnLimits(max_tokens=250), "300 of 250 tokens"),
-        (TurnLimits(max_cost=2.5, price=lambda _, used: used.total_tokens / 100), "3 of 2.5 cost"),
+        (TurnLimits(max_tokens=25_000), "30000 of 25000 tokens"),
+        (TurnLimits(max_cost=2.5, price=price), "3 of 2.5 cost"),
     ]:
         here = await set_up(lambda _: stubborn, tools=[weather], limits=limits)
         with pytest.raises(TurnLimitError, match=what):

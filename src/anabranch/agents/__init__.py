@@ -47,11 +47,20 @@ from anabranch.agents._recombination import Recombined
 from anabranch.agents._timeline import RequestMessages, Timeline
 from anabranch.agents._tool_questions import ToolQuestions, question_of
 from anabranch.agents._turn import Turn
-from anabranch.agents._turn_limits import Meter, Price, TurnLimitError, TurnLimits, UsageTotal
+from anabranch.agents._turn_limits import (
+    AdmittedRequest,
+    Meter,
+    Price,
+    SideUsage,
+    TurnLimitError,
+    TurnLimits,
+    UsageTotal,
+)
 
 __all__ = [
     "TEXT_RECOMBINERS",
     "Absent",
+    "AdmittedRequest",
     "Agent",
     "AgentDependencies",
     "AgentTool",
@@ -74,6 +83,7 @@ __all__ = [
     "Question",
     "Recombined",
     "RequestMessages",
+    "SideUsage",
     "StopCondition",
     "TextReceived",
     "Timeline",

@@ -15,7 +15,7 @@ from anabranch.agents._ports import Model
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import ToolQuestions
 from anabranch.agents._turn_limits import UsageTotal
-from anabranch.messages import ToolSpec, ToolUseBlock
+from anabranch.messages import SampleReply, SampleRequest, ToolSpec, ToolUseBlock
 from anabranch.tree import Node
 
 __all__ = ["AgentTool", "Outcome", "ToolUse"]
@@ -69,7 +69,7 @@ class ToolUse:
         timeline: the path that is being extended, with the agent's dependencies.
         tools: all tools of the agent, by name.
         questions: asks the person; shared by all tools of the reply.
-        side_usage: usage of requests aside; stored with the ``results`` node.
+        side_usage: usage of requests beside the thread; stored with the next node of the tools.
         record: stores an outcome before the tool returns, in case it never does.
     """
 
@@ -80,6 +80,15 @@ class ToolUse:
     questions: ToolQuestions
     side_usage: UsageTotal
     record: Callable[[Outcome], Awaitable[None]]
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        """Return what the agent's model replies to ``request``, which is not of this thread.
+
+        Raises:
+            TurnLimitError: a limit of the turn is used up.
+            Exception: what the model raises.
+        """
+        return await self.timeline.sample(request, total=self.side_usage)
 
     async def aside(self, prompt: str, model: Model | None = None) -> str:
         """Return what the agent's model, or another, replies to ``prompt`` alone.

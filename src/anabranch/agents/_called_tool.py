@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -26,8 +27,9 @@ from anabranch.agents._agent_tools import Outcome, ToolUse
 from anabranch.agents._call_expiry import principal_of, runtime_at
 from anabranch.agents._events import ToolNoticed
 from anabranch.agents._tool_questions import reply_data, reply_of, stored_with
+from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.errors import ToolError
-from anabranch.messages import ElicitReply, ToolSpec
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec
 from anabranch.tool import Tool
 from anabranch.tree import NO_RESULT, Node
 
@@ -99,7 +101,7 @@ class CalledTool:
         job = Job(
             self.tool,
             self.tool.validate(here.block.input),
-            Host(offered, dependencies.model, own=offered),
+            Host(offered, _TurnModel(here), own=offered),
             deliver,
             principal_of(here.caller),
         )
@@ -112,6 +114,29 @@ class CalledTool:
                 await run_shielded(_record_undone(here))
             raise
         return Outcome(_text(value))
+
+
+@dataclass(frozen=True, slots=True)
+class _TurnModel:
+    """The agent's model, which answers a tool's samples within the limits of the turn.
+
+    The call has an account of its own; what its samples take of the turn is reserved here, where a
+    request can wait for others of the turn.
+    """
+
+    here: ToolUse
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        """Answer ``request``.
+
+        Raises:
+            ToolError: a limit of the turn is used up, in words that can be recorded.
+            Exception: what the model raises.
+        """
+        try:
+            return await self.here.sample(request)
+        except TurnLimitError as refusal:
+            raise ToolError(str(refusal)) from None
 
 
 class _LiveCall:

@@ -20,7 +20,7 @@ from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._append_queue import AppendQueue
 from anabranch.agents._events import NodeAdded, TextReceived
 from anabranch.agents._ports import Model
-from anabranch.agents._turn_limits import Meter, UsageTotal
+from anabranch.agents._turn_limits import AdmittedRequest, Meter, UsageTotal
 from anabranch.errors import ToolError
 from anabranch.messages import (
     Block,
@@ -48,19 +48,17 @@ class Timeline:
     Attributes:
         dependencies: those of the agent.
         thread: the thread of the path.
-        meter: counts what the turn uses, all its timelines included.
+        meter: admits the requests of the turn, and counts them, all its timelines included.
         moves_head: whether the thread's head moves with each node that is added.
         last_added: the last node that this timeline has added, ``None`` before the first.
     """
 
     def __init__(self, dependencies: AgentDependencies, thread: Thread) -> None:
-        limits = dependencies.limits
         self.dependencies = dependencies
         self.thread = thread
-        self.meter: Meter = Meter(limits)
+        self.meter: Meter = Meter(dependencies.limits)
         self.moves_head = True
         self.last_added: Node | None = None
-        self._requests = asyncio.Semaphore(limits.max_concurrent_requests)
         self._appends = AppendQueue(dependencies.store)
 
     def branch(self) -> Timeline:
@@ -83,22 +81,23 @@ class Timeline:
         """
         request = self._request(messages or await self._messages_at(node))
         stream: SampleStream | None = None
-        try:
-            async with self._requests:
-                self.meter.check()
-                async with self.dependencies.model.stream(request) as stream:
+        async with self.meter.admitted(request) as admitted:
+            try:
+                async with self.dependencies.model.stream(admitted.request) as stream:
                     await self._receive(node, stream)
-        except BaseException as error:
-            if stream is not None:
-                reason = "interrupted" if isinstance(error, asyncio.CancelledError) else "error"
-                await run_shielded(self._try_to_store_part(node, stream.reply, reason))
-            raise
-        return await self._store_reply(node, stream.reply)
+            except BaseException as error:
+                if stream is not None:
+                    reason = "interrupted" if isinstance(error, asyncio.CancelledError) else "error"
+                    part = self._try_to_store_part(node, stream.reply, reason, admitted)
+                    await run_shielded(part)
+                raise
+            cost = admitted.settle(stream.reply)
+        return await self._store_reply(node, stream.reply, cost)
 
-    async def aside(
-        self, prompt: str, model: Model | None = None, total: UsageTotal | None = None
-    ) -> str:
-        """Return what the agent's model, or another, replies to ``prompt`` alone.
+    async def sample(
+        self, request: SampleRequest, model: Model | None = None, total: UsageTotal | None = None
+    ) -> SampleReply:
+        """Return what the agent's model, or another, replies to ``request``, within the limits.
 
         The thread is neither sent nor changed. The usage is added to ``total``.
 
@@ -106,15 +105,20 @@ class Timeline:
             TurnLimitError: a limit is used up.
             Exception: what the model raises.
         """
-        limits = self.dependencies.limits
-        request = SampleRequest(messages=(user(prompt),), max_tokens=limits.max_reply_tokens)
-        async with self._requests:
-            self.meter.check()
-            reply = await (model or self.dependencies.model).sample(request)
-        cost = self.meter.add(reply.model, reply.usage)
+        async with self.meter.admitted(request) as admitted:
+            reply = await (model or self.dependencies.model).sample(admitted.request)
+            cost = admitted.settle(reply)
         if total is not None:
             total.add(reply.usage, cost)
-        return reply.text
+        return reply
+
+    async def aside(
+        self, prompt: str, model: Model | None = None, total: UsageTotal | None = None
+    ) -> str:
+        """Return what the agent's model, or another, replies to ``prompt`` alone; as :meth:`sample`."""
+        limits = self.dependencies.limits
+        request = SampleRequest(messages=(user(prompt),), max_tokens=limits.max_reply_tokens)
+        return (await self.sample(request, model, total)).text
 
     async def messages_at(self, nodes: Sequence[Node]) -> list[RequestMessages | None]:
         """Return the path to each of ``nodes`` as messages, where that is cheap to compute.
@@ -157,8 +161,7 @@ class Timeline:
         await self.dependencies.listener(NodeAdded(node))
         return node
 
-    async def _store_reply(self, node: Node, reply: SampleReply) -> Node:
-        cost = self.meter.add(reply.model, reply.usage)
+    async def _store_reply(self, node: Node, reply: SampleReply, cost: float | None) -> Node:
         data: dict[str, JsonValue] = {"model": reply.model, "stop_reason": reply.stop_reason}
         if cost is not None:
             data["cost"] = cost
@@ -169,22 +172,20 @@ class Timeline:
             )
         )
 
-    async def _try_to_store_part(self, node: Node, reply: SampleReply, reason: str) -> None:
+    async def _try_to_store_part(
+        self, node: Node, reply: SampleReply, reason: str, admitted: AdmittedRequest
+    ) -> None:
+        """Count an incomplete reply, and store its text if there is any."""
+        text = (TextBlock(text=reply.text),)
+        part = reply.model_copy(update={"content": text, "stop_reason": reason})
         try:
-            await self._store_part(node, reply, reason)
+            cost = admitted.settle(reply)
+            if reply.text:
+                await self._store_reply(node, part, cost)
         except Exception:
             # The cancellation, or the model's error, is about to be raised and must not be
             # replaced by an error of the store or of a listener.
             logger.exception("the partial reply at %r could not be stored", node.id)
-
-    async def _store_part(self, node: Node, reply: SampleReply, reason: str) -> None:
-        """Store the text of an incomplete reply, and count its usage even if there is no text."""
-        if not reply.text:
-            self.meter.add(reply.model, reply.usage)
-            return
-        text = (TextBlock(text=reply.text),)
-        part = reply.model_copy(update={"content": text, "stop_reason": reason})
-        await self._store_reply(node, part)
 
 
 def _with_unique_ids(content: Iterable[Block]) -> tuple[Block, ...]:

@@ -18,7 +18,7 @@ from anabranch.agents._events import ToolEnded, ToolStarted
 from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import ToolQuestions
-from anabranch.agents._turn_limits import UsageTotal
+from anabranch.agents._turn_limits import SideUsage
 from anabranch.errors import AnabranchError, StoreError
 from anabranch.messages import CUT, ElicitReply, TextBlock, ToolUseBlock
 from anabranch.tree import NO_RESULT, Node, Result
@@ -56,8 +56,8 @@ class ToolBatch:
         self._resumed = resumed_at is not None
         self._placeholder: str | None = None
         self._outcomes: dict[str, Outcome] = {}
-        self._side_usage = UsageTotal()
-        self._questions = ToolQuestions(timeline, caller, resumed_at or caller)
+        self._side_usage = SideUsage()
+        self._questions = ToolQuestions(timeline, caller, resumed_at or caller, self._side_usage)
 
     async def run(self) -> Node:
         """Run the tools concurrently; return the node at which the model sees their results."""
@@ -109,7 +109,7 @@ class ToolBatch:
             self._timeline,
             self._tools,
             self._questions,
-            self._side_usage,
+            self._side_usage.of(use.id),
             partial(self._record, use),
         )
 
@@ -137,13 +137,10 @@ class ToolBatch:
         """Add the node at which the model sees the results."""
         self._placeholder = None
         results = [self._result(use_id, outcome) for use_id, outcome in self._outcomes.items()]
-        total = self._side_usage
+        usage, data = self._side_usage.take()
+        last, thread_id = self._questions.last, self._timeline.thread.id
         node = self._timeline.dependencies.node(
-            self._timeline.thread.id,
-            self._questions.last.id,
-            "results",
-            usage=total.usage,
-            data={} if total.cost is None else {"cost": total.cost},
+            thread_id, last.id, "results", usage=usage, data=data
         )
         return await self._timeline.add(node, results)
 

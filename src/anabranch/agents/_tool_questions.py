@@ -16,6 +16,7 @@ from pydantic_core import to_json
 from anabranch._encodable import encodable
 from anabranch.agents._ports import Question
 from anabranch.agents._timeline import Timeline
+from anabranch.agents._turn_limits import SideUsage
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 from anabranch.tree import Node
@@ -34,11 +35,12 @@ class ToolQuestions:
         lock: must be held while asking, until the answer has been processed.
     """
 
-    def __init__(self, timeline: Timeline, caller: Node, last: Node) -> None:
+    def __init__(self, timeline: Timeline, caller: Node, last: Node, side_usage: SideUsage) -> None:
         self.last: Node = last
         self.lock: asyncio.Lock = asyncio.Lock()
         self._timeline = timeline
         self._caller = caller
+        self._side_usage = side_usage
 
     async def ask(
         self,
@@ -49,6 +51,8 @@ class ToolQuestions:
     ) -> ElicitReply:
         """Ask the person; store the question and the answer, each with the state at that time.
 
+        With the question is stored what the tools have used until then.
+
         Args:
             tool_use_id: the use of the tool that asks.
             question: what is asked.
@@ -56,14 +60,21 @@ class ToolQuestions:
             state: returns the state of the tool's call.
         """
         timeline, dependencies = self._timeline, self._timeline.dependencies
+        usage, used = self._side_usage.take()
         stored: dict[str, JsonValue] = {
             "caller": self._caller.id,
             "tool_use_id": tool_use_id,
+            **used,
             **data,
             "state": state(),
         }
         node = dependencies.node(
-            timeline.thread.id, self.last.id, "question", question.message, data=stored
+            timeline.thread.id,
+            self.last.id,
+            "question",
+            question.message,
+            usage=usage,
+            data=stored,
         )
         self.last = await timeline.add(node)
         reply = await dependencies.person.elicit(question, step_id=node.id)

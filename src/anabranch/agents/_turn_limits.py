@@ -1,18 +1,35 @@
-"""Limits of one turn of an agent, and the meter that counts what the turn has used.
+"""Limits of one turn of an agent, and the meter that admits its requests and counts what they use.
 
-The meter raises; what happens when a limit is reached is decided by the code that meets it.
+Every request that a turn makes passes the meter: replies on its paths, judges, and the samples of
+tools. The meter raises; what happens when a limit is reached is decided by the code that meets it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
-from anabranch.errors import AnabranchError
-from anabranch.messages import Usage
+from pydantic import JsonValue
 
-__all__ = ["Meter", "Price", "TurnLimitError", "TurnLimits", "UsageTotal"]
+from anabranch._account import Account, BudgetError, Reservation
+from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens, prompt_tokens, said
+from anabranch.errors import AnabranchError
+from anabranch.messages import SampleReply, SampleRequest, Usage
+
+__all__ = [
+    "AdmittedRequest",
+    "Meter",
+    "Price",
+    "SideUsage",
+    "TurnLimitError",
+    "TurnLimits",
+    "UsageTotal",
+]
 
 Price: TypeAlias = Callable[[str, Usage], float]
 """Returns the cost of a reply, in any currency, from the model's name and the reply's usage."""
@@ -24,13 +41,16 @@ class TurnLimitError(AnabranchError):
     Attributes:
         used: how much the turn has used.
         limit: how much it may use.
+        needed: how much more its next request needs at least, 0 if the limit is reached already.
     """
 
-    def __init__(self, what: str, used: float, limit: float) -> None:
+    def __init__(self, what: str, used: float, limit: float, needed: float = 0) -> None:
         self.used = used
         self.limit = limit
+        self.needed = needed
+        more = f", and its next request needs {needed:g} more at least" if needed else ""
         super().__init__(
-            f"The turn stopped: it has used {used:g} of {limit:g} {what}. Send a message to"
+            f"The turn stopped: it has used {used:g} of {limit:g} {what}{more}. Send a message to"
             " continue, or raise the limit."
         )
 
@@ -44,7 +64,8 @@ class TurnLimits:
 
     Attributes:
         max_requests: consecutive requests to the model on one path.
-        max_tokens: tokens of all requests, as reported by the provider.
+        max_tokens: tokens of all requests, those of tools included, as reported by the provider, or
+            estimated where it reports none.
         max_cost: cost of all requests, as computed by ``price``.
         price: computes the cost of a reply; without it, no cost is known or limited.
         max_depth: how deeply branches may be nested; 0 allows none.
@@ -75,13 +96,16 @@ class UsageTotal:
     Attributes:
         usage: the sum, ``None`` if no request has reported any.
         cost: the sum, ``None`` if no cost is known.
+        requests: how many there were.
     """
 
     usage: Usage | None = None
     cost: float | None = None
+    requests: int = 0
 
-    def add(self, usage: Usage | None, cost: float | None) -> None:
-        """Add the usage and cost of one request."""
+    def add(self, usage: Usage | None, cost: float | None, requests: int = 1) -> None:
+        """Add the usage and cost of one request, or of several."""
+        self.requests += requests
         if usage is not None:
             before = self.usage or Usage()
             self.usage = Usage(
@@ -94,26 +118,72 @@ class UsageTotal:
             self.cost = (self.cost or 0.0) + cost
 
 
-class Meter:
-    """Counts what a turn uses; the turn and all its branches share one."""
+class SideUsage:
+    """What the tools of one reply use beside it: the samples of tools, and judges."""
 
-    def __init__(self, limits: TurnLimits) -> None:
-        self._limits = limits
-        self._tokens = 0
-        self._cost = 0.0
-        self._branches = 0
+    def __init__(self) -> None:
+        self._by_use: dict[str, UsageTotal] = {}
 
-    def check(self) -> None:
-        """Check that another request may be made.
+    def of(self, tool_use_id: str) -> UsageTotal:
+        """Return the total to which one tool use adds."""
+        return self._by_use.setdefault(tool_use_id, UsageTotal())
 
-        Raises:
-            TurnLimitError: the tokens or the cost are used up.
+    def take(self) -> tuple[Usage | None, dict[str, JsonValue]]:
+        """Return usage and data for the next node of these tools, and begin again at nothing.
+
+        The data has the cost of all, and by tool use how many requests there were, their usage and
+        their cost.
         """
-        limits = self._limits
-        if limits.max_tokens is not None and self._tokens >= limits.max_tokens:
-            raise TurnLimitError("tokens", self._tokens, limits.max_tokens)
-        if limits.max_cost is not None and self._cost >= limits.max_cost:
-            raise TurnLimitError("cost", self._cost, limits.max_cost)
+        total, samples = UsageTotal(), dict[str, JsonValue]()
+        for use_id, used in self._by_use.items():
+            if not used.requests:
+                continue
+            total.add(used.usage, used.cost, used.requests)
+            samples[use_id] = {
+                "requests": used.requests,
+                **({} if used.usage is None else {"usage": used.usage.model_dump(mode="json")}),
+                **({} if used.cost is None else {"cost": used.cost}),
+            }
+            used.usage, used.cost, used.requests = None, None, 0
+        data: dict[str, JsonValue] = {} if total.cost is None else {"cost": total.cost}
+        if samples:
+            data["samples"] = samples
+        return total.usage, data
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedRequest:
+    """A request that may be sent now.
+
+    Attributes:
+        request: as it is sent, its ``max_tokens`` reduced to what is left.
+        settle: counts the reply in place of what was reserved for it, and returns its cost,
+            ``None`` if that is not known.
+    """
+
+    request: SampleRequest
+    settle: Callable[[SampleReply], float | None]
+
+
+@dataclass(slots=True)
+class Meter:
+    """Admits the requests of a turn, and counts them; the turn and all its branches share one.
+
+    Attributes:
+        limits: of the turn.
+        account: what the turn has spent and reserved.
+    """
+
+    limits: TurnLimits
+    account: Account = field(init=False)
+    _requests: asyncio.Semaphore = field(init=False)
+    _branches: int = 0
+    _priced: str | None = None
+
+    def __post_init__(self) -> None:
+        limits = self.limits
+        self.account = Account("turn", max_tokens=limits.max_tokens, max_cost=limits.max_cost)
+        self._requests = asyncio.Semaphore(limits.max_concurrent_requests)
 
     def open_branches(self, count: int) -> None:
         """Count ``count`` branches that are about to be opened.
@@ -121,18 +191,54 @@ class Meter:
         Raises:
             TurnLimitError: the turn may not open that many more; none of them is counted.
         """
-        limit = self._limits.max_branches
+        limit = self.limits.max_branches
         if self._branches + count > limit:
             raise TurnLimitError("branches", self._branches, limit)
         self._branches += count
 
-    def add(self, model: str, usage: Usage | None) -> float | None:
-        """Count a reply; return its cost, ``None`` if that is not known."""
-        if usage is None:
-            return None
-        self._tokens += usage.total_tokens
-        if self._limits.price is None:
-            return None
-        cost = self._limits.price(model, usage)
-        self._cost += cost
-        return cost
+    @asynccontextmanager
+    async def admitted(self, request: SampleRequest) -> AsyncGenerator[AdmittedRequest]:
+        """Wait until ``request`` may be sent; what is not settled when this is left is not used.
+
+        It waits for others while what they have reserved may turn out to be enough for it.
+
+        Raises:
+            TurnLimitError: the tokens or the cost are used up.
+        """
+        most = min(request.max_tokens, self.limits.max_reply_tokens)
+        async with self._requests:
+            limited = self.account.is_limited
+            prompt = math.ceil(prompt_tokens(request) * ADMISSION_MARGIN) if limited else 0
+            cost = self._cost(self._priced, Usage(input_tokens=prompt, output_tokens=most))
+            try:
+                reserved = await self.account.reserve_in_turn(prompt + 1, prompt + most, cost or 0)
+            except BudgetError as refusal:
+                raise _as_turn_error(refusal) from None
+            sent = request.model_copy(update={"max_tokens": reserved.tokens - prompt})
+            try:
+                yield AdmittedRequest(sent, partial(self._settle, reserved, prompt))
+            finally:
+                reserved.release()
+
+    def _settle(self, reserved: Reservation, prompt: int, reply: SampleReply) -> float | None:
+        usage, reported = reply.usage, reply.usage is not None and reply.usage.total_tokens > 0
+        if usage is None or not reported:
+            usage = Usage(input_tokens=prompt, output_tokens=estimate_tokens(said(reply)))
+        cost = self._cost(reply.model, usage)
+        self.account.settle(reserved, usage.total_tokens, cost or 0)
+        if cost is not None:
+            self._priced = reply.model
+        return cost if reported else None
+
+    def _cost(self, model: str | None, usage: Usage) -> float | None:
+        price = self.limits.price
+        return None if price is None or model is None else price(model, usage)
+
+
+def _as_turn_error(refusal: BudgetError) -> TurnLimitError:
+    account = refusal.account
+    if refusal.what == "cost":
+        return TurnLimitError("cost", account.cost, account.max_cost or 0)
+    limit = account.max_tokens or 0
+    needed = 0 if account.tokens >= limit else refusal.wanted - account.tokens
+    return TurnLimitError("tokens", account.tokens, limit, needed)

@@ -73,8 +73,8 @@ class Node:
         kind: one of the kinds above.
         content: its own blocks; results of tools are not among them.
         created_at: seconds since the epoch.
-        usage: the tokens of the model's reply, if the provider reported them; at ``results``,
-            those of the requests that the tools made themselves.
+        usage: the tokens of the model's reply, if the provider reported them; at ``results`` and
+            ``question``, those of the requests that the tools made until then.
         data: values of its kind (the model's name; a question's step and schema).
     """
 

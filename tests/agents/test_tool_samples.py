@@ -1,0 +1,180 @@
+"""What an agent's tools sample is part of its turn: counted, limited, and stored with its usage."""
+
+import asyncio
+from typing import Any
+
+import anyio
+import pytest
+from pydantic import BaseModel
+
+from anabranch import BranchContext, ToolError, tool
+from anabranch.agents import Absent, TurnLimitError, TurnLimits
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
+from anabranch.testing import calls
+from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
+
+FREE = Usage(output_tokens=1)
+
+
+class Go(BaseModel):
+    ok: bool
+
+
+@tool
+async def ponder(ctx: BranchContext, times: int, most: int = 1_000) -> str:
+    """Ask the model several times at once, and say how often it answered."""
+
+    async def once() -> bool:
+        try:
+            await ctx.sample(messages=[{"role": "user", "content": "hm"}], max_tokens=most)
+        except ToolError:
+            return False
+        return True
+
+    answered = await ctx.gather(*(once() for _ in range(times)))
+    return f"{sum(answered)} of {times}"
+
+
+@tool
+async def insist(ctx: BranchContext) -> str:
+    """Ask the model, ask the person, and ask the model again."""
+    await ctx.sample("hm")
+    await ctx.elicit(Go, "Go on?")
+    return (await ctx.sample("hm")).text
+
+
+class Pondering:
+    """A model that calls a tool, and answers samples with a usage; it counts those at once."""
+
+    def __init__(self, usage: Usage | None, *uses: tuple[str, str, dict[str, Any]]) -> None:
+        self.usage = usage
+        self.uses = uses
+        self.now = 0
+        self.most = 0
+        self.granted: list[int] = []
+
+    async def __call__(self, request: SampleRequest) -> SampleReply | str:
+        if heard(request) == "hm":
+            self.granted.append(request.max_tokens)
+            self.now += 1
+            self.most = max(self.most, self.now)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            self.now -= 1
+            return calls(text="hm " * 100, usage=self.usage)
+        if results_in(request.messages[-1].content):
+            return calls(text="done", usage=FREE)
+        return calls(*self.uses, usage=FREE)
+
+
+def price(_: str, used: Usage) -> float:
+    return used.total_tokens / 1_000
+
+
+async def results_of(here: Setting) -> dict[str, str]:
+    [node] = await here.of_kind("results")
+    return await here.results(node)
+
+
+async def test_samples_of_a_tool_are_counted_and_run_as_many_at_once_as_the_turn_allows() -> None:
+    """Required: 24,200 tokens ran under a limit of 3,000, twenty at once under two at once."""
+    model = Pondering(Usage(input_tokens=10, output_tokens=1_200), ("p", "ponder", {"times": 20}))
+    limits = TurnLimits(max_tokens=3_000, max_concurrent_requests=2)
+    here = await set_up(model, tools=[ponder], limits=limits)
+    with anyio.fail_after(5), pytest.raises(TurnLimitError, match="of 3000 tokens"):
+        await here.say("go")
+    await here.check()
+    assert model.most <= 2
+    assert await results_of(here) == {"p": "3 of 20"}
+    assert model.granted[:2] == [1_000, 1_000]
+    assert model.granted[2] < 600, "what was left; it used more, as models may"
+    [node] = await here.of_kind("results")
+    assert node.usage == Usage(input_tokens=30, output_tokens=3_600)
+
+
+async def test_a_request_waits_for_what_others_have_reserved_and_do_not_use() -> None:
+    """Chosen: it is neither refused nor cut short because of tokens that are given back."""
+    model = Pondering(Usage(output_tokens=100), ("p", "ponder", {"times": 20}))
+    here = await set_up(model, tools=[ponder], limits=TurnLimits(max_tokens=4_000))
+    with anyio.fail_after(5):
+        end = await here.say("go")
+    assert end.text == "done"
+    assert await results_of(here) == {"p": "20 of 20"}
+    assert set(model.granted) == {1_000}
+    assert model.most < 4
+
+
+async def test_usage_and_cost_are_stored_where_the_tools_have_returned() -> None:
+    """Required: those samples are in the tree, at the tool's node, with usage and cost."""
+    usage = Usage(input_tokens=200, output_tokens=300)
+    once, twice = ("p", "ponder", {"times": 1}), ("q", "ponder", {"times": 2})
+    here = await set_up(
+        Pondering(usage, once, twice), tools=[ponder], limits=TurnLimits(price=price)
+    )
+    await here.say("go")
+    [node] = await here.of_kind("results")
+    assert node.usage == Usage(input_tokens=600, output_tokens=900)
+    assert node.data["cost"] == 1.5
+    samples: Any = node.data["samples"]
+    assert {use: (each["requests"], each["cost"]) for use, each in samples.items()} == {
+        "p": (1, 0.5),
+        "q": (2, 1.0),
+    }
+    assert samples["p"]["usage"] == usage.model_dump()
+
+
+async def test_what_was_used_before_a_question_is_stored_with_the_question() -> None:
+    """Chosen: the turn may end at the question, and nothing of it may be lost."""
+    usage = Usage(output_tokens=7)
+    answer = Answering(lambda _: ElicitReply(action="accept", content={"ok": True}))
+    here = await set_up(Pondering(usage, ("i", "insist", {})), tools=[insist], person=answer)
+    await here.say("go")
+    tree = await here.check()
+    used = {node.kind: node.usage for node in tree.nodes}
+    assert (used["question"], used["answer"], used["results"]) == (usage, None, usage)
+
+
+async def test_without_a_usage_the_estimate_counts() -> None:
+    """Required: where a model gives no usage, the estimate counts."""
+    model = Pondering(None, *((str(n), "ponder", {"times": 1}) for n in range(12)))
+    here = await set_up(model, tools=[ponder], limits=TurnLimits(max_tokens=2_000))
+    with pytest.raises(TurnLimitError, match=r"used 1\d{3} of 2000 tokens"):
+        await here.say("go")
+    [node] = await here.of_kind("results")
+    assert (node.usage, len(model.granted)) == (None, 12)
+
+
+async def test_a_cost_is_limited_for_requests_at_the_same_time() -> None:
+    """Required: at most one reply more than the budget, whatever runs side by side."""
+    usage = Usage(input_tokens=500, output_tokens=500)
+    sent: list[str] = []
+
+    def decide(request: SampleRequest) -> SampleReply:
+        sent.append(heard(request))
+        if heard(request) == "fork":
+            return fork(*"abcdefghij").model_copy(update={"usage": usage})
+        return calls(text="done", usage=usage)
+
+    here = await set_up(decide, limits=TurnLimits(max_cost=4.0, price=price))
+    with pytest.raises(TurnLimitError, match="4 of 4 cost"):
+        await here.say("fork")
+    assert len(sent) == 4
+
+
+async def test_a_model_that_cannot_be_asked_uses_nothing() -> None:
+    """Required: what is reserved for a request that was not made is given back."""
+    failing = True
+
+    def decide(request: SampleRequest) -> SampleReply | Exception:
+        return RuntimeError("down") if failing else calls(text="done", usage=FREE)
+
+    here = await set_up(decide, limits=TurnLimits(max_tokens=9_000), person=Absent())
+    start = await here.agent.put(here.thread_id, [(None, "hello")])
+    turn = await here.agent.turn(start[0])
+    with pytest.raises(RuntimeError):
+        await turn.run(start[0])
+    account = turn.timeline.meter.account
+    assert (account.tokens, account.reserved) == (0, 0)
+    failing = False
+    await turn.run(start[0])
+    assert (account.tokens, account.reserved) == (1, 0)

@@ -7,6 +7,7 @@ Inside, imports point in one direction: an agent begins turns; a turn alternates
 a timeline and batches of tools; ``branch_self`` and the flows run further turns in branches.
 """
 
+from anabranch._account import Account, Reservation
 from anabranch._asking.answerer import Absent, Answerer
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
@@ -60,6 +61,7 @@ from anabranch.agents._turn_limits import (
 __all__ = [
     "TEXT_RECOMBINERS",
     "Absent",
+    "Account",
     "AdmittedRequest",
     "Agent",
     "AgentDependencies",
@@ -83,6 +85,7 @@ __all__ = [
     "Question",
     "Recombined",
     "RequestMessages",
+    "Reservation",
     "SideUsage",
     "StopCondition",
     "TextReceived",

@@ -351,7 +351,7 @@ class BranchContext:
 
         path = self._call.cursor.new_path(scope, checked_name(chosen.name.replace("/", ".")))
         codec = codec_of(chosen.returned_by)
-        run = self._call.branches.run(path, chosen.limits, body, codec, relative_depth=True)
+        run = self._call.branches.run(path, chosen.limits, body, codec, is_tool=True)
         return self._made(run)
 
     gather = gather

@@ -15,8 +15,9 @@ class Limits:
     """What a branch and everything inside it may use; ``None`` means not limited here.
 
     Attributes:
-        max_depth: the deepest allowed branch; the root of a call is at depth 0, so that
-            ``max_depth=1`` allows one level of sub-branches and ``max_depth=0`` none.
+        max_depth: the deepest allowed branch, counted from the tool that the limit is given in: that
+            is at depth 0, so that ``max_depth=1`` allows one level of sub-branches and
+            ``max_depth=0`` none.
         max_tokens: the total of all samples' tokens, prompts and completions.
         timeout: seconds from the start of the branch, including the wait for answers.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from anabranch import Declined, InvalidArgumentsError
+from anabranch import BranchContext, Declined, InvalidArgumentsError, tool
 from anabranch.testing import MockClient, run_tool
 from examples.pick_card import Outcome, PickCard
 from tests.examples.harness import ERAS, connected
@@ -36,6 +36,17 @@ async def test_the_winning_card_wins() -> None:
     assert len(client.sample_calls) == len(client.elicit_calls) == 1
     assert "The model says: The second." in client.elicit_calls[0].message
     assert deck.hands == 1  # drawn once, although the tool was replayed twice
+
+
+async def test_it_can_be_played_by_another_tool() -> None:
+    """Required: its branch, which may not nest, is within the depth that it counts itself."""
+
+    @tool
+    async def evening(ctx: BranchContext) -> Outcome:
+        return await ctx.call_tool(PickCard(Rigged()), analyze=True)
+
+    client = MockClient(samples=["The second."], elicits=[{"cardNumber": 2}])
+    assert (await run_tool(evening, {}, client)).won
 
 
 async def test_another_card_loses() -> None:

@@ -7,6 +7,8 @@ the author's view and live in ``context.py``.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from anabranch._account import Account
 from anabranch._engine.deadline import Deadline
 from anabranch.errors import BranchDepthError
@@ -22,6 +24,7 @@ class Branch:
         parent: the branch that it is in; ``None`` for the call's root.
         path: its name within the call.
         depth: how many branches are around it.
+        tool_depth: the depth of the tool that it is in, from which its sites count ``max_depth``.
         limits: the tightest of all that enclose it; ``timeout`` is its own.
         account: what it has spent, its sub-branches included, within its own budget.
         deadline: what enforces its timeout, while its body runs.
@@ -30,14 +33,26 @@ class Branch:
     """
 
     __slots__ = (
-        "account", "deadline", "depth", "ids", "limits", "noticed", "parent", "path", "timeout",
+        "account", "deadline", "depth", "ids", "limits", "noticed", "parent", "path",
+        "timeout", "tool_depth",
     )  # fmt: skip
 
-    def __init__(self, parent: Branch | None, path: str, own: Limits, spent: int = 0) -> None:
+    def __init__(
+        self,
+        parent: Branch | None,
+        path: str,
+        own: Limits,
+        spent: int = 0,
+        *,
+        is_tool: bool = False,
+    ) -> None:
         outer = None if parent is None else parent.account
         self.parent: Branch | None = parent
         self.path: str = path
         self.depth: int = 0 if parent is None else parent.depth + 1
+        self.tool_depth: int = self.depth if parent is None or is_tool else parent.tool_depth
+        if self.tool_depth and own.max_depth is not None:
+            own = replace(own, max_depth=self.tool_depth + own.max_depth)
         self.limits: Limits = own if parent is None else parent.limits.narrowed(own)
         self.timeout: float | None = own.timeout
         self.account: Account = Account(path, outer, max_tokens=own.max_tokens, tokens=spent)

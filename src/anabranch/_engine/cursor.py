@@ -166,11 +166,13 @@ class ReplayCursor:
 
     # -- budgets -----------------------------------------------------------------------------
 
-    def branch(self, parent: Branch | None, path: str, own: Limits) -> Branch:
+    def branch(
+        self, parent: Branch | None, path: str, own: Limits, *, is_tool: bool = False
+    ) -> Branch:
         """Return the branch at ``path``, with what earlier rounds have spent and reserved in it."""
         # The root's keys do not name it, so what it has spent is the sum of all.
         inside = "" if parent is None else f"{path}/"
-        branch = Branch(parent, path, own, self._spent.get(inside[:-1], 0))
+        branch = Branch(parent, path, own, self._spent.get(inside[:-1], 0), is_tool=is_tool)
         for step_id in self._reserved_in(inside):
             self._reserved[step_id].hold_in(branch.account)
         return branch

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TypeVar
 
 from anabranch._engine.branch import Branch
@@ -52,13 +51,13 @@ class Branches:
         body: Callable[[Branch], Awaitable[T]],
         codec: Codec,
         *,
-        relative_depth: bool = False,
+        is_tool: bool = False,
     ) -> T:
         """Run ``body`` in a sub-branch at ``path``, or return what it was folded to.
 
         The enclosing branch is the one that this is awaited in: its limits hold, whichever branch
-        of the call has made the operation. With ``relative_depth``, the ``max_depth`` of ``own``
-        counts from the sub-branch and not from the root.
+        of the call has made the operation. The ``max_depth`` of ``own`` counts from the tool that
+        the sub-branch is in, which is the sub-branch itself if it ``is_tool``.
 
         Raises:
             BranchDepthError, BranchTimeoutError: before or while the body runs.
@@ -76,9 +75,7 @@ class Branches:
         if scheduler.closing:
             await scheduler.refuse(path)
         cursor.unentered.discard(path)
-        if relative_depth and own.max_depth is not None:
-            own = replace(own, max_depth=enclosing.depth + 1 + own.max_depth)
-        branch = cursor.branch(enclosing, path, own)
+        branch = cursor.branch(enclosing, path, own, is_tool=is_tool)
         branch.check_depth()
         # Its memory ends with the branch: of a folded one there would be none, either.
         strand.scope = Scope(branch, path, scope.memory)

@@ -68,7 +68,7 @@ class PickCard(HandoffTool):
         await ctx.log("info", f"Drew {len(hand.cards)} cards")
         analysis: str | None = None
         if hand.analyze:
-            analysis = await ctx.branch(analyze, hand.cards, inherit_messages=False)
+            analysis = await ctx.branch(analyze, hand.cards, inherit_messages=False, max_depth=1)
         cards = "   ".join(f"{number}: {card}" for number, card in enumerate(hand.cards, 1))
         question = f"Pick a card!   {cards}"
         if analysis:

@@ -7,6 +7,7 @@ checks every answer again.
 from __future__ import annotations
 
 import json
+import math
 import re
 from datetime import date, datetime
 from typing import ClassVar, Final, Literal
@@ -81,8 +82,8 @@ class Field(_Options):
         joined = "; ".join(note for note in notes if note)
         return f"{self.title or name} ({joined}):" if joined else f"{self.title or name}:"
 
-    def in_words(self, *, required: bool) -> str:
-        """Return what the field takes, for somebody who fills in no form."""
+    def in_words(self, *, required: bool, titled: bool = True) -> str:
+        """Return what the field takes, with its title, if it has one and that is wanted."""
         options = [
             option.const if option.title is None else f"{option.const} ({option.title})"
             for option in self.options or self.items.options
@@ -92,7 +93,8 @@ class Field(_Options):
             kind = f"{'any' if self.type == 'array' else 'one'} of: {', '.join(options)}"
         default = None if self.default is None else f"default {json.dumps(self.default)}"
         optional = None if required else "optional"
-        notes = [self.title, self.description, kind, self.range(), default, optional]
+        title = self.title if titled else None
+        notes = [title, self.description, kind, self.range(), default, optional]
         return "; ".join(note for note in notes if note)
 
     def range(self) -> str | None:
@@ -171,9 +173,12 @@ class Form(_Schema):
 
 def _number(text: str, kind: type[int | float], words: str) -> int | float:
     try:
-        return kind(text)
+        number = kind(text)
     except ValueError:
-        raise ValueError(f"not {words}") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"not {words}")
+    return number
 
 
 def _matches(pattern: str, text: str) -> bool:

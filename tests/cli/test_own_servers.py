@@ -9,6 +9,7 @@ from anyio import to_thread
 from mcp.server.mcpserver import MCPServer
 
 from anabranch._terminal.exits import UsageError
+from anabranch.cli import main
 from anabranch.cli._combined_server import (
     Asking,
     Persistence,
@@ -175,3 +176,35 @@ def test_a_name_for_a_server_that_has_one_is_reported(tmp_path: Path) -> None:
 def test_the_version_of_a_server_is_that_of_its_target(tmp_path: Path) -> None:
     versioned = "__version__ = '4.2'\n" + OWN.partition("server =")[0]
     assert recipe(tmp_path, versioned).make_server()[0].version == "4.2"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--ask-url", "https://x.example", "--ask-fallback"], "--transport http, --ask-fallback"),
+        (
+            [
+                *("--transport", "http", "--ask-fallback", "--store", "memory:"),
+                *("--ask-url", "x.example"),
+            ],
+            "ask_url must be like https://tools.example.org, got 'x.example'",
+        ),
+    ],
+)
+def test_an_address_of_pages_that_cannot_be_used_is_refused(
+    tmp_path: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "own.py"
+    target.write_text(OWN.partition("server =")[0])
+    assert main(["serve", str(target), *options]) == 2
+    assert says in capsys.readouterr().err
+
+
+async def test_results_of_a_served_target_have_links(tmp_path: Path) -> None:
+    target = tmp_path / "own.py"
+    target.write_text(OWN.partition("server =")[0])
+    asking = Asking(ask="fallback", ask_url="https://x.example")
+    made_of = ServerRecipe((str(target),), None, (KEY,), Persistence("memory:"), asking=asking)
+    server, _ = await to_thread.run_sync(made_of.make_server)
+    async with connected(server, MODERN) as client:
+        assert "https://x.example/ask/" in text_of(await client.call_tool("ask"))

@@ -148,7 +148,9 @@ async def openai(given, script):
 
     set_tracing_disabled(True)
     server = given["server"]
-    kind = MCPServerStreamableHttp if "url" in server else MCPServerStdio
+    kind = MCPServerStdio
+    if "url" in server:
+        kind, server = MCPServerStreamableHttp, {**server, "timeout": 60}
     async with kind(params=server, client_session_timeout_seconds=60) as tools:
         agent = Agent(name="agent", model=Scripted(), mcp_servers=[tools])
         await Runner.run(agent, "Go.", max_turns=9)

@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
+from anabranch._durable.entered import entered
 from anabranch._durable.job import Job
 from anabranch._durable.lines import find_line, name_line
 from anabranch._durable.policy import Durability
@@ -242,6 +243,21 @@ class CallService:
             return None
         reply = self._repeat(replies, line, last)
         return None if reply is None else (reply, last)
+
+    def repeated(self, replies: Replies[R], journal: Journal, record: RoundRecord) -> R | None:
+        """Return the reply of a stored round; ``None`` if it is another edge's."""
+        return self._repeat(replies, journal.line, record)
+
+    async def entered(self, journal: Journal) -> dict[str, Answer]:
+        """Return what persons have entered on pages for the questions that are open, by step.
+
+        Raises:
+            ToolError: the store does not answer.
+        """
+        if self.durability is None:
+            return {}
+        with _store_errors_mapped():
+            return await entered(self.durability.store, journal)
 
     def _repeat(self, replies: Replies[R], line: str, record: RoundRecord) -> R | None:
         policy = self.durability

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -56,10 +56,12 @@ class Asking:
     Attributes:
         sampler_mode: when the server's own model is asked.
         ask: whether questions reach users of clients that show none.
+        ask_url: where such users reach the server's pages, if it has any.
     """
 
     sampler_mode: SamplerMode = "own"
     ask: Ask = "client"
+    ask_url: str | None = None
 
 
 NOT_STORED = Persistence()
@@ -80,6 +82,7 @@ def server_options(
         sampler=sampler,
         sampler_mode=asking.sampler_mode,
         ask=asking.ask,
+        ask_url=asking.ask_url,
         continue_calls=persistence.continue_calls,
         grace=persistence.grace,
     )
@@ -123,8 +126,9 @@ def _add(server: MCPServer[Any], tools: Sequence[Tool[Any]], options: ServerOpti
         return
     # The server's author may have put tools into a store of their own.
     continues = options.continue_calls and CONTINUE_CALL not in there
-    ask: Ask = "client" if ANSWER_QUESTIONS in there else options.ask
-    install(server, *new, options=options, continue_calls=continues, ask=ask)
+    if ANSWER_QUESTIONS in there:
+        options = replace(options, ask="client", ask_url=None)
+    install(server, *new, options=options, continue_calls=continues)
 
 
 def seal_probe(server: MCPServer[Any]) -> str:

@@ -133,12 +133,24 @@ def serve_command(  # noqa: PLR0913 - the options of the command
             negative=(),
         ),
     ] = False,
+    ask_url: Annotated[
+        str | None,
+        Parameter(
+            help="With --ask-fallback and --store, over HTTP: where users reach this server, such as"
+            " https://tools.example.org. Such results then have links to pages with the forms."
+        ),
+    ] = None,
 ) -> None:
     """Run the command."""
     access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()))
     endpoint = Endpoint(transport, host, port, workers, access, stateless)
     persistence = Persistence(store or None, ttl, continue_calls, grace)
-    asking = Asking(sampler_mode, "fallback" if ask_fallback else "client")
+    asking = Asking(sampler_mode, "fallback" if ask_fallback else "client", ask_url)
+    if ask_url is not None and (transport != "http" or not store or not ask_fallback):
+        raise UsageError(
+            "--ask-url is for pages over HTTP, which store what users enter there. Give it with"
+            " --transport http, --ask-fallback and --store URL."
+        )
     serve(targets, endpoint, model=model, persistence=persistence, name=name, asking=asking)
 
 

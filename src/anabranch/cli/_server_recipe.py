@@ -48,7 +48,10 @@ class ServerRecipe:
     def make_server(self) -> tuple[MCPServer[Any], set[str]]:
         """Return it, and the options that the targets' own servers have set themselves."""
         sampler = open_sampler(self.model)
-        options = server_options(self.keys, sampler, self.persistence, self.asking)
+        try:
+            options = server_options(self.keys, sampler, self.persistence, self.asking)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         with completed_by(options) as unused:
             found = load(self.targets)
         if found.servers and self.name is not None:
@@ -94,6 +97,7 @@ _GIVEN_BY = {
     "sampler": f"--model ({MODEL})",
     "sampler_mode": "--sampler-mode",
     "ask": "--ask-fallback",
+    "ask_url": "--ask-url",
     "ttl": "--ttl",
     "grace": "--grace",
     "name": "--name",

@@ -53,7 +53,7 @@ def as_fastmcp_tool(
     """
     with _extra():
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
-    given = replace(options_of(options, keywords), continue_calls=False, ask="client")
+    given = replace(options_of(options, keywords), continue_calls=False, ask="client", ask_url=None)
     return FastMcpTool.of_tool(tool, Installation([tool], given, tool.name).service)
 
 
@@ -124,6 +124,8 @@ def install_fastmcp(
         server.add_tool(FastMcpTool.of_tool(tool, installation.service))
     for more in installation.going_on:
         server.add_tool(FastMcpTool.of(more, more.serve))
+    if installation.service.links is not None:
+        installation.service.links.offer(server)
     return installation
 
 

@@ -111,7 +111,11 @@ class GoingOn:
         try:
             call = await handles.open(arguments["call"], request.principal)
             given: list[UserAnswer] = arguments.get("answers", [])
-            answers = _answers(given, call.journal)
+            entered = await service.calls.entered(call.journal)
+            answers = {
+                **_answers(given, call.journal),
+                **entered,
+            }  # a person's own words come first
             if not answers and service.calls.durability is not None:
                 return await self._reopen(call, request)
             chain = Chain(call.journal.rounds, marks=True)

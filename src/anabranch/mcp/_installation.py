@@ -13,11 +13,12 @@ from anabranch._engine.clock import SystemClock
 from anabranch._opening import Runtime
 from anabranch._shielded import run_shielded
 from anabranch.limits import Limits
+from anabranch.mcp._ask_links import AskLinks
 from anabranch.mcp._going_on import GoingOn, answer_questions, continue_call
 from anabranch.mcp._handles import Handles
 from anabranch.mcp._options import ServerOptions, durability_of, sealer_of
 from anabranch.mcp._protocol import PROTOCOL_ERRORS
-from anabranch.mcp._sealing import HANDLES
+from anabranch.mcp._sealing import ASKS, HANDLES
 from anabranch.mcp._serving import Service
 from anabranch.mcp._termination import before_termination
 from anabranch.tool import Tool
@@ -58,6 +59,7 @@ class Installation:
             prefer_client=options.sampler_mode == "prefer-client",
             continues=options.continue_calls and options.store is not None,
             asks_by_result=options.ask == "fallback",
+            links=_links(calls, options, audience),
             on_call=self._expire,
         )
         self.tools: Sequence[Tool[Any]] = tools
@@ -115,6 +117,13 @@ class Installation:
             reaper = Reaper(self.service.calls, {tool.name: tool for tool in self.tools})
             # No task group: hosts leave a lifespan in another cancel scope than they entered it in.
             self._reaping = asyncio.ensure_future(reaper.run())
+
+
+def _links(calls: CallService, options: ServerOptions, audience: str) -> AskLinks | None:
+    if options.ask_url is None or calls.durability is None:
+        return None
+    sealer = sealer_of(options, audience, ASKS)
+    return AskLinks(options.ask_url, calls, calls.durability.store, sealer)
 
 
 def require_server(server: object, kind: type) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
+from urllib.parse import urlsplit
 
 from anabranch._asking.sampling import Sampler
 from anabranch._durable.policy import Durability
@@ -85,6 +86,8 @@ class ServerOptions:
         grace: seconds that calls which run when the server stops get to be ended and undone.
         ask: with ``fallback``, questions also reach the user of a client that shows none: the
             result of the tool lists them, and a tool ``answer_questions`` takes the answers.
+        ask_url: with ``fallback`` and a store, where users reach this server over HTTP: such a
+            result then also has links to pages with the forms, at ``/ask/…`` below it.
     """
 
     keys: Keys | None = field(default=None, repr=False)
@@ -101,6 +104,7 @@ class ServerOptions:
     sagas: bool = True
     grace: float = GRACE
     ask: Ask = "client"
+    ask_url: str | None = None
 
     def __post_init__(self) -> None:
         if self.step_threads < 1:
@@ -111,6 +115,23 @@ class ServerOptions:
             )
         if self.ask not in get_args(Ask):
             raise ValueError(f"ask must be 'client' or 'fallback', got {self.ask!r}.")
+        if self.ask_url is not None:
+            self._check_ask_url(self.ask_url)
+
+    def _check_ask_url(self, url: str) -> None:
+        parts = urlsplit(url)
+        if (
+            parts.scheme not in {"http", "https"}
+            or not parts.netloc
+            or parts.query
+            or parts.fragment
+        ):
+            raise ValueError(f"ask_url must be like https://tools.example.org, got {url!r}.")
+        if self.ask != "fallback" or self.store is None:
+            raise ValueError(
+                "ask_url= needs ask='fallback' and a store=, which holds what users enter until"
+                " their call goes on."
+            )
 
 
 class ToolKeywords(TypedDict, total=False):
@@ -135,6 +156,7 @@ class ServerKeywords(ToolKeywords, total=False):
     sagas: bool
     grace: float
     ask: Ask
+    ask_url: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,13 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from anabranch._engine.clock import Clock
 from anabranch.errors import InvalidTokenError
 
-__all__ = ["HANDLES", "SAGAS", "SagaClaims", "Sealer"]
+__all__ = ["ASKS", "HANDLES", "SAGAS", "SagaClaims", "Sealer"]
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 SAGAS = "anabranch/saga/v1"
 HANDLES = "anabranch/handle/v1"
+ASKS = "anabranch/ask/v1"
 """What tokens are for. It is part of the key: a token of another kind cannot be opened."""
 
 SKEW = 60.0
@@ -35,12 +36,13 @@ SHORTEST = 32
 
 
 class SagaClaims(BaseModel):
-    """The content of a saga's token, or of a handle.
+    """The content of a saga's token, of a handle, or of a link to a question.
 
     Attributes:
         tool: the tool's name.
         arguments: its arguments, as they were given.
         state: the journal's text, or the reference to it.
+        question: the step id of the question that a link is to.
         answered: step id to digest of the result that was given for it.
         issued, expires: seconds since the epoch.
         audience: the server that it is for.
@@ -56,6 +58,7 @@ class SagaClaims(BaseModel):
     tool: str
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     state: str
+    question: str = ""
     answered: dict[str, str] = Field(default_factory=dict)
 
 

@@ -64,6 +64,8 @@ def create_server(
     )
     _offer_sagas(server, given)
     _run_along(server, installation)
+    if installation.service.links is not None:
+        installation.service.links.offer(server)
     offer_log_level(server)
     return server
 
@@ -105,6 +107,8 @@ def install(
         manager._tools[tool.name] = tool  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     _offer_sagas(server, given)
     _run_along(server, installation)
+    if installation.service.links is not None:
+        installation.service.links.offer(server)
     offer_log_level(server)
     return installation
 

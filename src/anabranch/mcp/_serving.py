@@ -25,6 +25,7 @@ from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
 from anabranch._encodable import encodable
 from anabranch._engine import Answer, Finished, Journal
+from anabranch.mcp._ask_links import AskLinks
 from anabranch.mcp._chains import CHAIN, marked
 from anabranch.mcp._handles import Handles, OpenCall
 from anabranch.mcp._handshake import asking, request_answer
@@ -52,6 +53,7 @@ class Service:
         prefer_client: ask that model only where the client cannot sample, or refuses.
         continues: whether ``continue_call`` is offered.
         asks_by_result: whether questions that a client cannot show are listed in a result.
+        links: makes links to pages of such questions, if they have any.
         on_call: called before each call, or round.
     """
 
@@ -61,6 +63,7 @@ class Service:
     prefer_client: bool = False
     continues: bool = False
     asks_by_result: bool = False
+    links: AskLinks | None = None
     on_call: Callable[[], None] = _nothing
 
     def by_rounds(self, request: McpRequest) -> bool:
@@ -202,8 +205,16 @@ async def ask_client(
         if isinstance(outcome, Finished):
             return outcome.value
         reply = outcome
-    handle = await service.handles.make(call, reply.request_state or "", request.principal)
-    return open_questions(call, request.called, handle, reply.input_requests or {})
+    state, requests = reply.request_state or "", reply.input_requests or {}
+    handle = await service.handles.make(call, state, request.principal)
+    links: dict[str, str] = {}
+    if service.links is not None:
+        links = {
+            step_id: await service.links.make(call.tool.name, state, step_id)
+            for step_id, each in requests.items()
+            if isinstance(each.params, types.ElicitRequestFormParams)
+        }
+    return open_questions(call, request.called, handle, requests, links)
 
 
 async def _next_round(

@@ -26,6 +26,11 @@ ASK_THE_USER = (
     " guess."
 )
 
+BY_LINK = (
+    "Better, give the user the link below each question; once the user has answered there, call the"
+    " same tool with call alone."
+)
+
 
 def chain_end(call: OpenCall, called: str, handle: str) -> str:
     """Return the result that ends a chain of rounds.
@@ -43,16 +48,22 @@ def chain_end(call: OpenCall, called: str, handle: str) -> str:
 
 
 def open_questions(
-    call: OpenCall, called: str, handle: str, requests: Mapping[str, types.InputRequest]
+    call: OpenCall,
+    called: str,
+    handle: str,
+    requests: Mapping[str, types.InputRequest],
+    links: Mapping[str, str],
 ) -> str:
     """Return the result that lists questions to the user, for a client that cannot show them.
+
+    ``links`` are to pages of the questions, by step.
 
     Raises:
         ToolError: with the same text, if the tool's output schema has no room for it.
     """
     space = _space(call, called)
     asked = [
-        _question(step_id, request.params)
+        _question(step_id, request.params, links.get(step_id))
         for step_id, request in requests.items()
         if isinstance(request, types.ElicitRequest)
     ]
@@ -63,11 +74,14 @@ def open_questions(
         f" call the tool {space}{ANSWER_QUESTIONS} with call={handle!r} and the answers, one object"
         f' for each question: {{"question": {json.dumps(first)}, "action": "accept", "content":'
         ' {…}}. Where the user declines, give "action": "decline" without content; where the user'
-        ' wants to stop, "action": "cancel".\n\n' + "\n\n".join(asked),
+        ' wants to stop, "action": "cancel".'
+        + (f" {BY_LINK}" if links else "")
+        + "\n\n"
+        + "\n\n".join(asked),
     )
 
 
-def _question(step_id: str, params: types.ElicitRequestParams) -> str:
+def _question(step_id: str, params: types.ElicitRequestParams, link: str | None) -> str:
     head = f"Question {json.dumps(step_id)}: {params.message}"
     if isinstance(params, types.ElicitRequestURLParams):
         return f"{head}\n  Ask the user to open {params.url} and to say when that is done; content: {{}}"
@@ -77,7 +91,10 @@ def _question(step_id: str, params: types.ElicitRequestParams) -> str:
         for name, field in form.properties.items()
     ]
     schema = json.dumps(params.requested_schema, ensure_ascii=False)
-    return "\n".join([head, *lines, f"  JSON Schema of the content: {schema}"])
+    lines.append(f"  JSON Schema of the content: {schema}")
+    if link is not None:
+        lines.append(f"  Or give the user this link to a page with the form: {link}")
+    return "\n".join([head, *lines])
 
 
 def _space(call: OpenCall, called: str) -> str:

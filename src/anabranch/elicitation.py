@@ -108,7 +108,10 @@ def form_schema(model: type[BaseModel]) -> dict[str, Any]:
     Raises:
         TypeError: see :class:`Elicitation`.
     """
-    return _form_schema(_checked(model))
+    try:
+        return _form_schema(_checked(model))
+    except RecursionError:
+        raise TypeError(f"A form is flat, and {model.__name__} refers to itself.") from None
 
 
 @lru_cache(maxsize=512)

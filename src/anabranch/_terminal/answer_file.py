@@ -7,7 +7,6 @@ questions that are asked concurrently arrive in any order.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError, model_validator
 
+from anabranch._json_text import read_json
 from anabranch._terminal.exits import UsageError
 from anabranch.messages import ElicitReply, SampleReply, TextBlock
 
@@ -82,7 +82,7 @@ class Answers:
             UsageError: it cannot be read, or is something else.
         """
         try:
-            entries: object = json.loads(path.read_text("utf-8"))
+            entries: object = read_json(path.read_text("utf-8"))
         except OSError as error:
             raise UsageError(f"Cannot read the answers in {path}: {error.strerror}.") from error
         except ValueError as error:

@@ -22,6 +22,7 @@ from pydantic import (
     ValidationError,
 )
 
+from anabranch._json_text import read_json
 from anabranch.agents._recombination import Recombiner
 from anabranch.errors import ToolError
 from anabranch.messages import ToolSpec
@@ -83,7 +84,7 @@ def _prompts(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = value.strip()
-    readers: tuple[Callable[[str], object], ...] = (json.loads, ast.literal_eval)
+    readers: tuple[Callable[[str], object], ...] = (read_json, ast.literal_eval)
     for reader in readers:
         try:
             found = reader(text)

@@ -6,17 +6,17 @@ valid is checked by the tool, which reports all fields at once.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from anabranch._json_text import TooDeepError, read_json, read_json_at
 
 __all__ = ["read_pairs", "split_pairs"]
 
 _NAME = re.compile(r"\s*([^\s=]+=?)")
 _QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 _PLAIN = re.compile(r"\S*")
-_JSON = json.JSONDecoder()
 
 JSON_TYPES: dict[type, str] = {
     str: "string",
@@ -27,6 +27,9 @@ JSON_TYPES: dict[type, str] = {
     dict: "object",
     type(None): "null",
 }
+LONGEST = 200
+"""Characters of what was typed that an error repeats."""
+
 WORDS = {
     "boolean": "true or false",
     "integer": "a whole number",
@@ -73,9 +76,9 @@ def _value_at(text: str, at: int) -> tuple[str, int]:
     begin = text[at : at + 1]
     if begin and begin in "[{":
         try:
-            _, end = _JSON.raw_decode(text, at)
+            _, end = read_json_at(text, at)
         except ValueError as error:
-            raise ValueError(f"{text[at:]!r} is not JSON: {error}") from None
+            raise ValueError(f"{_shown(text[at:])} is not JSON: {error}") from None
         return text[at:end], end
     if begin and begin in "\"'":
         quoted = _QUOTED.match(text, at)
@@ -92,7 +95,9 @@ def _read_value(name: str, text: str, schema: Mapping[str, Any]) -> object:
     if types == {"string"}:
         return text
     try:
-        value: object = json.loads(text)
+        value: object = read_json(text)
+    except TooDeepError as error:
+        raise ValueError(f"{name} cannot be read: {error}.") from None
     except ValueError:
         if "string" in types or not types:
             return text
@@ -108,7 +113,9 @@ def _types(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator
     """Yield the JSON types that a field allows; none if anything goes."""
     reference: str = field.get("$ref", "")
     if reference:
-        yield from _types(definitions.get(reference.rpartition("/")[2], {}), definitions)
+        name = reference.rpartition("/")[2]
+        others = {each: definitions[each] for each in definitions if each != name}  # ends a cycle
+        yield from _types(definitions.get(name, {}), others)
     declared: str | list[str] = field.get("type", [])
     yield from [declared] if isinstance(declared, str) else declared
     for choices in ("allOf", "anyOf", "oneOf"):
@@ -125,6 +132,10 @@ def _fits(value: object, types: set[str]) -> bool:
     return JSON_TYPES[type(value)] in types
 
 
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= LONGEST else f"{text[:LONGEST]!r}…"
+
+
 def _wrong(name: str, text: str, types: set[str]) -> str:
     wanted = " or ".join(words for kind, words in WORDS.items() if kind in types)
-    return f"{name} must be {wanted}, not {text!r}. Write {name}=… or give JSON."
+    return f"{name} must be {wanted}, not {_shown(text)}. Write {name}=… or give JSON."

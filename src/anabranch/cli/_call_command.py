@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from mcp import Client
 from mcp_types import CallToolResult, TextContent, Tool
 
 from anabranch._asking.answerer import Answerer
+from anabranch._json_text import read_json
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import NO_MODEL, Respondent
@@ -146,7 +146,7 @@ def value_of(result: CallToolResult, tool: Tool) -> object:
             for block in result.content
         ]
     try:
-        return cast("object", json.loads(text))
+        return cast("object", read_json(text))
     except ValueError:
         return text
 

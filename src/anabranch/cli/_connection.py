@@ -22,6 +22,7 @@ from anabranch._terminal.exits import CommandError, FailedError, UsageError
 from anabranch.cli._keys import KEYS, new_key
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._targets import is_url, split_target
+from anabranch.errors import ToolError
 from anabranch.mcp._client import Connectable, connect, offers_sagas
 from anabranch.mcp._repeating import causes
 from anabranch.mcp._saga_client import SagaRoundsExceededError
@@ -116,6 +117,8 @@ def _explain(error: Exception, target: str) -> CommandError | None:
     for cause in causes(error):
         if isinstance(cause, CommandError):
             return cause
+        if isinstance(cause, ToolError):
+            return FailedError(str(cause))
         if (message := _message_for(cause, target)) is not None:
             return FailedError(message)
     return None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from anabranch._json_text import read_json
 from anabranch._terminal.exits import UsageError
 from anabranch.chat._name_value import read_pairs
 
@@ -29,7 +29,7 @@ def read_arguments(
 
 def _read_object(text: str) -> dict[str, Any]:
     try:
-        value: object = json.loads(text)
+        value: object = read_json(text)
     except ValueError as error:
         raise UsageError(f"--json is not JSON: {error}.") from error
     if not isinstance(value, dict):

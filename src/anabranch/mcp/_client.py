@@ -17,6 +17,7 @@ from mcp.server.mcpserver import MCPServer
 
 from anabranch._asking.answerer import Answerer
 from anabranch._encodable import encodable
+from anabranch.errors import ToolError
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
 from anabranch.mcp._protocol import CONTEXT_META, STEP_ID_META
 from anabranch.mcp._repeating import keyed_meta
@@ -35,6 +36,9 @@ Connectable: TypeAlias = MCPServer[Any] | Server[Any] | StdioServerParameters | 
 """What can be connected to: a server in this process, a command, a transport, a URL."""
 Era: TypeAlias = Literal["auto", "modern", "handshake"]
 MODES: dict[Era, str] = {"auto": "auto", "modern": "2026-07-28", "handshake": "legacy"}
+
+LONGEST = 300
+"""Characters of a foreign text that an error repeats."""
 
 MAX_ROUNDS = 100
 """The SDK's default of 10 guards programs; a person notices a tool that never stops asking."""
@@ -119,6 +123,7 @@ async def call_tool(
         MCPError: the server refused, the connection broke, or ``answerer`` raised an
             :class:`AnswerError` in the modern era.
         InputRequiredRoundsExceededError: the tool asked in more than :data:`MAX_ROUNDS` rounds.
+        ToolError: its result does not fit the output schema that it declares.
     """
 
     async def notify(progress: float, total: float | None, message: str | None) -> None:
@@ -126,7 +131,25 @@ async def call_tool(
 
     meta = keyed_meta(key) if key else None
     given = encodable(name), encodable(arguments)
-    return await client.call_tool(*given, progress_callback=notify, meta=meta)
+    try:
+        return await client.call_tool(*given, progress_callback=notify, meta=meta)
+    except RuntimeError as error:
+        if (problem := _misfit(name, error)) is None:
+            raise
+        raise ToolError(problem) from error
+
+
+def _misfit(name: str, error: RuntimeError) -> str | None:
+    """Return in one sentence what the SDK found in a tool's result or its output schema, if so."""
+    if isinstance(error, RecursionError):
+        return f"The tool {name!r} cannot be used: its output schema refers to itself."
+    text = str(error).partition("\n")[0].rstrip(".")
+    if text.startswith("Invalid structured content returned by tool"):
+        reason = str(getattr(error.__cause__, "message", text))[:LONGEST]
+        return f"The result of the tool {name!r} does not fit its output schema: {reason}."
+    if text.startswith(("Invalid schema for tool", "Tool ")):
+        return f"{text[:LONGEST]}."
+    return None
 
 
 async def list_tools(client: Client) -> dict[str, types.Tool]:

@@ -15,19 +15,30 @@ from typing import Any, Final
 
 import mcp_types as types
 from mcp import MCPError
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
 from anabranch._encodable import encodable
+from anabranch.elicitation import describe
 from anabranch.errors import (
     AnabranchError,
     CapabilityError,
     IdempotencyKeyError,
     InvalidTokenError,
     StoreError,
+    ToolError,
 )
 from anabranch.mcp._protocol import required_capabilities
 from anabranch.models import ModelError
 
-__all__ = ["REQUEST_STATE", "SAGA_TOKEN", "CallFailedError", "invalid_token", "mapped_errors"]
+__all__ = [
+    "REQUEST_STATE",
+    "SAGA_TOKEN",
+    "CallFailedError",
+    "checked_results",
+    "invalid_token",
+    "mapped_errors",
+]
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
@@ -99,6 +110,26 @@ def mapped_errors(
         raise CallFailedError(None) from problem
     except (Exception, SystemExit) as error:  # the latter of a validator: it would end the server
         raise CallFailedError(None) from error
+
+
+@contextmanager
+def checked_results() -> Generator[None]:
+    """Say in one sentence, and in the log, why a tool's value cannot be a result.
+
+    Raises:
+        ToolError: it does not fit the output schema, or is not finite JSON.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        problem = f"does not fit its output schema: {describe(error)}"
+    except (PydanticSerializationError, RecursionError, ValueError) as error:
+        problem = "is nested too deeply, refers to itself, or is not JSON"
+        logger.debug("a value could not be written", exc_info=error)
+    else:
+        return
+    logger.error("what a tool has returned %s", problem)
+    raise ToolError(f"What the tool has returned {problem}.")
 
 
 def _require_encodable(error: Exception) -> None:

@@ -25,7 +25,12 @@ from mcp.types import InputRequiredResult
 from pydantic import PrivateAttr
 
 from anabranch._encodable import encodable
-from anabranch.mcp._error_mapping import REQUEST_STATE, CallFailedError, mapped_errors
+from anabranch.mcp._error_mapping import (
+    REQUEST_STATE,
+    CallFailedError,
+    checked_results,
+    mapped_errors,
+)
 from anabranch.mcp._log_level import at_least
 from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest
@@ -152,7 +157,8 @@ class FastMcpTool(BaseTool):
             value = await self._serve(self._described.validate(arguments), request)
             if isinstance(value, InputRequiredResult):
                 return InputRequiredToolResult(value)
-            return self.convert_result(value)
+            with checked_results():
+                return self.convert_result(value)
 
     def _converted(self, value: object) -> types.CallToolResult:
         result = self.convert_result(value)

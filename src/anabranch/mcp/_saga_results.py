@@ -13,6 +13,7 @@ from mcp.types import CallToolResult
 from pydantic import BaseModel
 
 from anabranch._encodable import encodable
+from anabranch.mcp._error_mapping import checked_results
 
 __all__ = ["Convert", "to_failure", "to_result", "to_wire"]
 
@@ -26,7 +27,8 @@ def to_result(value: object, convert: Convert) -> dict[str, Any]:
     Raises:
         Exception: it is not what the tool's return annotation promises, or cannot be JSON.
     """
-    result = to_wire(convert(encodable(value)))
+    with checked_results():
+        result = to_wire(convert(encodable(value)))
     if isinstance(value, str):
         result.pop("structuredContent", None)
     return result

@@ -6,7 +6,6 @@ its errors are the same over every edge.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, Self, TypeAlias
@@ -24,8 +23,14 @@ from mcp.shared.inbound import find_invalid_x_mcp_header
 from pydantic import PrivateAttr
 
 from anabranch._encodable import encodable
+from anabranch._json_text import read_json
 from anabranch.errors import InvalidArgumentsError
-from anabranch.mcp._error_mapping import REQUEST_STATE, CallFailedError, mapped_errors
+from anabranch.mcp._error_mapping import (
+    REQUEST_STATE,
+    CallFailedError,
+    checked_results,
+    mapped_errors,
+)
 from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._return_type import function_returning
@@ -154,7 +159,10 @@ class SdkTool(BaseTool):
             unmapped=(ToolError, ResourceError),
         ):
             value = await self._serve(_validated(self._described, arguments), request)
-            return self.fn_metadata.convert_result(value) if convert_result else value
+            if not convert_result:
+                return value
+            with checked_results():
+                return self.fn_metadata.convert_result(value)
 
 
 def _validated(described: Described, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,7 +193,7 @@ def _decoded(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
-        decoded: object = json.loads(value)
-    except (ValueError, RecursionError):
+        decoded: object = read_json(value)
+    except ValueError:
         return value
     return value if isinstance(decoded, str | int | float) else decoded

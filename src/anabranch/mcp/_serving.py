@@ -27,6 +27,7 @@ from anabranch._encodable import encodable
 from anabranch._engine import Answer, Finished, Journal
 from anabranch.mcp._ask_links import AskLinks
 from anabranch.mcp._chains import CHAIN, marked
+from anabranch.mcp._error_mapping import checked_results
 from anabranch.mcp._handles import Handles, OpenCall
 from anabranch.mcp._handshake import asking, request_answer
 from anabranch.mcp._idempotency import KEY_META
@@ -137,7 +138,8 @@ async def serve(
         value = await run_rounds(call, answers, request, service)
     else:
         value = await run_live(call, request, service)
-    return encodable(value)
+    with checked_results():
+        return encodable(value)
 
 
 async def run_live(call: OpenCall, request: McpRequest, service: Service) -> object:

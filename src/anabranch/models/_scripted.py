@@ -6,7 +6,6 @@ tool calls. A reply ends at a stop sequence; the other parameters of a request a
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 
 from anabranch._asking.tokens import estimate_tokens
 from anabranch._encodable import encodable
+from anabranch._json_text import read_json
 from anabranch.messages import (
     Block,
     Message,
@@ -93,15 +93,13 @@ class ScriptedModel:
             ModelError: the file cannot be read, or is not a script.
         """
         try:
-            entries: object = json.loads(path.read_text("utf-8"))
+            entries: object = read_json(path.read_text("utf-8"))
         except OSError as error:
             raise ModelError(
                 f"Cannot read the model script {path}: {error.strerror}. Check the path."
             ) from error
         except ValueError as error:
             raise ModelError(f"The model script {path} is not JSON: {error}.") from error
-        except RecursionError as error:
-            raise ModelError(f"The model script {path} is nested too deeply.") from error
         if not isinstance(entries, list):
             raise ModelError(f"The model script {path} must be a JSON list of replies.")
         return cls(cast("list[dict[str, Any]]", entries), f"script:{path}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import cast
 
 from pydantic import JsonValue
 
+from anabranch._json_text import read_json
 from anabranch.agents import AgentTool, CalledTool
 from anabranch.chat._name_value import read_pairs, split_pairs
 from anabranch.chat._session.session_output import SessionError
@@ -70,7 +70,7 @@ def number_in(text: str, count: int) -> int:
 def _read_values(text: str, schema: dict[str, JsonValue], usage: str) -> dict[str, JsonValue]:
     try:
         if text.startswith("{"):
-            return cast("dict[str, JsonValue]", json.loads(text))
+            return cast("dict[str, JsonValue]", read_json(text))
         return read_pairs(split_pairs(text), schema)
     except ValueError as error:
         raise SessionError(f"{str(error).rstrip('.')}. {usage}") from None

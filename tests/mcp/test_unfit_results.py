@@ -1,0 +1,98 @@
+"""What a tool returns may miss its output schema, or be no finite JSON: its caller reads why."""
+
+from typing import Any
+
+import pytest
+from fastmcp import Client as FastClient
+from fastmcp import FastMCP
+from mcp import Client
+from mcp.server.mcpserver import MCPServer
+from pydantic import BaseModel, RootModel
+
+from anabranch import BranchContext, Elicitation, tool
+from anabranch.mcp import as_fastmcp_tool, create_server
+from anabranch.mcp._saga_client import SagaClient
+from anabranch.testing import MockClient
+from tests.mcp.harness import HANDSHAKE, MODERN
+
+
+class Seat(BaseModel):
+    row: int
+
+
+@tool
+async def wrong(_: BranchContext) -> Seat:
+    """Return another thing than is promised."""
+    return {"row": "password=hunter2"}  # type: ignore[return-value] # pyright: ignore[reportReturnType]
+
+
+@tool
+async def endless(_: BranchContext, depth: int) -> list[Any]:
+    """Return lists in lists, or one list in itself."""
+    outermost: list[Any] = []
+    inner = outermost
+    for _number in range(depth):
+        inner.append([])
+        inner = inner[0]
+    if not depth:
+        outermost.append(outermost)
+    return outermost
+
+
+CASES: list[tuple[str, dict[str, Any], str]] = [
+    ("wrong", {}, "does not fit its output schema: row: Input should be a valid integer"),
+    ("endless", {"depth": 300}, "is nested too deeply"),
+    ("endless", {"depth": 5_000}, "is nested too deeply"),
+    ("endless", {"depth": 0}, "refers to itself"),
+]
+
+
+def server() -> MCPServer[Any]:
+    return create_server("unfit", [wrong, endless])
+
+
+@pytest.mark.parametrize(("name", "arguments", "words"), CASES)
+@pytest.mark.parametrize("mode", [MODERN, HANDSHAKE])
+async def test_the_caller_reads_why(
+    mode: Any, name: str, arguments: dict[str, Any], words: str
+) -> None:
+    async with Client(server(), mode=mode) as client:
+        result = await client.call_tool(name, arguments)
+    check(result, words)
+
+
+@pytest.mark.parametrize(("name", "arguments", "words"), CASES)
+async def test_so_does_the_caller_of_a_saga(
+    name: str, arguments: dict[str, Any], words: str
+) -> None:
+    async with Client(server(), mode=MODERN) as client:
+        check(await SagaClient(client, MockClient()).call_tool(name, arguments), words)
+
+
+@pytest.mark.parametrize(("name", "arguments", "words"), CASES[1:])
+async def test_so_does_the_caller_of_a_fastmcp_server(
+    name: str, arguments: dict[str, Any], words: str
+) -> None:
+    """FastMCP itself does not compare a result with its schema."""
+    host = FastMCP("unfit")
+    for each in (wrong, endless):
+        host.add_tool(as_fastmcp_tool(each))
+    async with FastClient(host) as client:
+        result = await client.call_tool(name, arguments, raise_on_error=False)
+    check(result, words)
+
+
+def check(result: Any, words: str) -> None:
+    assert result.is_error
+    text = result.content[0].text
+    assert words in text
+    assert "hunter2" not in text
+    assert "\n" not in text
+
+
+def test_a_form_that_contains_itself_is_refused() -> None:
+    class Tree(RootModel[list["Tree"]]):
+        pass
+
+    with pytest.raises(TypeError, match="refers to itself"):
+        Elicitation("tree", Tree)

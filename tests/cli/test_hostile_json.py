@@ -80,7 +80,7 @@ OWN = {
     "_engine",
     "_json_text.py",
     "stores",
-    "mcp/_continue_call.py",  # arguments that this server has validated
+    "mcp/_handles.py",  # arguments that this server has validated
     "mcp/_sealing.py",
     "chat/_bridge",
 }

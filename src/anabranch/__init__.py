@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from anabranch._asking.answerer import Answerer, AnswerError
+    from anabranch._asking.answering_policy import AnsweringPolicy
     from anabranch._asking.host import Capabilities
     from anabranch._asking.sampling import Sampler, SampleResult
     from anabranch._engine.clock import Clock, Ids, Timer
@@ -75,6 +76,7 @@ __all__ = [
     "AnabranchError",
     "AnswerError",
     "Answerer",
+    "AnsweringPolicy",
     "BranchContext",
     "BranchDepthError",
     "BranchLimitError",
@@ -130,6 +132,7 @@ _HOMES = (
     "_engine.clock",
     "_engine.functions",
     "_asking.answerer",
+    "_asking.answering_policy",
     "_asking.host",
     "_asking.sampling",
     "context",

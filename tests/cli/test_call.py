@@ -151,6 +151,47 @@ def test_a_model_that_fails_ends_the_call_with_its_reason(call: Caller, era: str
 
 
 @pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (
+            ["--no-samples-for", "other", "--no-samples-for", "think"],
+            "no samples for the tool 'think'",
+        ),
+        (["--no-samples-for", "URL"], "no samples for the server"),
+        (["--confirm-samples"], "The person does not allow this sample."),
+    ],
+)
+def test_a_sample_that_the_policy_refuses_reaches_the_server_as_an_error(
+    call: Caller, era: str, options: list[str], reason: str
+) -> None:
+    options = [call.url if option == "URL" else option for option in options]
+    script = [{"text": "deep"}]
+    done = call("think", "about=rivers", "--era", era, *options, script=script)
+    assert (done.status, done.value) == (1, None)
+    assert reason in done.shown
+    if "--confirm-samples" in options:
+        assert "there is no terminal to ask at" in done.shown
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_sample_can_be_allowed_from_the_file(call: Caller, era: str) -> None:
+    answers: list[Any] = [{"key": "allow-sample", "accept": {}}]
+    script = [{"text": "deep"}]
+    limits = ["--confirm-samples", "--max-samples-per-minute", "1"]
+    done = call("think", "about=rivers", "--era", era, *limits, answers=answers, script=script)
+    assert (done.status, done.value) == (0, "deep")
+    assert "asks your model, in a call of think" in done.shown
+    assert "user: rivers" in done.shown
+
+
+def test_a_policy_that_cannot_be_followed_is_wrong_usage(call: Caller) -> None:
+    done = call("think", "about=rivers", "--max-samples-per-minute", "0")
+    assert done.status == 2
+    assert "max_samples_per_minute must be a positive number, got 0." in done.shown
+
+
+@pytest.mark.parametrize("era", ERAS)
 def test_an_address_is_shown_and_can_be_consented_to(call: Caller, era: str) -> None:
     done = call("pay", "--era", era, answers=[{"accept": None}])
     assert (done.status, done.value) == (0, "accept")

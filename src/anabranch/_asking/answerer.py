@@ -22,7 +22,15 @@ from anabranch.messages import (
     UrlRequest,
 )
 
-__all__ = ["Absent", "AnswerError", "Answerer", "answer", "answer_of_error", "deliver"]
+__all__ = [
+    "Absent",
+    "AnswerError",
+    "Answerer",
+    "Forwarding",
+    "answer",
+    "answer_of_error",
+    "deliver",
+]
 
 
 class AnswerError(AnabranchError):
@@ -96,6 +104,34 @@ class Absent:
 
     async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
         """Drop the message."""
+
+
+class Forwarding:
+    """The base of answerers that change what another one does: passes everything on to it."""
+
+    def __init__(self, answerer: Answerer) -> None:
+        self._answerer = answerer
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the answerer."""
+        return self._answerer.capabilities
+
+    async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
+        """Let the answerer answer as a model."""
+        return await self._answerer.sample(request, step_id=step_id)
+
+    async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
+        """Let the answerer answer as the person."""
+        return await self._answerer.elicit(request, step_id=step_id)
+
+    async def log(self, level: LogLevel, message: str, /) -> None:
+        """Pass the message on."""
+        await self._answerer.log(level, message)
+
+    async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
+        """Pass the message on."""
+        await self._answerer.notify(message, progress, total)
 
 
 async def answer(answerer: Answerer, ask: Ask) -> Answer:

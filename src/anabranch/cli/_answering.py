@@ -1,9 +1,11 @@
-"""Who answers a tool's questions, as the options ``--model`` and ``--answers`` say."""
+"""Who answers a tool's questions, and which samples, as the options of a command say."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from anabranch._asking.answering_policy import AnsweringPolicy
 from anabranch._asking.sampling import Sampler
 from anabranch._terminal.answer_file import Answers
 from anabranch._terminal.console import Console
@@ -11,7 +13,7 @@ from anabranch._terminal.exits import UsageError
 from anabranch._terminal.respondent import Respondent
 from anabranch.models import ModelError, open_model
 
-__all__ = ["new_respondent", "open_sampler", "read_answers"]
+__all__ = ["new_policy", "new_respondent", "open_sampler", "read_answers"]
 
 
 def new_respondent(console: Console, model: str | None, answers: Path | None) -> Respondent:
@@ -21,6 +23,23 @@ def new_respondent(console: Console, model: str | None, answers: Path | None) ->
         UsageError: the model cannot be opened, or the answers cannot be read.
     """
     return Respondent(console, sampler=open_sampler(model), answers=read_answers(answers))
+
+
+def new_policy(never_for: Sequence[str], *, confirm: bool, most: int | None) -> AnsweringPolicy:
+    """Return the policy by which samples are answered.
+
+    Raises:
+        UsageError: it cannot be followed.
+    """
+    try:
+        return AnsweringPolicy(
+            confirm_samples=confirm,
+            max_samples_per_minute=most,
+            never_for_tools=never_for,
+            never_for_servers=never_for,
+        )
+    except ValueError as error:
+        raise UsageError(f"{error}.") from error
 
 
 def open_sampler(model: str | None) -> Sampler | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, cast
 
 import anyio
@@ -13,13 +13,23 @@ from mcp import Client
 from mcp_types import CallToolResult, TextContent, Tool
 
 from anabranch._asking.answerer import Answerer
+from anabranch._asking.answering_policy import AnsweringPolicy
 from anabranch._json_text import read_json
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import NO_MODEL, Respondent
-from anabranch.cli._answering import new_respondent
+from anabranch.cli._answering import new_policy, new_respondent
 from anabranch.cli._connection import open_session, server_of
-from anabranch.cli._options import AnswersFile, ArgumentsJson, Era, EraOption, Model
+from anabranch.cli._options import (
+    AnswersFile,
+    ArgumentsJson,
+    ConfirmSamples,
+    Era,
+    EraOption,
+    MaxSamples,
+    Model,
+    NoSamplesFor,
+)
 from anabranch.cli._output import print_json
 from anabranch.cli._tool_arguments import read_arguments
 from anabranch.mcp._client import call_tool, list_tools
@@ -29,7 +39,7 @@ from anabranch.mcp._saga_client import SagaClient
 __all__ = ["CallOptions", "call", "call_command", "find_tool", "invoke", "value_of"]
 
 
-def call_command(
+def call_command(  # noqa: PLR0913 - the options of the command
     target: Annotated[
         str, Parameter(help="A Python file, a module, module:attribute, or a server's URL.")
     ],
@@ -46,11 +56,16 @@ def call_command(
     era: EraOption = "auto",
     answers: AnswersFile = None,
     model: Model = None,
+    confirm_samples: ConfirmSamples = False,
+    max_samples: MaxSamples = None,
+    no_samples_for: NoSamplesFor = (),
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.ERROR)  # connection problems are reported in this module's own words
+    policy = new_policy(no_samples_for, confirm=confirm_samples, most=max_samples)
     respondent = new_respondent(Console(), model, answers)
-    print_json(anyio.run(call, CallOptions(target, tool, values, json_text, era), respondent))
+    options = CallOptions(target, tool, values, json_text, era, policy)
+    print_json(anyio.run(call, options, respondent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +77,7 @@ class CallOptions:
     pairs: Sequence[str] = ()
     json_text: str | None = None
     era: Era = "auto"
+    policy: AnsweringPolicy = field(default_factory=AnsweringPolicy)
 
 
 async def call(options: CallOptions, respondent: Respondent) -> object:
@@ -71,14 +87,17 @@ async def call(options: CallOptions, respondent: Respondent) -> object:
         CommandError: see the message.
     """
     target, era, key = options.target, options.era, new_key()
-    answerer, repeats = Remembering(respondent), False
+    policed = options.policy.applied_to(respondent, server=target)
+    answerer, repeats = Remembering(policed), False
 
     async def act(client: Client) -> object:
         nonlocal repeats
         tool = await find_tool(client, target, options.tool)
         repeats = takes_key(tool)
         arguments = read_arguments(options.pairs, options.json_text, tool.input_schema)
-        return value_of(await invoke(client, era, tool.name, arguments, answerer, key), tool)
+        with policed.calling(tool.name):
+            result = await invoke(client, era, tool.name, arguments, answerer, key)
+        return value_of(result, tool)
 
     pauses = iter(PAUSES)
     try:

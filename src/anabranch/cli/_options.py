@@ -13,9 +13,12 @@ __all__ = [
     "STORE",
     "AnswersFile",
     "ArgumentsJson",
+    "ConfirmSamples",
     "Era",
     "EraOption",
+    "MaxSamples",
     "Model",
+    "NoSamplesFor",
     "Store",
     "store_url",
 ]
@@ -51,6 +54,29 @@ EraOption: TypeAlias = Annotated[
     Parameter(
         help="The protocol's era: auto negotiates, modern is 2026-07-28, handshake is up to"
         " 2025-11-25, saga is the saga methods."
+    ),
+]
+ConfirmSamples: TypeAlias = Annotated[
+    bool,
+    Parameter(
+        name="--confirm-samples",
+        negative="",
+        help="Ask the person before the model answers a sample.",
+    ),
+]
+MaxSamples: TypeAlias = Annotated[
+    int | None,
+    Parameter(
+        name="--max-samples-per-minute",
+        help="How many samples may be asked for in a minute; further ones are refused.",
+    ),
+]
+NoSamplesFor: TypeAlias = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--no-samples-for",
+        negative="",
+        help="A tool, or a target, for which samples are refused; repeatable.",
     ),
 ]
 Store: TypeAlias = Annotated[

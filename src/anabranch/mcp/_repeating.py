@@ -13,13 +13,11 @@ from typing import Any, cast
 import mcp_types as types
 from mcp import MCPError
 
-from anabranch._asking.answerer import Answerer
-from anabranch._asking.host import Capabilities
+from anabranch._asking.answerer import Answerer, Forwarding
 from anabranch.mcp._idempotency import KEY_META
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
-    LogLevel,
     SampleReply,
     SampleRequest,
     UrlRequest,
@@ -65,7 +63,7 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
 
 
-class Remembering:
+class Remembering(Forwarding):
     """An ``Answerer`` that is asked each question once: a repeated call asks again what it asked.
 
     Args:
@@ -73,19 +71,14 @@ class Remembering:
     """
 
     def __init__(self, answerer: Answerer) -> None:
-        self._answerer = answerer
+        super().__init__(answerer)
         self._answers: dict[tuple[str, str], Any] = {}
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Those of the answerer."""
-        return self._answerer.capabilities
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
         """Answer as the model did before, or let it answer."""
         asked = (step_id, request.model_dump_json())
         if asked not in self._answers or not step_id:
-            self._answers[asked] = await self._answerer.sample(request, step_id=step_id)
+            self._answers[asked] = await super().sample(request, step_id=step_id)
         reply: SampleReply = self._answers[asked]
         return reply
 
@@ -93,14 +86,6 @@ class Remembering:
         """Answer as the person did before, or ask them."""
         asked = (step_id, request.model_dump_json())
         if asked not in self._answers or not step_id:
-            self._answers[asked] = await self._answerer.elicit(request, step_id=step_id)
+            self._answers[asked] = await super().elicit(request, step_id=step_id)
         reply: ElicitReply = self._answers[asked]
         return reply
-
-    async def log(self, level: LogLevel, message: str, /) -> None:
-        """Pass the message on."""
-        await self._answerer.log(level, message)
-
-    async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
-        """Pass the message on."""
-        await self._answerer.notify(message, progress, total)

@@ -1,0 +1,160 @@
+"""What a client lets servers ask of its model: a policy, and the answerer that follows it.
+
+The protocol recommends both that a person approves of samples and that their rate is limited. A
+refused sample is answered with an error that says why; a question for the person always passes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from anabranch._asking.answerer import Answerer, AnswerError, Forwarding
+from anabranch.errors import REFUSED
+from anabranch.messages import ElicitRequest, Message, SampleReply, SampleRequest, TextBlock
+
+__all__ = ["AnsweringPolicy", "PolicedAnswerer"]
+
+MINUTE = 60.0
+SHOWN = 2_000
+"""Characters that a person is shown of a text."""
+STEP_ID = "allow-sample"
+"""The id of the question whether a sample is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweringPolicy:
+    """What a client lets servers ask of its model; by default everything.
+
+    Attributes:
+        confirm_samples: whether the person is asked before each sample.
+        max_samples_per_minute: how many samples may be asked for in any sixty seconds, those that
+            the person does not allow included.
+        never_for_tools: the tools during whose calls no sample is answered.
+        never_for_servers: the servers for which no sample is answered.
+
+    Raises:
+        ValueError: a number that is not positive, or what is not a collection of names.
+    """
+
+    confirm_samples: bool = False
+    max_samples_per_minute: int | None = None
+    never_for_tools: Collection[str] = frozenset()
+    never_for_servers: Collection[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        most = self.max_samples_per_minute
+        if most is not None and (type(most) is not int or most < 1):
+            raise ValueError(f"max_samples_per_minute must be a positive number, got {most!r}")
+        for field in ("never_for_tools", "never_for_servers"):
+            given: Collection[object] = getattr(self, field)
+            names = () if isinstance(given, str) else frozenset(given)
+            if isinstance(given, str) or not all(isinstance(n, str) and n for n in names):
+                raise ValueError(f"{field} takes several names, each a text, got {given!r}")
+            object.__setattr__(self, field, names)
+
+    def applied_to(
+        self, answerer: Answerer, *, server: str = "", now: Callable[[], float] = time.monotonic
+    ) -> PolicedAnswerer:
+        """Return an answerer for one connection: ``answerer``, as far as this policy lets it.
+
+        Args:
+            answerer: answers; its person is asked what is to be confirmed.
+            server: the name of the connection's server.
+            now: seconds that never go back.
+        """
+        return PolicedAnswerer(self, answerer, server, now)
+
+
+class PolicedAnswerer(Forwarding):
+    """An ``Answerer`` that follows a policy; :meth:`AnsweringPolicy.applied_to` makes it."""
+
+    def __init__(
+        self, policy: AnsweringPolicy, answerer: Answerer, server: str, now: Callable[[], float]
+    ) -> None:
+        super().__init__(answerer)
+        self._policy = policy
+        self._server = server
+        self._now = now
+        self._tools: Counter[str] = Counter()
+        self._times: deque[float] = deque(maxlen=policy.max_samples_per_minute)
+
+    @contextmanager
+    def calling(self, tool: str) -> Generator[None]:
+        """Say that ``tool`` is being called: a request to sample does not say what it is for."""
+        self._tools[tool] += 1
+        try:
+            yield
+        finally:
+            self._tools -= Counter([tool])
+
+    async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
+        """Answer as the model, if the policy lets it.
+
+        Raises:
+            AnswerError: it does not.
+        """
+        if (problem := self._exclusion() or self._excess()) is None:
+            problem = await self._objection(request)
+        if problem is not None:
+            raise AnswerError(problem, REFUSED)
+        return await super().sample(request, step_id=step_id)
+
+    def _exclusion(self) -> str | None:
+        if self._server in self._policy.never_for_servers:
+            return f"This client answers no samples for the server {self._server!r}."
+        tool = next((name for name in self._tools if name in self._policy.never_for_tools), None)
+        return None if tool is None else f"This client answers no samples for the tool {tool!r}."
+
+    def _excess(self) -> str | None:
+        """Count this sample, unless there are too many."""
+        most, now = self._policy.max_samples_per_minute, self._now()
+        if most is None:
+            return None
+        if len(self._times) == most and now - self._times[0] < MINUTE:
+            return f"This client answers at most {most} samples a minute. Ask again later."
+        self._times.append(now)
+        return None
+
+    async def _objection(self, request: SampleRequest) -> str | None:
+        if not self._policy.confirm_samples:
+            return None
+        if not self.capabilities.elicitation:
+            return "This client asks a person before each sample, and there is no one to ask here."
+        form: dict[str, JsonValue] = {"type": "object", "properties": {}}
+        asked = ElicitRequest(message=self._described(request), requested_schema=form)
+        reply = await self.elicit(asked, step_id=STEP_ID)
+        return None if reply.action == "accept" else "The person does not allow this sample."
+
+    def _described(self, request: SampleRequest) -> str:
+        asks = (
+            f"The server {self._server!r} asks your model"
+            if self._server
+            else "Your model is asked"
+        )
+        tools = f", in a call of {', '.join(self._tools)}" if self._tools else ""
+        lines = [f"{asks}{tools} (up to {request.max_tokens} tokens):"]
+        if request.system_prompt:
+            lines.append(f"  system: {_part(request.system_prompt)}")
+        *earlier, last = request.messages
+        if earlier:
+            lines.append(f"  ({len(earlier)} earlier messages)")
+        lines += [f"  {last.role}: {_part(_text(last))}", "Do you allow it?"]
+        return "\n".join(lines)
+
+
+def _text(message: Message) -> str:
+    return "\n".join(
+        block.text if isinstance(block, TextBlock) else f"<{block.type}>"
+        for block in message.content
+    )
+
+
+def _part(text: str) -> str:
+    more = len(text) - SHOWN
+    return text if more <= 0 else f"{text[:SHOWN]} … ({more} more characters)"

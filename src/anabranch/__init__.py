@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from anabranch._asking.answerer import Answerer, AnswerError
-    from anabranch._asking.answering_policy import AnsweringPolicy
+    from anabranch._asking.answering_policy import AnsweringPolicy, PolicedAnswerer
     from anabranch._asking.host import Capabilities
     from anabranch._asking.sampling import Sampler, SampleResult
     from anabranch._engine.clock import Clock, Ids, Timer
@@ -103,6 +103,7 @@ __all__ = [
     "Message",
     "NoProgressError",
     "NonDeterminismError",
+    "PolicedAnswerer",
     "SampleResult",
     "SampleValidationError",
     "Sampler",

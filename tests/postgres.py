@@ -64,6 +64,10 @@ class Server:
             shutil.chown(self.folder, self._user)
             self._make_reachable()
         self._run("initdb", "--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-sync")
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Start the server over the files that it has."""
         self._run(
             "pg_ctl", "--wait", f"--options={self._options}", f"--log={self.folder}/log", "start"
         )

@@ -1,6 +1,7 @@
 """Timeouts: of the tool, of the runtime, of a branch, over any number of rounds."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -47,6 +48,30 @@ async def test_a_tool_that_waits_longer_than_its_timeout_is_stopped(replay: bool
         await run_tool(ask, {}, client, replay=replay, clock=clock)
     assert (raised.value.path, raised.value.timeout) == ("ask", 10)
     assert "stopped after its timeout of 10 s" in str(raised.value)
+
+
+@pytest.mark.requirement("pitfall.timeouts")
+async def test_a_timeout_while_a_thread_works_is_a_timeout(replay: bool) -> None:
+    """The thread ends first; what it has done is undone, and its error is that of the timeout."""
+    clock, begun, may_end = ManualClock(), asyncio.Event(), threading.Event()
+    loop, undone = asyncio.get_running_loop(), list[str]()
+
+    def work() -> str:
+        loop.call_soon_threadsafe(begun.set)
+        may_end.wait()
+        return "done"
+
+    @tool(limits=Limits(timeout=10))
+    async def late(ctx: BranchContext) -> str:
+        return await ctx.step(work, undo=undone.append)
+
+    running = asyncio.ensure_future(run_tool(late, {}, MockClient(), replay=replay, clock=clock))
+    await begun.wait()
+    clock.advance(11)
+    loop.call_later(0, may_end.set)
+    with pytest.raises(BranchTimeoutError):
+        await running
+    assert undone == ["done"]
 
 
 @pytest.mark.requirement("pitfall.timeouts")

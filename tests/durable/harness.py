@@ -24,11 +24,13 @@ from anabranch._durable.policy import Durability
 from anabranch._durable.service import CallService
 from anabranch._durable.store import CallStore
 from anabranch._engine import Finished, Journal, Notice, current_idempotency_key
+from anabranch._engine.clock import Timer
 from anabranch._opening import Runtime
 from anabranch.limits import Limits
 from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
+from tests.durable.stores import Cut
 
 PATIENCE = 60
 """Real seconds after which something hangs."""
@@ -84,6 +86,24 @@ class OneCall:
         return "not a secret"
 
 
+class Stopped:
+    """The clock of a process that dies with its store: for those who wait, its time is over then."""
+
+    def __init__(self, store: Cut, clock: ManualClock) -> None:
+        self.store = store
+        self.clock = clock
+
+    def now(self) -> float:
+        """Return the time, or one after every lease."""
+        return self.clock.now() + (1e9 if self.store.is_cut else 0.0)
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Call ``callback`` at its time, or at once."""
+        if self.store.is_cut:
+            return asyncio.get_running_loop().call_soon(callback)
+        return self.clock.call_at(when, callback)
+
+
 @dataclass
 class Desk:
     """Where one call of ``tool`` is played.
@@ -108,7 +128,8 @@ class Desk:
 
     def service(self, store: CallStore | None) -> CallService:
         """A server process over ``store``."""
-        runtime = Runtime(clock=self.clock, ids=self.ids, limits=self.limits)
+        clock = Stopped(store, self.clock) if isinstance(store, Cut) else self.clock
+        runtime = Runtime(clock=clock, ids=self.ids, limits=self.limits)
         return CallService(runtime, None if store is None else self.policy(store))
 
     async def request(

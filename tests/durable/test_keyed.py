@@ -12,10 +12,8 @@ from anabranch._asking.host import Host
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.job import Job
 from anabranch._durable.lease import Lease
-from anabranch._durable.service import CallService
 from anabranch._durable.store import CallRecord, CallStore
 from anabranch._engine import Finished
-from anabranch._opening import Runtime
 from anabranch.errors import CallExpiredError, IdempotencyKeyError, ToolError
 from anabranch.limits import Limits
 from anabranch.mcp._rounds import ROUND_REPLIES
@@ -66,9 +64,7 @@ class Counter:
     async def send(
         self, store: CallStore | None, key: str = "k-1", principal: str = "", **arguments: Any
     ) -> Any:
-        runtime = Runtime(clock=self.desk.clock)
-        policy = None if store is None else self.desk.policy(store)
-        service = CallService(runtime, policy)
+        service = self.desk.service(store)
         tool = self.desk.tool
         given = tool.validate(arguments)
         journal = service.keyed(key, principal, tool, given)

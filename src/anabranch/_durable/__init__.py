@@ -9,11 +9,11 @@ of the engine, and databases are in ``stores/``.
     policy.py    how a store is used: times, sizes, forks
     job.py       what one request asks for
     entries.py   entries of a round as text, and merged into a journal again
+    lease.py     the right to run a call, and its renewal
     recorder.py  what one round writes while it is played
     states.py    a state that is too large to travel, and the latest state of a call
     replies.py   how a round ended, as text
     lines.py     where a call goes on that is answered differently, or was stored elsewhere
-    lease.py     the right to run a call, and its renewal
     round.py     one round: opened, repeated or played, ended
     service.py   calls for a server: rounds, live calls, and those that wait
     expiry.py    the reaper: calls past their deadline are compensated, and later deleted

@@ -183,7 +183,7 @@ class Reaper:
             host=Host(Capabilities()),
             runtime=await self._runtime_of(record) if self._runtime_of else self._calls.runtime,
             sink=_discard,
-            recorder=StoreRecorder(store, line, journal.rounds, given, lease.check),
+            recorder=StoreRecorder(store, line, journal.rounds, given, lease),
         )
         try:
             async with call:

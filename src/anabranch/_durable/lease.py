@@ -8,19 +8,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from typing import Self
+from collections.abc import Awaitable, Callable
+from typing import Self, TypeVar
 
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch._engine.clock import Clock, pause
 from anabranch._shielded import run_shielded
-from anabranch.errors import StoreError
+from anabranch.errors import StoreError, UnknownCallError
 
 __all__ = ["Lease"]
 
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
+T = TypeVar("T")
+
 FIRST_RETRY, LONGEST_RETRY = 0.05, 1.0
-"""Seconds until a call that another worker runs is tried again; they double up to the longest."""
+"""Seconds until the store is asked again: for a call that another worker runs, or after a failure.
+
+They double up to the longest.
+"""
 
 
 class Lease:
@@ -108,6 +114,28 @@ class Lease:
         )
         self._may_be_held = False
         return ended
+
+    async def while_held(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return what ``work`` returns; try it again while the store fails and the lease is held.
+
+        Raises:
+            StoreError: the store failed until the lease had run out, or for as long as a lease
+                lasts; or it does not have the call.
+        """
+        wait, last = FIRST_RETRY, self._clock.now() + self._seconds
+        while True:
+            try:
+                return await work()
+            except UnknownCallError:
+                raise
+            except StoreError as error:
+                logger.warning(
+                    "call %r: the store failed, and is tried again: %s", self._line, error
+                )
+                await pause(self._clock, wait)
+                if self._clock.now() >= min(self._until, last):
+                    raise
+            wait = min(2 * wait, LONGEST_RETRY)
 
     def check(self) -> None:
         """Check that the lease is still held.

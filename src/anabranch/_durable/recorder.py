@@ -5,7 +5,7 @@ It implements the engine's port ``Recorder``. The texts that it writes are those
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from anabranch._durable.entries import (
@@ -15,11 +15,22 @@ from anabranch._durable.entries import (
     load_entry,
     undone_id,
 )
+from anabranch._durable.lease import Lease
 from anabranch._durable.store import CallStore
 from anabranch._engine import Compensation, Entry, canonical
-from anabranch.errors import StoreError
+from anabranch.errors import StoreError, UnknownCallError
 
-__all__ = ["StoreRecorder"]
+__all__ = ["StoreRecorder", "UnrecordedError"]
+
+
+class UnrecordedError(StoreError):
+    """Something has happened that the store does not have; the message may be shown to the client."""
+
+    def __init__(self, done: str) -> None:
+        super().__init__(
+            "This server cannot reach its records just now, and could not write down what it has"
+            f" done: {done}. Send the same request again; what is named here may then happen again."
+        )
 
 
 class StoreRecorder:
@@ -31,13 +42,15 @@ class StoreRecorder:
         number: the round's.
         answers: those that the round was given, as ``answers_text`` writes them. They are written
             with the first entries, since what the round does depends on them.
-        check: raises when another worker may run the call.
+        lease: under which the call runs. While it is held, what has happened is written again and
+            again until the store takes it.
     """
 
     def __init__(
-        self, store: CallStore, line: str, number: int, answers: str, check: Callable[[], None]
+        self, store: CallStore, line: str, number: int, answers: str, lease: Lease
     ) -> None:
-        self.check = check
+        self.check = lease.check
+        self._lease = lease
         self._store = store
         self._line = line
         self._number = number
@@ -50,13 +63,19 @@ class StoreRecorder:
         """Write ``entries``; return those that are stored now, the first for each id.
 
         Raises:
+            UnrecordedError: the store failed, and an effect that has happened is not recorded.
             StoreError: the store failed, or the round runs with other answers somewhere else.
         """
+        done = {
+            f"step {step_id!r} (idempotency key {entry.key!r})"
+            for step_id, entry in entries.items()
+            if entry.key
+        }
         texts = {
             step_id: dump_entry(entry, compensations.get(step_id))
             for step_id, entry in entries.items()
         }
-        stored = await self._write(texts)
+        stored = await self._write(texts, ", ".join(sorted(done)))
         return {step_id: load_entry(stored[step_id])[0] for step_id in entries}
 
     async def failing(self, error: dict[str, Any] | None) -> None:
@@ -65,14 +84,26 @@ class StoreRecorder:
 
     async def undone(self, step_id: str) -> None:
         """Write that the compensation of ``step_id`` has been run."""
-        await self._write({undone_id(step_id): ""})
+        await self._write({undone_id(step_id): ""}, f"the undo of step {step_id!r}")
 
-    async def _write(self, texts: Mapping[str, str]) -> dict[str, str]:
+    async def _write(self, texts: Mapping[str, str], done: str = "") -> dict[str, str]:
+        """Write ``texts``; ``done`` says what has happened that only they know of."""
         mark = answers_id(self._number)
         pinning = {} if self._is_pinned else {mark: self._answers}
         if not texts and not pinning:
             return {}
-        stored = await self._store.record(self._line, self._number, {**pinning, **texts})
+
+        def write() -> Awaitable[dict[str, str]]:
+            return self._store.record(self._line, self._number, {**pinning, **texts})
+
+        try:
+            stored = await (self._lease.while_held(write) if done else write())
+        except UnknownCallError:
+            raise
+        except StoreError as error:
+            if done:
+                raise UnrecordedError(done) from error
+            raise
         if stored.get(mark, self._answers) != self._answers:
             raise StoreError(f"Call {self._line!r} was taken over, with other answers. Try again.")
         self._is_pinned = True

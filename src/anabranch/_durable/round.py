@@ -91,7 +91,7 @@ class StoredRound:
         stored: Mapping[str, str],
     ) -> None:
         self.recorder = StoreRecorder(
-            rounds.policy.store, journal.line, journal.rounds, given, lease.check
+            rounds.policy.store, journal.line, journal.rounds, given, lease
         )
         failed = stored.get(FAILED)
         self.failure: Exception | None = None if failed is None else load_error(json.loads(failed))

@@ -104,7 +104,7 @@ class Effects:
         if entry.error is None:  # the call may have failed while a thread ran
             await self._compensations.run_late()
         if isinstance(cause, Interrupted):
-            raise cause
+            raise asyncio.CancelledError from cause  # asyncio.timeout knows no subclass of it
         first = cursor.recorded(step_id) or entry  # another run's, if there was one
         if (first.error is None) != (entry.error is None):
             self._compensations.correct(step_id, effect, done=first.error is None)

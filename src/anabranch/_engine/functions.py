@@ -139,8 +139,8 @@ async def perform(
             value = end.worker.result()
             if inspect.iscoroutine(value):  # a plain function that returned work yet to be done
                 value.close()
-                raise
-        return Entry("step", asked, codec.encode(step_id, value)), interrupted
+                raise asyncio.CancelledError from end
+        return Entry("step", asked, codec.encode(step_id, value), key=key), interrupted
     except SerializationError:
         raise
     except Exception as error:  # noqa: BLE001 - the author's effect may raise anything; it is recorded
@@ -149,7 +149,7 @@ async def perform(
             name = type(error).__name__
             known = error_to_json(StepFailed(step_id, name, str(error)))
             logger.warning("step %r failed with %s: %r", step_id, name, str(error))
-        return Entry("step", asked, error=known), interrupted or error
+        return Entry("step", asked, error=known, key=key), interrupted or error
     finally:
         current_idempotency_key.reset(outer)
 

@@ -29,7 +29,8 @@ class Entry:
 
     ``error`` is the JSON of an error (``errors.error_to_json``), or ``None`` for a ``value``.
     ``tokens`` is what the entry cost; ``None`` says that it has not been charged yet.
-    ``public`` says that the client has seen the value.
+    ``public`` says that the client has seen the value. ``key`` is the idempotency key under which a
+    step has just been run; it is not recorded.
     """
 
     kind: str
@@ -38,6 +39,7 @@ class Entry:
     error: dict[str, Any] | None = None
     tokens: int | None = 0
     public: bool = False
+    key: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

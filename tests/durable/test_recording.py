@@ -1,0 +1,241 @@
+"""A store that fails between an effect and its record: the record waits for it, within the lease."""
+
+import sqlite3
+import tempfile
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import BranchContext, ToolError, tool
+from anabranch._durable.expiry import Reaper
+from anabranch._durable.policy import Durability
+from anabranch._durable.store import CallStore
+from anabranch._engine import Finished
+from anabranch._engine.clock import SystemClock
+from anabranch.errors import StoreError, UnknownCallError
+from anabranch.stores import open_store
+from tests.durable.harness import Desk, always
+from tests.durable.stores import Modelled, Watched
+from tests.postgres import Server
+
+DONE: list[str] = []
+WHILE_DONE: list[Callable[[], None]] = []
+
+
+class Ok(BaseModel):
+    ok: bool
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DONE.clear()
+    WHILE_DONE.clear()
+
+
+def book(key: str) -> str:
+    DONE.append(key)
+    for also in WHILE_DONE:
+        also()
+    return key
+
+
+def cancel(key: str) -> None:
+    DONE.append(f"cancel {key}")
+    for also in WHILE_DONE:
+        also()
+
+
+@tool
+async def once(ctx: BranchContext) -> str:
+    """Book."""
+    return await ctx.step(book, ctx.idempotency_key)
+
+
+@tool
+async def fails(ctx: BranchContext) -> None:
+    """Book, and fail."""
+    await ctx.step(book, ctx.idempotency_key, undo=cancel)
+    raise ToolError("No more.")
+
+
+@tool
+async def asks(ctx: BranchContext) -> None:
+    """Book, and ask."""
+    await ctx.step(book, ctx.idempotency_key, undo=cancel)
+    await ctx.elicit(Ok, "Go on?")
+
+
+class Failing(Watched):
+    """A store that fails to record while ``failures`` are left; ``on_failure`` is called then."""
+
+    def __init__(self, store: CallStore, error: StoreError | None = None) -> None:
+        super().__init__(store)
+        self.failures = 0.0
+        self.error = error or StoreError("locked")
+
+    def fail(self, times: float) -> Callable[[], None]:
+        def begin() -> None:
+            self.failures, self.times = times, times
+            WHILE_DONE.clear()
+
+        return begin
+
+    async def _pass(self, name: str, work: Any) -> Any:
+        if name == "record" and self.failures > 0:
+            self.failures -= 1
+            raise self.error
+        return await super()._pass(name, work)
+
+
+KEY = "call_1:once/step.1"
+
+
+async def test_a_record_waits_for_the_store() -> None:
+    store = Failing(Modelled())
+    desk = Desk(once, always(ok=True))
+    WHILE_DONE.append(store.fail(5))
+    async with desk.clock.running(0.1):
+        assert await desk.request(desk.service(store)) == Finished(KEY)
+    assert DONE == [KEY]
+    assert store.failures == 0
+
+
+async def test_a_record_waits_no_longer_than_the_lease_and_then_the_error_says_what_is_lost() -> (
+    None
+):
+    store = Failing(Modelled())
+    desk = Desk(once, always(ok=True))
+    WHILE_DONE.append(store.fail(float("inf")))
+    begun = desk.clock.now()
+    async with desk.clock.running(0.01):
+        with pytest.raises(ToolError) as refused:
+            await desk.request(desk.service(store))
+        assert 15 <= desk.clock.now() - begun < 40
+    assert f"step 'once/book.1' (idempotency key '{KEY}')" in str(refused.value)
+    assert "may then happen again" in str(refused.value)
+    assert "Nothing is lost" not in str(refused.value)
+    store.failures = 0
+    assert await desk.request(desk.service(store)) == Finished(KEY)
+    assert DONE == [KEY, KEY]
+
+
+async def test_before_an_effect_a_store_that_fails_is_an_error_at_once() -> None:
+    """Nothing has happened that is not recorded."""
+    store = Failing(Modelled())
+    desk = Desk(asks, always(ok=True))
+    first: Any = await desk.request(desk.service(store))
+    store.failures = 1
+
+    @tool(name="asks")
+    async def more(ctx: BranchContext) -> str:
+        """Book, ask, and book again."""
+        await ctx.step(book, ctx.idempotency_key, undo=cancel)
+        await ctx.elicit(Ok, "Go on?")
+        return await ctx.step(book, ctx.idempotency_key, undo=cancel)
+
+    desk.tool = more
+    with pytest.raises(ToolError, match="Nothing is lost"):
+        await desk.request(desk.service(store), first.request_state, desk.answer(first))
+    assert len(DONE) == 1
+
+
+async def test_a_call_that_is_gone_is_not_waited_for() -> None:
+    store = Failing(Modelled(), UnknownCallError("call_1"))
+    desk = Desk(once, always(ok=True))
+    WHILE_DONE.append(store.fail(1))
+    with pytest.raises(Exception, match="Invalid or expired token"):
+        await desk.request(desk.service(store))
+
+
+async def test_that_something_was_undone_waits_for_the_store_too() -> None:
+    store = Failing(Modelled())
+    desk = Desk(asks, always(ok=True))
+    await desk.request(desk.service(store))
+    desk.clock.advance(1_000)
+    WHILE_DONE.append(store.fail(3))
+    async with desk.clock.running(0.1):
+        assert await Reaper(desk.service(store), {"asks": asks}).expire() == 1
+    assert DONE == ["call_1:asks/step.1", "cancel call_1:asks/step.1"]
+    assert store.failures == 0
+
+
+async def test_an_undo_that_could_not_be_recorded_is_named() -> None:
+    store = Failing(Modelled())
+    desk = Desk(fails, always(ok=True))
+
+    def no_more() -> None:
+        if len(DONE) == 2:
+            store.fail(float("inf"))()
+
+    WHILE_DONE.append(no_more)
+    async with desk.clock.running(0.1):
+        with pytest.raises(ToolError, match=r"the undo of step 'fails/book\.1'"):
+            await desk.request(desk.service(store))
+
+
+# -- real databases ----------------------------------------------------------------------------
+
+
+class Releasing(Watched):
+    """A store whose database comes back once it has failed to record."""
+
+    def __init__(self, store: CallStore, come_back: Callable[[], None]) -> None:
+        super().__init__(store)
+        self.come_back = come_back
+        self.failed: list[str] = []
+
+    async def _pass(self, name: str, work: Any) -> Any:
+        try:
+            return await super()._pass(name, work)
+        except StoreError as error:
+            self.failed.append(name)
+            if name == "record":
+                self.come_back()
+            raise error from None
+
+
+async def request(store: CallStore, policy: Durability) -> Any:
+    desk = Desk(once, always(ok=True), policy=lambda _: policy)
+    service = desk.service(store)
+    service.runtime = type(service.runtime)(clock=SystemClock(), ids=desk.ids)
+    return await desk.request(service)
+
+
+async def test_sqlite_that_is_locked_by_another_program(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/calls.db?timeout=0.1")
+    other = sqlite3.connect(
+        tmp_path / "calls.db", isolation_level=None, check_same_thread=False, timeout=60
+    )
+    releasing = Releasing(store, other.rollback)
+    WHILE_DONE.append(lambda: other.execute("BEGIN IMMEDIATE") and None)
+    assert await request(releasing, Durability(releasing, lease=300)) == Finished(KEY)
+    assert DONE == [KEY]
+    assert releasing.failed == ["record"]
+    other.close()
+    await store.close()
+
+
+@pytest.fixture
+def restarted() -> Generator[Server]:
+    """A Postgres server of this test's own."""
+    with tempfile.TemporaryDirectory(prefix="anabranch-") as folder:
+        server = Server(Path(folder))
+        server.start()
+        try:
+            yield server
+        finally:
+            if server.is_running:
+                server.stop()
+
+
+async def test_postgres_that_is_restarted(restarted: Server) -> None:
+    store = open_store(f"{restarted.new_url()}&timeout=2")
+    releasing = Releasing(store, restarted.start_again)
+    WHILE_DONE.append(restarted.stop)
+    assert await request(releasing, Durability(releasing, lease=300)) == Finished(KEY)
+    assert DONE == [KEY]
+    assert "record" in releasing.failed
+    await store.close()

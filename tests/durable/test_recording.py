@@ -78,7 +78,7 @@ class Failing(Watched):
 
     def fail(self, times: float) -> Callable[[], None]:
         def begin() -> None:
-            self.failures, self.times = times, times
+            self.failures = times
             WHILE_DONE.clear()
 
         return begin

@@ -129,9 +129,8 @@ class Lease:
             except UnknownCallError:
                 raise
             except StoreError as error:
-                logger.warning(
-                    "call %r: the store failed, and is tried again: %s", self._line, error
-                )
+                if wait == FIRST_RETRY:
+                    logger.warning("call %r: the store failed: %s; retrying", self._line, error)
                 await pause(self._clock, wait)
                 if self._clock.now() >= min(self._until, last):
                     raise

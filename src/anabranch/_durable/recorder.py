@@ -20,17 +20,12 @@ from anabranch._durable.store import CallStore
 from anabranch._engine import Compensation, Entry, canonical
 from anabranch.errors import StoreError, UnknownCallError
 
-__all__ = ["StoreRecorder", "UnrecordedError"]
+__all__ = ["StoreRecorder"]
 
-
-class UnrecordedError(StoreError):
-    """Something has happened that the store does not have; the message may be shown to the client."""
-
-    def __init__(self, done: str) -> None:
-        super().__init__(
-            "This server cannot reach its records just now, and could not write down what it has"
-            f" done: {done}. Send the same request again; what is named here may then happen again."
-        )
+_NOT_RECORDED = (
+    "This server cannot reach its records just now, and could not write down what it has done:"
+    " {done}. Send the same request again; what is named here may then happen again."
+)
 
 
 class StoreRecorder:
@@ -63,8 +58,8 @@ class StoreRecorder:
         """Write ``entries``; return those that are stored now, the first for each id.
 
         Raises:
-            UnrecordedError: the store failed, and an effect that has happened is not recorded.
-            StoreError: the store failed, or the round runs with other answers somewhere else.
+            StoreError: the store failed (what has happened and is not recorded is then the fact
+                ``unrecorded``, and the message may be shown to the client), or the round runs with other answers somewhere else.
         """
         done = {
             f"step {step_id!r} (idempotency key {entry.key!r})"
@@ -102,7 +97,7 @@ class StoreRecorder:
             raise
         except StoreError as error:
             if done:
-                raise UnrecordedError(done) from error
+                raise StoreError(_NOT_RECORDED.format(done=done), unrecorded=done) from error
             raise
         if stored.get(mark, self._answers) != self._answers:
             raise StoreError(f"Call {self._line!r} was taken over, with other answers. Try again.")

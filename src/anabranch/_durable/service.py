@@ -22,7 +22,6 @@ from anabranch._durable.entered import entered
 from anabranch._durable.job import Job
 from anabranch._durable.lines import find_line, name_line
 from anabranch._durable.policy import Durability
-from anabranch._durable.recorder import UnrecordedError
 from anabranch._durable.replies import (
     ForeignErrors,
     Replies,
@@ -326,7 +325,7 @@ def _store_errors_mapped() -> Generator[None]:
         yield
     except StoreError as error:
         logger.error("the store failed: %s", error)  # noqa: TRY400 - the sentence is all
-        if isinstance(error, UnrecordedError):
+        if "unrecorded" in error.facts:
             raise ToolError(str(error)) from error
         raise ToolError(
             "This server cannot reach its records just now. Nothing is lost; send the same request"

@@ -79,6 +79,7 @@ class BranchContext:
         system_prompt: str | None = None, tools: Iterable[Runnable[Any]] = (),
     ) -> None:  # fmt: skip
         self._call = call
+        self._scope: Callable[[], Scope] = call.scheduler.scope
         self._branch = branch
         self._host = host
         self._elicits = {elicitation.key: elicitation for elicitation in elicits}
@@ -128,9 +129,6 @@ class BranchContext:
         """Randomness that is the same in every replay."""
         return self._call.operations.random(self._scope())
 
-    def _scope(self) -> Scope:
-        return self._call.scheduler.scope()
-
     def _made(self, operation: Op[T], refusal: CapabilityError | None = None) -> Op[T]:
         return self._call.scheduler.made(operation, refusal)
 
@@ -138,7 +136,8 @@ class BranchContext:
         """Note that ``operation`` asks a question, and whether it is known to be impossible."""
         journal = self._call.journal
         was_asked = step_id in journal.entries or step_id in journal.pending
-        return self._made(operation, None if was_asked else self._host.refusal(*needs))
+        refusal = None if was_asked else self._host.refusal(*needs)
+        return self._call.scheduler.made(operation, refusal)
 
     # -- asking the model ----------------------------------------------------------------------
 

@@ -331,7 +331,7 @@ class ElicitRequest(Shape):
     """
 
     message: str
-    requested_schema: dict[str, JsonValue]
+    requested_schema: dict[str, Any]
     context: JsonValue = None
     key: str | None = None
 

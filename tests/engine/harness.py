@@ -49,9 +49,10 @@ def ask(question: str, *, key: str | None = None) -> Coroutine[Any, Any, Any]:
     step_id = call.cursor.new_id(scope, "ask", key)
 
     async def asking() -> Any:
-        entry = await call.operations.ask(
-            scope, step_id, "elicit", fingerprint(question), lambda: question
-        )
+        asked = fingerprint(question)
+        entry = call.operations.recorded(scope, step_id, "elicit", asked)
+        if entry is None:
+            entry = await call.operations.ask(scope, step_id, "elicit", asked, lambda: question)
         return entry.value
 
     return call.scheduler.made(asking())

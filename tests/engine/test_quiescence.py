@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from anabranch._engine import Answer, Branch, quiescence
-from tests.engine.harness import World, ask, ask_here, branch, rounds, step
+from tests.engine.harness import World, ask, ask_here, branch, first_round, rounds, step
 
 LONGER_THAN_SETTLING = 0.08
 
@@ -34,6 +34,21 @@ async def brackets_beside_an_ask(wait: Callable[[], Awaitable[object]]) -> list[
         await asyncio.gather(ask("a"), waiting())
 
     return await brackets(body)
+
+
+async def test_a_round_that_is_over_at_once_sets_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_for: list[float] = []
+
+    def no_timer(delay: float, *_: object, **__: object) -> None:
+        set_for.append(delay)
+
+    async def body(_: Branch) -> object:
+        return await ask("a")
+
+    await first_round(body)  # the first in a process checks the runtime
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", no_timer)
+    journal = await first_round(body)
+    assert (len(journal.pending), set_for) == (1, [])
 
 
 # -- devices: the round waits for them -------------------------------------------------------

@@ -13,7 +13,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.host import Host
 from anabranch._encodable import encodable
-from anabranch._engine import Call, Entry, Scope, fingerprint
+from anabranch._engine import Call, Scope, fingerprint
 from anabranch.elicitation import (
     Accepted,
     Cancelled,
@@ -52,6 +52,17 @@ class ElicitJob(NamedTuple):
     message: str
     name: str | None = None
     context: JsonValue = None
+
+    def request(self, message: str, step_id: str) -> ElicitRequest:
+        """Return the question as it is asked, if it may be."""
+        self.host.require("elicitation")
+        _check_allowed(self.call, self.host, self.scope, step_id)
+        return ElicitRequest(
+            message=message,
+            requested_schema=form_schema(self.model),
+            context=self.context,
+            key=self.name,
+        )
 
 
 def find_question(
@@ -97,9 +108,13 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
         ElicitInBranchError, ConcurrentElicitError: this host does not allow the question now.
         StepFailed: the client answered with an error.
     """
-    message, reason = job.message, ""
+    message, reason, call, scope, step_id = job.message, "", job.call, job.scope, job.step_id
     for attempt in range(1, RETRIES + 2):
-        entry = await _ask(job, job.call.cursor.new_attempt(job.step_id, attempt), message)
+        asked = fingerprint(message, _form_fingerprint(job.model), job.context)
+        entry = call.operations.recorded(scope, step_id, "elicit", asked)
+        if entry is None:
+            request = partial(job.request, message, step_id)
+            entry = await call.operations.ask(scope, step_id, "elicit", asked, request)
         try:
             action, given = _read(entry.value)
             if action != "accept":
@@ -107,6 +122,7 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
             content = job.model.model_validate(given)
         except ValidationError as problem:
             reason = describe(problem)
+            step_id = call.cursor.new_attempt(job.step_id, attempt + 1)
             message = f"{job.message}\n\n(The last answer did not fit: {reason}.)"
         else:
             return Accepted(content, partial(_exchange, job, content))
@@ -130,22 +146,6 @@ def _read(value: JsonValue) -> tuple[str, object]:
 @lru_cache(maxsize=512)
 def _form_fingerprint(model: type[BaseModel]) -> str:
     return fingerprint(form_schema(model))
-
-
-async def _ask(job: ElicitJob, step_id: str, message: str) -> Entry:
-    asked = fingerprint(message, _form_fingerprint(job.model), job.context)
-
-    def admitted() -> ElicitRequest:
-        job.host.require("elicitation")
-        _check_allowed(job.call, job.host, job.scope, step_id)
-        return ElicitRequest(
-            message=message,
-            requested_schema=form_schema(job.model),
-            context=job.context,
-            key=job.name,
-        )
-
-    return await job.call.operations.ask(job.scope, step_id, "elicit", asked, admitted)
 
 
 async def run_elicit_url(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from anabranch._engine import Answer
@@ -63,6 +63,8 @@ _NAMES = {
 }
 CAPABILITIES = frozenset(_NAMES)
 """The names of all capabilities."""
+_SAMPLING = {"sampling", "sampling.tools"}
+_EVERYTHING = Capabilities()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,9 @@ class Host:
     connection carries no questions, whatever the client supports.
     """
 
-    capabilities: Capabilities = field(default_factory=Capabilities)
+    capabilities: Capabilities = _EVERYTHING
     sampler: Sampler | None = None
-    own: Capabilities = field(default_factory=Capabilities)
+    own: Capabilities = _EVERYTHING
     unreachable: bool = False
     prefer_client: bool = False
 
@@ -88,8 +90,9 @@ class Host:
 
     def offers(self, name: str) -> bool:
         """Whether the client, or the server itself, can do ``name``."""
-        own = self.sampler is not None and name in {"sampling", "sampling.tools"}
-        return (own and self.own.has(name)) or self.capabilities.has(name)
+        if self.capabilities.has(name):
+            return True
+        return self.sampler is not None and name in _SAMPLING and self.own.has(name)
 
     def require(self, *names: str) -> None:
         """Check that all of ``names`` are offered by the client, or by the server itself.
@@ -102,10 +105,10 @@ class Host:
 
     def refusal(self, *names: str) -> CapabilityError | None:
         """Return the error for the first of ``names`` that is not offered, if there is one."""
-        missing = next((name for name in names if not self.offers(name)), None)
-        if missing is None:
-            return None
-        return CapabilityError(missing, unreachable=self.unreachable)
+        for name in names:
+            if not self.offers(name):
+                return CapabilityError(name, unreachable=self.unreachable)
+        return None
 
     async def respond(self, request: SampleRequest) -> Answer:
         """Answer ``request`` with the server's own model; its errors become the answer's."""

@@ -15,7 +15,12 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from typing import Any, TypeVar
 
 from anabranch._durable.entered import entered
@@ -263,16 +268,20 @@ class CallService:
         policy = self.durability
         return None if policy is None else repeat_reply(policy, replies, line, record)
 
-    @asynccontextmanager
-    async def _open_round(
+    def _open_round(
         self, job: Job, journal: Journal, answers: Mapping[str, Answer]
-    ) -> AsyncGenerator[_Opened | RoundRecord]:
-        if self.durability is None:
-            journal.answer(answers)
-            yield UnrecordedRound(journal)
-            return
+    ) -> AbstractAsyncContextManager[_Opened | RoundRecord]:
+        if self.durability is not None:
+            return self._open_stored(self.durability, job, journal, answers)
+        journal.answer(answers)
+        return nullcontext(UnrecordedRound(journal))
+
+    @asynccontextmanager
+    async def _open_stored(
+        self, policy: Durability, job: Job, journal: Journal, answers: Mapping[str, Answer]
+    ) -> AsyncGenerator[StoredRound | RoundRecord]:
         with _store_errors_mapped():
-            async with self._rounds(self.durability).open(job, journal, answers) as opened:
+            async with self._rounds(policy).open(job, journal, answers) as opened:
                 yield opened
 
     def _rounds(self, policy: Durability) -> Rounds:

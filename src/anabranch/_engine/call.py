@@ -21,7 +21,7 @@ from anabranch._engine.combine import cancel_and_wait
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import STEP_THREADS, Effects
-from anabranch._engine.exits import exit_as_error
+from anabranch._engine.exits import EXIT_AS_ERROR
 from anabranch._engine.folding import Branches
 from anabranch._engine.functions import Perform, perform
 from anabranch._engine.journal import Answer, Ask, Journal, Notice
@@ -172,7 +172,7 @@ class Call(Generic[T]):
 
     async def _run(self) -> T:
         try:
-            with exit_as_error():
+            with EXIT_AS_ERROR:
                 return await self.branches.start(self._root, self._body)
         finally:
             self.scheduler.changed.set()  # one pass of the loop sooner than the task reports it

@@ -6,23 +6,24 @@ all other calls with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 
-__all__ = ["exit_as_error", "without_exit"]
-
-
-@contextmanager
-def exit_as_error() -> Generator[None]:
-    """Raise ``RuntimeError`` where what runs inside calls ``sys.exit()``."""
-    try:
-        yield
-    except SystemExit as end:
-        raise RuntimeError(
-            f"sys.exit({end.code!r}) was called. It ends this call; to end the server, stop its process."
-        ) from end
+__all__ = ["EXIT_AS_ERROR"]
 
 
-def without_exit(function: Callable[..., object]) -> Callable[..., object]:
-    """Return ``function`` for a thread, with ``sys.exit()`` as an error."""
-    return exit_as_error()(function)
+class _ExitAsError(ContextDecorator):
+    """Raises ``RuntimeError`` where what runs inside calls ``sys.exit()``; also a decorator."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, SystemExit):
+            raise RuntimeError(  # noqa: TRY004 - an exit is no wrong type
+                f"sys.exit({error.code!r}) was called. It ends this call; to end the server, stop"
+                " its process."
+            ) from error
+
+
+EXIT_AS_ERROR: _ExitAsError = _ExitAsError()
+"""One for all: thousands of branches run inside of it."""

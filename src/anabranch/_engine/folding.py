@@ -17,7 +17,7 @@ from anabranch._engine.codec import Codec
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.deadline import Deadline
-from anabranch._engine.exits import exit_as_error
+from anabranch._engine.exits import EXIT_AS_ERROR
 from anabranch._engine.journal import Entry
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
@@ -81,7 +81,7 @@ class Branches:
         strand.scope = Scope(branch, path, scope.memory)
         try:
             try:
-                with exit_as_error():
+                with EXIT_AS_ERROR:
                     value = await self.start(branch, body)
             finally:
                 strand.scope = scope

@@ -16,7 +16,7 @@ import anyio.to_thread
 from pydantic import JsonValue
 
 from anabranch._engine.codec import PLAIN, codec_of
-from anabranch._engine.exits import exit_as_error, without_exit
+from anabranch._engine.exits import EXIT_AS_ERROR
 from anabranch._engine.fingerprint import fingerprint
 from anabranch._engine.journal import Entry
 from anabranch._shielded import wait_shielded
@@ -95,10 +95,10 @@ async def run_function(function: Callable[..., object], *args: object) -> object
             so its end is awaited first, and the error carries what came of it.
     """
     if is_async(function):
-        with exit_as_error():
+        with EXIT_AS_ERROR:
             return await cast("Awaitable[object]", function(*args))
     worker = asyncio.ensure_future(
-        anyio.to_thread.run_sync(without_exit(function), *args, limiter=_every_call())
+        anyio.to_thread.run_sync(EXIT_AS_ERROR(function), *args, limiter=_every_call())
     )
     try:
         await asyncio.wait({worker})
@@ -106,7 +106,7 @@ async def run_function(function: Callable[..., object], *args: object) -> object
         await wait_shielded(worker)
         raise Interrupted(worker) from None
     value = worker.result()
-    with exit_as_error():
+    with EXIT_AS_ERROR:
         return await value if inspect.isawaitable(value) else value
 
 

@@ -167,7 +167,9 @@ class Journal:
 
         Whether an answer fits its question is found out when the body takes it.
         """
-        for step_id, answer in self.to_open(answers).items():
+        for step_id, answer in answers.items():
+            if step_id not in self.pending:
+                continue
             self.stalled = 0
             kind, asked = self.pending.pop(step_id)
             self.entries[step_id] = Entry(

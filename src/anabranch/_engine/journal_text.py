@@ -59,7 +59,7 @@ def parse(text: str, version: int, limit: int = 0) -> tuple[list[Any], list[Any]
 
 def joined(prints: list[str]) -> str | list[str]:
     """Return fingerprints as one text, which is shorter. They are noise and do not compress."""
-    return "".join(prints) if all(len(one) == LENGTH for one in prints) else prints
+    return "".join(prints) if _ONE_LENGTH.issuperset(map(len, prints)) else prints
 
 
 def split(prints: str | list[str]) -> list[str]:
@@ -71,28 +71,30 @@ def split(prints: str | list[str]) -> list[str]:
 
 def shorten_ids(rows: list[list[Any]]) -> None:
     """Replace the id that each row begins with by 0, where it counts on from the one before."""
-    before = ""
+    name, number = "", 0
     for row in rows:
-        step_id = row[0]
-        if step_id == _following(before):
+        if row[0] == f"{name}{number + 1}":
             row[0] = 0
-        before = step_id
+            number += 1
+        else:
+            name, number = _counted(row[0])
 
 
 def restore_ids(rows: list[list[Any]]) -> None:
     """Put back the ids that :func:`shorten_ids` has replaced."""
-    before = ""
+    name, number = "", 0
     for row in rows:
         if row[0] == 0:
-            row[0] = _following(before)
-        before = row[0]
+            number += 1
+            row[0] = f"{name}{number}"
+        else:
+            name, number = _counted(row[0])
 
 
-def _following(step_id: str) -> str:
-    """Return the id whose number is one higher; an empty text if there is no number."""
+def _counted(step_id: str) -> tuple[str, int]:
+    """Return an id without the number that it ends in, and that number, if it has one."""
     name = step_id.rstrip("0123456789")
-    number = step_id[len(name) : len(name) + 9]  # a key may be a long one
-    return f"{name}{int(number) + 1}" if number else ""
+    return name, int(step_id[len(name) : len(name) + 9] or 0)  # a key may be a long number
 
 
 _DICTIONARY = (
@@ -102,6 +104,7 @@ _DICTIONARY = (
 """What most journals contain: deflate's preset dictionary, and so part of the format."""
 
 _SMALL = 4096
+_ONE_LENGTH = frozenset({LENGTH})
 
 
 def _deflated(text: bytes) -> str:

@@ -57,6 +57,19 @@ class Operations:
         self._clock = clock
         self._sink = sink
 
+    def recorded(self, scope: Scope, step_id: str, kind: AskKind, asked: str) -> Entry | None:
+        """Return the answer's entry if it is recorded and nothing is wrong.
+
+        Raises:
+            StepFailed, NonDeterminismError: as :meth:`ask`.
+        """
+        if self._cursor.fault is not None:  # ask() raises it
+            return None
+        entry = self._cursor.recall(step_id, kind, asked, scope.branch)
+        if entry is not None and entry.error is not None:
+            raise error_from_json(entry.error)
+        return entry
+
     async def ask(
         self,
         scope: Scope,
@@ -80,21 +93,21 @@ class Operations:
         cursor = self._cursor
         if cursor.fault is not None:
             await self._scheduler.raise_fault(step_id, cursor.fault)
-        entry = cursor.recall(step_id, kind, asked, scope.branch)
-        if entry is None:
-            strand = await self._scheduler.go_live(scope, step_id)
-            try:
-                ask = Ask(step_id, kind, make_request(), asked)
-            except AnabranchError as refusal:
-                entry = Entry(kind, asked, error=error_to_json(refusal))
-                cursor.record(step_id, entry, scope.branch)
-                raise
-            if responder is None:
-                await self._park(strand, ask)
-            else:
-                async with self._effects.running(strand):
-                    cursor.answer_here(ask, await responder(ask.request))
-            entry = cursor.answered(step_id, scope.branch)
+        if (known := self.recorded(scope, step_id, kind, asked)) is not None:
+            return known
+        strand = await self._scheduler.go_live(scope, step_id)
+        try:
+            ask = Ask(step_id, kind, make_request(), asked)
+        except AnabranchError as refusal:
+            refused = Entry(kind, asked, error=error_to_json(refusal))
+            cursor.record(step_id, refused, scope.branch)
+            raise
+        if responder is None:
+            await self._park(strand, ask)
+        else:
+            async with self._effects.running(strand):
+                cursor.answer_here(ask, await responder(ask.request))
+        entry = cursor.answered(step_id, scope.branch)
         if entry.error is not None:
             raise error_from_json(entry.error)
         return entry

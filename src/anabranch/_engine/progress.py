@@ -29,8 +29,8 @@ class Progress:
         self._tool = tool
         self._before = self._known()
 
-    def _known(self) -> tuple[frozenset[str], frozenset[str]]:
-        return frozenset(self._journal.entries), frozenset(self._journal.pending)
+    def _known(self) -> tuple[list[str], list[str]]:
+        return list(self._journal.entries), list(self._journal.pending)
 
     def check(self, quiet: Quiet) -> NoProgressError | None:
         """Report a round that was cut off; return the error if there were too many."""
@@ -46,7 +46,9 @@ class Progress:
             journal.line,
             quiet.cut_off,
         )
-        journal.stalled = journal.stalled + 1 if self._known() == self._before else 0
+        known = [set(now) for now in self._known()]
+        same = known == [set(before) for before in self._before]
+        journal.stalled = journal.stalled + 1 if same else 0
         if journal.stalled < STALLED:
             return None
         # The caller may read the error; the server's directories are not for the caller.

@@ -116,8 +116,9 @@ class Quiescence:
 
     def stir(self, _: object = None) -> None:
         """Report an event: an ask parked, a strand began or ended, a future completed."""
-        _cancel(self._settling)
-        self._settling = None
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
         if not self._check_due and not self._stopped:
             self._check_due = True
             self._loop.call_soon(self._check)
@@ -132,6 +133,8 @@ class Quiescence:
 
     def stop(self) -> None:
         """Stop watching; no callback or timer remains."""
+        if self._stopped:
+            return
         self._stopped = True
         self._stop_timers()
         for future in self._watched:
@@ -140,7 +143,8 @@ class Quiescence:
 
     def _stop_timers(self) -> None:
         for timer in (self._settling, self._grace, self._bound):
-            _cancel(timer)
+            if timer is not None:
+                timer.cancel()
         self._settling = self._grace = self._bound = None
 
     def _wake(self, future: AnyFuture) -> None:
@@ -171,8 +175,6 @@ class Quiescence:
         if not asked:
             self._begin_again()
             return
-        if self._bound is None:
-            self._bound = self._loop.call_later(self._patience, self._out_of_patience)
         seen = self._lookout.look(asked.union(self._held))
         if seen.state is StrandState.BLOCKED:
             self._end(Quiet(certain=not self._held))
@@ -194,8 +196,11 @@ class Quiescence:
 
     def _go_on(self, seen: Seen, asked: set[AnyFuture]) -> None:
         """Be called again when the round may be over."""
+        if self._bound is None:
+            self._bound = self._loop.call_later(self._patience, self._out_of_patience)
         if not seen.in_background or asked != self._graced:
-            _cancel(self._grace)
+            if self._grace is not None:
+                self._grace.cancel()
             self._grace = None
         if seen.state is StrandState.READY:
             self.stir()
@@ -231,8 +236,3 @@ class Quiescence:
     def _end(self, quiet: Quiet) -> None:
         self.stop()
         self._on_quiet(quiet)
-
-
-def _cancel(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Collection, Coroutine, Iterable, Iterator
+from contextlib import suppress
 from contextvars import Context
 from inspect import iscoroutine
 from threading import get_ident
@@ -93,7 +94,7 @@ class Scheduler:
         self._stalled: list[asyncio.Future[None]] = []
         self._refused = 0
         self._made: list[Coroutine[Any, Any, Any]] = []
-        self._refusals: WeakKeyDictionary[Coroutine[Any, Any, Any], Exception] = WeakKeyDictionary()
+        self._refusals: WeakKeyDictionary[Coroutine[Any, Any, Any], Exception] | None = None
         self._prune_at = 64
 
     # -- running -----------------------------------------------------------------------------
@@ -142,6 +143,8 @@ class Scheduler:
         ``refusal`` is the error with which it will end, if that is known already.
         """
         if refusal is not None:
+            if self._refusals is None:  # hardly any call needs it
+                self._refusals = WeakKeyDictionary()
             self._refusals[operation] = refusal
         if self._watch is not None:
             self._made.append(operation)
@@ -152,6 +155,8 @@ class Scheduler:
 
     def refusal_of(self, operations: Iterable[Awaitable[Any]]) -> Exception | None:
         """Return the first error with which one of ``operations`` is known to end."""
+        if self._refusals is None:
+            return None
         known = (self._refusals.get(each) for each in operations if iscoroutine(each))
         return next((refusal for refusal in known if refusal is not None), None)
 
@@ -174,6 +179,8 @@ class Scheduler:
     def strand_ended(self, strand: Strand) -> None:
         """Report to the owner that ``strand`` has ended."""
         self.owner.on_strand_ended(strand)
+        if not self.strands:
+            self.changed.set()
         self.stir()
 
     def begin_effect(self, strand: Strand) -> None:
@@ -292,7 +299,10 @@ class Scheduler:
                 self._refused = REFUSALS  # from now on whatever they ask waits for ever
                 self.cancel_strands()
                 break
-            await asyncio.wait(list(self.strands), timeout=left)
+            self.changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self.changed.wait()
 
     async def finish_effects(self) -> None:
         """Cancel all strands but those in effects, which are awaited and recorded.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from mcp import MCPDeprecationWarning
@@ -27,6 +28,11 @@ __all__ = ["McpRequest"]
 MODERN = "2026-07-28"
 
 
+@lru_cache(maxsize=64)
+def _is_modern(version: str) -> bool:
+    return is_version_at_least(version, MODERN)
+
+
 @dataclass(frozen=True, slots=True)
 class McpRequest:
     """A request to an MCP server, independent of its host.
@@ -44,7 +50,7 @@ class McpRequest:
     @property
     def is_modern(self) -> bool:
         """Whether the client speaks a stateless revision, 2026-07-28 or later."""
-        return is_version_at_least(self.context.protocol_version, MODERN)
+        return _is_modern(self.context.protocol_version)
 
     @property
     def session(self) -> ServerSession:

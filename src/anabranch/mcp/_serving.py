@@ -138,6 +138,8 @@ async def serve(
         value = await run_rounds(call, answers, request, service)
     else:
         value = await run_live(call, request, service)
+    if isinstance(value, InputRequiredResult):  # encodable already: to_request() has made it so
+        return value
     with checked_results():
         return encodable(value)
 

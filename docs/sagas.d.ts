@@ -36,7 +36,7 @@ export interface CallToolResult {
 /** Parameters of `tools/callSaga`. */
 export interface CallToolSagaParams {
   name: string;
-  arguments?: { [key: string]: JsonValue };
+  arguments?: { [key: string]: unknown };
 }
 
 /** The request `tools/callSaga`, without the envelope of JSON-RPC. */
@@ -136,8 +136,6 @@ export interface ImageContent {
   _meta?: { [key: string]: unknown };
 }
 
-export type JsonValue = unknown;
-
 /** Hints to use for model selection. Keys not declared here are up to the client to interpret. Deprecated in 2026-07-28 (SEP-2577) with the rest of sampling. */
 export interface ModelHint {
   name?: string;
@@ -198,7 +196,7 @@ export type SagaStep = ElicitationStep | SamplingStep;
 export interface SagaStepError {
   code?: number;
   message: string;
-  data?: JsonValue;
+  data?: unknown;
 }
 
 /** A step that the client has completed: with `result` or with `error`. `result` is an `ElicitResult` or a `CreateMessageResult`, as the step has asked for. */

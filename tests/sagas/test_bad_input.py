@@ -3,6 +3,7 @@
 Source: chosen; the proposal says nothing of errors.
 """
 
+import sys
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -12,7 +13,9 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
-from anabranch.mcp._saga_params import DEEPEST, LARGEST, LONGEST_NUMBER
+from anabranch.mcp import CallToolSagaParams, ResumeToolSagaParams
+from anabranch.mcp._saga_params import DEEPEST, LARGEST, LONGEST_NUMBER, read
+from anabranch.mcp._sealing import SagaClaims
 from tests.mcp.harness import ERAS, MODERN, Answers, connected, serving
 from tests.sagas.harness import accepted, call_saga, failed, raw, refusal, resume_saga, said
 
@@ -95,6 +98,32 @@ async def test_what_is_just_within_bounds_is_taken(client: Client) -> None:
     reply = await call_saga(client, "ask", {"data": data})
     steps = [GOOD, said("ask/sample.1", "y" * 10**6)]
     assert "isError" not in await resume_saga(client, reply["sagaToken"], *steps)
+
+
+@pytest.mark.parametrize("part", [7, "text", [], {}, {"a": [1]}, None], ids=str)
+def test_no_python_runs_for_each_part_of_a_large_value(part: Any) -> None:
+    """Law 9: millions of parts would hold up every other call for seconds."""
+
+    def calls(parts: int) -> int:
+        made = 0
+
+        def count(*_: object) -> None:
+            nonlocal made
+            made += 1
+
+        arguments = {"data": [part] * parts}
+        step = {"stepId": "a", "result": arguments}
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            read(CallToolSagaParams, {"name": "ask", "arguments": arguments})
+            read(ResumeToolSagaParams, {"sagaToken": "t", "completedSteps": [step]})
+            SagaClaims(tool="ask", arguments=arguments, state="")
+        finally:
+            sys.setprofile(before)
+        return made
+
+    assert calls(10_000) == calls(10)
 
 
 TOKEN = "the token"

@@ -6,7 +6,10 @@ The message of every error begins with the name of the field that is wrong.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, TypeVar, cast
+from functools import partial
+from itertools import chain, compress, count
+from operator import is_
+from typing import Any, ClassVar, Final, TypeVar
 
 import mcp_types as types
 from mcp import MCPError
@@ -33,6 +36,7 @@ LARGEST: Final = 4 * 1024 * 1024
 """Characters in a field: the SDK's own limit over HTTP. Over stdio there is no other."""
 LONGEST_NUMBER: Final = 4096
 """Bits of an integer; Python refuses to write much longer ones in decimal."""
+LONGEST: Final = 2**LONGEST_NUMBER
 QUOTED: Final = 80
 """Characters of a text that an error message shows."""
 
@@ -73,25 +77,37 @@ def quoted(text: str) -> str:
 
 
 def _require_bounds(field: str, value: object) -> None:
-    """Refuse a value that would fail later. Iterative, since it guards against recursion."""
-    open_values: list[tuple[object, int]] = [(value, 1)]
+    """Refuse a value that would fail later.
+
+    Level by level, since it guards against recursion, and in C, since a level may have millions of
+    parts: a loop over them in Python would hold up every other call for seconds.
+    """
+    level: list[Any] = [value]
     characters = 0
-    while open_values:
-        found, depth = open_values.pop()
-        inner: list[object] = []
-        if isinstance(found, dict):
-            fields = cast("dict[object, object]", found)
-            inner = [*fields.keys(), *fields.values()]
-        elif isinstance(found, list):
-            inner = cast("list[object]", found)
-        elif isinstance(found, int) and found.bit_length() > LONGEST_NUMBER:
-            raise invalid(field, "it has a number that is too long")
-        characters += len(found) if isinstance(found, str) else 2
+    for depth in count(1):
+        kinds = {*map(type, level)}
+        texts, numbers = _of(str, level, kinds), _of(int, level, kinds)
+        characters += sum(map(len, texts)) + 2 * (len(level) - len(texts))
         if characters > LARGEST:
             raise invalid(field, f"it has more than {LARGEST} characters")
-        if inner and depth > DEEPEST:
+        if numbers and (max(numbers) >= LONGEST or min(numbers) <= -LONGEST):
+            raise invalid(field, "it has a number that is too long")
+        objects = _of(dict, level, kinds)
+        values = map(dict[str, Any].values, objects)
+        level = [*chain.from_iterable(chain(objects, values, _of(list, level, kinds)))]
+        if not level:
+            return
+        if depth > DEEPEST:
             raise invalid(field, f"it is nested in more than {DEEPEST} levels")
-        open_values.extend((each, depth + 1) for each in inner)
+
+
+def _of(kind: type, level: list[Any], kinds: set[type]) -> list[Any]:
+    """Return the values of ``level`` that are of ``kind``; ``kinds`` are all there are."""
+    if kind not in kinds:
+        return []
+    if len(kinds) == 1:
+        return level
+    return [*compress(level, map(partial(is_, kind), map(type, level)))]
 
 
 def _where(location: tuple[int | str, ...]) -> str:

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import mcp_types as types
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 __all__ = [
@@ -27,7 +27,11 @@ __all__ = [
 
 
 class _Shape(BaseModel):
-    """What crosses in camel case."""
+    """What crosses in camel case.
+
+    JSON in it is ``Any``: it comes from a parser, and pydantic's ``JsonValue`` calls a function of
+    Python for each part.
+    """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="ignore", strict=True, alias_generator=to_camel, populate_by_name=True
@@ -38,7 +42,7 @@ class CallToolSagaParams(_Shape):
     """Parameters of ``tools/callSaga``."""
 
     name: str
-    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    arguments: dict[str, Any] = Field(default_factory=dict)
 
 
 class SagaStepError(_Shape):
@@ -46,7 +50,7 @@ class SagaStepError(_Shape):
 
     code: int = -32000
     message: str
-    data: JsonValue = None
+    data: Any = None
 
 
 class SagaStepResult(_Shape):
@@ -56,7 +60,7 @@ class SagaStepResult(_Shape):
     """
 
     step_id: str
-    result: dict[str, JsonValue] | None = None
+    result: dict[str, Any] | None = None
     error: SagaStepError | None = None
 
 

@@ -12,10 +12,10 @@ import hmac
 import json
 import logging
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mcp.server.mcpserver import AESGCMRequestStateCodec, InvalidRequestState
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field
 
 from anabranch._engine.clock import Clock
 from anabranch.errors import InvalidTokenError
@@ -56,7 +56,7 @@ class SagaClaims(BaseModel):
     audience: str = ""
     principal: str = ""
     tool: str
-    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    arguments: dict[str, Any] = Field(default_factory=dict)
     state: str
     question: str = ""
     answered: dict[str, str] = Field(default_factory=dict)

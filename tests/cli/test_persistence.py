@@ -14,9 +14,10 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import BranchContext, tool
-from anabranch.cli._combined_server import Persistence, assemble, tool_names
+from anabranch.cli._combined_server import Asking, Persistence, assemble, tool_names
 from anabranch.cli._targets import Found
 from anabranch.mcp import install
+from anabranch.mcp._client import offers_sagas
 from anabranch.stores import open_store
 from tests.cli.served import Confirm
 from tests.mcp.harness import KEY, MODERN, Answers, call_once, connected
@@ -114,6 +115,13 @@ def test_a_server_that_can_continue_calls_of_its_own_keeps_doing_so() -> None:
         Found([lend], [existing]), keys=[KEY], sampler=None, persistence=Persistence("memory:")
     )
     assert sorted(tool_names(server)) == ["continue_call", "lend", "loose"]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_sagas_are_offered_unless_that_is_not_wanted(wanted: bool) -> None:
+    make = partial(assemble, alone(), keys=[KEY], sampler=None, asking=Asking(sagas=wanted))
+    async with Client(await to_thread.run_sync(make), mode=MODERN) as client:
+        assert await offers_sagas(client) is wanted
 
 
 async def test_the_lifespan_of_a_server_that_was_found_still_runs() -> None:

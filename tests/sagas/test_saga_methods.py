@@ -3,16 +3,18 @@
 Source: the proposal's six messages, field for field, with its own names and words.
 """
 
+import sys
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from mcp import Client
+from mcp import Client, StdioServerParameters
+from mcp_types import METHOD_NOT_FOUND
 
 from anabranch.mcp import create_server
 from examples.deploy import complex_tool
 from tests.mcp.harness import KEY, MODERN, ROOT, Answers, connected
-from tests.sagas.harness import WAYS, call_saga, raw, reached, resume_saga
+from tests.sagas.harness import WAYS, call_saga, raw, reached, refusal, resume_saga
 
 TARGET = {"action": "accept", "content": {"target": "production"}}
 GREEN = {
@@ -93,3 +95,11 @@ async def test_arguments_may_be_left_out() -> None:
         result = await raw(connection, "tools/callSaga", {"name": "complex_tool"})
     assert result["isError"] is True
     assert "initial_arg: Field required" in result["content"][0]["text"]
+
+
+async def test_a_server_can_be_started_without_them() -> None:
+    command = ["-m", "anabranch", "serve", str(ROOT / "examples" / "deploy.py"), "--no-sagas"]
+    process = StdioServerParameters(command=sys.executable, args=command, cwd=ROOT)
+    async with connected(process, MODERN, Answers()) as connection:
+        error = await refusal(connection, "tools/callSaga", {"name": "complex_tool"})
+    assert error.code == METHOD_NOT_FOUND

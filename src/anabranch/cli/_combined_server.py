@@ -51,17 +51,19 @@ class Persistence:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How clients are asked that lack a capability, in a form that can be passed on as well.
+    """How clients are asked, in a form that can be passed on as well.
 
     Attributes:
         sampler_mode: when the server's own model is asked.
         ask: whether questions reach users of clients that show none.
         ask_url: where such users reach the server's pages, if it has any.
+        sagas: whether the saga methods are offered.
     """
 
     sampler_mode: SamplerMode = "own"
     ask: Ask = "client"
     ask_url: str | None = None
+    sagas: bool = True
 
 
 NOT_STORED = Persistence()
@@ -83,6 +85,7 @@ def server_options(
         sampler_mode=asking.sampler_mode,
         ask=asking.ask,
         ask_url=asking.ask_url,
+        sagas=asking.sagas,
         continue_calls=persistence.continue_calls,
         grace=persistence.grace,
     )

@@ -110,6 +110,9 @@ def serve_command(  # noqa: PLR0913 - the options of the command
             " rounds of questions than clients allow."
         ),
     ] = True,
+    sagas: Annotated[
+        bool, Parameter(help="Offer the methods tools/callSaga and tools/resumeSaga.")
+    ] = True,
     grace: Annotated[
         float,
         Parameter(
@@ -145,7 +148,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()))
     endpoint = Endpoint(transport, host, port, workers, access, stateless)
     persistence = Persistence(store or None, ttl, continue_calls, grace)
-    asking = Asking(sampler_mode, "fallback" if ask_fallback else "client", ask_url)
+    asking = Asking(sampler_mode, "fallback" if ask_fallback else "client", ask_url, sagas)
     if ask_url is not None and (transport != "http" or not store or not ask_fallback):
         raise UsageError(
             "--ask-url is for pages over HTTP, which store what users enter there. Give it with"

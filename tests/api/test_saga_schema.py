@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from tests.api import saga_schema

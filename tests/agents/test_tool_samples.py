@@ -7,11 +7,12 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from anabranch import BranchContext, ToolError, tool
-from anabranch.agents import Absent, TurnLimitError, TurnLimits
+from anabranch import BranchContext, Limits, ToolError, tool
+from anabranch.agents import Absent, Agent, TurnLimitError, TurnLimits
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
-from anabranch.testing import calls
+from anabranch.testing import MockModel, calls
 from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
+from tests.agents.memory import MemoryTrees
 
 FREE = Usage(output_tokens=1)
 
@@ -178,3 +179,30 @@ async def test_a_model_that_cannot_be_asked_uses_nothing() -> None:
     failing = False
     await turn.run(start[0])
     assert (account.tokens, account.reserved) == (1, 0)
+
+
+async def leaf(ctx: BranchContext) -> str:
+    return (await ctx.sample("hm", max_tokens=50)).text
+
+
+@tool
+async def dive(ctx: BranchContext) -> str:
+    """Ask in a branch."""
+    return await ctx.branch(leaf)
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(max_depth=0), "A branch at depth 1 would exceed max_depth=0."),
+        (Limits(max_tokens=1), "Branch 'dive' needs 3 tokens but may use 1."),
+        (Limits(max_tokens=500, max_depth=1), "hm hm"),
+    ],
+)
+async def test_limits_can_be_set_for_each_call_of_a_tool(limits: Limits, said: str) -> None:
+    """Required: limits for an agent's tools."""
+    model = MockModel(Pondering(FREE, ("d", "dive", {})))
+    agent = Agent(MemoryTrees(), model, tools=[dive], tool_limits=limits)
+    end = await agent.say((await agent.begin()).id, "go")
+    [result] = (await agent.store.path(end.id)).results.values()
+    assert said in "".join(block.text for block in result.content if block.type == "text")

@@ -187,6 +187,9 @@ def test_a_chat_switches_to_a_model_by_name(desk: Desk) -> None:
         (["--model", "nonsense"], "Unknown model 'nonsense'."),
         (["--store", "ftp://x"], "ftp"),
         (["--thread", "last"], "There is no conversation yet."),
+        (["--max-tokens", "0"], "A turn cannot go without tokens. Give --max-tokens 1 or more."),
+        (["--timeout", "nan"], "--timeout must be a number from 0 up, not nan."),
+        (["--max-depth=-1"], "--max-depth must be a number from 0 up, not -1."),
         (["--at", "b1"], "Nothing has been said here yet."),
     ],
 )
@@ -194,6 +197,15 @@ def test_what_makes_no_sense_is_wrong_usage(desk: Desk, arguments: list[str], sa
     done = desk.lead(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+def test_limits_hold_for_the_turns_of_a_chat(desk: Desk) -> None:
+    """Required: limits for a whole chat."""
+    arguments = [TARGET, "--thread", "t", *desk.model]
+    done = desk.lead(*arguments, "--max-tokens", "5", lines="hello")
+    assert "The turn stopped: it has used 0 of 5 tokens, and its next request needs" in done.stderr
+    done = desk.lead(*arguments, "--max-depth", "0", lines="fork")
+    assert "branches may be nested 0 deep" in json.dumps(desk.messages())
 
 
 def test_two_tools_of_one_name_are_refused(desk: Desk, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from anabranch._terminal.console import Console
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
 from anabranch.cli._connection import open_session, server_of
+from anabranch.limits import Limits
 from anabranch.mcp import SagaRoundsExceededError
 
 URL = "http://server.example/mcp"
@@ -109,3 +110,11 @@ def test_keys_that_are_set_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_an_address_is_connected_to_as_it_is() -> None:
     assert server_of(URL) == URL
+    with pytest.raises(UsageError, match=f"{URL} runs already, with limits of its own"):
+        server_of(URL, Limits(max_tokens=5))
+
+
+def test_limits_are_passed_to_the_process_that_is_started() -> None:
+    started = server_of(__file__, Limits(max_depth=0, timeout=1.5))
+    assert not isinstance(started, str)
+    assert started.args[-2:] == ["--max-depth=0", "--timeout=1.5"]

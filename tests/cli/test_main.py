@@ -66,6 +66,7 @@ def test_help_of_a_command_names_its_options(
         (["serve", "missing.py"], "There is no file missing.py"),
         (["serve", "missing.py", "--transport", "pigeon"], "pigeon"),
         (["serve", "missing.py", "--port", "many"], "many"),
+        (["serve", "missing.py", "--max-tokens=-1"], "--max-tokens must be a number from 0 up"),
         (["serve", "missing.py", "--port", "70000"], "There is no port 70000. Choose one"),
         (["serve", "missing.py", "--model", "gpt"], "Unknown model 'gpt'"),
         (["serve", "missing.py", "--workers", "2"], "Over stdio there is one process."),

@@ -22,6 +22,7 @@ from anabranch.cli._http_access import Access
 from anabranch.cli._keys import read_keys
 from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
 from anabranch.cli._targets import identity_of, name_of
+from anabranch.limits import Limits
 from tests.mcp.harness import KEY, MODERN, Answers, accept, call_once, connected, echo, text_of
 
 OWN = """\
@@ -83,6 +84,44 @@ async def test_the_model_of_the_command_is_asked_first_or_last(tmp_path: Path) -
         server, _ = await to_thread.run_sync(made_of.make_server)
         async with connected(server, MODERN, Answers(sample=echo)) as client:
             assert text_of(await client.call_tool("greet")) == text
+
+
+DIVES = """
+from anabranch import BranchContext, Limits, tool
+from anabranch.mcp import create_server
+
+async def leaf(ctx: BranchContext) -> str:
+    return (await ctx.sample("Hello", max_tokens=500)).text
+
+@tool
+async def dive(ctx: BranchContext) -> str:
+    '''Ask in a branch.'''
+    return await ctx.branch(leaf)
+"""
+
+
+@pytest.mark.parametrize(
+    "own", ["", "server = create_server('own', [dive], limits=Limits(max_tokens=100, max_depth=1))"]
+)
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(max_depth=0), "max_depth=0"),
+        (Limits(max_tokens=1), "may use 1."),
+        (Limits(max_tokens=50, max_depth=9), "<Hello>"),
+    ],
+)
+async def test_limits_of_the_command_enclose_every_call(
+    tmp_path: Path, own: str, limits: Limits, said: str
+) -> None:
+    """Required: limits for a whole server, which narrow those that its code gives it."""
+    target = tmp_path / "dives.py"
+    target.write_text(DIVES + own)
+    recipe = ServerRecipe((str(target),), None, (KEY,), Persistence(), limits=limits)
+    server, unused = await to_thread.run_sync(recipe.make_server)
+    assert unused == set()
+    async with connected(server, MODERN, Answers(sample=echo)) as client:
+        assert said in text_of(await client.call_tool("dive"))
 
 
 async def test_a_question_of_one_worker_is_answered_at_another(tmp_path: Path) -> None:

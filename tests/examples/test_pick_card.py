@@ -43,7 +43,7 @@ async def test_it_can_be_played_by_another_tool() -> None:
 
     @tool
     async def evening(ctx: BranchContext) -> Outcome:
-        return await ctx.call_tool(PickCard(Rigged()), analyze=True)
+        return Outcome.model_validate(await ctx.call_tool(PickCard(Rigged()), analyze=True))
 
     client = MockClient(samples=["The second."], elicits=[{"cardNumber": 2}])
     assert (await run_tool(evening, {}, client)).won

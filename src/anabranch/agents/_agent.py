@@ -24,6 +24,7 @@ from anabranch.agents._tool_questions import reply_of
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.errors import ToolError
+from anabranch.limits import Limits
 from anabranch.messages import ElicitReply
 from anabranch.tool import Tool
 from anabranch.tree import HEAD, Node, Ref, Result, Thread, TreeStore
@@ -42,6 +43,7 @@ class Agent:
         person: answers the questions of tools, with the node of the question as ``step_id``; by
             default, no question can be asked.
         limits: of each turn.
+        tool_limits: of each call of a tool, in addition to the tool's own.
         listener: receives the events of a turn.
         clock: gives the time; by default, the system's.
         naming: names threads and nodes; by default, at random.
@@ -63,6 +65,7 @@ class Agent:
         tools: Iterable[Tool[Any] | AgentTool] = (),
         person: Answerer | None = None,
         limits: TurnLimits | None = None,
+        tool_limits: Limits | None = None,
         listener: Listener = ignore_event,
         clock: Clock | None = None,
         naming: Naming = random_names,
@@ -78,6 +81,7 @@ class Agent:
             tuple(tool.spec for tool in self.tools.values()),
             person := person or Absent(),
             limits or TurnLimits(),
+            tool_limits or Limits(),
             listener,
             clock or SystemClock(),
             naming,

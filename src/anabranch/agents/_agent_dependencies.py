@@ -16,6 +16,7 @@ from anabranch._engine.clock import Clock
 from anabranch.agents._events import Listener
 from anabranch.agents._ports import Model, Naming
 from anabranch.agents._turn_limits import TurnLimits
+from anabranch.limits import Limits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
 from anabranch.tree import Kind, Node, TreeStore
 
@@ -32,6 +33,7 @@ class AgentDependencies:
         tool_specs: describes to the model the tools that it may call.
         person: answers the questions of tools.
         limits: of each turn.
+        tool_limits: of each call of a tool.
         listener: receives the events of a turn.
         clock: gives the time.
         naming: names threads and nodes.
@@ -44,6 +46,7 @@ class AgentDependencies:
     tool_specs: Sequence[ToolSpec]
     person: Answerer
     limits: TurnLimits
+    tool_limits: Limits
     listener: Listener
     clock: Clock
     naming: Naming

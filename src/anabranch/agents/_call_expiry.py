@@ -31,6 +31,7 @@ async def runtime_at(dependencies: AgentDependencies, caller: Node) -> Runtime:
     path = await store.path(caller.parent_id or caller.id)
     thread = await store.thread(caller.thread_id)
     return Runtime(
+        limits=dependencies.tool_limits,
         clock=dependencies.clock,
         parent_messages=project(path.nodes, path.results),
         parent_system_prompt=None if thread is None else thread.system_prompt,

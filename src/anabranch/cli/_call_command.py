@@ -26,12 +26,17 @@ from anabranch.cli._options import (
     ConfirmSamples,
     Era,
     EraOption,
+    MaxDepth,
     MaxSamples,
+    MaxTokens,
     Model,
     NoSamplesFor,
+    Timeout,
+    limits_of,
 )
 from anabranch.cli._output import print_json
 from anabranch.cli._tool_arguments import read_arguments
+from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._client import call_tool, list_tools
 from anabranch.mcp._repeating import PAUSES, Remembering, is_lost, new_key, takes_key
 from anabranch.mcp._saga_client import SagaClient
@@ -59,12 +64,16 @@ def call_command(  # noqa: PLR0913 - the options of the command
     confirm_samples: ConfirmSamples = False,
     max_samples: MaxSamples = None,
     no_samples_for: NoSamplesFor = (),
+    max_tokens: MaxTokens = None,
+    max_depth: MaxDepth = None,
+    timeout: Timeout = None,
 ) -> None:
     """Run the command."""
+    limits = limits_of(max_tokens, max_depth, timeout)
     log_to_stderr(logging.ERROR)  # connection problems are reported in this module's own words
     policy = new_policy(no_samples_for, confirm=confirm_samples, most=max_samples)
     respondent = new_respondent(Console(), model, answers)
-    options = CallOptions(target, tool, values, json_text, era, policy)
+    options = CallOptions(target, tool, values, json_text, era, policy, limits)
     print_json(anyio.run(call, options, respondent))
 
 
@@ -78,6 +87,7 @@ class CallOptions:
     json_text: str | None = None
     era: Era = "auto"
     policy: AnsweringPolicy = field(default_factory=AnsweringPolicy)
+    limits: Limits = UNLIMITED
 
 
 async def call(options: CallOptions, respondent: Respondent) -> object:
@@ -99,11 +109,11 @@ async def call(options: CallOptions, respondent: Respondent) -> object:
             result = await invoke(client, era, tool.name, arguments, answerer, key)
         return value_of(result, tool)
 
-    pauses = iter(PAUSES)
+    server, pauses = server_of(target, options.limits), iter(PAUSES)
     try:
         while True:
             try:
-                return await open_session(target, server_of(target), answerer, act, era=era)
+                return await open_session(target, server, answerer, act, era=era)
             except FailedError as error:
                 pause = next(pauses, None) if repeats and is_lost(error.__cause__) else None
                 if pause is None:

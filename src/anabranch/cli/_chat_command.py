@@ -11,7 +11,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +23,7 @@ from anabranch._engine.combine import cancel_and_wait
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
-from anabranch.agents import AgentTool, BranchSelf
+from anabranch.agents import AgentTool, BranchSelf, TurnLimits
 from anabranch.chat import COMMANDS, SavedPrompts, Session, SessionDependencies
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
 from anabranch.chat._terminal_session.chat_models import ChatModels, NoModel
@@ -36,9 +36,10 @@ from anabranch.chat._terminal_session.input_lines import (
     read_script,
 )
 from anabranch.chat._terminal_session.line_loop import run_lines
-from anabranch.cli._options import Model, Store, store_url
+from anabranch.cli._options import Model, Store, limits_of, store_url
 from anabranch.cli._targets import is_url, load
 from anabranch.errors import StoreError
+from anabranch.limits import UNLIMITED, Limits
 from anabranch.models import ModelError
 from anabranch.stores import CallStore, open_stores
 from anabranch.tool import Tool
@@ -70,10 +71,24 @@ def chat_command(
         Path | None,
         Parameter(help="A file with one line of input per line; - for standard input."),
     ] = None,
+    max_tokens: Annotated[
+        int | None,
+        Parameter(help="Tokens of one turn: of its replies, its branches and its tools together."),
+    ] = None,
+    max_depth: Annotated[
+        int | None,
+        Parameter(help="How deeply the branches of a turn, and of a tool, may be nested."),
+    ] = None,
+    timeout: Annotated[
+        float | None, Parameter(help="Seconds that one branch, or one call of a tool, may take.")
+    ] = None,
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.ERROR)
-    options = ChatOptions(targets, thread, at, store, model, script)
+    limits = limits_of(max_tokens, max_depth, timeout)
+    if max_tokens == 0:
+        raise UsageError("A turn cannot go without tokens. Give --max-tokens 1 or more.")
+    options = ChatOptions(targets, thread, at, store, model, script, limits)
     anyio.run(chat, options, tools_of(targets), Console())
 
 
@@ -88,6 +103,7 @@ class ChatOptions:
         store: the store's URL.
         model: the model's name.
         script: the file whose lines are the input.
+        limits: of each turn and of its tools.
     """
 
     targets: Sequence[str] = ()
@@ -96,6 +112,7 @@ class ChatOptions:
     store: str | None = None
     model: str | None = None
     script: Path | None = None
+    limits: Limits = UNLIMITED
 
 
 async def chat(
@@ -171,6 +188,7 @@ def _dependencies(
     except ModelError as error:
         raise UsageError(str(error)) from error
     calls, store = stores
+    given = {name: value for name, value in asdict(options.limits).items() if value is not None}
     return SessionDependencies(
         store,
         model,
@@ -181,6 +199,9 @@ def _dependencies(
         models=models,
         prompts=SavedPrompts(_data() / "prompts.json"),
         calls=calls,
+        limits=TurnLimits(**given),
+        # The tokens of tools are among those of the turn, which a person can change.
+        tool_limits=replace(options.limits, max_tokens=None),
     )
 
 

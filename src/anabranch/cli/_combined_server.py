@@ -14,6 +14,7 @@ from anabranch._asking.sampling import Sampler
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._targets import Found
 from anabranch.errors import StoreError
+from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp import ServerOptions, create_server, install
 from anabranch.mcp._options import GRACE, TTL, Ask, SamplerMode
 from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
@@ -75,6 +76,7 @@ def server_options(
     sampler: Sampler | None,
     persistence: Persistence,
     asking: Asking = CLIENTS_ONLY,
+    limits: Limits = UNLIMITED,
 ) -> ServerOptions:
     """Return the options that the command line has given."""
     return ServerOptions(
@@ -88,6 +90,7 @@ def server_options(
         sagas=asking.sagas,
         continue_calls=persistence.continue_calls,
         grace=persistence.grace,
+        limits=None if limits == UNLIMITED else limits,
     )
 
 
@@ -98,6 +101,7 @@ def assemble(
     sampler: Sampler | None,
     persistence: Persistence = NOT_STORED,
     asking: Asking = CLIENTS_ONLY,
+    limits: Limits = UNLIMITED,
     name: str = "anabranch",
 ) -> MCPServer[Any]:
     """Return a server that offers everything: the first one found, or a new one called ``name``.
@@ -108,7 +112,7 @@ def assemble(
     Raises:
         UsageError: two different tools have the same name, or the store's URL is invalid.
     """
-    options = server_options(keys, sampler, persistence, asking)
+    options = server_options(keys, sampler, persistence, asking, limits)
     try:
         if not found.servers:
             return create_server(name, found.tools, version=found.version, options=options)

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import TypeVar
 
 import anyio
@@ -23,6 +24,7 @@ from anabranch.cli._keys import KEYS, new_key
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._targets import is_url, split_target
 from anabranch.errors import ToolError
+from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._client import Connectable, connect, offers_sagas
 from anabranch.mcp._repeating import causes
 from anabranch.mcp._saga_client import SagaRoundsExceededError
@@ -32,16 +34,20 @@ __all__ = ["open_session", "server_of"]
 T = TypeVar("T")
 
 
-def server_of(target: str) -> str | StdioServerParameters:
-    """Return what the SDK's client is to connect to.
+def server_of(target: str, limits: Limits = UNLIMITED) -> str | StdioServerParameters:
+    """Return what the SDK's client is to connect to, with limits if it is started here.
 
     Raises:
-        UsageError: there is no such file or module.
+        UsageError: there is no such file or module, or limits are given for a running server.
     """
     if is_url(target):
+        if limits != UNLIMITED:
+            raise UsageError(
+                f"{target} runs already, with limits of its own. Give yours to anabranch serve."
+            )
         return target
     split_target(target)
-    command, *arguments = _command(target)
+    command, *arguments = [*_command(target), *_options_of(limits)]
     return StdioServerParameters(command=command, args=arguments, env=_environment())
 
 
@@ -86,6 +92,12 @@ def _command(target: str) -> list[str]:
     # With -P, files in this folder cannot shadow installed packages; the target's own neighbours
     # are found nevertheless.
     return [sys.executable, "-P", "-m", "anabranch", "serve", target, "--transport", "stdio"]
+
+
+def _options_of(limits: Limits) -> list[str]:
+    given = asdict(limits).items()
+    named = {f"--{name.replace('_', '-')}": value for name, value in given if value is not None}
+    return [f"{option}={value}" for option, value in named.items()]
 
 
 def _environment() -> dict[str, str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 from platformdirs import user_data_path
+
+from anabranch._terminal.exits import UsageError
+from anabranch.limits import Limits
 
 __all__ = [
     "MODEL",
@@ -16,10 +20,14 @@ __all__ = [
     "ConfirmSamples",
     "Era",
     "EraOption",
+    "MaxDepth",
     "MaxSamples",
+    "MaxTokens",
     "Model",
     "NoSamplesFor",
     "Store",
+    "Timeout",
+    "limits_of",
     "store_url",
 ]
 
@@ -88,6 +96,31 @@ Store: TypeAlias = Annotated[
         " default, a file in your data directory.",
     ),
 ]
+
+
+MaxTokens: TypeAlias = Annotated[
+    int | None,
+    Parameter(help="Tokens that the samples of one call may use, prompts and replies together."),
+]
+MaxDepth: TypeAlias = Annotated[
+    int | None, Parameter(help="How deeply the branches of one call may be nested; 0 for none.")
+]
+Timeout: TypeAlias = Annotated[
+    float | None, Parameter(help="Seconds that one call may take, waiting for answers included.")
+]
+
+
+def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
+    """Return the limits that were given.
+
+    Raises:
+        UsageError: one of them limits nothing that there is.
+    """
+    given = {"--max-tokens": max_tokens, "--max-depth": max_depth, "--timeout": timeout}
+    for option, value in given.items():
+        if value is not None and not 0 <= value < math.inf:
+            raise UsageError(f"{option} must be a number from 0 up, not {value:g}.")
+    return Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
 
 
 def store_url(given: str | None) -> str:

@@ -34,11 +34,12 @@ from anabranch.cli._combined_server import (
 from anabranch.cli._http_access import LOCAL, Access, is_loopback
 from anabranch.cli._http_server import listen, serve_app
 from anabranch.cli._keys import read_keys
-from anabranch.cli._options import STORE, Model
+from anabranch.cli._options import STORE, MaxDepth, MaxTokens, Model, Timeout, limits_of
 from anabranch.cli._processes import run_workers
 from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
 from anabranch.cli._targets import identity_of
 from anabranch.errors import StoreError
+from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._options import GRACE, TTL, SamplerMode
 from anabranch.stores import open_store
 
@@ -143,8 +144,12 @@ def serve_command(  # noqa: PLR0913 - the options of the command
             " https://tools.example.org. Such results then have links to pages with the forms."
         ),
     ] = None,
+    max_tokens: MaxTokens = None,
+    max_depth: MaxDepth = None,
+    timeout: Timeout = None,
 ) -> None:
     """Run the command."""
+    limits = limits_of(max_tokens, max_depth, timeout)
     access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()))
     endpoint = Endpoint(transport, host, port, workers, access, stateless)
     persistence = Persistence(store or None, ttl, continue_calls, grace)
@@ -154,7 +159,15 @@ def serve_command(  # noqa: PLR0913 - the options of the command
             "--ask-url is for pages over HTTP, which store what users enter there. Give it with"
             " --transport http, --ask-fallback and --store URL."
         )
-    serve(targets, endpoint, model=model, persistence=persistence, name=name, asking=asking)
+    serve(
+        targets,
+        endpoint,
+        model=model,
+        persistence=persistence,
+        name=name,
+        asking=asking,
+        limits=limits,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +190,7 @@ def serve(
     persistence: Persistence,
     name: str | None = None,
     asking: Asking = CLIENTS_ONLY,
+    limits: Limits = UNLIMITED,
 ) -> None:
     """Serve until the client leaves (stdio) or the person stops it.
 
@@ -188,7 +202,7 @@ def serve(
     console = Console()
     open_sampler(model)  # a wrong name is reported before any target's code runs
     keys = tuple(read_keys(os.environ, console.say, audience=name or identity_of(targets)))
-    recipe = ServerRecipe(tuple(targets), model, keys, persistence, name, asking)
+    recipe = ServerRecipe(tuple(targets), model, keys, persistence, name, asking, limits)
     server, unused = recipe.make_server()
     if not seals_with(server, keys):
         unused.add("keys")

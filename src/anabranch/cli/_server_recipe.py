@@ -29,6 +29,7 @@ from anabranch.cli._http_access import Access
 from anabranch.cli._keys import KEYS
 from anabranch.cli._options import MODEL, STORE
 from anabranch.cli._targets import load, name_of
+from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._options import completed_by
 
 __all__ = ["ServerRecipe", "WorkerApp", "not_used"]
@@ -44,12 +45,13 @@ class ServerRecipe:
     persistence: Persistence
     name: str | None = None
     asking: Asking = CLIENTS_ONLY
+    limits: Limits = UNLIMITED
 
     def make_server(self) -> tuple[MCPServer[Any], set[str]]:
         """Return it, and the options that the targets' own servers have set themselves."""
         sampler = open_sampler(self.model)
         try:
-            options = server_options(self.keys, sampler, self.persistence, self.asking)
+            options = server_options(self.keys, sampler, self.persistence, self.asking, self.limits)
         except ValueError as error:
             raise UsageError(str(error)) from error
         with completed_by(options) as unused:
@@ -62,6 +64,7 @@ class ServerRecipe:
             sampler=sampler,
             persistence=self.persistence,
             asking=self.asking,
+            limits=self.limits,
             name=self.name or name_of(self.targets),
         )
         return server, unused

@@ -194,7 +194,9 @@ def options_of(
     left_open: dict[str, Any] = {}
     for each in fields(ServerOptions):
         own, wanted = getattr(given, each.name), getattr(command.options, each.name)
-        if own == each.default:
+        if isinstance(own, Limits) and isinstance(wanted, Limits):
+            left_open[each.name] = own.narrowed(wanted)
+        elif own == each.default:
             left_open[each.name] = wanted
         elif wanted not in (own, each.default):
             command.unused.add(each.name)

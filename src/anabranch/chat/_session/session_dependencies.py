@@ -22,6 +22,7 @@ from anabranch.agents import (
     random_names,
 )
 from anabranch.chat._session.saved_prompts import SavedPrompts
+from anabranch.limits import UNLIMITED, Limits
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
@@ -55,6 +56,7 @@ class SessionDependencies:
         tools: what the model, and the person, may call.
         person: answers the questions of tools.
         limits: of each turn, at first.
+        tool_limits: of each call of a tool, in addition to the tool's own.
         listener: receives the events of each turn.
         models: the models that the session can switch to, if there are others.
         prompts: the prompts that the person has saved.
@@ -70,6 +72,7 @@ class SessionDependencies:
     tools: Sequence[Tool[Any] | AgentTool] = ()
     person: Answerer = field(default_factory=Absent)
     limits: TurnLimits = field(default_factory=TurnLimits)
+    tool_limits: Limits = UNLIMITED
     listener: Listener = ignore_event
     models: ModelCatalogue | None = None
     prompts: SavedPrompts = field(default_factory=SavedPrompts)

@@ -46,6 +46,7 @@ class SessionState:
             tools=given.tools,
             person=given.person,
             limits=self.settings.limits(given.limits),
+            tool_limits=given.tool_limits,
             listener=self._follower.on_event,
             clock=given.clock,
             naming=self._follower.name,

@@ -19,6 +19,7 @@ from anabranch._asking.answerer import Answerer
 from anabranch._encodable import encodable
 from anabranch.errors import ToolError
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
+from anabranch.mcp._heartbeat import is_heartbeat
 from anabranch.mcp._protocol import CONTEXT_META, STEP_ID_META
 from anabranch.mcp._repeating import keyed_meta
 
@@ -127,7 +128,8 @@ async def call_tool(
     """
 
     async def notify(progress: float, total: float | None, message: str | None) -> None:
-        await answerer.notify(message or "", progress, total)
+        if not is_heartbeat(progress, total, message):
+            await answerer.notify(message or "", progress, total)
 
     meta = keyed_meta(key) if key else None
     given = encodable(name), encodable(arguments)

@@ -10,14 +10,15 @@ from collections.abc import Awaitable, Callable
 
 import mcp_types as types
 from mcp import MCPError
-from mcp.server.session import ServerSession
 from mcp.shared.message import ServerMessageMetadata
 from pydantic import ValidationError
 
 from anabranch._asking.answerer import answer_of_error
 from anabranch._engine import Answer, Ask
 from anabranch.errors import ToolError
+from anabranch.mcp._heartbeat import Heartbeat
 from anabranch.mcp._protocol import to_answer, to_request
+from anabranch.mcp._request import McpRequest
 
 __all__ = ["asking", "request_answer"]
 
@@ -26,34 +27,35 @@ TIMES_ASKED = 3
 """How often a question is asked when its answer is of another kind, before that is an error."""
 
 
-def asking(session: ServerSession, request_id: str) -> Callable[[Ask], Awaitable[Answer]]:
-    """Return a function that sends an ask to the client of ``session`` and returns its answer.
+def asking(request: McpRequest, heartbeat: Heartbeat) -> Callable[[Ask], Awaitable[Answer]]:
+    """Return a function that sends an ask to the client of ``request`` and returns its answer.
 
     It raises ``ToolError`` if the connection was closed.
     """
 
     async def answer(ask: Ask) -> Answer:
-        return await request_answer(ask.step_id, to_request(ask), session, request_id)
+        return await request_answer(ask.step_id, to_request(ask), request, heartbeat)
 
     return answer
 
 
 async def request_answer(
-    step_id: str, request: types.InputRequest, session: ServerSession, request_id: str
+    step_id: str, asked: types.InputRequest, request: McpRequest, heartbeat: Heartbeat
 ) -> Answer:
-    """Send the request that asks the step ``step_id``, and return the client's answer.
+    """Send what asks the step ``step_id`` during ``request``, and return the client's answer.
 
     Raises:
         ToolError: the connection was closed.
     """
     kind = "elicit"
     shape: type[types.Result] = types.ElicitResult
-    if isinstance(request, types.CreateMessageRequest):
+    if isinstance(asked, types.CreateMessageRequest):
         kind, shape = "sample", types.CreateMessageResultWithTools
-    metadata = ServerMessageMetadata(related_request_id=request_id)
+    metadata = ServerMessageMetadata(related_request_id=request.request_id)
     for _ in range(TIMES_ASKED):
         try:
-            result = await session.send_request(request, shape, metadata=metadata)
+            async with heartbeat.waiting():
+                result = await request.session.send_request(asked, shape, metadata=metadata)
         except MCPError as error:
             if _is_disconnect(error.error):
                 # Not an answer: the tool must not go on as if the client had given one.

@@ -57,6 +57,7 @@ class Installation:
             Handles(calls, {tool.name: tool for tool in tools}, sealer),
             options.sampler,
             prefer_client=options.sampler_mode == "prefer-client",
+            heartbeat=options.heartbeat,
             continues=options.continue_calls and options.store is not None,
             asks_by_result=options.ask == "fallback",
             links=_links(calls, options, audience),

@@ -6,6 +6,7 @@ replace fields.
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from anabranch._durable.store import CallStore
 from anabranch._engine import STEP_THREADS
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.limits import Limits
+from anabranch.mcp._heartbeat import HEARTBEAT
 from anabranch.mcp._sealing import SAGAS, Sealer
 from anabranch.stores import open_store
 
@@ -86,6 +88,8 @@ class ServerOptions:
         grace: seconds that calls which run when the server stops get to be ended and undone.
         ask: with ``fallback``, questions also reach the user of a client that shows none: the
             result of the tool lists them, and a tool ``answer_questions`` takes the answers.
+        heartbeat: seconds between two progress notifications while a client of the handshake era is
+            asked, if it has given a progress token; ``None`` for none.
         ask_url: with ``fallback`` and a store, where users reach this server over HTTP: such a
             result then also has links to pages with the forms, at ``/ask/…`` below it.
     """
@@ -104,6 +108,7 @@ class ServerOptions:
     sagas: bool = True
     grace: float = GRACE
     ask: Ask = "client"
+    heartbeat: float | None = HEARTBEAT
     ask_url: str | None = None
 
     def __post_init__(self) -> None:
@@ -115,6 +120,10 @@ class ServerOptions:
             )
         if self.ask not in get_args(Ask):
             raise ValueError(f"ask must be 'client' or 'fallback', got {self.ask!r}.")
+        if self.heartbeat is not None and not 0 < self.heartbeat < math.inf:
+            raise ValueError(
+                f"heartbeat must be a positive number of seconds, or None, got {self.heartbeat}."
+            )
         if self.ask_url is not None:
             self._check_ask_url(self.ask_url)
 
@@ -146,6 +155,7 @@ class ToolKeywords(TypedDict, total=False):
     clock: Clock | None
     max_state: int
     step_threads: int
+    heartbeat: float | None
 
 
 class ServerKeywords(ToolKeywords, total=False):

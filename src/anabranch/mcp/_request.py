@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -33,6 +33,13 @@ def _is_modern(version: str) -> bool:
     return is_version_at_least(version, MODERN)
 
 
+@dataclass(slots=True)
+class Progress:
+    """How far a request was last reported to be."""
+
+    last: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class McpRequest:
     """A request to an MCP server, independent of its host.
@@ -41,11 +48,13 @@ class McpRequest:
         context: the SDK's context, below that of any host.
         state: the ``requestState`` of the request, unsealed; ``None`` at the first round.
         responses: the answers that came with it, by step.
+        progress: how far it was last reported to be.
     """
 
     context: ServerRequestContext[Any, Any]
     state: str | None = None
     responses: Mapping[str, BaseModel] | None = None
+    progress: Progress = field(default_factory=Progress, compare=False)
 
     @property
     def is_modern(self) -> bool:
@@ -95,6 +104,13 @@ class McpRequest:
         """Whether the client wants log messages of ``level``; a host may have its own record."""
         return is_wanted(self.session, level)
 
+    async def report_progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Send a progress notification, if the client has given a token for it."""
+        self.progress.last = progress
+        await self.session.report_progress(progress, total, message)
+
     def sink(self, journal: Journal) -> Sink:
         """Return a function that sends the notices of the call of ``journal`` to the client."""
 
@@ -102,7 +118,7 @@ class McpRequest:
             message = encodable(notice.message)
             if notice.level is None:
                 progress = journal.progressed if notice.progress is None else notice.progress
-                await self.session.report_progress(progress, notice.total, message)
+                await self.report_progress(progress, notice.total, message)
                 return
             if not self.wants(notice.level):
                 return

@@ -30,6 +30,7 @@ from anabranch.mcp._chains import CHAIN, marked
 from anabranch.mcp._error_mapping import checked_results
 from anabranch.mcp._handles import Handles, OpenCall
 from anabranch.mcp._handshake import asking, request_answer
+from anabranch.mcp._heartbeat import HEARTBEAT, Heartbeat
 from anabranch.mcp._idempotency import KEY_META
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
@@ -52,6 +53,7 @@ class Service:
         handles: names calls that are not done.
         sampler: a model of the server's own; without one, the client's is asked.
         prefer_client: ask that model only where the client cannot sample, or refuses.
+        heartbeat: seconds between two signs of life while a client's answer is awaited.
         continues: whether ``continue_call`` is offered.
         asks_by_result: whether questions that a client cannot show are listed in a result.
         links: makes links to pages of such questions, if they have any.
@@ -62,6 +64,7 @@ class Service:
     handles: Handles
     sampler: Sampler | None = None
     prefer_client: bool = False
+    heartbeat: float | None = HEARTBEAT
     continues: bool = False
     asks_by_result: bool = False
     links: AskLinks | None = None
@@ -72,6 +75,10 @@ class Service:
         return request.is_modern or (
             self.asks_by_result and _widened(request.capabilities) != request.capabilities
         )
+
+    def heartbeat_of(self, request: McpRequest) -> Heartbeat:
+        """Return the signs of life of ``request``."""
+        return Heartbeat(request, self.heartbeat, self.calls.runtime.clock)
 
     @property
     def tool_meta(self) -> dict[str, Any] | None:
@@ -147,7 +154,7 @@ async def serve(
 async def run_live(call: OpenCall, request: McpRequest, service: Service) -> object:
     """Run the call while its client answers; return the tool's value."""
     job = service.job(call, request)
-    answerer = asking(request.session, request.request_id)
+    answerer = asking(request, service.heartbeat_of(request))
     return await service.calls.run_live(job, call.journal, lambda call: call.drive(answerer))
 
 
@@ -194,14 +201,14 @@ async def ask_client(
         ToolError: the call is not done, and the tool's result cannot say so.
         Exception: what the call raises.
     """
+    heartbeat = service.heartbeat_of(request)
     while askable := _askable(reply, request, service):
         if request.is_modern:
             return await _next_round(call, reply, askable, request, service, chain, number)
         journal = await service.calls.load(reply.request_state or "")
         call = OpenCall(call.tool, call.arguments, journal)
         asked = [
-            request_answer(step_id, each, request.session, request.request_id)
-            for step_id, each in askable.items()
+            request_answer(step_id, each, request, heartbeat) for step_id, each in askable.items()
         ]
         answers = dict(zip(askable, await asyncio.gather(*asked), strict=True))
         job = service.job(call, request)

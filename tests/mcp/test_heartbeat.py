@@ -1,0 +1,184 @@
+"""While a person thinks, a client of the handshake era receives signs of life.
+
+Source: MCP 2025-11-25, progress and timeouts: a client may let its timeout begin again at progress.
+"""
+
+import asyncio
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from pydantic import BaseModel
+
+from anabranch import BranchContext, tool
+from anabranch.mcp import create_server
+from anabranch.mcp._client import call_tool, connect
+from anabranch.testing import ManualClock, MockClient
+from tests.mcp.harness import HANDSHAKE, MODERN, Answers, accept, connected, serving, text_of
+
+
+class Ok(BaseModel):
+    ok: bool
+
+
+@tool
+async def ask(ctx: BranchContext) -> str:
+    """Ask the person, and report before and after."""
+    await ctx.notify("before")
+    answer = await ctx.elicit(Ok, "Ok?")
+    await ctx.notify("after")
+    return answer.action
+
+
+@tool
+async def ask_twice(ctx: BranchContext) -> str:
+    """Ask two things at once."""
+    one, two = await ctx.gather(ctx.elicit(Ok, "One?"), ctx.elicit(Ok, "Two?"))
+    return f"{one.action} {two.action}"
+
+
+class Thinking:
+    """A person who answers when they are let, and a client whose timeout begins again at progress."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.asked = asyncio.Event()
+        self.answer = asyncio.Event()
+        self.arrived = asyncio.Event()
+        self.last_sign = clock.now()
+        self.progress: list[tuple[float, float | None, str | None]] = []
+
+    async def elicit(self, _: Any) -> types.ElicitResult:
+        self.asked.set()
+        await self.answer.wait()
+        return accept(ok=True)
+
+    async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        self.last_sign = self.clock.now()
+        self.progress.append((progress, total, message))
+        self.arrived.set()
+
+    async def think(self, seconds: int) -> None:
+        """Let time pass, and wait for the sign of life of each quarter of a minute."""
+        await self.asked.wait()
+        for _ in range(seconds // 15):
+            await settled()
+            self.arrived.clear()
+            self.clock.advance(15)
+            with anyio.fail_after(5):
+                await self.arrived.wait()
+            assert self.clock.now() - self.last_sign < 60, "the client has given up"
+
+
+async def settled() -> None:
+    """Let everything that can run do so: the next alarm is set when the last sign is sent."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def test_a_client_whose_timeout_begins_again_at_progress_waits_for_as_long_as_it_takes() -> (
+    None
+):
+    clock = ManualClock()
+    person = Thinking(clock)
+    answers = Answers(person.elicit)
+    async with connected(serving(ask, clock=clock), HANDSHAKE, answers) as client:
+        call = asyncio.create_task(client.call_tool("ask", progress_callback=person.on_progress))
+        await person.think(300)
+        person.answer.set()
+        assert text_of(await call) == "accept"
+        numbers = [progress for progress, *_ in person.progress]
+        assert numbers == sorted(set(numbers))  # as the protocol requires
+        assert [message for *_, message in person.progress] == ["before", *[None] * 20, "after"]
+        clock.advance(600)
+        await settled()
+        assert len(person.progress) == 22  # nothing after the end
+
+
+async def test_two_questions_share_the_signs_of_life() -> None:
+    clock = ManualClock()
+    person = Thinking(clock)
+    async with connected(
+        serving(ask_twice, clock=clock), HANDSHAKE, Answers(person.elicit)
+    ) as client:
+        call = asyncio.create_task(
+            client.call_tool("ask_twice", progress_callback=person.on_progress)
+        )
+        await person.think(60)
+        person.answer.set()
+        assert text_of(await call) == "accept accept"
+        assert len(person.progress) == 4
+
+
+async def test_the_interval_can_be_chosen_or_be_none() -> None:
+    clock = ManualClock()
+    person = Thinking(clock)
+    server = serving(ask, clock=clock, heartbeat=None)
+    async with connected(server, HANDSHAKE, Answers(person.elicit)) as client:
+        call = asyncio.create_task(client.call_tool("ask", progress_callback=person.on_progress))
+        await person.asked.wait()
+        await settled()
+        clock.advance(300)
+        await settled()
+        person.answer.set()
+        await call
+    assert [message for *_, message in person.progress] == ["before", "after"]
+
+
+@pytest.mark.parametrize("heartbeat", [0, -1, float("nan"), float("inf")])
+def test_an_interval_that_cannot_be_is_refused(heartbeat: float) -> None:
+    with pytest.raises(ValueError, match="heartbeat must be a positive number of seconds"):
+        create_server("test", [ask], heartbeat=heartbeat)
+
+
+async def test_without_a_progress_token_nothing_is_sent() -> None:
+    clock = ManualClock()
+    person = Thinking(clock)
+    unwanted: list[Any] = []
+
+    async def message(received: Any) -> None:
+        if isinstance(received, types.ProgressNotification):
+            unwanted.append(received)
+
+    answers = Answers(person.elicit)
+    async with connected(
+        serving(ask, clock=clock), HANDSHAKE, answers, message_handler=message
+    ) as client:
+        call = asyncio.create_task(client.call_tool("ask"))
+        await person.asked.wait()
+        await settled()
+        clock.advance(60)
+        await settled()
+        person.answer.set()
+        assert text_of(await call) == "accept"
+    assert unwanted == []
+
+
+async def test_a_stateless_round_needs_none() -> None:
+    """The client has its reply while the person thinks."""
+    clock = ManualClock()
+    answers = Answers(lambda _: accept(ok=True))
+    async with connected(serving(ask, clock=clock), MODERN, answers) as client:
+        assert text_of(await client.call_tool("ask")) == "accept"
+
+
+async def test_our_own_client_does_not_show_them() -> None:
+    clock = ManualClock()
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def slowly(_: Any) -> Ok:
+        asked.set()
+        await answer.wait()
+        return Ok(ok=True)
+
+    person = MockClient(elicits=[slowly])
+    async with connect(serving(ask, clock=clock), person, era="handshake") as client:
+        call = asyncio.create_task(call_tool(client, "ask", {}, person))
+        await asked.wait()
+        await settled()
+        clock.advance(15)
+        await settled()
+        answer.set()
+        await call
+    assert [notified.message for notified in person.notify_calls] == ["before", "after"]

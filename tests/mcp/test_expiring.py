@@ -1,5 +1,7 @@
 """Calls that no one continues expire, however the host starts and whatever it runs."""
 
+import logging
+import re
 from typing import Any
 
 import anyio
@@ -10,9 +12,11 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
-from anabranch.mcp import as_fastmcp_tool, install, install_fastmcp
+from anabranch.mcp import as_fastmcp_tool, create_server, install, install_fastmcp
 from anabranch.stores import open_store
-from tests.mcp.harness import MODERN, Answers, call_once, connected
+from anabranch.testing import ManualClock
+from tests.mcp.harness import ERAS, HANDSHAKE, KEY, MODERN, Answers, call_once, connected
+from tests.sagas.harness import accepted, call_saga, resume_saga, text_in
 
 RETURNED: list[str] = []
 
@@ -47,6 +51,10 @@ def single(store: Any) -> Any:
     return server._mcp_server  # pyright: ignore[reportPrivateUsage]
 
 
+def created(store: Any, **options: Any) -> Any:
+    return create_server("created", [lend], keys=[KEY], store=store, **options)
+
+
 def installed(store: Any) -> Any:
     server: MCPServer[Any] = MCPServer("theirs", log_level="WARNING")
     install(server, lend, store=store)
@@ -67,4 +75,57 @@ async def test_expiry_starts_with_the_first_call_where_no_lifespan_starts_it(mak
             while not RETURNED:
                 await anyio.lowlevel.checkpoint()
     assert RETURNED == ["a book"]
+    await store.close()
+
+
+async def expired(store: Any) -> None:
+    """Let the one call in ``store`` have expired."""
+    (record,) = await store.expired(float("inf"), 10)
+    assert await store.finish(record.call_id, "expired")
+
+
+@pytest.mark.parametrize("make", [mounted, single, installed, created])
+async def test_who_comes_back_to_a_call_that_has_expired_is_told_so(make: Any) -> None:
+    store = open_store("memory:")
+    async with connected(make(store), MODERN, Answers(elicit=print)) as client:
+        asked = await call_once(client, "lend")
+        await expired(store)
+        said = {"lend/elicit.1": {"action": "accept", "content": {"ok": True}}}
+        reply = await call_once(client, "lend", state=asked["requestState"], responses=said)
+    assert reply["isError"]
+    assert "has expired: it was not continued in time" in reply["content"][0]["text"]
+    await store.close()
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_whose_token_has_expired_with_its_call_is_told_so(
+    era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The store decides how long an answer is taken, not the token."""
+    store, clock = open_store("memory:"), ManualClock()
+    server = created(store, ttl=0.001, clock=clock)
+    async with connected(server, era, Answers(elicit=print)) as client:
+        asked = await call_saga(client, "lend", {})
+        clock.advance(10)
+        await expired(store)
+        said = accepted("lend/elicit.1", ok=True)
+        with caplog.at_level(logging.WARNING):
+            failed = await resume_saga(client, asked["sagaToken"], said)
+    assert failed["isError"]
+    assert "has expired: it was not continued in time" in text_in(failed)
+    assert "was refused: it has expired" in caplog.text
+    await store.close()
+
+
+async def test_a_handle_of_a_call_that_has_expired_says_so() -> None:
+    store = open_store("memory:")
+    server = created(store, ask="fallback")
+    async with connected(server, HANDSHAKE, Answers()) as client:
+        reply = await call_once(client, "lend")
+        (call,) = re.findall(
+            r"call the tool answer_questions with call='([^']+)'", reply["content"][0]["text"]
+        )
+        await expired(store)
+        late = await call_once(client, "answer_questions", {"call": call})
+    assert "has expired: it was not continued in time" in late["content"][0]["text"]
     await store.close()

@@ -25,7 +25,7 @@ from anabranch._durable.store import CallRecord
 from anabranch._engine import Notice
 from anabranch._engine.clock import pause
 from anabranch._opening import Runtime, open_call
-from anabranch.errors import AnabranchError, StoreError, ToolError
+from anabranch.errors import AnabranchError, CallExpiredError, StoreError
 from anabranch.tool import Tool
 
 __all__ = ["INTERVAL", "Reaper"]
@@ -187,8 +187,8 @@ class Reaper:
         )
         try:
             async with call:
-                await call.unwind(ToolError("The call has expired."))
-        except ToolError as expired:
+                await call.unwind(CallExpiredError(line))
+        except CallExpiredError as expired:
             problems = getattr(expired, "__notes__", [])
             logger.info("call %r has expired, and is undone: %s", line, problems or "all of it")
         return not journal.compensations

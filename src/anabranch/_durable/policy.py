@@ -7,7 +7,9 @@ from typing import Literal
 
 from anabranch._durable.store import CallStore
 
-__all__ = ["Durability"]
+__all__ = ["RETAIN", "Durability"]
+
+RETAIN = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,4 +34,4 @@ class Durability:
     lease: float = 15.0
     expire_after: float = 900.0
     retry_undo_after: float = 30.0
-    retain: float = 86_400.0
+    retain: float = RETAIN

@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch._durable.service import CallService
 from anabranch._engine import Journal
-from anabranch.errors import InvalidTokenError
+from anabranch.errors import CallExpiredError, InvalidTokenError
 from anabranch.mcp._sealing import SagaClaims, Sealer
 from anabranch.tool import Tool
 
@@ -59,6 +59,7 @@ class Handles:
 
         Raises:
             InvalidTokenError: it is not a handle of this server for this caller, or has expired.
+            CallExpiredError: its call has expired.
             ToolError: the store does not answer.
         """
         claims = self.sealer.open(handle, principal)
@@ -68,6 +69,8 @@ class Handles:
             record = await self.calls.find(journal.line, principal)
             if record is None:
                 raise InvalidTokenError
+            if record.status == "expired":
+                raise CallExpiredError(journal.line)
             arguments = json.loads(record.arguments)
         if claims.tool not in self.tools:
             raise InvalidTokenError

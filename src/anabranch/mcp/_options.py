@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, get_args
 from urllib.parse import urlsplit
 
 from anabranch._asking.sampling import Sampler
-from anabranch._durable.policy import Durability
+from anabranch._durable.policy import RETAIN, Durability
 from anabranch._durable.service import MAX_STATE
 from anabranch._durable.store import CallStore
 from anabranch._engine import STEP_THREADS
@@ -40,6 +40,7 @@ __all__ = [
     "durability_of",
     "options_of",
     "sealer_of",
+    "token_ttl",
 ]
 
 Store: TypeAlias = str | CallStore | Durability
@@ -53,6 +54,9 @@ Ask: TypeAlias = Literal["client", "fallback"]
 
 SamplerMode: TypeAlias = Literal["own", "prefer-client"]
 """When the server's own model is asked: always, or where the client lacks or refuses sampling."""
+
+EXPIRE_AFTER = 1.5
+"""With a store, a call expires after so many times ``ttl``; the margin is for clocks that differ."""
 
 TTL = 600.0
 """Seconds that a person has for one round of questions."""
@@ -68,7 +72,7 @@ class ServerOptions:
     Attributes:
         keys: seal the state between rounds and the tokens of sagas. Without keys, one is made for
             this process, and open questions do not survive it.
-        ttl: seconds that a person has for one round of questions.
+        ttl: seconds that a person has for one round of questions; with a store, half as many more.
         store: where calls are recorded (a URL as for ``anabranch.stores.open_store``, a store, or
             a ``Durability``), so that effects happen once however often clients repeat a request.
             Without one, all state travels with the client.
@@ -223,8 +227,20 @@ def durability_of(options: ServerOptions) -> Durability | None:
     if store is None or isinstance(store, Durability):
         return store
     opened = open_store(store) if isinstance(store, str) else store
-    # A client may answer while its token is valid. The margin is for clocks that differ.
-    return Durability(opened, expire_after=1.5 * options.ttl)
+    return Durability(opened, expire_after=EXPIRE_AFTER * options.ttl)
+
+
+def token_ttl(options: ServerOptions) -> float:
+    """Return for how many seconds a token can be opened.
+
+    With a store, that is for as long as the store knows its call, which decides: who answers a call
+    that has expired is told so, and not that the token is invalid.
+    """
+    if options.store is None:
+        return options.ttl
+    used = options.store if isinstance(options.store, Durability) else None
+    waits = EXPIRE_AFTER * options.ttl if used is None else used.expire_after
+    return max(options.ttl, waits + (RETAIN if used is None else used.retain))
 
 
 def sealer_of(options: ServerOptions, audience: str, purpose: str = SAGAS) -> Sealer:
@@ -235,4 +251,4 @@ def sealer_of(options: ServerOptions, audience: str, purpose: str = SAGAS) -> Se
     """
     keys: Keys = options.keys or [secrets.token_bytes(32)]
     clock = options.clock or SystemClock()
-    return Sealer(keys, audience=audience, ttl=options.ttl, clock=clock, purpose=purpose)
+    return Sealer(keys, audience=audience, ttl=token_ttl(options), clock=clock, purpose=purpose)

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 
 from anabranch.mcp._installation import Installation, require_server
 from anabranch.mcp._log_level import offer_log_level
-from anabranch.mcp._options import ServerKeywords, ServerOptions, options_of, sealer_of
+from anabranch.mcp._options import ServerKeywords, ServerOptions, options_of, sealer_of, token_ttl
 from anabranch.mcp._saga_extension import Sagas
 from anabranch.mcp._sdk_tool import SdkTool
 from anabranch.tool import Tool
@@ -49,10 +49,11 @@ def create_server(
     """
     given = options_of(options, keywords)
     installation = Installation([*tools], given, name)
+    ttl = token_ttl(given)
     security = (
-        RequestStateSecurity.ephemeral(ttl=given.ttl)
+        RequestStateSecurity.ephemeral(ttl=ttl)
         if given.keys is None
-        else RequestStateSecurity(keys=list(given.keys), ttl=given.ttl)
+        else RequestStateSecurity(keys=list(given.keys), ttl=ttl)
     )
     server: MCPServer[Any] = MCPServer(
         name,

@@ -8,13 +8,14 @@ from mcp.server.mcpserver import MCPServer
 
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._combined_server import NOT_STORED
+from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_access import Access, is_loopback
-from anabranch.cli._serve_command import Endpoint, serve
+from anabranch.cli._serve_command import serve
 
 
 async def posted(access: Access, host: str, origin: str | None = None) -> httpx2.Response:
     server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
-    app = access.app(server, "0.0.0.0", stateless=True)  # noqa: S104 - nothing is bound
+    app = access.app(server, "0.0.0.0", session_ttl=None)  # noqa: S104 - nothing is bound
     headers = {"host": host, "accept": "application/json, text/event-stream"}
     if origin is not None:
         headers["origin"] = origin
@@ -66,7 +67,7 @@ def test_this_machine_needs_no_name(host: str) -> None:
 @pytest.mark.parametrize("stateless", [True, False])
 async def test_a_stateless_server_offers_no_session(stateless: bool) -> None:
     server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
-    app = Access().app(server, "127.0.0.1", stateless=stateless)
+    app = Access().app(server, "127.0.0.1", session_ttl=None if stateless else 60)
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}
     request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
     headers = {"host": "localhost", "accept": "application/json, text/event-stream"}

@@ -3,8 +3,11 @@
     _commands.py                      the commands by name, and their help; each is loaded when used
     _serve_command.py                 anabranch serve
     _server_recipe.py                 how serve makes its server, in each process
-    _http_access.py                   the names by which it may be reached over HTTP
-    _combined_server.py               what targets offer, as one server; _processes.py: as several
+    _endpoint.py                      where it is reached, and by how many processes (_processes.py)
+    _http_access.py                   over HTTP: the names by which it may be reached
+    _http_server.py                   its start and its end; the bounds of _http_connections.py,
+                                      _http_requests.py and _http_sessions.py
+    _combined_server.py               what targets offer, as one server
     _call_command.py                  anabranch call
     _check_command.py                 anabranch check
     _demo_command.py                  anabranch demo; _demo_tool.py is the tool it plays

@@ -16,10 +16,15 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch.cli._http_requests import Requests
+from anabranch.cli._http_sessions import Sessions
 
-__all__ = ["ANY", "LOCAL", "Access", "is_loopback"]
+__all__ = ["ANY", "LOCAL", "SESSION_TTL", "Access", "is_loopback"]
 
 ANY: Final = "*"
+
+SESSION_TTL = 1800.0
+"""Seconds after which a session ends that has no request in flight."""
+
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 _REFUSALS: Final = {
@@ -59,12 +64,20 @@ class Access:
             allowed_origins=_with_ports([*own, *self.origins]),
         )
 
-    def app(self, server: MCPServer[Any], host: str, *, stateless: bool = False) -> ASGIApp:
-        """Return the application that serves ``server`` to them."""
+    def app(
+        self, server: MCPServer[Any], host: str, *, session_ttl: float | None = SESSION_TTL
+    ) -> ASGIApp:
+        """Return the application that serves ``server`` to them.
+
+        A session ends after ``session_ttl`` seconds without a request; ``None``: there are none.
+        """
         app = server.streamable_http_app(
-            host=host, stateless_http=stateless, transport_security=self.settings()
+            host=host,
+            stateless_http=session_ttl is None,
+            session_idle_timeout=session_ttl,
+            transport_security=self.settings(),
         )
-        return Requests(_Explained(app))
+        return Requests(Sessions(_Explained(app)))
 
 
 LOCAL: Final = Access()

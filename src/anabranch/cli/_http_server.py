@@ -7,6 +7,7 @@ the grace is cut off with the process, whatever holds it up: a thread cannot be 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -20,9 +21,14 @@ import uvicorn
 
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError
-from anabranch.mcp._options import GRACE
+from anabranch.cli._http_connections import (
+    BACKLOG,
+    Bounds,
+    connection_class,
+    report_exhaustion_seldom,
+)
 
-__all__ = ["listen", "serve_app"]
+__all__ = ["HttpServer", "listen", "serve_app"]
 
 DRAIN = 2
 """Seconds, of the grace, for which requests in progress go on when a server is stopped."""
@@ -46,48 +52,55 @@ def listen(host: str, port: int) -> socket.socket:
 def serve_app(
     app: Any,  # noqa: ANN401 - as uvicorn takes it
     listener: socket.socket,
+    bounds: Bounds,
     *,
-    grace: float = GRACE,
-    on_started: Callable[[], object] = lambda: None,
+    on_started: Callable[[], object],
 ) -> None:
     """Serve an application in this process until Ctrl-C or SIGTERM.
 
     Args:
         app: the application.
         listener: where it is reached.
-        grace: seconds that it gets to end when it is stopped.
+        bounds: what it spends on its clients.
         on_started: called when it serves.
 
     Raises:
         FailedError: the application did not start.
     """
-    config = uvicorn.Config(
-        app,
-        log_config=None,  # its records go to our own handler
-        log_level="warning",
-        timeout_graceful_shutdown=min(DRAIN, int(grace / 2)),
-        ws="none",
-    )
-    server = _Server(config, grace, on_started)
     try:
-        anyio.run(server.serve, [listener])
+        anyio.run(HttpServer(app, bounds, on_started, _cut_off).serve, [listener])
     except SystemExit as error:
         raise FailedError("The server could not start; the reason is above.") from error
 
 
-class _Server(uvicorn.Server):
-    """A server that reports its start, and whose end is bounded."""
+class HttpServer(uvicorn.Server):
+    """A server that reports its start, and whose connections and end are bounded."""
 
     def __init__(
-        self, config: uvicorn.Config, grace: float, on_started: Callable[[], object]
+        self,
+        app: Any,  # noqa: ANN401 - as uvicorn takes it
+        bounds: Bounds,
+        on_started: Callable[[], object] = lambda: None,
+        cut_off: Callable[[str], object] = lambda _: None,
     ) -> None:
+        config = uvicorn.Config(
+            app,
+            http=connection_class(bounds),
+            backlog=BACKLOG,
+            log_config=None,  # its records go to our own handler
+            log_level="warning",
+            timeout_graceful_shutdown=min(DRAIN, int(bounds.grace / 2)),
+            ws="none",
+        )
         super().__init__(config)
-        self._grace = grace
+        self._grace = bounds.grace
         self._on_started = on_started
+        self._cut_off = cut_off
         self._interrupts = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and report it."""
+        report_exhaustion_seldom(asyncio.get_running_loop())
         await super().startup(sockets)
         if self.started:
             self._on_started()
@@ -96,13 +109,13 @@ class _Server(uvicorn.Server):
         """Stop the server; a second Ctrl-C ends the process. Its exit status is not the signal."""
         self._interrupts += sig == signal.SIGINT
         if self._interrupts > 1:
-            _cut_off("Ended before everything was undone.")
+            self._cut_off("Ended before everything was undone.")
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop, within the grace."""
         bound = threading.Timer(
-            self._grace, _cut_off, [f"Not everything was undone within {self._grace:g} s."]
+            self._grace, self._cut_off, [f"Not everything was undone within {self._grace:g} s."]
         )
         bound.daemon = True
         bound.start()  # and not cancelled: threads may hold up the process after the server

@@ -23,6 +23,7 @@ from typing import Any
 
 from anabranch._printable import printable
 from anabranch._terminal.exits import CommandError, FailedError
+from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
 
 __all__ = ["run_workers"]
@@ -47,8 +48,8 @@ def run_workers(
     make: Callable[[], Any],
     listener: socket.socket,
     number: int,
+    bounds: Bounds,
     *,
-    grace: float,
     on_started: Callable[[], object],
 ) -> None:
     """Serve the application in ``number`` processes until Ctrl-C or SIGTERM.
@@ -57,13 +58,13 @@ def run_workers(
         make: returns it; it is pickled, and called in each process.
         listener: where it is reached.
         number: of processes.
-        grace: seconds that a worker gets to end when it is stopped.
+        bounds: what each of them spends on its clients.
         on_started: called when the first of them serves.
 
     Raises:
         FailedError: a worker could not start.
     """
-    workers = _Workers(make, listener, number, grace)
+    workers = _Workers(make, listener, number, bounds)
     with _stop_signal() as stopped:
         try:
             workers.supervise(stopped, on_started)
@@ -75,12 +76,12 @@ class _Workers:
     """The worker processes, and when each was started."""
 
     def __init__(
-        self, make: Callable[[], Any], listener: socket.socket, number: int, grace: float
+        self, make: Callable[[], Any], listener: socket.socket, number: int, bounds: Bounds
     ) -> None:
         self._make = make
         self._listener = listener
         self._number = number
-        self._grace = grace
+        self._bounds = bounds
         self._starting, self._report = SPAWN.Pipe(duplex=False)
         self._started: dict[BaseProcess, float] = {}
         self._next_at = 0.0
@@ -107,7 +108,7 @@ class _Workers:
         """End all workers, at once if ``stopped`` becomes readable again."""
         for process in self._started:
             process.terminate()
-        until = time.monotonic() + self._grace + PATIENCE
+        until = time.monotonic() + self._bounds.grace + PATIENCE
         running = {process.sentinel for process in self._started}
         while running and stopped not in (
             ended := wait([stopped, *running], until - time.monotonic())
@@ -121,7 +122,7 @@ class _Workers:
 
     def _start(self) -> None:
         process = SPAWN.Process(
-            target=_work, args=(self._make, self._listener, self._grace, self._report)
+            target=_work, args=(self._make, self._listener, self._bounds, self._report)
         )
         process.start()
         self._started[process] = time.monotonic()
@@ -156,7 +157,7 @@ def _stop_signal() -> Generator[socket.socket]:
 
 
 def _work(
-    make: Callable[[], Any], listener: socket.socket, grace: float, report: Connection
+    make: Callable[[], Any], listener: socket.socket, bounds: Bounds, report: Connection
 ) -> None:
     """Make the application and serve it: the main function of a worker."""
     parent = multiprocessing.parent_process()
@@ -170,7 +171,7 @@ def _work(
         sys.exit(CANNOT_START)
     except KeyboardInterrupt:  # Ctrl-C reaches every process of a terminal
         return
-    serve_app(app, listener, grace=grace, on_started=lambda: report.send(None))
+    serve_app(app, listener, bounds, on_started=lambda: report.send(None))
 
 
 def _terminate_after(parent: BaseProcess) -> None:

@@ -5,15 +5,12 @@ Over HTTP it is one process, or several that share the port (``_processes.py``).
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
 import os
 import signal
-import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -31,8 +28,10 @@ from anabranch.cli._combined_server import (
     seals_with,
     tool_names,
 )
-from anabranch.cli._http_access import LOCAL, Access, is_loopback
-from anabranch.cli._http_server import listen, serve_app
+from anabranch.cli._endpoint import Endpoint
+from anabranch.cli._http_access import SESSION_TTL, Access
+from anabranch.cli._http_connections import Bounds
+from anabranch.cli._http_server import serve_app
 from anabranch.cli._keys import read_keys
 from anabranch.cli._options import STORE, MaxDepth, MaxTokens, Model, Timeout, limits_of
 from anabranch.cli._processes import run_workers
@@ -44,8 +43,6 @@ from anabranch.mcp._options import GRACE, TTL, SamplerMode
 from anabranch.stores import open_store
 
 __all__ = ["serve_command"]
-
-PORTS = range(2**16)
 
 
 def serve_command(  # noqa: PLR0913 - the options of the command
@@ -114,6 +111,20 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     sagas: Annotated[
         bool, Parameter(help="Offer the methods tools/callSaga and tools/resumeSaga.")
     ] = True,
+    max_connections: Annotated[
+        int | None,
+        Parameter(
+            help="Connections to one process at the same time, over HTTP; by default 512, or half"
+            " of the files that it may have open. Further ones are refused."
+        ),
+    ] = None,
+    session_ttl: Annotated[
+        float,
+        Parameter(
+            help="Seconds after which the session of a client up to 2025-11-25 ends that sends no"
+            " request, over HTTP."
+        ),
+    ] = SESSION_TTL,
     grace: Annotated[
         float,
         Parameter(
@@ -151,7 +162,8 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     """Run the command."""
     limits = limits_of(max_tokens, max_depth, timeout)
     access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()))
-    endpoint = Endpoint(transport, host, port, workers, access, stateless)
+    lasting = None if stateless else session_ttl
+    endpoint = Endpoint(transport, host, port, workers, access, lasting, max_connections)
     persistence = Persistence(store or None, ttl, continue_calls, grace)
     asking = Asking(sampler_mode, "fallback" if ask_fallback else "client", ask_url, sagas)
     if ask_url is not None and (transport != "http" or not store or not ask_fallback):
@@ -168,18 +180,6 @@ def serve_command(  # noqa: PLR0913 - the options of the command
         asking=asking,
         limits=limits,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """How a server is reached, and by how many processes."""
-
-    transport: Literal["stdio", "http"] = "stdio"
-    host: str = "127.0.0.1"
-    port: int = 8000
-    workers: int = 1
-    access: Access = LOCAL
-    stateless: bool = False
 
 
 def serve(
@@ -225,17 +225,7 @@ def serve(
 def _check(targets: Sequence[str], endpoint: Endpoint, persistence: Persistence) -> None:
     if not targets:
         raise UsageError("serve needs a TARGET: a Python file, a module, or module:attribute.")
-    if endpoint.port not in PORTS:
-        raise UsageError(f"There is no port {endpoint.port}. Choose one from 0 to 65535.")
-    if endpoint.transport == "http" and not (is_loopback(endpoint.host) or endpoint.access.hosts):
-        raise UsageError(
-            f"Others than this machine reach {endpoint.host}: name what they call it with"
-            " --allowed-host NAME, so that requests under other names are refused."
-        )
-    if endpoint.workers < 1:
-        raise UsageError(f"There cannot be {endpoint.workers} workers. Choose 1 or more.")
-    if endpoint.workers > 1 and endpoint.transport == "stdio":
-        raise UsageError("Over stdio there is one process. Give --workers with --transport http.")
+    endpoint.check()
     if endpoint.workers > 1 and persistence.store == "memory:":
         raise UsageError("Workers cannot share memory. Name a file or a database as the --store.")
     if not persistence.ttl > 0:
@@ -263,45 +253,17 @@ def _serve_http(
     console: Console,
 ) -> None:
     host = endpoint.host
-    with _listening(host, endpoint.port) as listener:
+    bounds = Bounds(endpoint.connections, grace=recipe.persistence.grace)
+    with endpoint.listen() as listener:
         place = f"[{host}]" if ":" in host else host
         address = f"http://{place}:{listener.getsockname()[1]}/mcp"
-        grace = recipe.persistence.grace
 
         def on_started() -> None:
             console.say(f"Serving {tools} at {address}")
 
         if endpoint.workers > 1:
             worker = WorkerApp(recipe, host, endpoint.access, seal_probe(server))
-            run_workers(worker, listener, endpoint.workers, grace=grace, on_started=on_started)
+            run_workers(worker, listener, endpoint.workers, bounds, on_started=on_started)
         else:
-            app = endpoint.access.app(server, host, stateless=endpoint.stateless)
-            serve_app(app, listener, grace=grace, on_started=on_started)
-
-
-_WRONG_HOST = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    """Return the socket of a server, which is bound before anything else is started.
-
-    Raises:
-        CommandError: there is no such host here, or its port cannot be used.
-    """
-    try:
-        return listen(host, port)
-    except (socket.gaierror, ValueError) as error:  # a name that cannot be encoded: a ValueError
-        raise _wrong_host(f"{host}:{port}", str(error.args[-1])) from error
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        if error.errno in _WRONG_HOST:
-            raise _wrong_host(f"{host}:{port}", reason) from error
-        raise FailedError(
-            f"Cannot listen on {host}:{port}: {reason}. Choose another --port."
-        ) from error
-
-
-def _wrong_host(place: str, reason: str) -> UsageError:
-    return UsageError(
-        f"Cannot listen on {place}: {reason}. Give --host an address of this machine."
-    )
+            app = endpoint.access.app(server, host, session_ttl=endpoint.session_ttl)
+            serve_app(app, listener, bounds, on_started=on_started)

@@ -91,7 +91,7 @@ class WorkerApp:
             )
         # A session of the handshake era lives in one process, and its next request may reach
         # another worker, so no sessions are offered.
-        return self.access.app(server, self.host, stateless=True)
+        return self.access.app(server, self.host, session_ttl=None)
 
 
 _GIVEN_BY = {

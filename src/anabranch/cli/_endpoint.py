@@ -1,0 +1,100 @@
+"""Where a server is reached, by how many processes, and what each of them spends on its clients."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import socket
+from dataclasses import dataclass
+from typing import Literal
+
+from anabranch._terminal.exits import FailedError, UsageError
+from anabranch.cli._http_access import LOCAL, SESSION_TTL, Access, is_loopback
+from anabranch.cli._http_connections import default_connections, open_files
+from anabranch.cli._http_server import listen
+
+__all__ = ["Endpoint"]
+
+PORTS = range(2**16)
+_WRONG_HOST = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How a server is reached.
+
+    Attributes:
+        transport: by which transport; the other attributes are of HTTP.
+        host, port: the address to listen on.
+        workers: processes that share it.
+        access: who may reach it.
+        session_ttl: seconds after which an idle session ends; ``None``: sessions are not offered.
+        max_connections: to one process at the same time; ``None`` for the default.
+    """
+
+    transport: Literal["stdio", "http"] = "stdio"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    access: Access = LOCAL
+    session_ttl: float | None = SESSION_TTL
+    max_connections: int | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many connections a process serves at the same time."""
+        return default_connections() if self.max_connections is None else self.max_connections
+
+    def check(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            UsageError: see the message.
+        """
+        if self.port not in PORTS:
+            raise UsageError(f"There is no port {self.port}. Choose one from 0 to 65535.")
+        if self.transport == "http" and not (is_loopback(self.host) or self.access.hosts):
+            raise UsageError(
+                f"Others than this machine reach {self.host}: name what they call it with"
+                " --allowed-host NAME, so that requests under other names are refused."
+            )
+        if self.workers < 1:
+            raise UsageError(f"There cannot be {self.workers} workers. Choose 1 or more.")
+        if self.workers > 1 and self.transport == "stdio":
+            raise UsageError(
+                "Over stdio there is one process. Give --workers with --transport http."
+            )
+        if self.session_ttl is not None and not 0 < self.session_ttl < math.inf:
+            raise UsageError(
+                f"A session cannot end after {self.session_ttl:g} s. Give --session-ttl more seconds."
+            )
+        if not 1 <= self.connections <= open_files():
+            raise UsageError(
+                f"A process cannot serve {self.connections} connections: it may have"
+                f" {open_files()} files open. Choose fewer, or raise that limit (ulimit -n)."
+            )
+
+    def listen(self) -> socket.socket:
+        """Return a socket that listens, so that nothing else is started where that fails.
+
+        Raises:
+            CommandError: there is no such host here, or its port cannot be used.
+        """
+        try:
+            return listen(self.host, self.port)
+        except (socket.gaierror, ValueError) as error:  # a name that cannot be encoded: the latter
+            raise self._wrong_host(str(error.args[-1])) from error
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            if error.errno in _WRONG_HOST:
+                raise self._wrong_host(reason) from error
+            raise FailedError(
+                f"Cannot listen on {self.host}:{self.port}: {reason}. Choose another --port."
+            ) from error
+
+    def _wrong_host(self, reason: str) -> UsageError:
+        return UsageError(
+            f"Cannot listen on {self.host}:{self.port}: {reason}. Give --host an address of this"
+            " machine."
+        )

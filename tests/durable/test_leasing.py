@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from anabranch._durable.lease import Lease
+from anabranch._durable.store import CallStore
 from anabranch.testing import ManualClock
 from anabranch.testing.suites._call_samples import a_call
 from tests.durable.stores import Modelled, Observed
@@ -62,3 +63,18 @@ async def test_why_a_lease_was_not_renewed_is_logged(caplog: pytest.LogCaptureFi
             clock.advance(3)
             await store.until("failed")
     assert "call 'call_1': its lease was not renewed" in caplog.text
+
+
+async def test_a_lease_from_a_clock_an_hour_ahead_is_waited_for_one_lease(
+    store: CallStore,
+) -> None:
+    ahead, clock = ManualClock(1_000_003_600.0), ManualClock()
+    await store.begin(a_call())
+    dead = Lease(store, "call_1", ahead, worker="dead", seconds=15)
+    assert await dead.take()
+    waiting = Lease(store, "call_1", clock, worker="w", seconds=15)
+    async with clock.running(0.01), waiting:
+        assert await waiting.open_round(0) is not None
+        assert 15 <= clock.now() - 1_000_000_000.0 < 300
+    async with dead:
+        pass

@@ -76,6 +76,11 @@ class NeverEndsALease(Saboteur):
         return await self.good.lease(call_id, owner, 0.0, 1e12)
 
 
+class BelievesAnyClock(Saboteur):
+    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
+        return await self.good.lease(call_id, owner, now, max(until, 1e6))
+
+
 class ReleasesForAnyOwner(Saboteur):
     async def release(self, call_id: str, owner: str) -> None:
         for name in ("a", "b"):
@@ -163,6 +168,7 @@ SABOTEURS: list[tuple[type[Saboteur], CallStoreCheck]] = [
     (CutsAtNul, suite.any_text_is_stored),
     (LeasesToEveryOwner, rounds.a_lease_has_one_owner),
     (NeverEndsALease, rounds.a_lease_ends_by_itself),
+    (BelievesAnyClock, rounds.a_lease_from_a_clock_that_was_ahead_is_shortened),
     (ReleasesForAnyOwner, rounds.a_lease_has_one_owner),
     (OpensWithoutALease, rounds.opening_a_round_takes_the_lease),
     (OpensWithEntriesOfAllRounds, rounds.opening_a_round_returns_what_is_recorded_of_it),

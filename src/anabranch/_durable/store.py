@@ -102,6 +102,9 @@ class CallStore(Protocol):
 
         False if another owner holds it at ``now``; at ``until`` it is free. At most one owner
         holds it at any time. It prevents no owner from writing: the first record counts.
+
+        Another's lease that lasts longer than ``until`` is shortened to it: a clock that was ahead
+        has written it. Its owner renews it in time, if it lives.
         """
         ...
 

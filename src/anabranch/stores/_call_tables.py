@@ -24,6 +24,7 @@ __all__ = [
     "RELEASE",
     "ROUND",
     "ROUND_NUMBER",
+    "SHORTEN",
     "insert_first",
 ]
 
@@ -95,6 +96,11 @@ LEASE = (
         ),
     )
     .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
+)
+SHORTEN = (
+    sa.update(CALL)
+    .where(_THIS, CALL.c.leased_until > sa.bindparam("until"))
+    .values(leased_until=sa.bindparam("until"))
 )
 LOCK = sa.select(CALL.c.call_id).where(_THIS).with_for_update(key_share=True)
 RELEASE = (

@@ -46,6 +46,7 @@ from anabranch.stores._call_tables import (
     RELEASE,
     ROUND,
     ROUND_NUMBER,
+    SHORTEN,
     insert_first,
 )
 from anabranch.stores._columns import to_bytes, to_text
@@ -70,6 +71,7 @@ class Calls:
         # SQLite has one writer, which does not need it.
         self._lock = Statement(LOCK, dialect) if database.is_postgresql else None
         self._lease, self._release = Statement(LEASE, dialect), Statement(RELEASE, dialect)
+        self._shorten = Statement(SHORTEN, dialect)
         self._move = Statement(MOVE, dialect)
         self._call_and_round = Statement(CALL_AND_ROUND, dialect)
         self._round = Statement(ROUND_NUMBER, dialect)
@@ -99,10 +101,13 @@ class Calls:
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
         this = to_bytes(call_id)
         values = {"this": this, "new_owner": to_bytes(owner), "now": now, "until": until}
+        shorter = {"this": this, "until": until}
 
         def work(connection: sa.Connection) -> bool:
             if self._lease.count(connection, values):
                 return True
+            if self._shorten.count(connection, shorter):
+                return False
             if not self._find.rows(connection, {"this": this}):
                 raise UnknownCallError(call_id)
             return False
@@ -136,6 +141,7 @@ class Calls:
                 for found in self._call_and_round.rows(connection, which):
                     call, ended = to_call(found[:7]), to_round(found[7:])
                     if ended is None and not self._lease.count(connection, lease):
+                        self._shorten.count(connection, {"this": this, "until": until})
                         return None
                     return OpenedRound(
                         call, ended, to_entries(self._entries.rows(connection, which))

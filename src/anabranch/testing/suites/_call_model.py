@@ -50,6 +50,7 @@ class CallModel:
         """See the port."""
         known = self._known(call_id)
         if known.owner not in {None, owner} and known.leased_until > now:
+            known.leased_until = min(known.leased_until, until)
             return False
         known.owner, known.leased_until = owner, until
         return True

@@ -37,6 +37,21 @@ async def a_lease_ends_by_itself(open_store: OpenCallStore) -> None:
         no(await store.lease("call_1", "dead", 120.0, 140.0), "held by the heir")
 
 
+async def a_lease_from_a_clock_that_was_ahead_is_shortened(open_store: OpenCallStore) -> None:
+    """Who waits for it waits for a lease of its own length, unless it is renewed."""
+    async with opened(open_store) as store:
+        for name in ("one", "two"):
+            await store.begin(a_call(name))
+            await store.lease(name, "ahead", 3700.0, 3710.0)
+        no(await store.lease("one", "a", 100.0, 110.0), "held")
+        no(await store.lease("one", "a", 105.0, 115.0), "held, and not for longer than at first")
+        yes(await store.lease("one", "a", 110.0, 120.0), "over")
+        expect(await store.open_round("two", 0, "a", 100.0, 110.0), None, "held")
+        yes(await store.lease("two", "ahead", 3705.0, 3715.0), "renewed by its owner")
+        expect(await store.open_round("two", 0, "a", 111.0, 121.0), None, "held for longer now")
+        yes(await store.open_round("two", 0, "a", 121.0, 131.0) is not None, "over")
+
+
 async def the_first_end_of_a_round_stays(open_store: OpenCallStore) -> None:
     """The second is returned how the round ended, and changes nothing."""
     async with opened(open_store) as store:
@@ -240,6 +255,7 @@ async def the_end_of_a_round_releases_the_lease(open_store: OpenCallStore) -> No
 CALL_ROUND_CHECKS: tuple[CallStoreCheck, ...] = (
     a_lease_has_one_owner,
     a_lease_ends_by_itself,
+    a_lease_from_a_clock_that_was_ahead_is_shortened,
     opening_a_round_takes_the_lease,
     opening_a_round_returns_what_is_recorded_of_it,
     the_end_of_a_round_is_returned_without_a_lease,

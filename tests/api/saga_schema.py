@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import mcp_types as types
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from anabranch.mcp import CallToolSagaParams, ResumeToolSagaParams, SagaError, ToolCallSagaResult
@@ -24,9 +25,16 @@ ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "docs" / "sagas.schema.json"
 TYPESCRIPT = ROOT / "docs" / "sagas.d.ts"
 
-PARAMS = {"tools/callSaga": CallToolSagaParams, "tools/resumeSaga": ResumeToolSagaParams}
-REPLIES = [ToolCallSagaResult, types.CallToolResult, SagaError]
-ANSWERS = [types.ElicitResult, types.CreateMessageResult, types.CreateMessageResultWithTools]
+PARAMS: dict[str, type[BaseModel]] = {
+    "tools/callSaga": CallToolSagaParams,
+    "tools/resumeSaga": ResumeToolSagaParams,
+}
+REPLIES: list[type[BaseModel]] = [ToolCallSagaResult, types.CallToolResult, SagaError]
+ANSWERS: list[type[BaseModel]] = [
+    types.ElicitResult,
+    types.CreateMessageResult,
+    types.CreateMessageResultWithTools,
+]
 UNIONS = {
     "SagaStep": ["ElicitationStep", "SamplingStep"],
     "SagaReply": ["ToolCallSagaResult", "CallToolResult"],
@@ -77,7 +85,7 @@ def _require_kinds(definition: Json) -> None:
 def _without_null(part: Any) -> Any:
     """Return a schema in which what is optional is left out rather than null."""
     if isinstance(part, list):
-        return [_without_null(each) for each in cast("list[Any]", part)]
+        return [_without_null(each) for each in cast("Any", part)]
     if not isinstance(part, dict):
         return part
     found = cast("Json", part)
@@ -140,12 +148,12 @@ def _type(part: Mapping[str, Any]) -> str:  # noqa: PLR0911 - one for each kind 
         case {"type": "object", "properties": _}:
             return _object(part).replace("\n", " ")
         case {"type": "object"}:
-            values: Any = part.get("additionalProperties")
-            return f"{{ [key: string]: {'unknown' if values in (None, True) else _type(values)} }}"
+            inner: Any = part.get("additionalProperties")
+            return f"{{ [key: string]: {'unknown' if inner in (None, True) else _type(inner)} }}"
         case {"type": "integer" | "number"}:
             return "number"
         case {"type": "string" | "boolean" | "null" as name}:
-            return name
+            return str(name)
         case _:
             return "unknown"
 

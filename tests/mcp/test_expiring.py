@@ -37,9 +37,9 @@ def give_back(what: str) -> None:
     RETURNED.append(what)
 
 
-def mounted(store: Any) -> Any:
+def mounted(store: Any, *, sagas: bool = True) -> Any:
     inner: FastMCP[Any] = FastMCP("inner")
-    install_fastmcp(inner, lend, store=store)
+    install_fastmcp(inner, lend, store=store, sagas=sagas)
     outer: FastMCP[Any] = FastMCP("outer")
     outer.mount(inner)
     return outer._mcp_server  # pyright: ignore[reportPrivateUsage]
@@ -129,3 +129,33 @@ async def test_a_handle_of_a_call_that_has_expired_says_so() -> None:
         late = await call_once(client, "answer_questions", {"call": call})
     assert "has expired: it was not continued in time" in late["content"][0]["text"]
     await store.close()
+
+
+async def test_expiry_starts_with_the_server_where_a_lifespan_starts_it() -> None:
+    """Also of a FastMCP server that is mounted, and with neither sagas nor any call."""
+    store = open_store("memory:")
+    RETURNED.clear()
+    async with connected(mounted(store), MODERN, Answers(elicit=print)) as client:
+        await call_once(client, "lend")
+    (record,) = await store.expired(float("inf"), 10)
+    assert await store.finish(record.call_id, "open", deadline=0.0)
+    async with connected(mounted(store, sagas=False), MODERN):
+        with anyio.fail_after(10):
+            while not RETURNED:
+                await anyio.lowlevel.checkpoint()
+    assert RETURNED == ["a book"]
+    await store.close()
+
+
+async def test_an_installation_runs_with_its_server_also_without_a_store() -> None:
+    """What runs when the server stops is ended by that."""
+    inner: FastMCP[Any] = FastMCP("inner")
+    installation = install_fastmcp(inner, lend)
+    outer: FastMCP[Any] = FastMCP("outer")
+    outer.mount(inner)
+    running: list[int] = []
+    for _ in range(2):
+        async with connected(outer._mcp_server, MODERN):  # pyright: ignore[reportPrivateUsage]
+            running.append(installation._running)  # pyright: ignore[reportPrivateUsage]
+        running.append(installation._running)  # pyright: ignore[reportPrivateUsage]
+    assert running == [1, 0, 1, 0]

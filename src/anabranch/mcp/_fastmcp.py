@@ -108,8 +108,8 @@ def install_fastmcp(
         from fastmcp import FastMCP  # noqa: PLC0415 - an extra
 
         from anabranch.mcp._fastmcp_sagas import (  # noqa: PLC0415 - an extra
-            Expiring,
             FastMcpSagas,
+            Lifespan,
             has_sagas,
         )
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
@@ -118,8 +118,7 @@ def install_fastmcp(
     installation = Installation(tools, given, server.name)
     if given.sagas and not has_sagas(server):
         server.add_extension(FastMcpSagas(given))
-    if installation.service.calls.durability is not None:
-        server.add_provider(Expiring(installation))
+    server.add_provider(Lifespan(installation))
     for tool in tools:
         server.add_tool(FastMcpTool.of_tool(tool, installation.service))
     for more in installation.going_on:

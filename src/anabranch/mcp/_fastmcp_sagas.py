@@ -20,11 +20,11 @@ from anabranch.mcp._options import ServerOptions, sealer_of
 from anabranch.mcp._saga_params import CALL_SAGA, IDENTIFIER, RESUME_SAGA, LooseParams
 from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 
-__all__ = ["Expiring", "FastMcpSagas", "has_sagas"]
+__all__ = ["FastMcpSagas", "Lifespan", "has_sagas"]
 
 
-class Expiring(Provider):
-    """Expires the calls of ``installation`` while its server runs, also when that is mounted."""
+class Lifespan(Provider):
+    """Has ``installation`` run while its server runs, also when that is mounted on another."""
 
     def __init__(self, installation: Installation) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Expiring(Provider):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Expire calls for as long as the server runs."""
+        """Expire calls for as long as the server runs, then end those that run."""
         async with self._installation.running():
             yield
 

@@ -23,6 +23,15 @@ def test_an_inner_limit_never_widens_an_outer_one() -> None:
         Branch(inner, "b2", UNLIMITED).check_depth()
 
 
+def test_a_depth_counts_from_the_tool_that_it_is_written_in() -> None:
+    root = Branch(None, "root", Limits(max_depth=3))
+    called = Branch(root, "called", Limits(max_depth=1), is_tool=True)
+    inner = Branch(called, "inner", Limits(max_depth=1))
+    assert [branch.limits.max_depth for branch in (root, called, inner)] == [3, 2, 2]
+    again = Branch(inner, "again", Limits(max_depth=9), is_tool=True)
+    assert (again.depth, again.tool_depth, again.limits.max_depth) == (3, 3, 2)
+
+
 async def test_without_a_deadline_none_has_passed() -> None:
     (branch,) = nested(UNLIMITED)
     await branch.check_deadlines()

@@ -20,6 +20,7 @@ from mcp.server.mcpserver.exceptions import (
 )
 from mcp.server.mcpserver.tools import Tool as BaseTool
 from mcp.shared.inbound import find_invalid_x_mcp_header
+from mcp.types import InputRequiredResult
 from pydantic import PrivateAttr
 
 from anabranch._encodable import encodable
@@ -159,7 +160,7 @@ class SdkTool(BaseTool):
             unmapped=(ToolError, ResourceError),
         ):
             value = await self._serve(_validated(self._described, arguments), request)
-            if not convert_result:
+            if not convert_result or isinstance(value, InputRequiredResult):
                 return value
             with checked_results():
                 return self.fn_metadata.convert_result(value)

@@ -244,6 +244,8 @@ async def _next_round(
         return chain_end(call, request.called, handle)
     if chain.marks:
         state = marked(state, chain.begins)
+    elif askable == reply.input_requests:  # nearly always
+        return reply
     return reply.model_copy(update={"request_state": state, "input_requests": askable})
 
 

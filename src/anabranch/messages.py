@@ -26,6 +26,7 @@ __all__ = [
     "LogLevel",
     "Message",
     "MessageLike",
+    "ResultBlock",
     "SampleOptions",
     "SampleReply",
     "SampleRequest",
@@ -133,12 +134,16 @@ class ToolUseBlock(Shape):
     input: dict[str, JsonValue]
 
 
+ResultBlock: TypeAlias = Annotated[TextBlock | ImageBlock | AudioBlock, Field(discriminator="type")]
+"""One part of what a tool returned."""
+
+
 class ToolResultBlock(Shape):
     """What a tool returned for the ``tool_use`` block with the id ``tool_use_id``."""
 
     type: Literal["tool_result"] = "tool_result"
     tool_use_id: str
-    content: tuple[TextBlock | ImageBlock | AudioBlock, ...] = ()
+    content: tuple[ResultBlock, ...] = ()
     is_error: bool = False
 
     @field_validator("content", mode="before")

@@ -486,6 +486,7 @@ async def test_a_failing_branch_says_so_and_does_not_affect_the_others(
     said = await summary(here)
     assert said.startswith("2/3 branches completed")
     assert f"b2 (b):\nFailed: {text}" in said
+    assert ("Before that: half" in said) == (error is None)
     assert "b1 (a):\ndone: a" in said
     assert "b3 (c):\ndone: c" in said
     assert "secret" not in said

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.chat import Session
-from anabranch.messages import ElicitReply
+from anabranch.messages import ElicitReply, text_of
 from anabranch.tree import Tree, project, thread_from_json, thread_to_json
 from tests.chat.sessions import Person, feed, numbered, session, shown, text_here, tree_of
 
@@ -72,9 +72,9 @@ async def test_an_export_without_our_own_fields_is_loaded_from_its_messages() ->
             node["content"] = [b.model_dump(mode="json") for b in returned] + node["content"]
     loaded = thread_from_json(json.dumps(exported).encode(), numbered(), 1.0)
     at = {node.id: number for number, node in enumerate(loaded.nodes)}
-    results = {(at[each.node_id], each.content[0].text) for each in loaded.results}
+    results = {(at[each.node_id], text_of(each.content)) for each in loaded.results}
     old = {node.id: number for number, node in enumerate(tree.nodes)}
-    wanted = {(old[each.node_id], each.content[0].text) for each in tree.results.values()}
+    wanted = {(old[each.node_id], text_of(each.content)) for each in tree.results.values()}
     booked = {text for _, text in wanted if text.startswith("Ulm")}
     assert booked == {"Ulm: accept", "Ulm: decline"}
     loaded_results = {text for _, text in results if "is not continued" not in text}

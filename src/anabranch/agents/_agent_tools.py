@@ -15,7 +15,7 @@ from anabranch.agents._ports import Model
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import ToolQuestions
 from anabranch.agents._turn_limits import UsageTotal
-from anabranch.messages import SampleReply, SampleRequest, ToolSpec, ToolUseBlock
+from anabranch.messages import ResultBlock, SampleReply, SampleRequest, ToolSpec, ToolUseBlock
 from anabranch.tree import Node
 
 __all__ = ["AgentTool", "Outcome", "ToolUse"]
@@ -28,10 +28,12 @@ class Outcome:
     Attributes:
         text: the text of the tool's result.
         is_error: whether the tool has failed.
+        blocks: the result, if it has more than a text, such as images.
     """
 
     text: str
     is_error: bool = False
+    blocks: tuple[ResultBlock, ...] = ()
 
 
 class AgentTool(Protocol):

@@ -20,7 +20,7 @@ from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn
 from anabranch.errors import AnabranchError, BranchTimeoutError
-from anabranch.models import ModelError
+from anabranch.models import INTERRUPTED, ModelError
 from anabranch.tree import Node
 
 __all__ = ["BranchOutcome", "run_branches"]
@@ -36,11 +36,13 @@ class BranchOutcome:
         start: the node of its prompt.
         end: its last node; if it has failed, the node that says so.
         error: why it has failed, ``None`` if it has not.
+        partial: what was received of the reply in which it has failed.
     """
 
     start: Node
     end: Node
     error: str | None = None
+    partial: str = ""
 
     @property
     def text(self) -> str:
@@ -114,16 +116,18 @@ async def _record_failure(turn: Turn, start: Node, error: Exception) -> BranchOu
     message = _message(error)
     timeline = turn.timeline
     last = timeline.last_added or start
+    cut = last.kind == "assistant" and last.data.get("stop_reason") in {"error", INTERRUPTED}
+    partial = last.text if cut else ""
     data: dict[str, JsonValue] = {"stop_reason": "error", "error": message}
     text = f"(this branch has failed): {message}"
     node = timeline.dependencies.node(start.thread_id, last.id, "assistant", text, data=data)
     try:
-        return BranchOutcome(start, await timeline.add(node), message)
+        return BranchOutcome(start, await timeline.add(node), message, partial)
     except Exception:
         # The store itself has failed, or a listener: the other branches go on, and the summary
         # reports this failure in any case.
         logger.exception("the failure of the branch at %r could not be recorded", start.id)
-        return BranchOutcome(start, last, message)
+        return BranchOutcome(start, last, message, partial)
 
 
 def _message(error: Exception) -> str:

@@ -80,12 +80,7 @@ class BranchSelf:
     async def _recombined(
         self, here: ToolUse, wanted: BranchSelfInput, branches: Sequence[_Branch]
     ) -> Recombined:
-        answers = [
-            BranchAnswer(
-                branch.name, branch.prompt, "" if branch.outcome is None else branch.outcome.text
-            )
-            for branch in branches
-        ]
+        answers = [BranchAnswer(branch.name, branch.prompt, branch.answer) for branch in branches]
         return await recombine(
             wanted.recombine,
             answers,
@@ -153,19 +148,33 @@ class _Branch:
     prompt: str
     outcome: BranchOutcome | None
 
+    @property
+    def answer(self) -> str:
+        """What it has said, marked as incomplete if it has failed; empty if that is nothing."""
+        outcome = self.outcome
+        if outcome is None:
+            return ""
+        partial = outcome.partial.strip()
+        return f"(incomplete, as this branch failed) {partial}" if partial else outcome.text
+
     def report(self, max_length: int | None) -> str:
         """Return how it has ended, with at most ``max_length`` characters of its answer."""
         outcome = self.outcome
         if outcome is None:
             return "Interrupted before it was done."
         if outcome.error is not None:
-            return f"Failed: {outcome.error}"
+            partial = _excerpt(outcome.partial.strip(), max_length)
+            return f"Failed: {outcome.error}" + (f"\nBefore that: {partial}" if partial else "")
         calls = ", ".join(use.name for use in outcome.end.tool_uses)
         unused = f"(It called {calls}, which was not run: allow_work is false.)" if calls else ""
-        text = outcome.text.strip()
-        if max_length is not None and len(text) > max_length:
-            text = f"{text[:max_length].rstrip()}…"
+        text = _excerpt(outcome.text.strip(), max_length)
         return " ".join(filter(None, [text, unused])) or "(It has said nothing.)"
+
+
+def _excerpt(text: str, max_length: int | None) -> str:
+    if max_length is None or len(text) <= max_length:
+        return text
+    return f"{text[:max_length].rstrip()}…"
 
 
 def _checked_input(here: ToolUse, depth: int) -> BranchSelfInput:

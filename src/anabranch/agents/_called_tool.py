@@ -14,22 +14,21 @@ from hashlib import blake2b
 from typing import Any
 
 from pydantic import JsonValue
-from pydantic_core import to_json
 
 from anabranch._asking.host import Host
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
-from anabranch._encodable import encodable
 from anabranch._engine import Answer, Ask, Call, Journal, Notice
 from anabranch._opening import Runtime, new_journal
 from anabranch._shielded import run_shielded
 from anabranch.agents._agent_tools import Outcome, ToolUse
 from anabranch.agents._call_expiry import principal_of, runtime_at
 from anabranch.agents._events import ToolNoticed
+from anabranch.agents._result_blocks import result_blocks
 from anabranch.agents._tool_questions import reply_data, reply_of, stored_with
 from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.errors import ToolError
-from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec, text_of
 from anabranch.tool import Tool
 from anabranch.tree import NO_RESULT, Node
 
@@ -113,7 +112,8 @@ class CalledTool:
             if live.is_undone:
                 await run_shielded(_record_undone(here))
             raise
-        return Outcome(_text(value))
+        blocks = result_blocks(value)
+        return Outcome(text_of(blocks), blocks=blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +212,3 @@ async def _record_undone(here: ToolUse) -> None:
 
 def _answer(reply: ElicitReply) -> Answer:
     return Answer(reply_data(reply))
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return "" if value is None else to_json(encodable(value), indent=2, by_alias=True).decode()

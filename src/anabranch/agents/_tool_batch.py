@@ -146,11 +146,11 @@ class ToolBatch:
 
     def _result(self, use_id: str, outcome: Outcome) -> Result:
         node_id = self._questions.last.id if self._resumed else self._caller.id
-        text = (TextBlock(text=outcome.text),)
+        content = outcome.blocks or (TextBlock(text=outcome.text),)
         if self._placeholder is None:
-            return Result(node_id, use_id, text, outcome.is_error)
+            return Result(node_id, use_id, content, outcome.is_error)
         shown = (TextBlock(text=self._placeholder),)
-        return Result(node_id, use_id, shown, outcome.is_error, pending=text)
+        return Result(node_id, use_id, shown, outcome.is_error, pending=content)
 
 
 def _is_cut(caller: Node, use: ToolUseBlock) -> bool:

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from anabranch.errors import StoreError
-from anabranch.messages import Block, TextBlock, Usage
+from anabranch.messages import Block, ResultBlock, Usage
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._statements import Row
 from anabranch.tree import Node, Result
@@ -31,11 +31,11 @@ _PER_NODE = 9
 
 _CONTENT: TypeAdapter[tuple[Block, ...]] = TypeAdapter(tuple[Block, ...])
 _CONTENTS: TypeAdapter[tuple[tuple[Block, ...], ...]] = TypeAdapter(tuple[tuple[Block, ...], ...])
-_TEXTS: TypeAdapter[tuple[tuple[TextBlock, ...], ...]] = TypeAdapter(
-    tuple[tuple[TextBlock, ...], ...]
+_RESULTS: TypeAdapter[tuple[tuple[ResultBlock, ...], ...]] = TypeAdapter(
+    tuple[tuple[ResultBlock, ...], ...]
 )
-_PENDINGS: TypeAdapter[tuple[tuple[TextBlock, ...] | None, ...]] = TypeAdapter(
-    tuple[tuple[TextBlock, ...] | None, ...]
+_PENDINGS: TypeAdapter[tuple[tuple[ResultBlock, ...] | None, ...]] = TypeAdapter(
+    tuple[tuple[ResultBlock, ...] | None, ...]
 )
 _USAGES: TypeAdapter[tuple[Usage | None, ...]] = TypeAdapter(tuple[Usage | None, ...])
 
@@ -122,7 +122,7 @@ def to_results(rows: Sequence[Row]) -> dict[tuple[str, str], Result]:
         Result,
         holders,
         tool_use_ids,
-        _read(_TEXTS, contents),
+        _read(_RESULTS, contents),
         map(bool, errors),
         _read(_PENDINGS, [pending or b"null" for pending in pendings]),
     )

@@ -115,7 +115,8 @@ def _markdown(tree: Tree, node: Node, blocks: Sequence[Block]) -> list[str]:
             case ToolResultBlock():
                 what = "an error" if block.is_error else "a result"
                 text = text_of(one for one in block.content if isinstance(one, TextBlock))
-                parts += [f"{what}:", _fenced(text)]
+                media = [f"({one.type})" for one in block.content if not isinstance(one, TextBlock)]
+                parts += [f"{what}:", _fenced(text), *media]
             case _:
                 parts.append(f"({block.type})")
     return parts

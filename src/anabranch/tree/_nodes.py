@@ -23,7 +23,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import JsonValue
 
-from anabranch.messages import Block, TextBlock, ToolUseBlock, Usage, text_of
+from anabranch.messages import Block, ResultBlock, ToolUseBlock, Usage, text_of
 
 __all__ = ["HEAD", "ROLES", "Kind", "Node", "Ref", "Result", "Role", "Thread", "check_place"]
 
@@ -118,9 +118,9 @@ class Result:
 
     node_id: str
     tool_use_id: str
-    content: tuple[TextBlock, ...]
+    content: tuple[ResultBlock, ...]
     is_error: bool = False
-    pending: tuple[TextBlock, ...] | None = None
+    pending: tuple[ResultBlock, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from anabranch.messages import (
     NOTHING,
     Block,
     Message,
+    ResultBlock,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -246,7 +247,7 @@ def _message(role: Role, blocks: Sequence[Block]) -> Message:
     return unchecked(Message, role=role, content=tuple(blocks) or (TextBlock(text=NOTHING),))
 
 
-def _result(use_id: str, content: tuple[TextBlock, ...], *, is_error: bool) -> ToolResultBlock:
+def _result(use_id: str, content: tuple[ResultBlock, ...], *, is_error: bool) -> ToolResultBlock:
     return unchecked(
         ToolResultBlock, type="tool_result", tool_use_id=use_id, content=content, is_error=is_error
     )

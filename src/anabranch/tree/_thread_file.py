@@ -154,8 +154,7 @@ def _results_in_messages(saved: _Saved) -> list[Result]:
         for block in node.content:
             if isinstance(block, ToolResultBlock):
                 holder = _holder(nodes, node, block.tool_use_id)
-                text = tuple(part for part in block.content if isinstance(part, TextBlock))
-                result = Result(holder, block.tool_use_id, text, block.is_error)
+                result = Result(holder, block.tool_use_id, block.content, block.is_error)
                 results.setdefault((holder, block.tool_use_id), result)
     return list(results.values())
 

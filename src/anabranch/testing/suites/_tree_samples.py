@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from anabranch.messages import Block, TextBlock, ToolUseBlock
+from anabranch.messages import Block, TextBlock, ToolUseBlock, text_of
 from anabranch.tree import Kind, Node, Result, Thread, TreeStore
 
 __all__ = [
@@ -75,4 +75,4 @@ def ids_of(nodes: Iterable[Node]) -> str:
 
 async def shown_at(store: TreeStore, node_id: str, holder: str = "b") -> str:
     """Return what the tool's caller is shown on the way to a node."""
-    return (await store.path(node_id)).results[holder, "use"].content[0].text
+    return text_of((await store.path(node_id)).results[holder, "use"].content)

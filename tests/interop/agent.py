@@ -5,13 +5,17 @@ that takes answers. stdin has the script, the last line of stdout
 what the agent read, result by result.
 
     {"maker": "autogen" | "openai", "server": {"url": …} | {"command": …, "args": […]},
-     "call": {"name": …, "arguments": {…}}, "answers": [[…], …]}
+     "call": {"name": …, "arguments": {…}}, "answers": [[…] | {"page": {…}}, …]}
+
+An answer that is a page is what the user enters behind the link in the result.
 """
 
 import asyncio
 import json
 import re
 import sys
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
 
 ANSWER_QUESTIONS = "answer_questions"
 
@@ -19,9 +23,10 @@ ANSWER_QUESTIONS = "answer_questions"
 class Script:
     """What the model does next, given the results that it has read."""
 
-    def __init__(self, call, answers):
-        self._call = call
-        self._answers = list(answers)
+    def __init__(self, given):
+        self._call = given["call"]
+        self._answers = list(given["answers"])
+        self._server = given["server"]
         self.results = []
 
     def next_call(self, results):
@@ -32,8 +37,20 @@ class Script:
         handle = re.search(r"call='([^']+)'", results[-1])
         if handle is None or not self._answers:
             return None
-        arguments = {"call": handle[1], "answers": self._answers.pop(0)}
+        arguments, answers = {"call": handle[1]}, self._answers.pop(0)
+        if isinstance(answers, dict):
+            self._enter(results[-1], answers["page"])
+        else:
+            arguments["answers"] = answers
         return {"name": ANSWER_QUESTIONS, "arguments": arguments}
+
+    def _enter(self, result, page):
+        """Fill in the page behind the link in ``result``, as a browser behind a proxy would."""
+        origin, path = re.search(r"(https?://[^/\s]+)(/ask/\S+)", result).groups()
+        fields = {f"field:{name}": value for name, value in page.items()}
+        body = urlencode({**fields, "action": "accept"}).encode()
+        address = self._server["url"].removesuffix("/mcp") + path
+        urlopen(Request(address, body, {"Origin": origin})).close()  # noqa: S310 - loopback
 
 
 async def autogen(given, script):
@@ -158,7 +175,7 @@ async def openai(given, script):
 
 def main():
     given = json.load(sys.stdin)
-    script = Script(given["call"], given["answers"])
+    script = Script(given)
     asyncio.run({"autogen": autogen, "openai": openai}[given["maker"]](given, script))
     print(json.dumps(script.results))
 

@@ -32,7 +32,7 @@ def play(
     maker: str,
     server: Mapping[str, Any],
     name: str,
-    *answers: list[dict[str, Any]],
+    *answers: list[dict[str, Any]] | dict[str, Any],
     **arguments: str,
 ) -> list[str]:
     """Let the agent call a tool, and hand in the answers; returns the results that it has read."""
@@ -82,6 +82,22 @@ def test_an_answer_that_does_not_fit_is_given_again_and_the_user_may_decline(
     assert "The last answer did not fit: nights" in results[2]
     assert results[3] == "not booked"
     assert effects.read_text().splitlines() == ["search"]
+
+
+def test_the_user_answers_on_pages(maker: str, tmp_path: Path) -> None:
+    effects = tmp_path / "effects"
+    options = ["--ask-fallback", "--store", f"sqlite:///{tmp_path}/calls.db"]
+    with serving(TARGET, options=[*options, "--ask-url", "https://tools.example"]) as url:
+        *_, last = play(
+            maker,
+            {"url": url},
+            "book",
+            {"page": {"city": "Rome"}},
+            {"page": {"nights": "2"}},
+            effects=str(effects),
+        )
+    assert last == "booked 2 nights in Rome"
+    assert effects.read_text().splitlines() == ["search", "book"]
 
 
 def test_the_servers_own_model_answers_for_the_agents(maker: str, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from anabranch.mcp._handles import Handles
 from anabranch.mcp._options import ServerOptions, sealer_of
 from anabranch.mcp._sdk_tool import SdkTool
 from anabranch.mcp._sealing import HANDLES
-from anabranch.mcp._serving import Service
+from anabranch.mcp._service import Service
 from anabranch.messages import ElicitRequest, SampleRequest
 from anabranch.testing import MockClient, SequentialIds
 from anabranch.tool import Tool

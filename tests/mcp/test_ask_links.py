@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import httpx2
+import mcp_types as types
 import pytest
 from fastmcp import FastMCP
 from mcp import Client
@@ -32,6 +33,7 @@ from tests.mcp.harness import (
     accept,
     asgi,
     connected,
+    meddling,
     serving,
     text_of,
 )
@@ -398,3 +400,67 @@ async def test_a_client_that_shows_forms_gets_no_links() -> None:
     answers = Answers(lambda _: accept(city="Rome"))
     async with connected(linking(), MODERN, answers) as client:
         assert text_of(await client.call_tool("two")) == "Rome Rome Rome"
+
+
+def only_links(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
+    """Declare in either era that the client opens pages, and shows no forms."""
+    if not isinstance(message, types.JSONRPCRequest):
+        return message
+    params: dict[str, Any] = {**(message.params or {})}
+    for holder in (params, params.setdefault("_meta", {})):
+        for name in holder.keys() & {"capabilities", "io.modelcontextprotocol/clientCapabilities"}:
+            holder[name] = {"elicitation": {"url": {}}}
+    return message.model_copy(update={"params": params})
+
+
+@asynccontextmanager
+async def opening(server: Any, era: str, fields: Mapping[str, Any] | None) -> AsyncGenerator[Any]:
+    """A client that opens pages: ``fields`` are what the person enters there at once, if at all."""
+    opened: list[str] = []
+
+    async def consent(params: Any) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestURLParams)
+        opened.append(params.url)
+        if fields is not None:
+            data = {f"field:{name}": fields[name] for name in fields}
+            await browser.post(params.url.removeprefix(URL), data=data, headers=ORIGIN)
+        return accept()
+
+    async with (
+        asgi(server.streamable_http_app()) as url,
+        httpx2.AsyncClient(base_url=url.removesuffix("/mcp")) as browser,
+        connected(meddling(url, only_links), era, Answers(consent)) as client,
+    ):
+        pages = Pages(client, browser)
+        yield pages, opened
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_opens_pages_opens_those_of_the_questions(era: str) -> None:
+    async with opening(linking(), era, {"city": "Rome"}) as (pages, opened):
+        assert await pages.call("two") == "Rome Rome Rome"
+    assert len(set(opened)) == 3
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_page_that_was_opened_and_not_filled_in_is_in_the_result(era: str) -> None:
+    """The person has agreed to open it, and takes longer than the request."""
+    async with opening(linking(), era, None) as (pages, opened):
+        text = await pages.call("fill")
+        assert len(opened) == 1
+        assert "Your name" in text
+        (link,) = pages.links()
+        await pages.send(link, **GOOD)
+        assert '"name":"Ida"' in await pages.go_on()
+    assert len(opened) == 1
+
+
+async def test_what_was_entered_outlives_the_server_and_is_taken_by_another(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/calls.db"
+    async with visiting(linking(store=store)) as first:
+        await first.call("fill")
+    async with visiting(linking(store=store)) as second:
+        await second.send(first.links()[0], **GOOD)
+    async with visiting(linking(store=store)) as third:
+        third.text = first.text
+        assert '"name":"Ida"' in await third.go_on()

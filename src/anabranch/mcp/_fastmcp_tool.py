@@ -38,7 +38,8 @@ from anabranch.mcp._return_type import function_returning
 from anabranch.mcp._saga_results import Convert
 from anabranch.mcp._sagas import Offered
 from anabranch.mcp._sdk_tool import Described, Serve
-from anabranch.mcp._serving import Service, serve
+from anabranch.mcp._service import Service
+from anabranch.mcp._serving import serve
 from anabranch.messages import LogLevel
 from anabranch.tool import Tool
 

@@ -20,7 +20,8 @@ from anabranch.mcp._chains import unmarked
 from anabranch.mcp._handles import OpenCall
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
-from anabranch.mcp._serving import Chain, Service, ask_client, run_live, run_rounds
+from anabranch.mcp._service import Service
+from anabranch.mcp._serving import Chain, ask_client, run_live, run_rounds
 from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
 from anabranch.tool import ToolAnnotations
 

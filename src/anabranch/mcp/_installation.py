@@ -19,7 +19,7 @@ from anabranch.mcp._handles import Handles
 from anabranch.mcp._options import ServerOptions, durability_of, sealer_of
 from anabranch.mcp._protocol import PROTOCOL_ERRORS
 from anabranch.mcp._sealing import ASKS, HANDLES
-from anabranch.mcp._serving import Service
+from anabranch.mcp._service import Service
 from anabranch.mcp._termination import before_termination
 from anabranch.tool import Tool
 

@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.host import Capabilities
+from anabranch._durable.states import digest
 from anabranch._encodable import encodable
 from anabranch._engine import Answer, Ask
 from anabranch.messages import (
@@ -34,6 +35,7 @@ __all__ = [
     "required_capabilities",
     "to_annotations",
     "to_answer",
+    "to_link",
     "to_params",
     "to_request",
     "to_saga_answer",
@@ -87,6 +89,15 @@ def to_request(ask: Ask) -> types.ElicitRequest | types.CreateMessageRequest:
     if ask.kind == "sample":
         return types.CreateMessageRequest.model_validate({"params": params})
     return types.ElicitRequest.model_validate({"params": {"mode": "form", **params}})
+
+
+def to_link(request: types.ElicitRequest, url: str) -> types.ElicitRequest:
+    """Return the request that sends the person to a page which asks ``request``."""
+    params = request.params
+    linked = types.ElicitRequestURLParams(
+        message=params.message, url=url, elicitation_id=digest(url), _meta=params.meta
+    )
+    return types.ElicitRequest(params=linked)
 
 
 def to_answer(kind: str, result: BaseModel) -> Answer | None:

@@ -33,7 +33,7 @@ from anabranch.mcp._saga_params import invalid, quoted, read
 from anabranch.mcp._saga_results import Convert, to_failure, to_result, to_wire
 from anabranch.mcp._saga_shapes import CallToolSagaParams, ResumeToolSagaParams, SagaStepResult
 from anabranch.mcp._sealing import SagaClaims, Sealer
-from anabranch.mcp._serving import Service
+from anabranch.mcp._service import Service
 from anabranch.tool import Tool
 
 __all__ = ["SETTINGS", "Offered", "SagaMethods", "tools_call_of"]

@@ -37,7 +37,8 @@ from anabranch.mcp._request import McpRequest
 from anabranch.mcp._return_type import function_returning
 from anabranch.mcp._saga_results import Convert
 from anabranch.mcp._sagas import Offered
-from anabranch.mcp._serving import Service, serve
+from anabranch.mcp._service import Service
+from anabranch.mcp._serving import serve
 from anabranch.tool import Tool, ToolAnnotations
 
 __all__ = ["Described", "SdkTool", "Serve"]

@@ -11,112 +11,27 @@ between them, and the rest ends the request with a result that lists it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import mcp_types as types
 from mcp.types import InputRequiredResult
 
-from anabranch._asking.host import Capabilities, Host
-from anabranch._asking.sampling import Sampler
-from anabranch._durable.job import Job
-from anabranch._durable.service import CallService
+from anabranch._asking.host import Capabilities
 from anabranch._encodable import encodable
-from anabranch._engine import Answer, Finished, Journal
-from anabranch.mcp._ask_links import AskLinks
+from anabranch._engine import Answer, Finished
 from anabranch.mcp._chains import CHAIN, marked
 from anabranch.mcp._error_mapping import checked_results
-from anabranch.mcp._handles import Handles, OpenCall
+from anabranch.mcp._handles import OpenCall
 from anabranch.mcp._handshake import asking, request_answer
-from anabranch.mcp._heartbeat import HEARTBEAT, Heartbeat
-from anabranch.mcp._idempotency import KEY_META
+from anabranch.mcp._protocol import to_link
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
+from anabranch.mcp._service import Service
 from anabranch.mcp._unfinished import chain_end, open_questions
 from anabranch.tool import Tool
 
-__all__ = ["Chain", "Service", "ask_client", "run_live", "run_rounds", "serve"]
-
-
-def _nothing() -> None:
-    """Do nothing: there is no store."""
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """What all tools of one installation share.
-
-    Attributes:
-        calls: runs them.
-        handles: names calls that are not done.
-        sampler: a model of the server's own; without one, the client's is asked.
-        prefer_client: ask that model only where the client cannot sample, or refuses.
-        heartbeat: seconds between two signs of life while a client's answer is awaited.
-        continues: whether ``continue_call`` is offered.
-        asks_by_result: whether questions that a client cannot show are listed in a result.
-        links: makes links to pages of such questions, if they have any.
-        on_call: called before each call, or round.
-    """
-
-    calls: CallService
-    handles: Handles
-    sampler: Sampler | None = None
-    prefer_client: bool = False
-    heartbeat: float | None = HEARTBEAT
-    continues: bool = False
-    asks_by_result: bool = False
-    links: AskLinks | None = None
-    on_call: Callable[[], None] = _nothing
-
-    def by_rounds(self, request: McpRequest) -> bool:
-        """Whether a call runs by rounds, and not live while its client answers."""
-        return request.is_modern or (
-            self.asks_by_result and _widened(request.capabilities) != request.capabilities
-        )
-
-    def heartbeat_of(self, request: McpRequest) -> Heartbeat:
-        """Return the signs of life of ``request``."""
-        return Heartbeat(request, self.heartbeat, self.calls.runtime.clock)
-
-    @property
-    def tool_meta(self) -> dict[str, Any] | None:
-        """What is listed with each tool: with a store, that first requests may be repeated."""
-        return None if self.calls.durability is None else {KEY_META: True}
-
-    def new(self, tool: Tool[Any], arguments: Mapping[str, Any], request: McpRequest) -> Journal:
-        """Return the journal of the call that ``request`` begins, or repeats by its key.
-
-        Raises:
-            IdempotencyKeyError: the key is malformed.
-        """
-        key = request.idempotency_key
-        return (
-            self.calls.keyed(key, request.principal, tool, arguments) if key else self.calls.new()
-        )
-
-    def job(
-        self, call: OpenCall, request: McpRequest, capabilities: Capabilities | None = None
-    ) -> Job:
-        """Return what is to run for ``request``, whose own capabilities count by default."""
-        self.on_call()
-        offered = request.capabilities if capabilities is None else capabilities
-        if capabilities is None and self.asks_by_result:
-            offered = _widened(offered)
-        host = Host(
-            offered,
-            self.sampler,
-            unreachable=capabilities is None and request.unreachable,
-            prefer_client=self.prefer_client,
-        )
-        return Job(call.tool, call.arguments, host, request.sink(call.journal), request.principal)
-
-
-@lru_cache
-def _widened(capabilities: Capabilities) -> Capabilities:
-    """Return ``capabilities`` with the questions that can be asked by a result."""
-    return replace(capabilities, elicitation=True, elicitation_url=True)
+__all__ = ["Chain", "ask_client", "run_live", "run_rounds", "serve"]
 
 
 async def serve(
@@ -177,12 +92,32 @@ async def run_rounds(
 ) -> object:
     """Run the next round of a call; return its value, or what asks the client."""
     number = call.journal.rounds
+    taken = await _behind_links(call, answers, request, service)
     outcome = await service.calls.run_round(
-        service.job(call, request), call.journal, answers, ROUND_REPLIES
+        service.job(call, request), call.journal, taken, ROUND_REPLIES
     )
     if isinstance(outcome, Finished):
         return outcome.value
-    return await ask_client(call, outcome, request, service, chain, number)
+    linked = len(taken) < len(answers)
+    return await ask_client(call, outcome, request, service, chain, number, linked=linked)
+
+
+async def _behind_links(
+    call: OpenCall, answers: Mapping[str, Answer], request: McpRequest, service: Service
+) -> dict[str, Answer]:
+    """Put what was entered on a page in place of the consent to open it, which is no answer yet.
+
+    A consent behind which nothing was entered is left out.
+    """
+    if service.links is None or request.capabilities.elicitation:
+        return dict(answers)
+    entered = await service.calls.entered(call.journal)
+    taken = {step_id: entered.get(step_id, answer) for step_id, answer in answers.items()}
+    return {
+        step_id: answer
+        for step_id, answer in taken.items()
+        if answer.value != {"action": "accept"} or call.journal.pending[step_id][0] != "elicit"
+    }
 
 
 async def ask_client(
@@ -192,17 +127,19 @@ async def ask_client(
     service: Service,
     chain: Chain,
     number: int,
+    *,
+    linked: bool = False,
 ) -> object:
     """Return what asks the questions of ``reply``, which ended the round ``number`` of ``call``.
 
-    A client of the handshake era is asked here what it can answer, and the call goes on.
+    A client of the handshake era is asked here what it can answer, and the call goes on. With
+    ``linked``, the person has been sent to a page, and has not answered there yet.
 
     Raises:
         ToolError: the call is not done, and the tool's result cannot say so.
         Exception: what the call raises.
     """
-    heartbeat = service.heartbeat_of(request)
-    while askable := _askable(reply, request, service):
+    while askable := await _askable(call, reply, request, service, linked=linked):
         if request.is_modern:
             return await _next_round(call, reply, askable, request, service, chain, number)
         journal = await service.calls.load(reply.request_state or "")
@@ -211,20 +148,20 @@ async def ask_client(
             request_answer(step_id, each, request, heartbeat) for step_id, each in askable.items()
         ]
         answers = dict(zip(askable, await asyncio.gather(*asked), strict=True))
+        taken = await _behind_links(call, answers, request, service)
+        linked = len(taken) < len(answers)
         job = service.job(call, request)
-        outcome = await service.calls.run_round(job, journal, answers, ROUND_REPLIES)
+        outcome = await service.calls.run_round(job, journal, taken, ROUND_REPLIES)
         if isinstance(outcome, Finished):
             return outcome.value
         reply = outcome
     state, requests = reply.request_state or "", reply.input_requests or {}
     handle = await service.handles.make(call, state, request.principal)
-    links: dict[str, str] = {}
-    if service.links is not None:
-        links = {
-            step_id: await service.links.make(call.tool.name, state, step_id)
-            for step_id, each in requests.items()
-            if isinstance(each.params, types.ElicitRequestFormParams)
-        }
+    links = {
+        step_id: await service.links.make(call.tool.name, state, step_id)
+        for step_id, each in requests.items()
+        if service.links is not None and isinstance(each.params, types.ElicitRequestFormParams)
+    }
     return open_questions(call, request.called, handle, requests, links)
 
 
@@ -249,15 +186,27 @@ async def _next_round(
     return reply.model_copy(update={"request_state": state, "input_requests": askable})
 
 
-def _askable(
-    reply: InputRequiredResult, request: McpRequest, service: Service
+async def _askable(
+    call: OpenCall,
+    reply: InputRequiredResult,
+    request: McpRequest,
+    service: Service,
+    *,
+    linked: bool,
 ) -> dict[str, types.InputRequest]:
-    """Return the questions of ``reply`` that the client can show or answer."""
+    """Return the questions of ``reply`` that the client can show or answer, as it can."""
     requests = reply.input_requests or {}
     if not service.asks_by_result:
         return requests
-    capabilities = request.capabilities
-    return {step_id: each for step_id, each in requests.items() if _shows(capabilities, each)}
+    capabilities, askable = request.capabilities, dict[str, types.InputRequest]()
+    links = capabilities.elicitation_url and not linked
+    for step_id, each in requests.items():
+        if _shows(capabilities, each):
+            askable[step_id] = each
+        elif isinstance(each, types.ElicitRequest) and service.links is not None and links:
+            url = await service.links.make(call.tool.name, reply.request_state or "", step_id)
+            askable[step_id] = to_link(each, url)
+    return askable
 
 
 def _shows(capabilities: Capabilities, request: types.InputRequest) -> bool:

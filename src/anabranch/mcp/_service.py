@@ -1,0 +1,101 @@
+"""What all tools of one installation share: how their calls run, and how their clients are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from anabranch._asking.host import Capabilities, Host
+from anabranch._asking.sampling import Sampler
+from anabranch._durable.job import Job
+from anabranch._durable.service import CallService
+from anabranch._engine import Journal
+from anabranch.mcp._ask_links import AskLinks
+from anabranch.mcp._handles import Handles, OpenCall
+from anabranch.mcp._heartbeat import HEARTBEAT, Heartbeat
+from anabranch.mcp._idempotency import KEY_META
+from anabranch.mcp._request import McpRequest
+from anabranch.tool import Tool
+
+__all__ = ["Service"]
+
+
+def _nothing() -> None:
+    """Do nothing: there is no store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What all tools of one installation share.
+
+    Attributes:
+        calls: runs them.
+        handles: names calls that are not done.
+        sampler: a model of the server's own; without one, the client's is asked.
+        prefer_client: ask that model only where the client cannot sample, or refuses.
+        heartbeat: seconds between two signs of life while a client's answer is awaited.
+        continues: whether ``continue_call`` is offered.
+        asks_by_result: whether questions that a client cannot show are listed in a result.
+        links: makes links to pages of such questions, if they have any.
+        on_call: called before each call, or round.
+    """
+
+    calls: CallService
+    handles: Handles
+    sampler: Sampler | None = None
+    prefer_client: bool = False
+    heartbeat: float | None = HEARTBEAT
+    continues: bool = False
+    asks_by_result: bool = False
+    links: AskLinks | None = None
+    on_call: Callable[[], None] = _nothing
+
+    def by_rounds(self, request: McpRequest) -> bool:
+        """Whether a call runs by rounds, and not live while its client answers."""
+        return request.is_modern or (
+            self.asks_by_result and _widened(request.capabilities) != request.capabilities
+        )
+
+    def heartbeat_of(self, request: McpRequest) -> Heartbeat:
+        """Return the signs of life of ``request``."""
+        return Heartbeat(request, self.heartbeat, self.calls.runtime.clock)
+
+    @property
+    def tool_meta(self) -> dict[str, Any] | None:
+        """What is listed with each tool: with a store, that first requests may be repeated."""
+        return None if self.calls.durability is None else {KEY_META: True}
+
+    def new(self, tool: Tool[Any], arguments: Mapping[str, Any], request: McpRequest) -> Journal:
+        """Return the journal of the call that ``request`` begins, or repeats by its key.
+
+        Raises:
+            IdempotencyKeyError: the key is malformed.
+        """
+        key = request.idempotency_key
+        return (
+            self.calls.keyed(key, request.principal, tool, arguments) if key else self.calls.new()
+        )
+
+    def job(
+        self, call: OpenCall, request: McpRequest, capabilities: Capabilities | None = None
+    ) -> Job:
+        """Return what is to run for ``request``, whose own capabilities count by default."""
+        self.on_call()
+        offered = request.capabilities if capabilities is None else capabilities
+        if capabilities is None and self.asks_by_result:
+            offered = _widened(offered)
+        host = Host(
+            offered,
+            self.sampler,
+            unreachable=capabilities is None and request.unreachable,
+            prefer_client=self.prefer_client,
+        )
+        return Job(call.tool, call.arguments, host, request.sink(call.journal), request.principal)
+
+
+@lru_cache
+def _widened(capabilities: Capabilities) -> Capabilities:
+    """Return ``capabilities`` with the questions that can be asked by a result."""
+    return replace(capabilities, elicitation=True, elicitation_url=True)

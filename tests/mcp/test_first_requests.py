@@ -1,9 +1,10 @@
 """A first request that is repeated under an idempotency key is the same call, over every edge."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import httpx2
+import mcp_types as types
 import pytest
 from fastmcp import FastMCP
 from mcp import MCPError
@@ -17,6 +18,7 @@ from tests.mcp.harness import HANDSHAKE, KEY, MODERN, Answers, accept, connected
 from tests.sagas.harness import raw, signed_in
 
 META = "anabranch/idempotency-key"
+TAKES = "anabranch/takes-idempotency-key"
 CAPABILITIES: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "0"},
@@ -202,4 +204,15 @@ async def test_a_tool_says_whether_its_calls_are_repeated() -> None:
     for server, takes in servers:
         async with connected(server, MODERN, PERSON) as client:
             listed = (await client.list_tools()).tools
-        assert [(t.meta or {}).get(META) for t in listed if t.name == "book"] == [takes]
+        assert [(t.meta or {}).get(TAKES) for t in listed if t.name == "book"] == [takes]
+
+
+@pytest.mark.parametrize("era", [MODERN, HANDSHAKE])
+async def test_a_client_may_send_a_tools_meta_along_with_each_call(era: str) -> None:
+    """As OpenAI's agents do."""
+    async with connected(served([]), era) as client:
+        listed = next(t for t in (await client.list_tools()).tools if t.name == "book")
+        assert listed.meta
+        meta = cast("types.RequestParamsMeta", listed.meta)
+        result = await client.call_tool("book", {"ask": False}, meta=meta)
+    assert not result.is_error

@@ -21,7 +21,7 @@ from anabranch.mcp._handles import OpenCall
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
 from anabranch.mcp._service import Service
-from anabranch.mcp._serving import Chain, ask_client, run_live, run_rounds
+from anabranch.mcp._serving import Chain, ask_client, run_live, run_rounds, sendable
 from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
 from anabranch.tool import ToolAnnotations
 
@@ -101,6 +101,9 @@ class GoingOn:
             InvalidTokenError: the state of the chain is not valid.
             Exception: what the call raises.
         """
+        return sendable(await self._served(arguments, request))
+
+    async def _served(self, arguments: Mapping[str, Any], request: McpRequest) -> object:
         service, handles = self._service, self._service.handles
         if request.state is not None:
             begins, state = unmarked(request.state)

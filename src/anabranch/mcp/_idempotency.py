@@ -14,10 +14,16 @@ from mcp.server.context import ServerRequestContext
 
 from anabranch.errors import IdempotencyKeyError
 
-__all__ = ["KEY_META", "given_key"]
+__all__ = ["KEY_META", "TAKES_KEY_META", "given_key"]
 
 KEY_META: Final = "anabranch/idempotency-key"
-"""Key in the ``_meta`` of a request; and of a tool that repeats the reply of a keyed request."""
+"""Key in the ``_meta`` of a request."""
+
+TAKES_KEY_META: Final = "anabranch/takes-idempotency-key"
+"""Key in the ``_meta`` of a tool that repeats the reply of a keyed request.
+
+It is not the request's, since some clients send a tool's ``_meta`` along with each call of it.
+"""
 
 HEADER = "Idempotency-Key"
 

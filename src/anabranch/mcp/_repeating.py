@@ -14,7 +14,7 @@ import mcp_types as types
 from mcp import MCPError
 
 from anabranch._asking.answerer import Answerer, Forwarding
-from anabranch.mcp._idempotency import KEY_META
+from anabranch.mcp._idempotency import KEY_META, TAKES_KEY_META
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
@@ -41,7 +41,7 @@ def keyed_meta(key: str) -> types.RequestParamsMeta:
 
 def takes_key(tool: types.Tool) -> bool:
     """Return whether the server repeats the reply of ``tool`` to a keyed request."""
-    return (tool.meta or {}).get(KEY_META) is True
+    return (tool.meta or {}).get(TAKES_KEY_META) is True
 
 
 def is_lost(error: BaseException | None) -> bool:

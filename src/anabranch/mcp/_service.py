@@ -15,7 +15,7 @@ from anabranch._engine import Journal
 from anabranch.mcp._ask_links import AskLinks
 from anabranch.mcp._handles import Handles, OpenCall
 from anabranch.mcp._heartbeat import HEARTBEAT, Heartbeat
-from anabranch.mcp._idempotency import KEY_META
+from anabranch.mcp._idempotency import TAKES_KEY_META
 from anabranch.mcp._request import McpRequest
 from anabranch.tool import Tool
 
@@ -65,7 +65,7 @@ class Service:
     @property
     def tool_meta(self) -> dict[str, Any] | None:
         """What is listed with each tool: with a store, that first requests may be repeated."""
-        return None if self.calls.durability is None else {KEY_META: True}
+        return None if self.calls.durability is None else {TAKES_KEY_META: True}
 
     def new(self, tool: Tool[Any], arguments: Mapping[str, Any], request: McpRequest) -> Journal:
         """Return the journal of the call that ``request`` begins, or repeats by its key.

@@ -31,7 +31,7 @@ from anabranch.mcp._service import Service
 from anabranch.mcp._unfinished import chain_end, open_questions
 from anabranch.tool import Tool
 
-__all__ = ["Chain", "ask_client", "run_live", "run_rounds", "serve"]
+__all__ = ["Chain", "ask_client", "run_live", "run_rounds", "sendable", "serve"]
 
 
 async def serve(
@@ -60,6 +60,11 @@ async def serve(
         value = await run_rounds(call, answers, request, service)
     else:
         value = await run_live(call, request, service)
+    return sendable(value)
+
+
+def sendable(value: object) -> object:
+    """Return a tool's value, or what asks its client, as a host can send it."""
     if isinstance(value, InputRequiredResult):  # encodable already: to_request() has made it so
         return value
     with checked_results():

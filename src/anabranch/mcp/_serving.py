@@ -144,6 +144,7 @@ async def ask_client(
         ToolError: the call is not done, and the tool's result cannot say so.
         Exception: what the call raises.
     """
+    heartbeat = service.heartbeat_of(request)
     while askable := await _askable(call, reply, request, service, linked=linked):
         if request.is_modern:
             return await _next_round(call, reply, askable, request, service, chain, number)

@@ -13,7 +13,7 @@ from anabranch._engine import Answer, Journal, canonical
 __all__ = ["enter", "entered", "waiting_round"]
 
 
-async def waiting_round(store: CallStore, journal: Journal) -> RoundRecord | None:
+async def waiting_round(store: CallStore, journal: Journal, now: float) -> RoundRecord | None:
     """Return the round with whose questions the call of ``journal`` waits, if it does.
 
     Raises:
@@ -21,8 +21,8 @@ async def waiting_round(store: CallStore, journal: Journal) -> RoundRecord | Non
     """
     record = await store.find(journal.line)
     last = await store.last_round(journal.line)
-    waits = record is not None and record.status == "open" and last is not None and last.state
-    return last if waits else None
+    waits = record is not None and record.status == "open" and record.deadline > now
+    return last if waits and last is not None and last.state else None
 
 
 async def enter(store: CallStore, journal: Journal, step_id: str, answer: Answer) -> bool:

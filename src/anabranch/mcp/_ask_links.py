@@ -1,7 +1,7 @@
 """Links to the pages of questions, and the route that serves the pages.
 
-A link is a sealed capability: whoever has it may answer one question of one call, once, until it
-expires. What is entered counts only for the caller of that call, in the call's next request.
+A link is a sealed capability: whoever has it may answer one question of one call, once, until the
+call expires. What is entered counts only for the caller of that call, in the call's next request.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class AskLinks:
         except InvalidTokenError as error:
             gone = "This link is not valid, or has expired. Ask for a new one in your conversation."
             raise _Refused("This link is not valid", gone, 404) from error
-        waiting = await waiting_round(self.store, journal)
+        waiting = await waiting_round(self.store, journal, self.calls.runtime.clock.now())
         if waiting is None:
             raise _answered()
         # Other questions may have been answered since: then this one is asked by a later round.

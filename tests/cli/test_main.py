@@ -70,6 +70,10 @@ def test_help_of_a_command_names_its_options(
         (["serve", "missing.py", "--port", "70000"], "There is no port 70000. Choose one"),
         (["serve", "missing.py", "--model", "gpt"], "Unknown model 'gpt'"),
         (["serve", "missing.py", "--workers", "2"], "Over stdio there is one process."),
+        (
+            ["serve", "missing.py", "--heartbeat", "-1"],
+            "--heartbeat is a number of seconds, or 0 for none, not -1.",
+        ),
         (["serve", "missing.py", "--workers", "0"], "There cannot be 0 workers."),
         (
             ["serve", "missing.py", "--workers=2", "--transport=http", "--store=memory:"],

@@ -8,6 +8,8 @@
 //   sample        the model's replies (texts), likewise
 //   together      answer nothing until so many questions are open at the same time
 //   maxRounds     of the client, where not its own default
+//   thinking      milliseconds until the person or the model replies
+//   timeout       milliseconds after which the client gives up, unless there was progress meanwhile
 //   calls         tools to call one after the other: {"name": …, "arguments": {…}};
 //                 "by": "saga" calls through tools/callSaga, "by": "rounds" makes each round by
 //                 hand and sends it to the next of "urls"
@@ -17,6 +19,7 @@
 
 import { text } from 'node:stream/consumers';
 import process from 'node:process';
+import { setTimeout } from 'node:timers/promises';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { z } from 'zod';
@@ -39,6 +42,7 @@ async function reply(kind, params, replies) {
   if (crowd.open >= (script.together ?? 1)) crowd.resolve();
   const next = replies?.shift();
   await crowd.promise;
+  if (script.thinking) await setTimeout(script.thinking);
   if (next === undefined) throw new Error(`the script has no answer to ${JSON.stringify(params)}`);
   return next;
 }
@@ -94,7 +98,11 @@ async function connect(server) {
 
 // -- three ways to call --------------------------------------------------------------------------
 
-const options = { timeout: TIMEOUT, onprogress: () => {} }; // without it no progress is asked for
+const options = {
+  timeout: script.timeout ?? TIMEOUT,
+  resetTimeoutOnProgress: true,
+  onprogress: () => {}, // without it no progress is asked for
+};
 
 const parameters = (call) => ({
   name: call.name,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.interop.driven import MODERN, VERSIONS, accept, call, events
-from tests.interop.processes import play
+from tests.interop.processes import EXAMPLES, play, serving
 
 
 def cards_in(question: str) -> list[str]:
@@ -214,3 +214,26 @@ def test_every_round_may_go_to_another_server(
     assert result["structuredContent"]["ticket"] == "BOOK"
     assert effects.read_text().splitlines() == ["pack", "book"]
     assert events(lines, "connected") == [MODERN] * 4
+
+
+@pytest.mark.parametrize("heartbeat", ["0.2", "0"])
+def test_a_client_whose_timeout_begins_again_at_progress_waits_while_its_person_thinks(
+    heartbeat: str,
+) -> None:
+    """Real time has to pass, since the timeout is the client's own."""
+    with serving(EXAMPLES / "pick_card.py", options=["--heartbeat", heartbeat]) as url:
+        lines = play(
+            {
+                "server": {"url": url},
+                "era": "legacy",
+                "elicit": [accept(cardNumber=2)],
+                "thinking": 2500,
+                "timeout": 1000,
+                "calls": [call("pick_card")],
+            }
+        )
+    (asked,), results, errors = (events(lines, k) for k in ("asked", "result", "error"))
+    if heartbeat == "0":
+        assert "timed out" in errors[0]["message"]
+    else:
+        assert results[0]["structuredContent"]["picked"] == cards_in(asked["message"])[1]

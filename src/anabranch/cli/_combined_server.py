@@ -16,6 +16,7 @@ from anabranch.cli._targets import Found
 from anabranch.errors import StoreError
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp import ServerOptions, create_server, install
+from anabranch.mcp._heartbeat import HEARTBEAT
 from anabranch.mcp._options import GRACE, TTL, Ask, SamplerMode
 from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
 from anabranch.tool import Tool
@@ -59,12 +60,14 @@ class Asking:
         ask: whether questions reach users of clients that show none.
         ask_url: where such users reach the server's pages, if it has any.
         sagas: whether the saga methods are offered.
+        heartbeat: seconds between two signs of life while a client is asked; ``None`` for none.
     """
 
     sampler_mode: SamplerMode = "own"
     ask: Ask = "client"
     ask_url: str | None = None
     sagas: bool = True
+    heartbeat: float | None = HEARTBEAT
 
 
 NOT_STORED = Persistence()
@@ -88,6 +91,7 @@ def server_options(
         ask=asking.ask,
         ask_url=asking.ask_url,
         sagas=asking.sagas,
+        heartbeat=asking.heartbeat,
         continue_calls=persistence.continue_calls,
         grace=persistence.grace,
         limits=None if limits == UNLIMITED else limits,

@@ -39,7 +39,8 @@ from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
 from anabranch.cli._targets import identity_of
 from anabranch.errors import StoreError
 from anabranch.limits import UNLIMITED, Limits
-from anabranch.mcp._options import GRACE, TTL, SamplerMode
+from anabranch.mcp._heartbeat import HEARTBEAT
+from anabranch.mcp._options import GRACE, TTL, Ask, SamplerMode
 from anabranch.stores import open_store
 
 __all__ = ["serve_command"]
@@ -155,6 +156,13 @@ def serve_command(  # noqa: PLR0913 - the options of the command
             " https://tools.example.org. Such results then have links to pages with the forms."
         ),
     ] = None,
+    heartbeat: Annotated[
+        float,
+        Parameter(
+            help="Seconds between two progress notifications while a client up to 2025-11-25 is"
+            " asked, so that its timeout can begin again; 0 for none."
+        ),
+    ] = HEARTBEAT,
     max_tokens: MaxTokens = None,
     max_depth: MaxDepth = None,
     timeout: Timeout = None,
@@ -165,7 +173,10 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     lasting = None if stateless else session_ttl
     endpoint = Endpoint(transport, host, port, workers, access, lasting, max_connections)
     persistence = Persistence(store or None, ttl, continue_calls, grace)
-    asking = Asking(sampler_mode, "fallback" if ask_fallback else "client", ask_url, sagas)
+    if not 0 <= heartbeat < math.inf:
+        raise UsageError(f"--heartbeat is a number of seconds, or 0 for none, not {heartbeat:g}.")
+    ask: Ask = "fallback" if ask_fallback else "client"
+    asking = Asking(sampler_mode, ask, ask_url, sagas, heartbeat or None)
     if ask_url is not None and (transport != "http" or not store or not ask_fallback):
         raise UsageError(
             "--ask-url is for pages over HTTP, which store what users enter there. Give it with"

@@ -5,6 +5,7 @@
     _server_recipe.py                 how serve makes its server, in each process
     _endpoint.py                      where it is reached, and by how many processes (_processes.py)
     _http_access.py                   over HTTP: the names by which it may be reached
+    _http_tokens.py                   who is let in, by bearer tokens
     _http_server.py                   its start and its end; the bounds of _http_connections.py,
                                       _http_requests.py and _http_sessions.py
     _combined_server.py               what targets offer, as one server

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, cast
 
@@ -20,6 +20,7 @@ from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import NO_MODEL, Respondent
 from anabranch.cli._answering import new_policy, new_respondent
 from anabranch.cli._connection import open_session, server_of
+from anabranch.cli._http_tokens import headers_of
 from anabranch.cli._options import (
     AnswersFile,
     ArgumentsJson,
@@ -67,13 +68,29 @@ def call_command(  # noqa: PLR0913 - the options of the command
     max_tokens: MaxTokens = None,
     max_depth: MaxDepth = None,
     timeout: Timeout = None,
+    token: Annotated[
+        str | None,
+        Parameter(
+            help="The bearer token for a server at a URL. Other users may see it among the"
+            " processes."
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        Parameter(
+            help="A header of the requests to a URL, as 'Name: value'. May be repeated.",
+            negative=(),
+        ),
+    ] = None,
 ) -> None:
     """Run the command."""
     limits = limits_of(max_tokens, max_depth, timeout)
     log_to_stderr(logging.ERROR)  # connection problems are reported in this module's own words
     policy = new_policy(no_samples_for, confirm=confirm_samples, most=max_samples)
     respondent = new_respondent(Console(), model, answers)
-    options = CallOptions(target, tool, values, json_text, era, policy, limits)
+    options = CallOptions(
+        target, tool, values, json_text, era, policy, limits, headers_of(token, header or ())
+    )
     print_json(anyio.run(call, options, respondent))
 
 
@@ -88,6 +105,7 @@ class CallOptions:
     era: Era = "auto"
     policy: AnsweringPolicy = field(default_factory=AnsweringPolicy)
     limits: Limits = UNLIMITED
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
 async def call(options: CallOptions, respondent: Respondent) -> object:
@@ -109,7 +127,7 @@ async def call(options: CallOptions, respondent: Respondent) -> object:
             result = await invoke(client, era, tool.name, arguments, answerer, key)
         return value_of(result, tool)
 
-    server, pauses = server_of(target, options.limits), iter(PAUSES)
+    server, pauses = server_of(target, options.limits, options.headers), iter(PAUSES)
     try:
         while True:
             try:

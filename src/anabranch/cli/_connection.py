@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from anabranch._asking.answerer import Answerer
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
+from anabranch.cli._http_tokens import WithHeaders
 from anabranch.cli._keys import KEYS, new_key
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._targets import is_url, split_target
@@ -34,18 +35,24 @@ __all__ = ["open_session", "server_of"]
 T = TypeVar("T")
 
 
-def server_of(target: str, limits: Limits = UNLIMITED) -> str | StdioServerParameters:
-    """Return what the SDK's client is to connect to, with limits if it is started here.
+def server_of(
+    target: str, limits: Limits = UNLIMITED, headers: Mapping[str, str] | None = None
+) -> str | WithHeaders | StdioServerParameters:
+    """Return what the SDK's client is to connect to.
+
+    ``limits`` are for a server that is started here, ``headers`` for one that runs.
 
     Raises:
-        UsageError: there is no such file or module, or limits are given for a running server.
+        UsageError: there is no such file or module, or what is given is for the other kind.
     """
     if is_url(target):
         if limits != UNLIMITED:
             raise UsageError(
                 f"{target} runs already, with limits of its own. Give yours to anabranch serve."
             )
-        return target
+        return WithHeaders(target, headers) if headers else target
+    if headers:
+        raise UsageError("--token and --header are for a server at a URL.")
     split_target(target)
     command, *arguments = [*_command(target), *_options_of(limits)]
     return StdioServerParameters(command=command, args=arguments, env=_environment())

@@ -57,7 +57,8 @@ class Endpoint:
         if self.transport == "http" and not (is_loopback(self.host) or self.access.hosts):
             raise UsageError(
                 f"Others than this machine reach {self.host}: name what they call it with"
-                " --allowed-host NAME, so that requests under other names are refused."
+                " --allowed-host NAME, so that requests under other names are refused. A --token is"
+                " advisable, since anyone who reaches it may call the tools."
             )
         if self.workers < 1:
             raise UsageError(f"There cannot be {self.workers} workers. Choose 1 or more.")

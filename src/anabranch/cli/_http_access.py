@@ -6,7 +6,7 @@ request passes only if its ``Host``, and its ``Origin`` if it has one, are known
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch.cli._http_requests import Requests
 from anabranch.cli._http_sessions import Sessions
+from anabranch.cli._http_tokens import authenticated
 
 __all__ = ["ANY", "LOCAL", "SESSION_TTL", "Access", "is_loopback"]
 
@@ -49,10 +50,14 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The names and origins that requests may carry, in addition to those of this machine."""
+    """The names and origins that requests may carry, in addition to those of this machine.
+
+    With ``tokens``, requests need one of them, unless the server checks tokens itself.
+    """
 
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = field(default=(), repr=False)
 
     def settings(self) -> TransportSecuritySettings:
         """Return them as the SDK takes them."""
@@ -77,7 +82,10 @@ class Access:
             session_idle_timeout=session_ttl,
             transport_security=self.settings(),
         )
-        return Requests(Sessions(_Explained(app)))
+        bounded = Requests(Sessions(_Explained(app)))
+        if self.tokens and server.settings.auth is None:
+            return authenticated(bounded, self.tokens)
+        return bounded
 
 
 LOCAL: Final = Access()

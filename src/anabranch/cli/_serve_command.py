@@ -32,6 +32,7 @@ from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_access import SESSION_TTL, Access
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
+from anabranch.cli._http_tokens import TOKEN, read_tokens
 from anabranch.cli._keys import read_keys
 from anabranch.cli._options import STORE, MaxDepth, MaxTokens, Model, Timeout, limits_of
 from anabranch.cli._processes import run_workers
@@ -75,6 +76,14 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     allowed_origin: Annotated[
         list[str] | None,
         Parameter(help="The origin of a web page that may send requests.", negative=()),
+    ] = None,
+    token: Annotated[
+        str | None,
+        Parameter(
+            env_var=TOKEN,
+            help="The bearer token that requests need, over HTTP, or several separated by commas."
+            " Other users may see it among the processes: rather set the variable.",
+        ),
     ] = None,
     stateless: Annotated[
         bool,
@@ -169,7 +178,9 @@ def serve_command(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Run the command."""
     limits = limits_of(max_tokens, max_depth, timeout)
-    access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()))
+    if transport == "stdio" and token != os.environ.get(TOKEN):
+        raise UsageError("Over stdio no one else can call. Give --token with --transport http.")
+    access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()), read_tokens(token))
     lasting = None if stateless else session_ttl
     endpoint = Endpoint(transport, host, port, workers, access, lasting, max_connections)
     persistence = Persistence(store or None, ttl, continue_calls, grace)
@@ -217,6 +228,8 @@ def serve(
     server, unused = recipe.make_server()
     if not seals_with(server, keys):
         unused.add("keys")
+    if endpoint.access.tokens and server.settings.auth is not None:
+        unused.add("auth")
     for line in not_used(unused):
         console.say(line)
     if persistence.store is not None:

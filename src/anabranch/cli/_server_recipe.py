@@ -26,6 +26,7 @@ from anabranch.cli._combined_server import (
     server_options,
 )
 from anabranch.cli._http_access import Access
+from anabranch.cli._http_tokens import TOKEN
 from anabranch.cli._keys import KEYS
 from anabranch.cli._options import MODEL, STORE
 from anabranch.cli._targets import load, name_of
@@ -104,6 +105,7 @@ _GIVEN_BY = {
     "ttl": "--ttl",
     "grace": "--grace",
     "name": "--name",
+    "auth": f"--token ({TOKEN})",
 }
 
 

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 from urllib.parse import urlsplit
 
+from mcp.server.auth.provider import TokenVerifier
+from mcp.server.auth.settings import AuthSettings
+
 from anabranch._asking.sampling import Sampler
 from anabranch._durable.policy import RETAIN, Durability
 from anabranch._durable.service import MAX_STATE
@@ -90,6 +93,8 @@ class ServerOptions:
             not wait for the threads of others.
         sagas: offer ``tools/callSaga`` and ``tools/resumeSaga``.
         grace: seconds that calls which run when the server stops get to be ended and undone.
+        auth, token_verifier: authentication over HTTP, as ``MCPServer`` takes them; a server that
+            exists has its own.
         ask: with ``fallback``, questions also reach the user of a client that shows none: the
             result of the tool lists them, and a tool ``answer_questions`` takes the answers.
         heartbeat: seconds between two progress notifications while a client of the handshake era is
@@ -111,6 +116,8 @@ class ServerOptions:
     step_threads: int = STEP_THREADS
     sagas: bool = True
     grace: float = GRACE
+    auth: AuthSettings | None = None
+    token_verifier: TokenVerifier | None = field(default=None, repr=False)
     ask: Ask = "client"
     heartbeat: float | None = HEARTBEAT
     ask_url: str | None = None
@@ -169,6 +176,8 @@ class ServerKeywords(ToolKeywords, total=False):
     continue_calls: bool
     sagas: bool
     grace: float
+    auth: AuthSettings | None
+    token_verifier: TokenVerifier | None
     ask: Ask
     ask_url: str | None
 

@@ -61,6 +61,8 @@ def create_server(
         version=version,
         tools=_made(installation),
         request_state_security=security,
+        auth=given.auth,
+        token_verifier=given.token_verifier,
         log_level="WARNING",
     )
     _offer_sagas(server, given)
@@ -97,6 +99,8 @@ def install(
     """
     require_server(server, MCPServer)
     given = options_of(options, keywords)
+    if given.auth or given.token_verifier:
+        raise ValueError("auth= and token_verifier= are for MCPServer(…), which is there already")
     installation = Installation(tools, given, server.name)
     # The SDK takes tools and extensions when a server is made; on a server that exists, its
     # add_tool takes functions alone. So a Tool is put where add_tool puts those that it makes.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
@@ -35,8 +35,9 @@ def _media(part: Any) -> ImageBlock | TextBlock | None:  # noqa: ANN401 - whatev
     for name in ("to_image_content", "to_audio_content"):  # the helpers of the SDK and FastMCP
         if callable(convert := getattr(part, name, None)):
             return _media(convert())
-    fields: dict[str, Any] = part if type(part) is dict else {}
-    kind = getattr(part, "type", fields.get("type"))
+    made: Any = part
+    fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+    kind: object = fields.get("type") if fields else getattr(made, "type", None)
     if kind not in ("image", "audio", "resource"):
         return None
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from mcp import Client, InputRequiredRoundsExceededError, MCPError
+from mcp import Client, InputRequiredRoundsExceededError, MCPError, StdioServerParameters
 from mcp.client import Transport
 from mcp.server.mcpserver import MCPServer
 
@@ -94,7 +94,7 @@ def test_a_server_process_gets_this_ones_environment_but_not_its_model(
     monkeypatch.setenv("DATABASE", "here")
     monkeypatch.delenv("ANABRANCH_KEYS", raising=False)
     started = server_of(__file__)
-    assert not isinstance(started, str)
+    assert isinstance(started, StdioServerParameters)
     assert started.env is not None
     assert started.env["DATABASE"] == "here"
     assert "ANABRANCH_MODEL" not in started.env
@@ -104,7 +104,7 @@ def test_a_server_process_gets_this_ones_environment_but_not_its_model(
 def test_keys_that_are_set_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANABRANCH_KEYS", "k" * 32)
     started = server_of(__file__)
-    assert not isinstance(started, str)
+    assert isinstance(started, StdioServerParameters)
     assert (started.env or {})["ANABRANCH_KEYS"] == "k" * 32
 
 
@@ -116,5 +116,5 @@ def test_an_address_is_connected_to_as_it_is() -> None:
 
 def test_limits_are_passed_to_the_process_that_is_started() -> None:
     started = server_of(__file__, Limits(max_depth=0, timeout=1.5))
-    assert not isinstance(started, str)
+    assert isinstance(started, StdioServerParameters)
     assert started.args[-2:] == ["--max-depth=0", "--timeout=1.5"]

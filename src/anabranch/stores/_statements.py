@@ -2,16 +2,19 @@
 
 They are what is executed most often, or returns most rows: for these, SQLAlchemy's compilation cache
 and its conversion of each value cost more than the database does. Values go in, and rows come out, as
-the driver has them: texts of type ``Opaque`` as bytes. Errors, connections and transactions are
-SQLAlchemy's.
+the driver has them: texts of type ``Opaque`` as bytes. Cursors are the driver's; errors,
+connections and transactions are SQLAlchemy's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 __all__ = ["Row", "Statement", "insert_of"]
 
@@ -28,6 +31,7 @@ class Statement:
     """
 
     def __init__(self, statement: sa.ClauseElement, dialect: sa.Dialect) -> None:
+        self._dbapi = dialect.loaded_dbapi
         compiled = statement.compile(dialect=dialect)
         self._text = str(compiled)
         # Values that are part of the statement, such as the number of a LIMIT.
@@ -41,18 +45,39 @@ class Statement:
         Raises:
             sqlalchemy.exc.DBAPIError: the driver raised an error.
         """
-        return connection.exec_driver_sql(self._text, {**self._constants, **values}).all()
+        with self._cursor(connection) as cursor:
+            cursor.execute(self._text, {**self._constants, **values})
+            return cursor.fetchall()
 
     def count(self, connection: sa.Connection, *rows: Mapping[str, Any]) -> int:
         """Execute once for each of ``rows``; return how many rows of the table that has changed.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: the driver raised an error.
+            sqlalchemy.exc.DBAPIError: as :meth:`rows`.
         """
         values = [{**self._constants, **row} for row in rows]
-        return connection.exec_driver_sql(
-            self._text, values[0] if len(values) == 1 else values
-        ).rowcount
+        with self._cursor(connection) as cursor:
+            if len(values) == 1:
+                cursor.execute(self._text, values[0])
+            else:
+                cursor.executemany(self._text, values)
+            return cursor.rowcount
+
+    @contextmanager
+    def _cursor(self, connection: sa.Connection) -> Generator[DBAPICursor]:
+        """Open a cursor of the driver; a result of SQLAlchemy's costs more than most statements."""
+        pooled = connection.connection
+        cursor = pooled.cursor()
+        try:
+            yield cursor
+        except self._dbapi.Error as error:
+            if connection.dialect.is_disconnect(error, pooled.dbapi_connection, cursor):
+                connection.invalidate(error)
+            is_refused = isinstance(error, self._dbapi.IntegrityError)
+            raised = exc.IntegrityError if is_refused else exc.DBAPIError
+            raise raised(None, None, error) from error
+        finally:
+            cursor.close()
 
 
 def insert_of(*, is_postgresql: bool) -> Callable[[sa.Table], Any]:

@@ -83,9 +83,15 @@ long: $(DEV) $(PACKAGE)
 	ANABRANCH_ATTACKS=100000 ANABRANCH_LOAD=100000 ANABRANCH_FAULTS=all ANABRANCH_EXAMPLES=20 \
 		$(RUN) $(PYTEST) --timeout=14400 tests/sagas tests/load tests/faults tests/laws tests/durable
 
+# A browser cannot be pinned here: Debian's is taken, as it is.
+.PHONY: browser
+browser:
+	@command -v chromium >/dev/null || { echo "installing chromium"; \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
+
 .PHONY: interop
-interop: ## run clients of other makers against our servers; npm and the package index have them
-interop: $(DEV) $(PACKAGE) $(CLIENTS) $(AGENTS)
+interop: ## run clients of other makers, and a browser, against our servers
+interop: $(DEV) $(PACKAGE) $(CLIENTS) $(AGENTS) browser
 	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop)
 
 # The lower and the upper bound of the SDK in pyproject.toml.

@@ -8,8 +8,14 @@ draws nor knows who shows them. Front ends run sessions; the terminal's is the f
     _commands           the commands, and the table of them
     _session            the parts of a session: its state, its place in the tree, its settings
     _terminal_session   a session at a terminal, or led by a script
+    _web                the web application: its routes, its events, its page
     _name_value         arguments typed as name=value
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.plugin import (
@@ -31,6 +37,9 @@ from anabranch.chat._session.session_output import Action, Output, SessionError
 from anabranch.chat._session.session_settings import SessionSettings
 from anabranch.chat._session.session_state import SessionState
 from anabranch.chat._session.typed_values import read_answer
+
+if TYPE_CHECKING:
+    from anabranch.chat._web.application import make_chat_app
 
 __all__ = [
     "COMMANDS",
@@ -55,6 +64,14 @@ __all__ = [
     "SessionError",
     "SessionSettings",
     "SessionState",
+    "make_chat_app",
     "make_plugin",
     "read_answer",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load the web application when it is first used: it needs the extra ``chat``."""
+    if name == "make_chat_app":
+        return import_module("anabranch.chat._web.application").make_chat_app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

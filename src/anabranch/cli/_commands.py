@@ -60,6 +60,13 @@ HELP = {
     lines are read from standard input. Ctrl-C ends a turn, and what was received so far is stored;
     at the prompt it ends the program, as Ctrl-D does.
     """,
+    "web": """Talk with it in a browser: the chat as a page, with forms for what tools ask.
+
+    Without TARGET it offers the pick-a-card game, and needs neither a model nor a network. A tool
+    is called without the model by /TOOL name=value. Conversations are stored where --store names;
+    a question that is open when the server ends is there when it starts again. It needs the extra
+    chat.
+    """,
     "browse": """Browse a stored conversation on a full screen.
 
     c ends it and prints the command that continues at the node under the cursor; q just ends it.

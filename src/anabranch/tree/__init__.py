@@ -16,7 +16,13 @@ behind the protocol ``TreeStore``, and ``anabranch.testing.suites`` the tests th
 
 from anabranch.tree._branch_names import Branches, find_node, name_branches
 from anabranch.tree._drawing import draw
-from anabranch.tree._export import messages_to_json, to_markdown, to_mermaid, tree_to_json
+from anabranch.tree._export import (
+    messages_to_json,
+    node_to_json,
+    to_markdown,
+    to_mermaid,
+    tree_to_json,
+)
 from anabranch.tree._navigator import Navigator, cut, glimpse
 from anabranch.tree._nodes import HEAD, Kind, Node, Ref, Result, Role, Thread, check_place
 from anabranch.tree._projection import (
@@ -54,6 +60,7 @@ __all__ = [
     "glimpse",
     "messages_to_json",
     "name_branches",
+    "node_to_json",
     "project",
     "project_each",
     "provider_blocks",

@@ -1,0 +1,113 @@
+"""``POST /agui``: a run of AG-UI 1.0, begun by a new message, or by answers to its interrupts.
+
+The server's tree is the conversation. Of the messages that a client sends only the last counts, if it
+is the person's and new; the others are in the tree already.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ag_ui.core import ResumeEntry, RunAgentInput, UserMessage
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from anabranch.chat._web.conversation import HEAD, AnswerRefusedError, Conversation, Place
+from anabranch.chat._web.conversations import Conversations
+from anabranch.chat._web.event_stream import event_stream
+from anabranch.chat._web.requests import read_body
+from anabranch.chat._web.routes import ANSWER_STATUS
+from anabranch.messages import ElicitReply
+from anabranch.tree import Thread
+
+__all__ = ["agui_route"]
+
+TITLE = 60
+
+
+def agui_route(conversations: Conversations) -> Route:
+    """Return the route of the AG-UI endpoint."""
+
+    async def run(request: Request) -> Response:
+        wanted = await read_body(request, RunAgentInput)
+        conversation = await _conversation(conversations, wanted)
+        if wanted.resume:
+            after = await _resume(conversation, wanted)
+        else:
+            text = _new_message(wanted)
+            after = await conversation.say(text, wanted.run_id, at=_place(wanted))
+        if request.headers.get("accept") == "application/json":  # it follows the thread already
+            return JSONResponse({"runId": wanted.run_id}, 202)
+        return event_stream(conversation.log, after, one_run=True)
+
+    return Route("/agui", run, methods=["POST"])
+
+
+async def _conversation(conversations: Conversations, wanted: RunAgentInput) -> Conversation:
+    """Return the conversation of a run; a thread that does not exist is begun."""
+    found = await conversations.find(wanted.thread_id)
+    if found is not None:
+        return found
+    if wanted.resume:
+        raise HTTPException(404, f"There is no thread {wanted.thread_id!r}.")
+    title = _new_message(wanted)[:TITLE]
+    agent = conversations.agent
+    await agent.store.create_thread(
+        Thread(wanted.thread_id, agent.dependencies.clock.now(), title=title)
+    )
+    found = await conversations.find(wanted.thread_id)
+    assert found is not None  # noqa: S101 - it has just been created
+    return found
+
+
+async def _resume(conversation: Conversation, wanted: RunAgentInput) -> int:
+    """Answer the interrupts of a run; return after which event it begins.
+
+    Raises:
+        HTTPException: an answer cannot be taken.
+    """
+    after: int | None = None
+    for entry in wanted.resume or []:
+        try:
+            begun = await conversation.answer(entry.interrupt_id, _reply(entry), wanted.run_id)
+        except AnswerRefusedError as error:
+            raise HTTPException(ANSWER_STATUS[error.reason], str(error)) from None
+        after = begun if after is None else after
+    if after is None:  # it had these answers before: the run has nothing to do
+        return conversation.finish_empty(wanted.run_id)
+    return after
+
+
+def _reply(entry: ResumeEntry) -> ElicitReply:
+    if entry.status == "resolved":
+        payload: object = entry.payload
+        if payload is not None and not isinstance(payload, dict):
+            raise HTTPException(422, "The payload of an interrupt is an object, one field each.")
+        return ElicitReply(action="accept", content=cast("dict[str, Any] | None", payload))
+    declined = (entry.metadata or {}).get("action") == "decline"
+    return ElicitReply(action="decline" if declined else "cancel")
+
+
+def _new_message(wanted: RunAgentInput) -> str:
+    """Return the text of the last message, which must be the person's."""
+    last = wanted.messages[-1] if wanted.messages else None
+    if not isinstance(last, UserMessage):
+        raise HTTPException(422, "A run begins with a message of the user, or with resume.")
+    if isinstance(last.content, str):
+        return last.content
+    texts = [part.text for part in last.content if part.type == "text"]
+    if len(texts) != len(last.content):
+        raise HTTPException(422, "Messages can have text only.")
+    return "\n".join(texts)
+
+
+def _place(wanted: RunAgentInput) -> Place:
+    """Return where the message goes: ``forwardedProps: {"headNodeId": …}``, ``null`` for a root."""
+    props: object = wanted.forwarded_props
+    given = cast("dict[str, object]", props) if isinstance(props, dict) else {}
+    place = given.get("headNodeId", HEAD)
+    if place is not HEAD and place is not None and not isinstance(place, str):
+        raise HTTPException(422, "headNodeId is the id of a node.")
+    return place

@@ -1,0 +1,146 @@
+"""The conversations of a web application: the agent, and its threads as they are watched and led.
+
+One agent serves all threads. What it does is reported to the thread in which it happens: a turn is
+found by the context of the task in which it runs.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from typing import Any, TypeGuard
+
+from ag_ui.core import Interrupt
+
+from anabranch._asking.host import Capabilities
+from anabranch._durable.policy import Durability
+from anabranch._durable.store import CallStore
+from anabranch.agents import (
+    Absent,
+    Agent,
+    AgentTool,
+    CalledTool,
+    Event,
+    Model,
+    Question,
+    TurnLimits,
+)
+from anabranch.chat._bridge.plugin import Plugin
+from anabranch.chat._web.conversation import Conversation
+from anabranch.chat._web.live_turn import current_turn
+from anabranch.chat._web.pending_questions import PendingQuestion, Questions
+from anabranch.messages import ElicitReply
+from anabranch.tool import Tool
+from anabranch.tree import TreeStore
+
+__all__ = ["Conversations", "as_interrupt"]
+
+IDLE_HELD = 1_000
+"""The most threads without turn and reader whose log is held."""
+
+
+class Conversations:
+    """All threads of one application.
+
+    Args:
+        store: stores them.
+        model: replies.
+        tools: what the model, and the person, may call; a plugin stands for its tools.
+        calls: stores the calls of tools.
+        limits: of each turn.
+    """
+
+    def __init__(
+        self,
+        store: TreeStore,
+        model: Model,
+        tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]] = (),
+        *,
+        calls: CallStore | Durability | None = None,
+        limits: TurnLimits | None = None,
+    ) -> None:
+        given = list(tools)
+        plugins = [each for each in given if isinstance(each, Plugin)]
+        own = [each for each in given if not isinstance(each, Plugin)]
+        self.agent: Agent = Agent(
+            store,
+            model,
+            tools=[*own, *(tool for plugin in plugins for tool in plugin.server.tools)],
+            person=_Person(self),
+            limits=limits,
+            listener=_report,
+            calls=calls,
+        )
+        self.questions: Questions = Questions(
+            store,
+            {each.name: each.tool for each in self.agent.tools.values() if _is_called(each)},
+            {plugin.mcp.name: plugin.server.exposure for plugin in plugins},
+        )
+        self._epoch = secrets.token_hex(4)
+        self._threads: dict[str, Conversation] = {}
+
+    async def find(self, thread_id: str) -> Conversation | None:
+        """Return the conversation in a thread, ``None`` if there is no such thread."""
+        found = self._threads.pop(thread_id, None)
+        if found is None:
+            if await self.agent.store.thread(thread_id) is None:
+                return None
+            self._make_room()
+            found = Conversation(self.agent, self.questions, thread_id, self._epoch)
+        self._threads[thread_id] = found  # the last used is the last
+        return found
+
+    def _make_room(self) -> None:
+        if len(self._threads) >= IDLE_HELD:
+            idle = [name for name, each in self._threads.items() if each.is_idle]
+            for name in idle[: len(idle) // 2 + 1]:
+                del self._threads[name]
+
+    async def close(self) -> None:
+        """Stop all turns; a tool that waits at a question can be answered after a restart."""
+        for conversation in self._threads.values():
+            await conversation.stop()
+
+
+def _is_called(tool: AgentTool) -> TypeGuard[CalledTool]:
+    return isinstance(tool, CalledTool)
+
+
+async def _report(event: Event) -> None:
+    turn = current_turn.get(None)
+    if turn is not None:
+        await turn.on_event(event)
+
+
+class _Person(Absent):
+    """The person of the agent: a question waits until a page, or a client, answers it."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, conversations: Conversations) -> None:
+        self._conversations = conversations
+
+    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
+        """End the run at the question, which is the node ``step_id``, and wait for the answer."""
+        del question
+        conversations = self._conversations
+        shown = await conversations.questions.find(step_id)
+        return await current_turn.get().wait(step_id, as_interrupt(shown))
+
+
+def as_interrupt(question: PendingQuestion) -> Interrupt:
+    """Return a question as AG-UI has it."""
+    data = question.model_dump(mode="json", by_alias=True)
+    return Interrupt(
+        id=question.interrupt_id,
+        reason="input_required",
+        message=question.message,
+        response_schema=question.form,
+        metadata={
+            "toolName": question.id.tool_name,
+            "key": question.id.key,
+            "callId": question.id.call_id,
+            "seq": question.id.seq,
+            **{name: data[name] for name in ("url", "params", "handoff", "context")},
+        },
+    )

@@ -1,0 +1,121 @@
+"""An agent's events as events of AG-UI 1.0.
+
+A reply of the model is a text message, a tool use a tool call; what a branch says and does carries its
+``subagentRunId``. Log lines and progress of tools are custom events. Nodes of the tree are announced
+by their ids, so that a page can show where in the tree something happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ag_ui.core import (
+    BaseEvent,
+    CustomEvent,
+    SubagentStartedEvent,
+    TextMessageContentEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    ToolCallArgsEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+)
+from pydantic_core import to_json
+
+from anabranch._encodable import encodable
+from anabranch.agents import Event, NodeAdded, TextReceived, ToolEnded, ToolNoticed, ToolStarted
+from anabranch.messages import text_of
+from anabranch.tree import Node, node_to_json
+
+__all__ = ["NODE", "NOTICE", "EventMapping"]
+
+NODE = "anabranch.node"
+NOTICE = "anabranch.notice"
+
+
+class EventMapping:
+    """Maps the events of one turn, in their order."""
+
+    def __init__(self) -> None:
+        self._branches: dict[str, str] = {}
+        """Node id to the branch that it is in."""
+        self._messages: dict[str, str] = {}
+        """Id of the node that a reply follows to the id of the message that is open for it."""
+
+    def map(self, event: Event) -> Iterator[BaseEvent]:
+        """Yield what ``event`` is in AG-UI."""
+        match event:
+            case TextReceived():
+                yield from self._text(event)
+            case NodeAdded(node):
+                yield from self._node(node)
+            case ToolStarted(caller, use):
+                branch = self._branches.get(caller)
+                shown = to_json(encodable(use.input)).decode()
+                yield ToolCallStartEvent(
+                    tool_call_id=use.id,
+                    tool_call_name=use.name,
+                    parent_message_id=caller,
+                    subagent_run_id=branch,
+                )
+                yield ToolCallArgsEvent(tool_call_id=use.id, delta=shown, subagent_run_id=branch)
+                yield ToolCallEndEvent(tool_call_id=use.id, subagent_run_id=branch)
+            case ToolNoticed(caller, use, notice):
+                yield CustomEvent(
+                    name=NOTICE,
+                    value={
+                        "toolCallId": use.id,
+                        "message": notice.message,
+                        "level": notice.level,
+                        "progress": notice.progress,
+                        "total": notice.total,
+                    },
+                    subagent_run_id=self._branches.get(caller),
+                )
+            case ToolEnded(use, result):
+                yield ToolCallResultEvent(
+                    message_id=f"{result.node_id}/{use.id}",
+                    tool_call_id=use.id,
+                    content=text_of(result.pending or result.content),
+                    role="tool",
+                    subagent_run_id=self._branches.get(result.node_id),
+                )
+
+    def _text(self, event: TextReceived) -> Iterator[BaseEvent]:
+        branch = self._branches.get(event.after)
+        message = self._messages.get(event.after)
+        if message is None:
+            message = self._messages[event.after] = f"after-{event.after}"
+            yield TextMessageStartEvent(
+                message_id=message, role="assistant", subagent_run_id=branch
+            )
+        yield TextMessageContentEvent(message_id=message, delta=event.text, subagent_run_id=branch)
+
+    def _node(self, node: Node) -> Iterator[BaseEvent]:
+        parent = node.parent_id or ""
+        branch = node.id if node.kind == "branch" else self._branches.get(parent)
+        if branch is not None:
+            self._branches[node.id] = branch
+        if node.kind == "branch":
+            yield SubagentStartedEvent(
+                subagent_run_id=node.id, name="branch", description=node.text
+            )
+        message = self._messages.pop(parent, None) if node.kind == "assistant" else None
+        if message is None and node.kind == "assistant" and node.text:  # it was not streamed
+            message = f"after-{parent}"
+            yield TextMessageStartEvent(
+                message_id=message, role="assistant", subagent_run_id=branch
+            )
+            yield TextMessageContentEvent(
+                message_id=message, delta=node.text, subagent_run_id=branch
+            )
+        if message is not None:
+            yield TextMessageEndEvent(message_id=message, subagent_run_id=branch)
+        yield CustomEvent(name=NODE, value=shown_node(node), subagent_run_id=branch)
+
+
+def shown_node(node: Node) -> dict[str, object]:
+    """Return what a page is sent of a node: none of its ``data``, which holds journals."""
+    shown = node_to_json(node, node.content, None)
+    return {**shown, "stop_reason": node.data.get("stop_reason"), "model": node.data.get("model")}

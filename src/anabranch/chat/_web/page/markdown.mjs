@@ -1,0 +1,96 @@
+// Markdown as elements. Text becomes text nodes and nothing else: no HTML that a model, a tool or a
+// server writes is ever parsed as such, and only links to the web and to mail are links.
+import { html, lexer, useState } from "./vendor.mjs";
+
+const SAFE = /^(https?:|mailto:)/i;
+
+export function Markdown({ text }) {
+  return html`<div class="markdown">${blocks(lexer(text))}</div>`;
+}
+
+const blocks = (tokens) => tokens.map((token, key) => html`<${Block} key=${key} token=${token} />`);
+
+function Block({ token }) {
+  switch (token.type) {
+    case "heading": {
+      const tag = `h${Math.min(token.depth + 2, 6)}`;
+      return html`<${tag}>${inline(token.tokens)}<//>`;
+    }
+    case "paragraph":
+      return html`<p>${inline(token.tokens)}</p>`;
+    case "text":
+      return html`<span>${token.tokens ? inline(token.tokens) : token.text}</span>`;
+    case "code":
+      return html`<${Code} text=${token.text} language=${token.lang} />`;
+    case "blockquote":
+      return html`<blockquote>${blocks(token.tokens)}</blockquote>`;
+    case "list": {
+      const items = token.items.map((item, key) => html`<li key=${key}>${blocks(item.tokens)}</li>`);
+      return token.ordered
+        ? html`<ol start=${token.start || 1}>${items}</ol>`
+        : html`<ul>${items}</ul>`;
+    }
+    case "table":
+      return html`<${Table} token=${token} />`;
+    case "hr":
+      return html`<hr />`;
+    case "space":
+    case "def":
+      return null;
+    default:
+      return html`<p>${token.raw}</p>`;
+  }
+}
+
+function Table({ token }) {
+  const head = token.header.map((cell, key) => html`<th key=${key}>${inline(cell.tokens)}</th>`);
+  const rows = token.rows.map(
+    (row, key) =>
+      html`<tr key=${key}>${row.map((cell, at) => html`<td key=${at}>${inline(cell.tokens)}</td>`)}</tr>`,
+  );
+  return html`<div class="wide" tabindex="0" role="region" aria-label="Table">
+    <table><thead><tr>${head}</tr></thead><tbody>${rows}</tbody></table>
+  </div>`;
+}
+
+const inline = (tokens = []) => tokens.map((token, key) => html`<${Inline} key=${key} token=${token} />`);
+
+function Inline({ token }) {
+  switch (token.type) {
+    case "strong":
+      return html`<strong>${inline(token.tokens)}</strong>`;
+    case "em":
+      return html`<em>${inline(token.tokens)}</em>`;
+    case "del":
+      return html`<del>${inline(token.tokens)}</del>`;
+    case "codespan":
+      return html`<code>${token.text}</code>`;
+    case "br":
+      return html`<br />`;
+    case "link":
+      return SAFE.test(token.href)
+        ? html`<a href=${token.href} target="_blank" rel="noopener noreferrer nofollow">${inline(token.tokens)}</a>`
+        : html`<span>${token.raw}</span>`;
+    case "text":
+      return html`<span>${token.tokens ? inline(token.tokens) : token.text}</span>`;
+    case "escape":
+      return token.text;
+    default:
+      return token.raw;
+  }
+}
+
+function Code({ text, language }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard.writeText(text);
+    setCopied(true);
+  };
+  return html`<div class="code">
+    <div class="code-head">
+      <span>${language ?? ""}</span>
+      <button type="button" onClick=${copy}>${copied ? "Copied" : "Copy"}</button>
+    </div>
+    <pre tabindex="0"><code>${text}</code></pre>
+  </div>`;
+}

@@ -1,0 +1,67 @@
+"""What clients may send, as models; a body that does not fit is answered with one sentence."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from anabranch.elicitation import describe
+from anabranch.messages import ElicitReply
+
+__all__ = ["AnswerBody", "LabelBody", "ThreadBody", "read_body"]
+
+B = TypeVar("B", bound=BaseModel)
+
+
+class Body(BaseModel):
+    """The base of all bodies."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ThreadBody(Body):
+    """Begins a thread."""
+
+    id: str | None = Field(default=None, min_length=1, max_length=200, pattern=r"^[\w.:-]+$")
+    title: str = Field(default="", max_length=500)
+    system_prompt: str | None = Field(default=None, max_length=100_000)
+
+
+class AnswerBody(Body):
+    """Answers a question."""
+
+    interrupt_id: str
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, JsonValue] | None = None
+
+    def reply(self) -> ElicitReply:
+        """Return the answer."""
+        accepted = self.action == "accept"
+        return ElicitReply(action=self.action, content=self.content if accepted else None)
+
+
+class LabelBody(Body):
+    """Labels a node; an empty label removes it."""
+
+    node_id: str
+    label: str = Field(max_length=200)
+
+
+async def read_body(request: Request, model: type[B], *, status: int = 422) -> B:
+    """Return the body of a request.
+
+    Raises:
+        HTTPException: it is no JSON (400), or does not fit ``model`` (``status``).
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise HTTPException(415, "Send JSON, with Content-Type: application/json.")
+    body = await request.body()
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as problem:
+        if problem.errors(include_url=False)[0]["type"] == "json_invalid":
+            raise HTTPException(400, "The body is not JSON.") from None
+        raise HTTPException(status, f"The request does not fit: {describe(problem)}.") from None

@@ -1,0 +1,153 @@
+"""The routes of the web application: threads, their trees, their open questions, their events.
+
+GET  /threads                  the threads, the last begun first
+POST /threads                  begin one
+GET  /threads/{id}/tree        the JSON export
+GET  /threads/{id}/pending     the open questions
+POST /threads/{id}/answers     answer one
+GET  /threads/{id}/events      what happens, as AG-UI events; Last-Event-ID says what was seen
+POST /threads/{id}/stop        stop the running turn
+POST /threads/{id}/labels      label a node
+GET  /tools                    what can be called with /TOOL
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from anabranch._encodable import encodable
+from anabranch.chat._web.conversation import AnswerRefusedError, BusyError, Conversation
+from anabranch.chat._web.conversations import Conversations
+from anabranch.chat._web.event_stream import event_stream
+from anabranch.chat._web.requests import AnswerBody, LabelBody, ThreadBody, read_body
+from anabranch.errors import AnabranchError
+from anabranch.tree import HEAD, Ref, Thread, tree_to_json
+
+__all__ = ["ANSWER_STATUS", "Routes"]
+
+ANSWER_STATUS = {"unknown": 404, "answered": 409, "expired": 410, "invalid": 422}
+THREADS_LISTED = 200
+
+
+class Routes:
+    """The routes over the conversations of an application."""
+
+    def __init__(self, conversations: Conversations) -> None:
+        self._conversations = conversations
+        self._agent = conversations.agent
+        self.routes: list[Route] = [
+            Route("/threads", self.threads, methods=["GET"]),
+            Route("/threads", self.begin, methods=["POST"]),
+            Route("/threads/{id}/tree", self.tree, methods=["GET"]),
+            Route("/threads/{id}/pending", self.pending, methods=["GET"]),
+            Route("/threads/{id}/answers", self.answer, methods=["POST"]),
+            Route("/threads/{id}/events", self.events, methods=["GET"]),
+            Route("/threads/{id}/stop", self.stop, methods=["POST"]),
+            Route("/threads/{id}/labels", self.label, methods=["POST"]),
+            Route("/tools", self.tools, methods=["GET"]),
+        ]
+
+    async def threads(self, request: Request) -> Response:
+        """Return the threads, the last begun first."""
+        del request
+        found = await self._agent.store.threads(THREADS_LISTED)
+        return _json([_shown(thread) for thread in found])
+
+    async def begin(self, request: Request) -> Response:
+        """Begin a thread; a client may choose its id."""
+        body = await read_body(request, ThreadBody)
+        dependencies = self._agent.dependencies
+        name = body.id or dependencies.naming("thread")
+        if await self._agent.store.thread(name) is not None:
+            raise HTTPException(409, f"There is a thread {name!r} already.")
+        thread = Thread(name, dependencies.clock.now(), body.system_prompt, body.title)
+        await self._agent.store.create_thread(thread)
+        return _json(_shown(thread), 201)
+
+    async def tree(self, request: Request) -> Response:
+        """Return the thread's tree as the JSON export."""
+        conversation = await self._conversation(request)
+        position = conversation.log.position
+        tree = await self._agent.store.tree(conversation.thread_id)
+        return _json({**tree_to_json(tree), "position": position})
+
+    async def pending(self, request: Request) -> Response:
+        """Return the open questions."""
+        conversation = await self._conversation(request)
+        found = await self._conversations.questions.open_in(conversation.thread_id)
+        return _json([each.model_dump(mode="json", by_alias=True) for each in found])
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a question; the tool goes on by itself."""
+        conversation = await self._conversation(request)
+        body = await read_body(request, AnswerBody)
+        try:
+            await conversation.answer(
+                body.interrupt_id, body.reply(), f"run_{secrets.token_hex(8)}"
+            )
+        except AnswerRefusedError as error:
+            errors = [each.model_dump() for each in error.errors]
+            shown = {"error": str(error), "reason": error.reason, "errors": errors}
+            return _json(shown, ANSWER_STATUS[error.reason])
+        return _json({"interrupt_id": body.interrupt_id, "action": body.action})
+
+    async def events(self, request: Request) -> Response:
+        """Return what happens, from where the reader has been; by default, from now on."""
+        conversation = await self._conversation(request)
+        seen = request.headers.get("last-event-id") or request.query_params.get("after")
+        return event_stream(conversation.log, seen or conversation.log.last)
+
+    async def stop(self, request: Request) -> Response:
+        """Stop the running turn, if there is one."""
+        conversation = await self._conversation(request)
+        return _json({"stopped": await conversation.stop()})
+
+    async def label(self, request: Request) -> Response:
+        """Label a node."""
+        conversation = await self._conversation(request)
+        body = await read_body(request, LabelBody)
+        store = self._agent.store
+        node = await store.node(body.node_id)
+        if node is None or node.thread_id != conversation.thread_id:
+            raise HTTPException(404, f"There is no node {body.node_id!r} here.")
+        if not body.label or body.label == HEAD:
+            raise HTTPException(422, "Give a label; 'head' is taken.")
+        await store.set_ref(conversation.thread_id, Ref(body.label, node.id))
+        return _json({"label": body.label, "node_id": node.id})
+
+    async def tools(self, request: Request) -> Response:
+        """Return what can be called with /TOOL."""
+        del request
+        specs = [tool.spec for tool in self._agent.tools.values()]
+        return _json([each.model_dump(mode="json") for each in specs])
+
+    async def _conversation(self, request: Request) -> Conversation:
+        name = request.path_params["id"]
+        found = await self._conversations.find(name)
+        if found is None:
+            raise HTTPException(404, f"There is no thread {name!r}.")
+        return found
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    """Answer with one sentence what was wrong."""
+    del request
+    if isinstance(error, HTTPException):
+        return _json({"error": error.detail}, error.status_code)
+    return _json({"error": str(error)}, 409 if isinstance(error, BusyError) else 422)
+
+
+ERRORS = {HTTPException: on_error, AnabranchError: on_error, BusyError: on_error}
+
+
+def _shown(thread: Thread) -> dict[str, object]:
+    return {"id": thread.id, "title": thread.title, "created_at": thread.created_at}
+
+
+def _json(content: object, status: int = 200) -> JSONResponse:
+    return JSONResponse(encodable(content), status, {"Cache-Control": "no-store"})

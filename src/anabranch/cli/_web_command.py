@@ -1,0 +1,112 @@
+"""``anabranch web``: the chat as a page, with the tools found in some targets.
+
+Without targets it offers the pick-a-card tool, and without a model, too, one that plays it: so the
+first look needs neither a key nor a network.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from cyclopts import Parameter
+
+from anabranch._terminal.console import Console, log_to_stderr
+from anabranch._terminal.exits import UsageError
+from anabranch.agents import AgentTool, BranchSelf
+from anabranch.agents import Model as AgentModel
+from anabranch.chat import make_chat_app
+from anabranch.chat._web.access import LOOPBACK
+from anabranch.cli._chat_command import tools_of
+from anabranch.cli._demo_tool import pick_card
+from anabranch.cli._endpoint import Endpoint
+from anabranch.cli._http_access import Access, is_loopback
+from anabranch.cli._http_connections import Bounds
+from anabranch.cli._http_server import serve_app
+from anabranch.cli._options import Model, Store, store_url
+from anabranch.cli._web_models import DemoModel, WithoutModel
+from anabranch.errors import StoreError
+from anabranch.models import ModelError, open_model
+from anabranch.stores import open_stores
+from anabranch.tool import Tool
+
+__all__ = ["web_command"]
+
+TOKEN = "ANABRANCH_WEB_TOKEN"  # noqa: S105 - the name of a variable
+
+
+def web_command(
+    *targets: Annotated[
+        str, Parameter(help="Where tools are: a Python file, a module, or module:attribute.")
+    ],
+    host: Annotated[str, Parameter(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Parameter(help="The port to listen on; 0 for any.")] = 8080,
+    allowed_host: Annotated[
+        tuple[str, ...],
+        Parameter(help="A name by which browsers reach it, as behind a proxy. Repeatable."),
+    ] = (),
+    model: Model = None,
+    store: Store = None,
+    token: Annotated[
+        str | None,
+        Parameter(
+            env_var=TOKEN,
+            help="What every browser and client must present. Other users of this machine may see"
+            " the command line: the environment variable is safer.",
+        ),
+    ] = None,
+) -> None:
+    """Run the command."""
+    log_to_stderr(logging.WARNING)
+    endpoint = Endpoint("http", host, port, access=Access(tuple(allowed_host)))
+    endpoint.check()
+    _check_token(endpoint, token)
+    tools, leads = _tools(targets), _model(model, targets)
+    try:
+        calls, tree = open_stores(store_url(store))
+    except StoreError as error:
+        raise UsageError(str(error)) from error
+    with endpoint.listen() as listener:
+        place = f"[{host}]" if ":" in host else host
+        address = f"http://{place}:{listener.getsockname()[1]}/"
+        if token:
+            address += f"?token={quote(token)}"
+        app = make_chat_app(
+            tree,
+            leads,
+            tools,
+            calls=calls,
+            token=token,
+            hosts=[*LOOPBACK, *allowed_host],
+            closes_store=True,
+        )
+        serve_app(
+            app,
+            listener,
+            Bounds(endpoint.connections),
+            on_started=lambda: Console().say(f"The chat is at {address}"),
+        )
+
+
+def _check_token(endpoint: Endpoint, token: str | None) -> None:
+    if token is None and not is_loopback(endpoint.host):
+        raise UsageError(
+            f"Others than this machine reach {endpoint.host}: set a token ({TOKEN}, or --token)."
+        )
+    if token is not None and not token.strip():
+        raise UsageError("The token is empty. Leave it out, or set one that is hard to guess.")
+
+
+def _tools(targets: Sequence[str]) -> list[Tool[Any] | AgentTool]:
+    return tools_of(targets) if targets else [BranchSelf(), pick_card]
+
+
+def _model(name: str | None, targets: Sequence[str]) -> AgentModel:
+    try:
+        if name is not None:
+            return open_model(name, cache=True)
+    except ModelError as error:
+        raise UsageError(str(error)) from error
+    return WithoutModel() if targets else DemoModel()

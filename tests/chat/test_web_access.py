@@ -1,0 +1,129 @@
+"""Who may reach the web application, and what it answers to what it cannot take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from tests.chat.web import browsing, message, run
+
+NOT_OURS = {"Origin": "http://evil.example"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1.evil.example"}, 421),
+        (NOT_OURS, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+    ],
+)
+async def test_requests_of_other_sites_are_refused(headers: dict[str, str], status: int) -> None:
+    async with browsing() as client:
+        response = await client.post("/threads", headers=headers, content=b"{}")
+        assert response.status_code == status
+        assert (await client.get("/threads")).json() == []
+
+
+async def test_a_page_of_this_machine_is_served() -> None:
+    async with browsing() as client:
+        origin = {"Origin": str(client.base_url).rstrip("/")}
+        assert (await client.post("/threads", json={}, headers=origin)).status_code == 201
+        response = await client.get("/")
+        assert "frame-ancestors 'none'" in response.headers["content-security-policy"]
+        assert "unsafe" not in response.headers["content-security-policy"]
+
+
+async def test_a_token_is_asked_for_everywhere() -> None:
+    async with browsing(token="secret words") as client:
+        paths = ["/", "/threads", "/agui", "/app.mjs", "/threads/x/events"]
+        for path in paths:
+            response = await client.get(path)
+            assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
+        for wrong in [
+            "Bearer secret",
+            "Basic secret words",
+            "Bearer  secret words",
+            "Bearer sécret",
+        ]:
+            refused = await client.get("/threads", headers={b"Authorization": wrong.encode()})
+            assert refused.status_code == 401
+        bearer = {"Authorization": "Bearer secret words"}
+        assert (await client.get("/threads", headers=bearer)).status_code == 200
+
+
+async def test_the_page_exchanges_its_token_for_a_cookie_once() -> None:
+    async with browsing(token="secret words") as client:
+        assert (await client.get("/threads?token=secret+words")).status_code == 401
+        response = await client.get("/?token=secret+words")
+        assert (response.status_code, response.headers["location"]) == (303, "/")
+        cookie = response.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert (await client.get("/threads")).status_code == 200
+
+
+async def test_a_request_that_is_too_large_is_refused() -> None:
+    async with browsing() as client:
+        response = await client.post("/threads", json={"title": "x" * 5_000_000})
+        assert response.status_code == 413
+
+        async def chunks() -> AsyncIterator[bytes]:
+            for _ in range(60):
+                yield b" " * 100_000
+
+        headers = {"Content-Type": "application/json"}
+        response = await client.post("/threads", content=chunks(), headers=headers)
+        assert response.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/threads", "{", 400),
+        ("/threads", "[" * 5_000, 400),
+        ("/threads", '{"id": "a b"}', 422),
+        ("/threads", '{"unknown": 1}', 422),
+        ("/threads/t1/answers", '{"interrupt_id": "x", "action": "maybe"}', 422),
+        ("/threads/t1/answers", '{"interrupt_id": "x", "action": "accept"}', 404),
+        ("/threads/none/answers", '{"interrupt_id": "x", "action": "accept"}', 404),
+        ("/threads/t1/labels", '{"node_id": "x", "label": "a"}', 404),
+        ("/agui", '{"threadId": "t1"}', 422),
+    ],
+)
+async def test_what_does_not_fit_is_answered_in_a_sentence(
+    path: str, body: str, status: int
+) -> None:
+    async with browsing() as client:
+        await client.post("/threads", json={"id": "t1"})
+        headers = {"Content-Type": "application/json"}
+        response = await client.post(path, content=body.encode(), headers=headers)
+        assert response.status_code == status
+        assert response.json()["error"].endswith(".")
+
+
+async def test_a_run_is_refused_while_another_is_running() -> None:
+    async with browsing() as client:
+        await run(client, message("reserve"))
+        [question] = (await client.get("/threads/t1/pending")).json()
+        answers: list[httpx2.Response] = []
+        for row in (1, 2):
+            body = {"interrupt_id": question["interrupt_id"], "action": "accept"}
+            answer = {**body, "content": {"row": row}}
+            answers.append(await client.post("/threads/t1/answers", json=answer))
+        assert [response.status_code for response in answers] == [200, 409]
+
+
+async def test_what_is_shown_has_no_journal() -> None:
+    async with browsing() as client:
+        events = await run(client, message("reserve"))
+        shown = [(await client.get(f"/threads/t1/{what}")).text for what in ("tree", "pending")]
+    for text in [json.dumps(events), *shown]:
+        assert '"state"' not in text
+        assert "Which seat?" in text

@@ -210,7 +210,11 @@ async def test_sqlite_that_is_locked_by_another_program(tmp_path: Path) -> None:
         tmp_path / "calls.db", isolation_level=None, check_same_thread=False, timeout=60
     )
     releasing = Releasing(store, other.rollback)
-    WHILE_DONE.append(lambda: other.execute("BEGIN IMMEDIATE") and None)
+
+    def lock() -> None:
+        other.execute("BEGIN IMMEDIATE")
+
+    WHILE_DONE.append(lock)
     assert await request(releasing, Durability(releasing, lease=300)) == Finished(KEY)
     assert DONE == [KEY]
     assert releasing.failed == ["record"]

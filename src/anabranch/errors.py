@@ -48,11 +48,17 @@ A client's own error is no secret to the client, and is quoted.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from pydantic import JsonValue
 
+from anabranch._machine_errors import (
+    NonDeterminismError,
+    NoProgressError,
+    SerializationError,
+    SuspensionError,
+    UnsupportedRuntimeError,
+)
 from anabranch._recordable_error import AnabranchError, error_from_json, error_to_json
 
 __all__ = [
@@ -185,9 +191,9 @@ class StepFailed(AnabranchError):
 
     ``step_id`` names the step, ``error`` is the type name of the original exception (or the code
     of the client's error), ``detail`` its text, ``data`` what the client's error had besides. The
-    text is part of the message if ``from_client``: what the client has said may be shown to it. Catch this error to continue
-    without the step; the same type is raised in the round that ran the step (there with the
-    original exception as ``__cause__``) and in every replay.
+    text is part of the message if ``from_client``: what the client has said may be shown to it.
+    Catch this error to continue without the step; the same type is raised in the round that ran
+    the step (there with the original exception as ``__cause__``) and in every replay.
     """
 
     step_id: str
@@ -294,98 +300,6 @@ class ElicitInBranchError(AnabranchError):
         )
 
 
-@dataclass(eq=False, repr=False)
-class SerializationError(AnabranchError):
-    """The value of ``step_id`` is of a type that cannot be carried to another round."""
-
-    step_id: str
-    type_name: str
-    reason: str = ""
-
-    def __str__(self) -> str:
-        return (
-            f"The value of {self.step_id!r} is of type {self.type_name}, which cannot be written to"
-            f" the journal{': ' + self.reason if self.reason else ''}. Return plain JSON or a"
-            " pydantic model, annotate the function's return type, and keep connections and files"
-            " inside the step."
-        )
-
-
-@dataclass(eq=False, repr=False)
-class NonDeterminismError(AnabranchError):
-    """A replay did something else than the recorded run.
-
-    ``expected`` and ``found`` name what was recorded at ``step_id`` and what the body did there.
-    The call has ended; no effect was run after the difference was found.
-    """
-
-    step_id: str
-    expected: str
-    found: str
-
-    def __str__(self) -> str:
-        return (
-            f"Replay differs at {self.step_id!r}: recorded {self.expected}, now {self.found}. Take"
-            " time, randomness and I/O from ctx (ctx.now, ctx.uuid, ctx.random, ctx.step); if the"
-            " tool was changed while this call was open, call it again."
-        )
-
-
-@dataclass(eq=False, repr=False)
-class SuspensionError(AnabranchError):
-    """The body swallowed the cancellation that ends its round, and went on."""
-
-    step_ids: Sequence[str]
-    found: str
-
-    def __str__(self) -> str:
-        return (
-            f"The tool could not be suspended at {_quoted(self.step_ids)}: {self.found}. Do not"
-            " catch BaseException or asyncio.CancelledError around an ask without raising it again."
-        )
-
-
-@dataclass(eq=False, repr=False)
-class NoProgressError(AnabranchError):
-    """``rounds`` rounds in a row were cut off at ``place`` and brought nothing new.
-
-    ``step_ids`` are the questions that were open meanwhile.
-    """
-
-    step_ids: Sequence[str]
-    place: str
-    rounds: int
-
-    def __str__(self) -> str:
-        return (
-            f"The tool makes no progress: {self.rounds} rounds in a row were cut off at"
-            f" {self.place}, while {_quoted(self.step_ids)} was open. Run this work in ctx.step,"
-            " which is never cut off, or raise patience=."
-        )
-
-
-def _quoted(step_ids: Sequence[str]) -> str:
-    return ", ".join(map(repr, step_ids))
-
-
-@dataclass(eq=False, repr=False)
-class UnsupportedRuntimeError(AnabranchError, RuntimeError):
-    """Calls cannot run here: what a task waits for cannot be read, or is misread.
-
-    ``runtime`` names the versions of Python, of the event loop and of anyio; ``problems`` says
-    what was found.
-    """
-
-    runtime: str
-    problems: Sequence[str]
-
-    def __str__(self) -> str:
-        return (
-            f"A call cannot run on {self.runtime}: {'; '.join(self.problems)}. Run it in a task of"
-            " asyncio or uvloop, with versions that anabranch supports."
-        )
-
-
 class InvalidTokenError(AnabranchError):
     """A token was refused; the reason is in the server's log and nowhere else."""
 
@@ -393,24 +307,27 @@ class InvalidTokenError(AnabranchError):
         super().__init__("Invalid or expired token. Call the tool again.")
 
 
+@dataclass(eq=False, repr=False)
 class CallExpiredError(AnabranchError):
     """The call was not continued in time: its effects have been undone, or are being undone."""
 
-    def __init__(self, call: str) -> None:
-        self.call = call
-        super().__init__(
-            f"The call {call!r} has expired: it was not continued in time, so what it had done is"
-            " undone. Call the tool again.",
-            call=call,
+    call: str
+
+    def __str__(self) -> str:
+        return (
+            f"The call {self.call!r} has expired: it was not continued in time, so what it had done"
+            " is undone. Call the tool again."
         )
 
 
+@dataclass(eq=False, repr=False)
 class IdempotencyKeyError(AnabranchError):
     """A first request cannot be carried out under its idempotency key, and nothing was run."""
 
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(f"The idempotency key cannot be used: {problem}.", problem=problem)
+    problem: str
+
+    def __str__(self) -> str:
+        return f"The idempotency key cannot be used: {self.problem}."
 
 
 class StoreError(AnabranchError):

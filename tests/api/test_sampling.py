@@ -97,8 +97,8 @@ async def test_a_request_carries_the_parameters_of_the_model(replay: bool) -> No
         ({"stop_sequences": "END"}, "stop_sequences"),
         ({"stop_sequences": [""]}, "stop_sequences"),
         ({"include_context": "everything"}, "include_context"),
-        ({"metadata": {"when": object()}}, "metadata"),
-        ({"model_preferences": {"hints": object()}}, "model_preferences"),
+        ({"metadata": {"when": Ellipsis}}, "metadata"),
+        ({"model_preferences": {"hints": Ellipsis}}, "model_preferences"),
     ],
     ids=str,
 )

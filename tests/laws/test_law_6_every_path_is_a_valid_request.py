@@ -237,4 +237,5 @@ def _expected(path: Sequence[Node], place: int, use_id: str, grown: Thicket) -> 
     held = [grown.results[key] for each in holders if (key := (each, use_id)) in grown.results]
     if not held:
         return True, [text(NO_RESULT)]
-    return held[-1].is_error, [p for p in held[-1].content if p.text.strip()] or [text(NOTHING)]
+    said = [p for p in held[-1].content if not isinstance(p, TextBlock) or p.text.strip()]
+    return held[-1].is_error, said or [text(NOTHING)]

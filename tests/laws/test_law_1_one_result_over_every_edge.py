@@ -187,7 +187,7 @@ async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk) -> Seen:
     calls = CallService(edge.runtime)
     handles = Handles(calls, {tool.name: tool}, sealer_of(ServerOptions(), "test", HANDLES))
     async with Client(
-        host(tool, Service(calls, handles)),
+        host(tool, Service(calls, handles, heartbeat=None)),  # no tool sends it
         mode=mode,
         elicitation_callback=elicit,
         sampling_callback=sample,

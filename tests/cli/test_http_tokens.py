@@ -6,6 +6,7 @@ import anyio
 import httpx2
 import mcp_types as types
 import pytest
+from fastmcp import FastMCP
 from mcp import Client
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
@@ -19,7 +20,13 @@ from anabranch.cli._connection import server_of
 from anabranch.cli._http_access import Access
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_tokens import headers_of, read_tokens
-from anabranch.mcp import create_server, install
+from anabranch.mcp import (
+    ServerOptions,
+    as_fastmcp_tool,
+    create_server,
+    install,
+    install_fastmcp,
+)
 from anabranch.stores import open_store
 from tests.cli.test_http_limits import serving
 
@@ -123,6 +130,11 @@ def test_a_server_that_exists_has_its_own_authentication() -> None:
     server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
     with pytest.raises(ValueError, match=r"are for MCPServer\(…\)"):
         install(server, ask, auth=AUTH, token_verifier=Verifier())
+    options = ServerOptions(auth=AUTH, token_verifier=Verifier())
+    with pytest.raises(ValueError, match=r"are for FastMCP\(…\)"):
+        install_fastmcp(FastMCP("s"), ask, options=options)
+    with pytest.raises(ValueError, match=r"are for FastMCP\(…\)"):
+        as_fastmcp_tool(ask, options=options)
 
 
 @pytest.mark.parametrize(

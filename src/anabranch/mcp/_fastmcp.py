@@ -21,7 +21,7 @@ from anabranch.mcp._options import (
     ServerKeywords,
     ServerOptions,
     ToolKeywords,
-    options_of,
+    options_for,
 )
 from anabranch.tool import Tool
 
@@ -53,7 +53,8 @@ def as_fastmcp_tool(
     """
     with _extra():
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
-    given = replace(options_of(options, keywords), continue_calls=False, ask="client", ask_url=None)
+    given = options_for("FastMCP(…)", options, keywords)
+    given = replace(given, continue_calls=False, ask="client", ask_url=None)
     return FastMcpTool.of_tool(tool, Installation([tool], given, tool.name).service)
 
 
@@ -114,7 +115,7 @@ def install_fastmcp(
         )
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
     require_server(server, FastMCP)
-    given = options_of(options, keywords)
+    given = options_for("FastMCP(…)", options, keywords)
     installation = Installation(tools, given, server.name)
     if given.sagas and not has_sagas(server):
         server.add_extension(FastMcpSagas(given))

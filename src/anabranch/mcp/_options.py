@@ -41,6 +41,7 @@ __all__ = [
     "ToolKeywords",
     "completed_by",
     "durability_of",
+    "options_for",
     "options_of",
     "sealer_of",
     "token_ttl",
@@ -205,6 +206,20 @@ def completed_by(options: ServerOptions) -> Generator[set[str]]:
         yield command.unused
     finally:
         _COMMAND.reset(token)
+
+
+def options_for(
+    host: str, options: ServerOptions | None, keywords: ServerKeywords | ToolKeywords
+) -> ServerOptions:
+    """Return the options of tools that are added to a server that exists.
+
+    Raises:
+        ValueError: they have an authentication, which belongs to the server.
+    """
+    given = options_of(options, keywords)
+    if given.auth or given.token_verifier:
+        raise ValueError(f"auth= and token_verifier= are for {host}, which is there already")
+    return given
 
 
 def options_of(

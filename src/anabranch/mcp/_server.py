@@ -13,7 +13,14 @@ from typing_extensions import Unpack
 
 from anabranch.mcp._installation import Installation, require_server
 from anabranch.mcp._log_level import offer_log_level
-from anabranch.mcp._options import ServerKeywords, ServerOptions, options_of, sealer_of, token_ttl
+from anabranch.mcp._options import (
+    ServerKeywords,
+    ServerOptions,
+    options_for,
+    options_of,
+    sealer_of,
+    token_ttl,
+)
 from anabranch.mcp._saga_extension import Sagas
 from anabranch.mcp._sdk_tool import SdkTool
 from anabranch.tool import Tool
@@ -98,9 +105,7 @@ def install(
         TypeError: it is a server of another kind; the message says what to use for that.
     """
     require_server(server, MCPServer)
-    given = options_of(options, keywords)
-    if given.auth or given.token_verifier:
-        raise ValueError("auth= and token_verifier= are for MCPServer(…), which is there already")
+    given = options_for("MCPServer(…)", options, keywords)
     installation = Installation(tools, given, server.name)
     # The SDK takes tools and extensions when a server is made; on a server that exists, its
     # add_tool takes functions alone. So a Tool is put where add_tool puts those that it makes.

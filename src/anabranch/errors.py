@@ -49,8 +49,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import KW_ONLY, dataclass
-
-from pydantic import JsonValue
+from typing import Any
 
 from anabranch._machine_errors import (
     NonDeterminismError,
@@ -190,7 +189,7 @@ class StepFailed(AnabranchError):
     """A step's function raised, or an ask was answered with an error.
 
     ``step_id`` names the step, ``error`` is the type name of the original exception (or the code
-    of the client's error), ``detail`` its text, ``data`` what the client's error had besides. The
+    of the client's error), ``detail`` its text, ``data`` the JSON that the client's error had besides. The
     text is part of the message if ``from_client``: what the client has said may be shown to it.
     Catch this error to continue without the step; the same type is raised in the round that ran
     the step (there with the original exception as ``__cause__``) and in every replay.
@@ -201,7 +200,7 @@ class StepFailed(AnabranchError):
     detail: str = ""
     _: KW_ONLY
     from_client: bool = False
-    data: JsonValue = None
+    data: Any = None
 
     @property
     def refused(self) -> bool:

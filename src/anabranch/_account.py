@@ -27,9 +27,9 @@ class BudgetError(Exception):
     """
 
     def __init__(self, account: Account, what: Literal["tokens", "cost"], wanted: int) -> None:
-        self.account = account
+        self.account: Account = account
         self.what: Literal["tokens", "cost"] = what
-        self.wanted = wanted
+        self.wanted: int = wanted
         super().__init__(f"{account.name}: no {what} left for {wanted}")
 
 
@@ -39,8 +39,8 @@ class Reservation:
     __slots__ = ("_holders", "cost", "tokens")
 
     def __init__(self, tokens: int, cost: float = 0.0) -> None:
-        self.tokens = tokens
-        self.cost = cost
+        self.tokens: int = tokens
+        self.cost: float = cost
         self._holders: list[Account] = []
 
     def hold_in(self, account: Account) -> None:
@@ -86,14 +86,14 @@ class Account:
         max_cost: float | None = None,
         tokens: int = 0,
     ) -> None:
-        self.name = name
-        self.parent = parent
-        self.max_tokens = max_tokens
-        self.max_cost = max_cost
-        self.tokens = tokens
-        self.cost = 0.0
-        self.reserved = 0
-        self.reserved_cost = 0.0
+        self.name: str = name
+        self.parent: Account | None = parent
+        self.max_tokens: int | None = max_tokens
+        self.max_cost: float | None = max_cost
+        self.tokens: int = tokens
+        self.cost: float = 0.0
+        self.reserved: int = 0
+        self.reserved_cost: float = 0.0
         self._waiting: list[asyncio.Future[None]] | None = None  # thousands of accounts wait never
 
     @property

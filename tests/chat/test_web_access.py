@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 
-import httpx2
 import pytest
 
+from anabranch.errors import StoreError
+from anabranch.tree import Thread
+from tests.agents.memory import MemoryTrees
 from tests.chat.web import browsing, message, run
 
 NOT_OURS = {"Origin": "http://evil.example"}
@@ -108,16 +111,29 @@ async def test_what_does_not_fit_is_answered_in_a_sentence(
         assert response.json()["error"].endswith(".")
 
 
-async def test_a_run_is_refused_while_another_is_running() -> None:
+async def test_of_two_answers_at_once_the_first_is_taken() -> None:
     async with browsing() as client:
         await run(client, message("reserve"))
         [question] = (await client.get("/threads/t1/pending")).json()
-        answers: list[httpx2.Response] = []
-        for row in (1, 2):
+
+        async def answer(row: int) -> int:
             body = {"interrupt_id": question["interrupt_id"], "action": "accept"}
-            answer = {**body, "content": {"row": row}}
-            answers.append(await client.post("/threads/t1/answers", json=answer))
-        assert [response.status_code for response in answers] == [200, 409]
+            content = {**body, "content": {"row": row}}
+            return (await client.post("/threads/t1/answers", json=content)).status_code
+
+        assert sorted(await asyncio.gather(answer(1), answer(2))) == [200, 409]
+        assert sorted(await asyncio.gather(answer(1), answer(2))) == [200, 409]
+
+
+async def test_a_store_that_fails_is_not_described_to_the_page() -> None:
+    class Broken(MemoryTrees):
+        async def threads(self, limit: int) -> list[Thread]:
+            raise StoreError("no route to db.internal")
+
+    async with browsing(store=Broken()) as client:
+        response = await client.get("/threads")
+        assert response.status_code == 503
+        assert "db.internal" not in response.text
 
 
 async def test_what_is_shown_has_no_journal() -> None:

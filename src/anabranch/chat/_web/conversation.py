@@ -39,6 +39,9 @@ Place: TypeAlias = str | Literal[Head.HEAD] | None
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
+ANSWERED = "The question was answered differently."
+
+
 class BusyError(Exception):
     """A turn is running in the thread."""
 
@@ -116,7 +119,9 @@ class Conversation:
                 return None
             turn, after = self._turn, self.log.last
             if turn is not None and turn.question and turn.question.node_id == question_id:
-                turn.resume(run_id, reply)
+                given = turn.resume(run_id, reply)  # by whoever was first; it is stored at once
+                if given != reply:
+                    raise AnswerRefusedError("answered", ANSWERED)
                 return after
             return self._begin(run_id, lambda: self._agent.answer(question_id, reply))
 
@@ -236,7 +241,7 @@ class Conversation:
         for follower in (each for each in followers if each.kind == "answer"):
             if {name: follower.data.get(name) for name in given} == given:
                 return True
-            raise AnswerRefusedError("answered", "The question was answered differently.")
+            raise AnswerRefusedError("answered", ANSWERED)
         if followers:
             raise AnswerRefusedError("expired", "The question has expired: its call has ended.")
         try:

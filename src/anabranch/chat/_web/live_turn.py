@@ -98,11 +98,17 @@ class LiveTurn:
         finally:
             self.question = None
 
-    def resume(self, run_id: str, reply: ElicitReply) -> None:
-        """Continue in another run with ``reply`` to the question."""
-        if self.question is not None and not self.question.reply.done():
+    def resume(self, run_id: str, reply: ElicitReply) -> ElicitReply:
+        """Continue in another run with ``reply`` to the question, if it has none; return its reply.
+
+        The turn must wait at a question.
+        """
+        if self.question is None:
+            raise RuntimeError("the turn waits at no question")
+        if not self.question.reply.done():
             self.begin_run(run_id)
             self.question.reply.set_result(reply)
+        return self.question.reply.result()
 
     def succeed(self) -> None:
         """Report that the turn has ended."""

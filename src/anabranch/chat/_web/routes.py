@@ -13,6 +13,7 @@ GET  /tools                    what can be called with /TOOL
 
 from __future__ import annotations
 
+import logging
 import secrets
 
 from starlette.exceptions import HTTPException
@@ -25,10 +26,12 @@ from anabranch.chat._web.conversation import AnswerRefusedError, BusyError, Conv
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import event_stream
 from anabranch.chat._web.requests import AnswerBody, LabelBody, ThreadBody, read_body
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, StoreError
 from anabranch.tree import HEAD, Ref, Thread, tree_to_json
 
 __all__ = ["ANSWER_STATUS", "Routes"]
+
+logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 ANSWER_STATUS = {"unknown": 404, "answered": 409, "expired": 410, "invalid": 422}
 THREADS_LISTED = 200
@@ -139,6 +142,9 @@ async def on_error(request: Request, error: Exception) -> Response:
     del request
     if isinstance(error, HTTPException):
         return _json({"error": error.detail}, error.status_code)
+    if isinstance(error, StoreError):  # its message is about the server's database
+        logger.error("the store failed", exc_info=error)
+        return _json({"error": "The conversations cannot be reached just now. Try again."}, 503)
     return _json({"error": str(error)}, 409 if isinstance(error, BusyError) else 422)
 
 

@@ -83,10 +83,10 @@ long: $(DEV) $(PACKAGE)
 	ANABRANCH_ATTACKS=100000 ANABRANCH_LOAD=100000 ANABRANCH_FAULTS=all ANABRANCH_EXAMPLES=20 \
 		$(RUN) $(PYTEST) --timeout=14400 tests/sagas tests/load tests/faults tests/laws tests/durable
 
-# A browser cannot be pinned here: Debian's is taken, as it is.
+# A browser cannot be pinned here: the one that is there is taken, or else Debian's.
 .PHONY: browser
 browser:
-	@command -v chromium >/dev/null || { echo "installing chromium"; \
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { echo "installing chromium"; \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 .PHONY: interop

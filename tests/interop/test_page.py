@@ -168,7 +168,7 @@ class Tab:
 
 @pytest.fixture
 async def browser() -> AsyncGenerator[Browser]:
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
     assert chromium is not None, "make interop installs it: apt-get install chromium"
     async with async_playwright() as playwright:
         found = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

@@ -39,6 +39,8 @@ Place: TypeAlias = str | Literal[Head.HEAD] | None
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
+RUNS_HELD = 100
+"""The most runs of a thread that are recognised when they are repeated."""
 ANSWERED = "The question was answered differently."
 
 
@@ -73,6 +75,8 @@ class Conversation:
         self._agent = agent
         self._questions = questions
         self._turn: LiveTurn | None = None
+        self._said_in: dict[str, int] = {}
+        """Runs that began with a message, and after which event."""
         self._lock = asyncio.Lock()
 
     @property
@@ -83,7 +87,8 @@ class Conversation:
     async def say(self, text: str, run_id: str, *, at: Place = HEAD) -> int:
         """Begin a turn with a message of the person; return after which event it begins.
 
-        The message follows the node ``at``; ``None`` makes it another beginning of the thread.
+        The message follows the node ``at``; ``None`` makes it another beginning of the thread. The
+        same run again is the same message: its events are sent once more.
 
         An open question is left first: its tool reads that it was cancelled. A message
         ``/TOOL name=value …`` calls a tool without the model.
@@ -100,10 +105,14 @@ class Conversation:
             await self._check_node(at)
         work = self._called(text) or self._agent.go_on
         async with self._lock:
+            if run_id in self._said_in:
+                return self._said_in[run_id]
             left = await self._leave_questions()
             if at is HEAD or at in left:
                 at = await self._agent.head(self.thread_id)
-            return self._begin(run_id, lambda: self._said(text.strip(), at, work))
+            after = self._begin(run_id, lambda: self._said(text.strip(), at, work))
+            self._said_in = {**dict(list(self._said_in.items())[-RUNS_HELD:]), run_id: after}
+            return after
 
     async def answer(self, question_id: str, reply: ElicitReply, run_id: str) -> int | None:
         """Answer a question; return after which event the tool goes on.

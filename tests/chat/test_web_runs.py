@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx2
 import pytest
 
+from anabranch.chat._web.conversations import Conversations
+from anabranch.tree import Thread
 from tests.agents.memory import MemoryTrees
-from tests.chat.web import browsing, message, resume, run, types_of
+from tests.chat.web import browsing, message, model, resume, run, types_of
 
 
 def interrupt_in(events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -178,3 +181,18 @@ async def test_a_run_that_is_repeated_is_the_same_run() -> None:
         await run(client, message("hello", run="r2"))
         nodes = (await client.get("/threads/t1/tree")).json()["nodes"]
         assert len(nodes) == 4
+
+
+async def test_requests_at_once_find_the_same_conversation() -> None:
+    """A page asks for the tree and the open questions at the same time."""
+
+    class Waiting(MemoryTrees):
+        async def thread(self, thread_id: str) -> Thread | None:
+            await asyncio.sleep(0)  # as a database makes one wait
+            return await super().thread(thread_id)
+
+    conversations = Conversations(Waiting(), model())
+    thread = await conversations.agent.begin()
+    first, second = await asyncio.gather(*(conversations.find(thread.id) for _ in range(2)))
+    assert first is second is await conversations.find(thread.id)
+    assert await conversations.find("none") is None

@@ -1,6 +1,6 @@
 """Links to the pages of questions, and the route that serves the pages.
 
-A link is a sealed capability: whoever has it may answer one question of one call, once, until the
+A link is a sealed capability: anyone who has it may answer one question of one call, once, until the
 call expires. What is entered counts only for the caller of that call, in the call's next request.
 """
 

@@ -258,7 +258,7 @@ def token_ttl(options: ServerOptions) -> float:
     """Return for how many seconds a token can be opened.
 
     With a store, that is for as long as the store knows its call, which decides: who answers a call
-    that has expired is told so, and not that the token is invalid.
+    that has expired reads that, and not that the token is invalid.
     """
     if options.store is None:
         return options.ttl

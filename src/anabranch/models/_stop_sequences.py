@@ -1,4 +1,4 @@
-"""Replies that end at a stop sequence, also where what makes them cannot be told where to stop."""
+"""Replies that end at a stop sequence, also where a provider takes no stop sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question of a tool as it is read back from the conversation tree, for whoever shows it.
+"""A question of a tool as it is read back from the conversation tree, for the application that shows it.
 
 All of it is in the store from the moment that the question can be seen: no process has to be alive
 for a question to be open.

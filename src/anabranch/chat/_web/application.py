@@ -50,7 +50,7 @@ def make_chat_app(
         calls: stores the calls of tools, so that their effects happen once whatever dies.
         limits: of each turn.
         token: what every request must present, as ``Authorization: Bearer …``, or the page once as
-            ``?token=…``. Without it, whoever reaches the application may use it.
+            ``?token=…``. Without it, anyone who reaches the application may use it.
         hosts: the names by which it may be reached, without port; by default, those of this
             machine.
         closes_store: whether the store is closed when the application ends.

@@ -128,7 +128,7 @@ class Conversation:
                 return None
             turn, after = self._turn, self.log.last
             if turn is not None and turn.question and turn.question.node_id == question_id:
-                given = turn.resume(run_id, reply)  # by whoever was first; it is stored at once
+                given = turn.resume(run_id, reply)  # the first answer; it is stored at once
                 if given != reply:
                     raise AnswerRefusedError("answered", ANSWERED)
                 return after
@@ -188,7 +188,7 @@ class Conversation:
         return await work(message)
 
     def _called(self, text: str) -> Callable[[Node], Awaitable[Node]] | None:
-        """Return what follows a message that calls a tool, ``None`` if it is none."""
+        """Return what follows a message that calls a tool, ``None`` for any other message."""
         name, _, values = text.strip().removeprefix("/").partition(" ")
         tool = self._agent.tools.get(name) if text.lstrip().startswith("/") else None
         if tool is None:

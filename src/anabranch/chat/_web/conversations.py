@@ -85,6 +85,8 @@ class Conversations:
         if found is None:
             if await self.agent.store.thread(thread_id) is None:
                 return None
+            found = self._threads.pop(thread_id, None)  # another request may have been faster
+        if found is None:
             self._make_room()
             found = Conversation(self.agent, self.questions, thread_id, self._epoch)
         self._threads[thread_id] = found  # the last used is the last

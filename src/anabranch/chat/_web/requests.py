@@ -44,17 +44,17 @@ class AnswerBody(Body):
 
 
 class LabelBody(Body):
-    """Labels a node; an empty label removes it."""
+    """Labels a node."""
 
     node_id: str
-    label: str = Field(max_length=200)
+    label: str = Field(min_length=1, max_length=200)
 
 
-async def read_body(request: Request, model: type[B], *, status: int = 422) -> B:
+async def read_body(request: Request, model: type[B]) -> B:
     """Return the body of a request.
 
     Raises:
-        HTTPException: it is no JSON (400), or does not fit ``model`` (``status``).
+        HTTPException: it is no JSON (415 or 400), or does not fit ``model`` (422).
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415, "Send JSON, with Content-Type: application/json.")
@@ -64,4 +64,4 @@ async def read_body(request: Request, model: type[B], *, status: int = 422) -> B
     except ValidationError as problem:
         if problem.errors(include_url=False)[0]["type"] == "json_invalid":
             raise HTTPException(400, "The body is not JSON.") from None
-        raise HTTPException(status, f"The request does not fit: {describe(problem)}.") from None
+        raise HTTPException(422, f"The request does not fit: {describe(problem)}.") from None

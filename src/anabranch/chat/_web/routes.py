@@ -118,8 +118,8 @@ class Routes:
         node = await store.node(body.node_id)
         if node is None or node.thread_id != conversation.thread_id:
             raise HTTPException(404, f"There is no node {body.node_id!r} here.")
-        if not body.label or body.label == HEAD:
-            raise HTTPException(422, "Give a label; 'head' is taken.")
+        if body.label == HEAD:
+            raise HTTPException(422, "The label 'head' is taken. Give another one.")
         await store.set_ref(conversation.thread_id, Ref(body.label, node.id))
         return _json({"label": body.label, "node_id": node.id})
 

@@ -35,14 +35,14 @@ def nothing_done() -> None:
     WHILE_DONE.clear()
 
 
-def book(key: str) -> str:
+async def book(key: str) -> str:
     DONE.append(key)
     for also in WHILE_DONE:
         also()
     return key
 
 
-def cancel(key: str) -> None:
+async def cancel(key: str) -> None:
     DONE.append(f"cancel {key}")
     for also in WHILE_DONE:
         also()

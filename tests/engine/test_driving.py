@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gc
 import logging
 import random
 from collections.abc import Callable, Coroutine
@@ -147,6 +148,26 @@ async def test_operations_that_a_round_did_not_come_to_are_not_called_forgotten(
         return [first, *await gather(later)][:3]
 
     assert (await rounds(body)).value == ["A", "0", "1"]
+
+
+@pytest.mark.parametrize("ticks", range(1, 12))
+async def test_operations_that_a_cancelled_round_did_not_come_to_are_not_called_forgotten(
+    ticks: int,
+) -> None:
+    async def body(_: Branch) -> Any:
+        return await gather([gather([gather([step("a", "1"), ask("b")])]), ask("c")])
+
+    async def run() -> Any:
+        world = World()
+        async with world.call(body, world.journal()) as call:
+            return await call.round()
+
+    running = asyncio.ensure_future(run())
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+    gc.collect()
 
 
 async def test_without_a_clock_a_call_has_the_systems() -> None:

@@ -258,10 +258,6 @@ class Scheduler:
     def suspend(self) -> None:
         """End the round, here and now: no strand may do anything more in between."""
         self._suspended = tuple(task for task in self.strands if not task.done())
-        # The body would have come to these operations later; they were not forgotten.
-        for operation in _unstarted(self._made):
-            operation.close()
-        self._made.clear()
         self.suspending = True
         self.cancel_strands()
         self.changed.set()
@@ -279,10 +275,20 @@ class Scheduler:
 
     def cancel_strands(self) -> None:
         """Cancel all strands; from now on nothing new happens."""
-        self.closing = True
-        self.stop_watching()
+        self._close()
         for task in self.strands:
             task.cancel()
+
+    def _close(self) -> None:
+        """From now on nothing new happens."""
+        self.closing = True
+        self.stop_watching()
+        if all(task.done() for task in self.strands):
+            return
+        # The body would have come to these operations later; they were not forgotten.
+        for operation in _unstarted(self._made):
+            operation.close()
+        self._made.clear()
 
     async def cancel_and_wait(self) -> None:
         """Cancel what still runs, and wait for its ``finally`` blocks; nothing new happens."""
@@ -309,8 +315,7 @@ class Scheduler:
 
         Else they would be half done, and done again.
         """
-        self.closing = True
-        self.stop_watching()
+        self._close()
         while self.strands:
             for task in self.strands.keys() - self.in_effect:
                 task.cancel()

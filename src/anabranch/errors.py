@@ -28,6 +28,7 @@
     ├── models.ModelError             a model cannot be opened, or cannot answer this
     │   └── models.ProviderError      a provider was asked and did not give a whole answer
     ├── chat.SessionError             a line of a chat cannot be carried out
+    ├── chat.ChatClientError          a chat's server cannot be reached, refuses, or fails
     ├── agents.TurnLimitError         a turn of an agent reached one of its limits
     ├── AnswerError                   raised by an answerer: it answers with an error
     ├── mcp.SagaRoundsExceededError   a saga asked more often than its caller allows

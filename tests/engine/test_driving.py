@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import gc
 import logging
 import random
 from collections.abc import Callable, Coroutine

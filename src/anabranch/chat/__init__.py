@@ -4,6 +4,7 @@ A :class:`Session` takes lines of text (messages and ``/commands``) and returns 
 draws nor knows who shows them. Front ends run sessions; the terminal's is the first.
 
     _chat_session       the session: lines in, outputs out
+    _client             the client of a chat's server, which answers questions by plugins
     _bridge             plugins: tools with handlers that show their questions
     _commands           the commands, and the table of them
     _session            the parts of a session: its state, its place in the tree, its settings
@@ -39,11 +40,17 @@ from anabranch.chat._session.session_state import SessionState
 from anabranch.chat._session.typed_values import read_answer
 
 if TYPE_CHECKING:
+    from anabranch.chat._client.chat_client import ChatClient
+    from anabranch.chat._client.chat_reply import ChatReply
+    from anabranch.chat._client.client_error import ChatClientError
     from anabranch.chat._web.application import make_chat_app
 
 __all__ = [
     "COMMANDS",
     "Action",
+    "ChatClient",
+    "ChatClientError",
+    "ChatReply",
     "Command",
     "ElicitHandler",
     "ElicitId",
@@ -70,8 +77,17 @@ __all__ = [
 ]
 
 
+_LAZY = {
+    "ChatClient": "anabranch.chat._client.chat_client",
+    "ChatClientError": "anabranch.chat._client.client_error",
+    "ChatReply": "anabranch.chat._client.chat_reply",
+    "make_chat_app": "anabranch.chat._web.application",
+}
+"""What needs the extra ``chat``, and where it is."""
+
+
 def __getattr__(name: str) -> object:
-    """Load the web application when it is first used: it needs the extra ``chat``."""
-    if name == "make_chat_app":
-        return import_module("anabranch.chat._web.application").make_chat_app
+    """Load what needs the extra ``chat`` when it is first used."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -80,6 +80,11 @@ class Conversation:
         self._lock = asyncio.Lock()
 
     @property
+    def is_running(self) -> bool:
+        """Whether a turn works in it: one that waits at a question does not."""
+        return self._turn is not None and self._turn.question is None
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing runs in it and no one watches it."""
         return self._turn is None and not self.log.readers

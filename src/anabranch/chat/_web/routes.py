@@ -73,11 +73,11 @@ class Routes:
         return _json(_shown(thread), 201)
 
     async def tree(self, request: Request) -> Response:
-        """Return the thread's tree as the JSON export."""
+        """Return the thread's tree as the JSON export, and where its events are."""
         conversation = await self._conversation(request)
-        position = conversation.log.position
+        position, running = conversation.log.position, conversation.is_running
         tree = await self._agent.store.tree(conversation.thread_id)
-        return _json({**tree_to_json(tree), "position": position})
+        return _json({**tree_to_json(tree), "position": position, "running": running})
 
     async def pending(self, request: Request) -> Response:
         """Return the open questions."""

@@ -1,0 +1,160 @@
+"""The connection of a chat's client: requests, and runs whose events are followed to their end.
+
+A connection that breaks is made again, and continues after the last event that was seen. Before the
+first event the run is sent again: under the same id it is the same run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+from urllib.parse import quote
+
+import anyio
+import httpx2
+from ag_ui.core import (
+    CustomEvent,
+    Event,
+    EventType,
+    RunAgentInput,
+    RunErrorEvent,
+    RunFinishedEvent,
+)
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from anabranch.chat._client.client_error import ChatClientError, check_response, read_text
+
+__all__ = ["MISSED", "PAUSES", "AguiConnection", "ThreadState", "path_of"]
+
+PAUSES = (0.1, 0.5, 2.0, 5.0, 10.0)
+"""Seconds before each attempt to connect again."""
+
+MISSED = "anabranch.missed"
+MAX_EVENT = 64 * 2**20
+"""The most bytes of an event; a node of the tree may contain pictures."""
+
+_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+_TYPES = {each.value for each in EventType}
+
+
+class ThreadState(BaseModel):
+    """What a client reads of ``GET /threads/{id}/tree``."""
+
+    nodes: list[dict[str, Any]]
+    refs: dict[str, str] = {}
+    running: bool = False
+
+
+class _Typed(BaseModel):
+    type: str
+
+
+def path_of(thread_id: str, what: str) -> str:
+    """Return the path of something of a thread, below the application's address."""
+    return f"threads/{quote(thread_id, safe='')}/{what}"
+
+
+class AguiConnection:
+    """Requests to one server.
+
+    Args:
+        http: carries them; its base URL is the application's.
+        pauses: seconds before each attempt to connect again.
+    """
+
+    def __init__(self, http: httpx2.AsyncClient, pauses: Sequence[float] = PAUSES) -> None:
+        self._http = http
+        self._pauses = pauses
+
+    async def request(
+        self, method: str, path: str, json: Mapping[str, object] | None = None
+    ) -> bytes:
+        """Return the body of the answer to a request.
+
+        Raises:
+            ChatClientError: the server cannot be reached, or refuses it.
+        """
+        try:
+            response = await self._http.request(method, path, json=json)
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+        await check_response(response)
+        return response.content
+
+    async def state(self, thread_id: str) -> ThreadState:
+        """Return what is known of a thread.
+
+        Raises:
+            ChatClientError: see :meth:`request`.
+        """
+        return read_text(ThreadState, await self.request("GET", path_of(thread_id, "tree")))
+
+    async def run(self, wanted: RunAgentInput) -> AsyncGenerator[Event]:
+        """Yield the events of a run until it has ended.
+
+        After a gap that cannot be filled (the server was started again, or the client was away for
+        too long) a custom event ``anabranch.missed`` is yielded; it is the last one if nothing runs
+        in the thread any more.
+
+        Raises:
+            ChatClientError: the server cannot be reached, or refuses the run.
+        """
+        seen, pauses, sent = "", iter(self._pauses), False
+        while True:
+            try:
+                async with self._events(wanted, seen) as source:
+                    await check_response(source.response)
+                    async for sent_event in source:
+                        sent, seen, pauses = True, sent_event.id, iter(self._pauses)
+                        event = _event(sent_event.data)
+                        if event is None:
+                            continue
+                        yield event
+                        if await self._is_end(event, wanted):
+                            return
+                problem: Exception = EOFError("the server ended the connection")
+            except httpx2.TransportError as error:
+                problem = error
+            pause = next(pauses, None)
+            never_sent = isinstance(problem, httpx2.ConnectError) and not sent
+            if pause is None or never_sent:
+                raise self._unreachable(problem) from problem
+            sent = True
+            await anyio.sleep(pause)
+
+    async def _is_end(self, event: Event, wanted: RunAgentInput) -> bool:
+        match event:
+            case RunFinishedEvent():
+                return event.run_id == wanted.run_id
+            case CustomEvent() if event.name == MISSED:
+                return not (await self.state(wanted.thread_id)).running
+            case _:
+                return isinstance(event, RunErrorEvent)
+
+    def _events(
+        self, wanted: RunAgentInput, seen: str
+    ) -> AbstractAsyncContextManager[httpx2.EventSource]:
+        if seen:
+            path, headers = path_of(wanted.thread_id, "events"), {"Last-Event-ID": seen}
+            return self._http.sse(path, headers=headers, max_event_size=MAX_EVENT)
+        body = wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return self._http.sse("agui", method="POST", json=body, max_event_size=MAX_EVENT)
+
+    def _unreachable(self, error: Exception) -> ChatClientError:
+        why = str(error).rstrip(".") or type(error).__name__
+        return ChatClientError(f"Cannot reach {self._http.base_url}: {why}.")
+
+
+def _event(data: str) -> Event | None:
+    """Return an event as it was sent, ``None`` for one of a type that this release does not know.
+
+    Raises:
+        ChatClientError: it is no event.
+    """
+    try:
+        return _EVENT.validate_json(data)
+    except ValidationError as problem:
+        if read_text(_Typed, data).type not in _TYPES:
+            return None
+        raise ChatClientError("The server sent an event that is not AG-UI.") from problem

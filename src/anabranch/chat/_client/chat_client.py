@@ -1,0 +1,257 @@
+"""``ChatClient``: leads conversations with a chat's server, and has its questions answered.
+
+The server is ``anabranch web``, or an application that :func:`make_chat_app` has made. A question of a
+tool goes to the handler that the tool's plugin has for it; the answer is checked against the question's
+model before it is sent.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from types import TracebackType
+from typing import Self
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+import httpx2
+from ag_ui.core import (
+    PROTOCOL_VERSION,
+    CustomEvent,
+    Event,
+    Interrupt,
+    ResumeEntry,
+    RunAgentInput,
+    RunErrorEvent,
+    RunFinishedEvent,
+    RunFinishedInterruptOutcome,
+    UserMessage,
+)
+from pydantic import BaseModel, RootModel
+
+from anabranch._asking.answerer import Answerer
+from anabranch.chat._bridge.plugin import PluginClient
+from anabranch.chat._client.agui_connection import PAUSES, AguiConnection, path_of
+from anabranch.chat._client.chat_reply import NODE, ChatReply, ReplyReader
+from anabranch.chat._client.client_error import ChatClientError, read_text
+from anabranch.chat._client.interrupts import Handlers, OpenQuestion
+
+__all__ = ["ChatClient"]
+
+TIMEOUT = httpx2.Timeout(30, read=60)
+"""A server sends something at least every 15 seconds while a run goes on."""
+
+
+class _Stopped(BaseModel):
+    stopped: bool
+
+
+class ChatClient:
+    """A client of one chat server.
+
+    With ``async with`` its connections are kept open between calls; without, each call has its own.
+
+    Args:
+        url: the application's address, as ``anabranch web`` prints it. Its ``?token=`` is taken as
+            the token.
+        plugins: ``plugin.client`` of each tool whose questions are answered here.
+        token: what the server asks of its clients.
+        otherwise: answers the questions that no plugin is for. Without it, such a question is an
+            error, and stays open.
+        reconnects: seconds to wait before each attempt to connect again; none for no attempt.
+        transport: carries the requests; by default, the network.
+
+    Raises:
+        ValueError: the URL is none of HTTP, or two plugins are for tools of the same name.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        plugins: Iterable[PluginClient] = (),
+        *,
+        token: str | None = None,
+        otherwise: Answerer | None = None,
+        reconnects: Sequence[float] = PAUSES,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._base, in_url = _split(url)
+        self._token = token or in_url
+        self._handlers = Handlers(plugins, otherwise)
+        self._reconnects = tuple(reconnects)
+        self._transport = transport
+        self._http: httpx2.AsyncClient | None = None
+
+    def __repr__(self) -> str:
+        return f"<ChatClient of {self._base}>"
+
+    async def __aenter__(self) -> Self:
+        self._http = self._new_http()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    async def say(self, thread: str, text: str, *, at: str | None = None) -> ChatReply:
+        """Say something, answer what is asked, and return the last reply.
+
+        See :meth:`stream`. If this is cancelled, it stops reading, and the turn goes on;
+        :meth:`stop` stops the turn.
+        """
+        return await _reply_of(self.stream(thread, text, at=at))
+
+    async def go_on(self, thread: str) -> ChatReply:
+        """Answer the open questions of a thread, and return the last reply.
+
+        They may have been asked by another client, or before a restart.
+
+        Raises:
+            ChatClientError: see :meth:`stream`.
+        """
+        return await _reply_of(self.stream_answers(thread))
+
+    async def stream(
+        self, thread: str, text: str, *, at: str | None = None
+    ) -> AsyncGenerator[Event]:
+        """Say something, and yield all that happens, as events of AG-UI, until nothing is open.
+
+        A thread that does not exist is begun. Questions that were open before are cancelled. Those
+        that are asked now go to their handlers, between the events; the answers are sent together.
+
+        Args:
+            thread: its id.
+            text: the message; ``/TOOL name=value …`` calls a tool without the model.
+            at: the node that the message follows; by default, the last one of the thread.
+
+        Raises:
+            ChatClientError: the server cannot be reached, or refuses the message or an answer; the
+                turn has failed; or no handler is there for a question, which stays open.
+            TypeError: a handler returned what is no answer to its question.
+            Exception: what a handler raises.
+        """
+        async with self._connected() as connection:
+            said = UserMessage(id=_new_id("message"), role="user", content=text)
+            wanted = _run(thread, messages=[said], at=at)
+            async for event in self._turn(connection, wanted):
+                yield event
+
+    async def stream_answers(self, thread: str) -> AsyncGenerator[Event]:
+        """Answer the open questions of a thread, and yield all that happens then; see :meth:`stream`."""
+        async with self._connected() as connection:
+            asked = await _open_in(connection, thread)
+            if asked:
+                wanted = _run(thread, resume=await self._handlers.answers(asked))
+                async for event in self._turn(connection, wanted):
+                    yield event
+
+    async def stop(self, thread: str) -> bool:
+        """Stop the turn that is running in a thread; return whether there was one.
+
+        Raises:
+            ChatClientError: the server cannot be reached, or there is no such thread.
+        """
+        async with self._connected() as connection:
+            answered = await connection.request("POST", path_of(thread, "stop"), {})
+            return read_text(_Stopped, answered).stopped
+
+    async def _turn(
+        self, connection: AguiConnection, wanted: RunAgentInput
+    ) -> AsyncGenerator[Event]:
+        """Yield the events of a turn, which may be several runs with questions between them."""
+        while True:
+            last: Event | None = None
+            async with aclosing(connection.run(wanted)) as events:
+                async for last in events:
+                    yield last
+            match last:
+                case RunErrorEvent(message=message):
+                    raise ChatClientError(message)
+                case RunFinishedEvent(outcome=RunFinishedInterruptOutcome(interrupts=asked)):
+                    pass
+                case RunFinishedEvent():
+                    return
+                case _:  # what happened last was missed
+                    asked = await _open_in(connection, wanted.thread_id)
+                    if not asked:
+                        yield await _last_node(connection, wanted.thread_id)
+                        return
+            wanted = _run(wanted.thread_id, resume=await self._handlers.answers(asked))
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[AguiConnection]:
+        if self._http is not None:
+            yield AguiConnection(self._http, self._reconnects)
+            return
+        async with self._new_http() as http:
+            yield AguiConnection(http, self._reconnects)
+
+    def _new_http(self) -> httpx2.AsyncClient:
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        return httpx2.AsyncClient(
+            base_url=self._base, headers=headers, timeout=TIMEOUT, transport=self._transport
+        )
+
+
+async def _reply_of(events: AsyncGenerator[Event]) -> ChatReply:
+    reader = ReplyReader()
+    async with aclosing(events):
+        async for event in events:
+            reader.read(event)
+    return reader.reply
+
+
+async def _open_in(connection: AguiConnection, thread_id: str) -> list[Interrupt]:
+    listed = await connection.request("GET", path_of(thread_id, "pending"))
+    return [each.as_interrupt() for each in read_text(RootModel[list[OpenQuestion]], listed).root]
+
+
+async def _last_node(connection: AguiConnection, thread_id: str) -> Event:
+    """Return the event of the node at the thread's head, which was missed."""
+    state = await connection.state(thread_id)
+    [last] = [each for each in state.nodes if each["id"] == state.refs.get("head")] or [None]
+    return CustomEvent(name=NODE, value=last)
+
+
+def _run(
+    thread_id: str,
+    *,
+    messages: Sequence[UserMessage] = (),
+    resume: list[ResumeEntry] | None = None,
+    at: str | None = None,
+) -> RunAgentInput:
+    return RunAgentInput(
+        thread_id=thread_id,
+        run_id=_new_id("run"),
+        protocol_version=PROTOCOL_VERSION,
+        state={},
+        messages=list(messages),
+        tools=[],
+        context=[],
+        forwarded_props={} if at is None else {"headNodeId": at},
+        resume=resume,
+    )
+
+
+def _new_id(kind: str) -> str:
+    return f"{kind}_{secrets.token_hex(8)}"
+
+
+def _split(url: str) -> tuple[str, str | None]:
+    """Return the address without its query, and the token that is in it.
+
+    Raises:
+        ValueError: it is no address of a server.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.netloc:
+        raise ValueError(f"{url!r} is no address of a chat. Give one such as http://host:8080/.")
+    token = parse_qs(parts.query).get("token", [None])[0]
+    path = parts.path.rstrip("/") + "/"
+    return urlunsplit((parts.scheme, parts.netloc, path, "", "")), token

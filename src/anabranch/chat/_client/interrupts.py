@@ -1,0 +1,143 @@
+"""The questions of a chat's server, as interrupts of AG-UI, and the handlers that answer them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ag_ui.core import Interrupt, ResumeEntry
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic.alias_generators import to_camel
+
+from anabranch._asking.answerer import Answerer
+from anabranch._engine.combine import all_of
+from anabranch.chat._bridge.plugin import PluginClient
+from anabranch.chat._bridge.plugin_request import ElicitId, PluginRequest
+from anabranch.chat._client.client_error import ChatClientError
+from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
+
+__all__ = ["Handlers", "OpenQuestion"]
+
+
+class OpenQuestion(BaseModel):
+    """A question as ``GET /threads/{id}/pending`` lists it."""
+
+    id: ElicitId
+    interrupt_id: str
+    message: str
+    form: dict[str, Any] | None = Field(default=None, alias="schema")
+    url: str | None = None
+    params: dict[str, Any] = {}
+    handoff: JsonValue = None
+    context: JsonValue = None
+
+    def as_interrupt(self) -> Interrupt:
+        """Return it as the end of a run has it."""
+        shown = self.model_dump(include={"url", "params", "handoff", "context"})
+        ids = {to_camel(name): value for name, value in self.id.model_dump().items()}
+        return Interrupt(
+            id=self.interrupt_id,
+            reason="input_required",
+            message=self.message,
+            response_schema=self.form,
+            metadata={**ids, **shown},
+        )
+
+
+class _Metadata(BaseModel):
+    """What the server says of a question beside the protocol; another kind of server says nothing."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    tool_name: str = ""
+    key: str = ""
+    call_id: str = ""
+    seq: int = 0
+    url: str | None = None
+    params: dict[str, Any] = {}
+    handoff: JsonValue = None
+    context: JsonValue = None
+
+
+class Handlers:
+    """Answers interrupts: by the plugin of the tool that asks, or else by another answerer.
+
+    Raises:
+        ValueError: two plugins are for tools of the same name.
+    """
+
+    def __init__(self, plugins: Iterable[PluginClient], otherwise: Answerer | None) -> None:
+        plugins = list(plugins)
+        names = Counter(plugin.tool_name for plugin in plugins)
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise ValueError(f"Two plugins are for a tool called {twice[0]!r}. Leave one out.")
+        self._plugins = {plugin.tool_name: plugin for plugin in plugins}
+        self._otherwise = otherwise
+
+    async def answers(self, interrupts: Sequence[Interrupt]) -> list[ResumeEntry]:
+        """Return the answers to all of them; their handlers run at the same time.
+
+        Raises:
+            ChatClientError: there is no handler for one of them; then none has been asked.
+            Exception: what a handler raises.
+        """
+        asked = [(each, _metadata_of(each)) for each in interrupts]
+        for interrupt, about in asked:
+            if self._otherwise is None and self._plugin(about) is None:
+                raise ChatClientError(
+                    f"No handler is there for the question {interrupt.message!r} ({about.key or '?'}"
+                    f" of the tool {about.tool_name or '?'}). Give the tool's plugin, or otherwise=."
+                )
+        replies = await all_of(self._reply(*each) for each in asked)
+        return [
+            _entry(interrupt, reply) for interrupt, reply in zip(interrupts, replies, strict=True)
+        ]
+
+    def _plugin(self, about: _Metadata) -> PluginClient | None:
+        plugin = self._plugins.get(about.tool_name)
+        return plugin if plugin is not None and about.key in plugin.elicits else None
+
+    async def _reply(self, interrupt: Interrupt, about: _Metadata) -> ElicitReply:
+        plugin, message = self._plugin(about), interrupt.message or ""
+        schema = interrupt.response_schema or {}
+        if plugin is not None and about.url is None:
+            name = about.model_dump(include={"tool_name", "key", "call_id", "seq"})
+            request: PluginRequest[Any] = PluginRequest(
+                ElicitId(**name),
+                message,
+                plugin.elicits[about.key].model,
+                schema,
+                about.params,
+                about.handoff,
+                about.context,
+            )
+            return await plugin.answer(request)
+        assert self._otherwise is not None  # noqa: S101 - checked before the first was asked
+        if about.url is not None:
+            visit = UrlRequest(message=message, url=about.url, elicitation_id=interrupt.id)
+            return await self._otherwise.elicit(visit, step_id=interrupt.id)
+        form = ElicitRequest(
+            message=message,
+            requested_schema=schema,
+            context=about.context,
+            key=about.key or None,
+        )
+        return await self._otherwise.elicit(form, step_id=interrupt.id)
+
+
+def _metadata_of(interrupt: Interrupt) -> _Metadata:
+    try:
+        return _Metadata.model_validate(interrupt.metadata or {})
+    except ValidationError as problem:
+        raise ChatClientError(
+            f"The server's question {interrupt.message!r} is not as this release has questions."
+        ) from problem
+
+
+def _entry(interrupt: Interrupt, reply: ElicitReply) -> ResumeEntry:
+    if reply.action == "accept":
+        return ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload=reply.content)
+    return ResumeEntry(
+        interrupt_id=interrupt.id, status="cancelled", metadata={"action": reply.action}
+    )

@@ -1,0 +1,309 @@
+"""The client of a chat's server: its questions are answered by plugins, and its events followed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from ag_ui.core import EventType
+
+from anabranch import Accepted, BranchContext, Cancelled, Declined, ElicitResult, tool
+from anabranch.agents import Absent, Question
+from anabranch.chat import (
+    ChatClient,
+    ChatClientError,
+    PluginClient,
+    PluginRequest,
+    make_chat_app,
+    make_plugin,
+)
+from anabranch.messages import ElicitReply, ElicitRequest
+from tests.agents.memory import MemoryTrees
+from tests.chat.web import SEAT, Seat, model, reserve, serving
+
+
+def plugin(*answers: Any) -> tuple[PluginClient, list[PluginRequest[Seat]]]:
+    """A plugin whose handler gives these answers in turn, and the requests that it gets."""
+    requests: list[PluginRequest[Seat]] = []
+    left = iter(answers)
+
+    async def handler(request: PluginRequest[Seat]) -> ElicitResult[Seat]:
+        requests.append(request)
+        answer: ElicitResult[Seat] = next(left)
+        return answer
+
+    return make_plugin(reserve).on(SEAT, handler).build().client, requests
+
+
+@asynccontextmanager
+async def chat_server(*tools: Any, **options: Any) -> AsyncGenerator[str]:
+    store = options.pop("store", None) or MemoryTrees()
+    async with serving(make_chat_app(store, model(), tools or [reserve], **options)) as url:
+        yield url
+
+
+async def test_a_message_is_answered() -> None:
+    async with chat_server() as url:
+        reply = await ChatClient(url).say("t1", "hello")
+        assert (reply.text, str(reply), reply.is_stopped) == (
+            "You said hello.",
+            "You said hello.",
+            False,
+        )
+        async with ChatClient(f"{url}/") as client:
+            assert (await client.say("t1", "again", at=reply.node_id)).text == "You said again."
+            assert (await client.say("t1", "once more")).text == "You said once more."
+
+
+async def test_a_question_goes_to_the_handler_of_its_tool_and_key() -> None:
+    client, requests = plugin(Accepted(Seat(row=3)))
+    async with chat_server() as url:
+        reply = await ChatClient(url, plugins=[client]).say("t1", "reserve")
+        assert reply.text == "Done."
+        [request] = requests
+        assert (request.tool_name, request.key, request.seq) == ("reserve", "seat", 0)
+        assert request.model is Seat
+        assert (request.message, request.params) == ("Which seat?", {"flight": "AB1"})
+        assert request.context == {"plane": "A320"}
+        assert request.schema["required"] == ["row"]
+        async with httpx2.AsyncClient(base_url=url) as http:
+            assert "Row 3 on AB1" in (await http.get("/threads/t1/tree")).text
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"), [(Declined(), "No seat: decline"), (Cancelled(), "No seat: cancel")]
+)
+async def test_a_handler_declines_and_cancels(answer: Any, result: str) -> None:
+    client, _ = plugin(answer)
+    async with chat_server() as url:
+        events = [e async for e in ChatClient(url, [client]).stream("t1", "reserve")]
+    assert [e.content for e in events if e.type == "TOOL_CALL_RESULT"] == [result]
+    assert [e.type for e in events].count(EventType.RUN_FINISHED) == 2
+
+
+async def test_an_answer_that_does_not_fit_is_not_sent() -> None:
+    wrong, _ = plugin(Accepted({"row": "front"}))
+    async with chat_server() as url:
+        with pytest.raises(TypeError, match="no Seat"):
+            await ChatClient(url, [wrong]).say("t1", "reserve")
+        right, _ = plugin(Accepted(Seat(row=2)))
+        assert (await ChatClient(url, [right]).go_on("t1")).text == "Done."
+        assert (await ChatClient(url, [right]).go_on("t1")).text == ""  # nothing is open
+
+
+class Desk(Absent):
+    """Answers what no plugin is for."""
+
+    def __init__(self, reply: ElicitReply) -> None:
+        self.reply = reply
+        self.asked: list[tuple[Question, str]] = []
+
+    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
+        self.asked.append((question, step_id))
+        return self.reply
+
+
+async def test_a_question_without_a_handler_is_an_error_and_stays_open() -> None:
+    desk = Desk(ElicitReply(action="accept", content={"row": 5}))
+    async with chat_server() as url:
+        with pytest.raises(ChatClientError, match="'Which seat\\?' \\(seat of the tool reserve\\)"):
+            await ChatClient(url).say("t1", "reserve")
+        reply = await ChatClient(url, otherwise=desk).go_on("t1")
+    assert reply.text == "Done."
+    [(question, step_id)] = desk.asked
+    assert isinstance(question, ElicitRequest)
+    assert (question.message, question.key, bool(step_id)) == ("Which seat?", "seat", True)
+
+
+async def test_the_visit_of_an_address_goes_to_the_other_answerer() -> None:
+    @tool
+    async def pay(ctx: BranchContext) -> str:
+        return (await ctx.elicit_url("Pay, please.", "https://pay.example/1")).action
+
+    desk = Desk(ElicitReply(action="accept"))
+    async with chat_server(pay) as url:
+        events = [e async for e in ChatClient(url, otherwise=desk).stream("t1", "/pay")]
+    assert [e.content for e in events if e.type == "TOOL_CALL_RESULT"] == ["accept"]
+    assert getattr(desk.asked[0][0], "url") == "https://pay.example/1"  # noqa: B009
+
+
+async def test_an_answer_that_the_server_refuses_says_which_field() -> None:
+    desk = Desk(ElicitReply(action="accept", content={"row": 99}))
+    async with chat_server() as url:
+        with pytest.raises(ChatClientError, match="row") as refused:
+            await ChatClient(url, otherwise=desk).say("t1", "reserve")
+    assert refused.value.status == 422
+
+
+def test_two_plugins_of_one_tool_are_refused() -> None:
+    with pytest.raises(ValueError, match="Two plugins are for a tool called 'reserve'"):
+        ChatClient("http://127.0.0.1:1", [plugin()[0], plugin()[0]])
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://host/", "http:///x"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="no address of a chat"):
+        ChatClient(url)
+
+
+async def test_errors_say_what_is_wrong() -> None:
+    async with chat_server(token="secret words") as url:
+        with pytest.raises(ChatClientError, match="Give the server's token") as refused:
+            await ChatClient(url).say("t1", "hello")
+        assert refused.value.status == 401
+        assert (await ChatClient(url, token="secret words").say("t1", "hello")).text
+        client = ChatClient(f"{url}/?token=secret+words")
+        assert "secret" not in repr(client)
+        for doing, status in [(client.go_on("t9"), 404), (client.say("t1", " "), 422)]:
+            with pytest.raises(ChatClientError) as refused:
+                await doing
+            assert refused.value.status == status
+    with pytest.raises(ChatClientError, match="Cannot reach") as refused:
+        await ChatClient(url).say("t1", "hello")
+    assert refused.value.status is None
+
+
+@tool
+async def hang(ctx: BranchContext) -> str:
+    """Wait for ever."""
+    await ctx.notify("waiting")
+    await asyncio.Event().wait()
+    return "never"
+
+
+async def test_a_turn_goes_on_without_its_reader_and_is_stopped_from_elsewhere() -> None:
+    async with chat_server(hang) as url, ChatClient(url) as client:
+        waiting = asyncio.Event()
+
+        async def read() -> None:
+            async for event in client.stream("t1", "/hang"):
+                if event.type == "CUSTOM" and event.name == "anabranch.notice":
+                    waiting.set()
+
+        reading = asyncio.create_task(read())
+        await waiting.wait()
+        with pytest.raises(ChatClientError, match="A turn is running") as refused:
+            await client.say("t1", "hello")
+        assert refused.value.status == 409
+        reading.cancel()
+        await asyncio.wait([reading])
+        assert await client.stop("t1") is True
+        assert await client.stop("t1") is False
+        with pytest.raises(ChatClientError, match="no thread"):
+            await client.stop("other")
+
+
+async def test_a_turn_that_is_stopped_says_so() -> None:
+    begun = asyncio.Event()
+
+    @tool
+    async def begin(ctx: BranchContext) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    async with chat_server(begin) as url, ChatClient(url) as client:
+        said = asyncio.create_task(client.say("t1", "/begin"))
+        await begun.wait()
+        assert await client.stop("t1")
+        assert (await said).is_stopped
+
+
+class Cutting(httpx2.AsyncBaseTransport):
+    """The network, which breaks each of the first connections after so many pieces of its body."""
+
+    def __init__(self, *pieces: int) -> None:
+        self._network = httpx2.AsyncHTTPTransport()
+        self._left: Iterator[int] = iter(pieces)
+        self.requests: list[str] = []
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(f"{request.method} {request.url.path}")
+        response = await self._network.handle_async_request(request)
+        pieces = next(self._left, None)
+        if pieces is not None:
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = Cut(response.stream, pieces)
+        return response
+
+    async def aclose(self) -> None:
+        await self._network.aclose()
+
+
+class Cut(httpx2.AsyncByteStream):
+    def __init__(self, body: httpx2.AsyncByteStream, pieces: int) -> None:
+        self._body, self._pieces = body, pieces
+        self.is_drained = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = self._pieces
+        async for piece in self._body:
+            if left > 0:
+                left -= 1
+                yield piece
+            elif not self.is_drained:
+                raise httpx2.ReadError("cut")
+        raise httpx2.ReadError("cut at the end")
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+@pytest.mark.parametrize("pieces", [(0,), (1,), (3,), (0, 1, 1, 1), (2, 1, 0)])
+async def test_a_connection_that_breaks_is_made_again(pieces: tuple[int, ...]) -> None:
+    network = Cutting(*pieces)
+    answering, requests = plugin(Accepted(Seat(row=3)))
+    async with chat_server() as url:
+        client = ChatClient(url, [answering], transport=network, reconnects=[0] * 9)
+        async with client:
+            events = [event async for event in client.stream("t1", "reserve")]
+        async with httpx2.AsyncClient(base_url=url) as http:
+            tree = (await http.get("/threads/t1/tree")).json()
+    assert len(requests) == 1
+    assert [e.content for e in events if e.type == "TOOL_CALL_RESULT"] == ["Row 3 on AB1"]
+    kinds = [node["kind"] for node in tree["nodes"]]
+    assert kinds == ["user", "assistant", "question", "answer", "results", "assistant"]
+    said = [e.value["id"] for e in events if e.type == "CUSTOM" and e.name == "anabranch.node"]
+    assert said == [node["id"] for node in tree["nodes"]]
+    assert len(network.requests) > 2
+
+
+async def test_a_connection_that_stays_broken_is_an_error() -> None:
+    async with chat_server() as url:
+        client = ChatClient(url, transport=Cutting(*[0] * 9), reconnects=[0, 0])
+        async with client:
+            with pytest.raises(ChatClientError, match=r"Cannot reach .*: cut"):
+                await client.say("t1", "hello")
+
+
+@pytest.mark.parametrize(("said", "reply"), [("hello", "You said hello."), ("reserve", "Done.")])
+async def test_what_was_missed_over_a_restart_is_read_from_the_tree(said: str, reply: str) -> None:
+    """Another process, with the same store, has none of the events."""
+    store = MemoryTrees()
+    answering, _ = plugin(Accepted(Seat(row=3)))
+    async with chat_server(store=store) as first, chat_server(store=store) as second:
+        network = Moving(httpx2.URL(second).port)
+        async with ChatClient(first, [answering], transport=network, reconnects=[0] * 3) as client:
+            assert (await client.say("t1", said)).text == reply
+    assert "GET /threads/t1/events" in network.requests
+
+
+class Moving(Cutting):
+    """The first run comes to its end, but its connection breaks; then another server answers."""
+
+    def __init__(self, port: int | None) -> None:
+        super().__init__(1)
+        self._port = port
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if self.requests:
+            request.url = request.url.copy_with(port=self._port)
+            return await super().handle_async_request(request)
+        response = await super().handle_async_request(request)
+        assert isinstance(response.stream, Cut)
+        response.stream.is_drained = True
+        return response

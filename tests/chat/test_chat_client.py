@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
-from ag_ui.core import EventType
+from ag_ui.core import CustomEvent, Event, EventType, ToolCallResultEvent
 
 from anabranch import Accepted, BranchContext, Cancelled, Declined, ElicitResult, tool
 from anabranch.agents import Absent, Question
@@ -37,6 +37,16 @@ def plugin(*answers: Any) -> tuple[PluginClient, list[PluginRequest[Seat]]]:
         return answer
 
     return make_plugin(reserve).on(SEAT, handler).build().client, requests
+
+
+def results(events: Iterable[Event]) -> list[object]:
+    """What tools returned."""
+    return [each.content for each in events if isinstance(each, ToolCallResultEvent)]
+
+
+def values(events: Iterable[Event], name: str) -> list[Any]:
+    """The values of the custom events of that name."""
+    return [e.value for e in events if isinstance(e, CustomEvent) and e.name == name]
 
 
 @asynccontextmanager
@@ -81,7 +91,7 @@ async def test_a_handler_declines_and_cancels(answer: Any, result: str) -> None:
     client, _ = plugin(answer)
     async with chat_server() as url:
         events = [e async for e in ChatClient(url, [client]).stream("t1", "reserve")]
-    assert [e.content for e in events if e.type == "TOOL_CALL_RESULT"] == [result]
+    assert results(events) == [result]
     assert [e.type for e in events].count(EventType.RUN_FINISHED) == 2
 
 
@@ -127,7 +137,7 @@ async def test_the_visit_of_an_address_goes_to_the_other_answerer() -> None:
     desk = Desk(ElicitReply(action="accept"))
     async with chat_server(pay) as url:
         events = [e async for e in ChatClient(url, otherwise=desk).stream("t1", "/pay")]
-    assert [e.content for e in events if e.type == "TOOL_CALL_RESULT"] == ["accept"]
+    assert results(events) == ["accept"]
     assert getattr(desk.asked[0][0], "url") == "https://pay.example/1"  # noqa: B009
 
 
@@ -181,7 +191,7 @@ async def test_a_turn_goes_on_without_its_reader_and_is_stopped_from_elsewhere()
 
         async def read() -> None:
             async for event in client.stream("t1", "/hang"):
-                if event.type == "CUSTOM" and event.name == "anabranch.notice":
+                if values([event], "anabranch.notice"):
                     waiting.set()
 
         reading = asyncio.create_task(read())
@@ -264,10 +274,10 @@ async def test_a_connection_that_breaks_is_made_again(pieces: tuple[int, ...]) -
         async with httpx2.AsyncClient(base_url=url) as http:
             tree = (await http.get("/threads/t1/tree")).json()
     assert len(requests) == 1
-    assert [e.content for e in events if e.type == "TOOL_CALL_RESULT"] == ["Row 3 on AB1"]
+    assert results(events) == ["Row 3 on AB1"]
     kinds = [node["kind"] for node in tree["nodes"]]
     assert kinds == ["user", "assistant", "question", "answer", "results", "assistant"]
-    said = [e.value["id"] for e in events if e.type == "CUSTOM" and e.name == "anabranch.node"]
+    said = [each["id"] for each in values(events, "anabranch.node")]
     assert said == [node["id"] for node in tree["nodes"]]
     assert len(network.requests) > 2
 

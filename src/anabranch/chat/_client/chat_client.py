@@ -86,6 +86,7 @@ class ChatClient:
         return f"<ChatClient of {self._base}>"
 
     async def __aenter__(self) -> Self:
+        """Keep connections open from now on."""
         self._http = self._new_http()
         return self
 
@@ -95,6 +96,7 @@ class ChatClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """Close the connections."""
         http, self._http = self._http, None
         if http is not None:
             await http.aclose()
@@ -215,7 +217,7 @@ async def _open_in(connection: AguiConnection, thread_id: str) -> list[Interrupt
 async def _last_node(connection: AguiConnection, thread_id: str) -> Event:
     """Return the event of the node at the thread's head, which was missed."""
     state = await connection.state(thread_id)
-    [last] = [each for each in state.nodes if each["id"] == state.refs.get("head")] or [None]
+    last = next((each for each in state.nodes if each["id"] == state.refs.get("head")), None)
     return CustomEvent(name=NODE, value=last)
 
 

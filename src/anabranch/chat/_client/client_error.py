@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 import httpx2
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["ChatClientError", "FieldProblem", "check_response", "read_text"]
+__all__ = ["ChatClientError", "check_response", "read_text"]
 
 B = TypeVar("B", bound=BaseModel)
 
@@ -27,13 +28,6 @@ ADVICE = {
 """What to do, where the server does not say."""
 
 
-class FieldProblem(BaseModel):
-    """What is wrong with one field of an answer; ``field`` is empty for the answer as a whole."""
-
-    field: str = ""
-    message: str = ""
-
-
 class ChatClientError(AnabranchError):
     """A chat's server cannot be reached, or has refused or failed; the message says why.
 
@@ -43,7 +37,8 @@ class ChatClientError(AnabranchError):
             410 if a question has expired; 422 if a message or an answer does not fit; 429 if there
             were too many requests. ``None`` if it is none.
         reason: why an answer was refused: ``unknown``, ``answered``, ``expired`` or ``invalid``.
-        errors: what is wrong with which field of an answer.
+        errors: what is wrong with an answer, by its fields; under an empty name, what is wrong with
+            it as a whole.
         retry_after: seconds after which to try again, if the server says so.
     """
 
@@ -53,20 +48,25 @@ class ChatClientError(AnabranchError):
         *,
         status: int | None = None,
         reason: str = "",
-        errors: list[FieldProblem] | None = None,
+        errors: Mapping[str, str] | None = None,
         retry_after: float | None = None,
     ) -> None:
         self.status = status
         self.reason = reason
-        self.errors: list[FieldProblem] = errors or []
+        self.errors: Mapping[str, str] = errors or {}
         self.retry_after = retry_after
         super().__init__(message, message=message, status=status, reason=reason)
+
+
+class _FieldProblem(BaseModel):
+    field: str
+    message: str
 
 
 class _Refusal(BaseModel):
     error: str = ""
     reason: str = ""
-    errors: list[FieldProblem] = []
+    errors: list[_FieldProblem] = []
 
 
 async def check_response(response: httpx2.Response) -> None:
@@ -90,7 +90,7 @@ async def check_response(response: httpx2.Response) -> None:
         said,
         status=status,
         reason=refusal.reason,
-        errors=refusal.errors,
+        errors={each.field: each.message for each in refusal.errors},
         retry_after=float(seconds) if seconds.isdecimal() else None,
     )
 

@@ -2,7 +2,7 @@
 
 Foreign is every text that this library did not write: a server's, a model's, a client's, a person's,
 a file's. Inside the process it stays as it is; it is changed only on its way out. What a wire needs
-is in ``_encodable``. This module imports the standard library alone, for the commands that only print.
+is in ``_encodable``. Nothing is imported that is slow to load, for the commands that only print.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import logging
 import re
 from textwrap import indent
 from typing import Any
+
+from anabranch._author_frames import format_for_author
 
 __all__ = ["PrintableFormatter", "printable", "printable_json", "printable_line"]
 
@@ -57,5 +59,5 @@ class PrintableFormatter(logging.Formatter):
         return printable_line(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802, ANN401 - the base class
-        """Return the lines of the traceback."""
-        return indent(printable(super().formatException(ei)), "    ")
+        """Return the lines of the traceback, as far as they are of use to a tool's author."""
+        return indent(printable(format_for_author(*ei).rstrip("\n")), "    ")

@@ -98,7 +98,14 @@ def test_what_is_found_is_printed_as_json_and_described_on_stderr(
     assert (done.status, found["rule"], found["file"]) == (1, "clock", "careless.py")
     line = f"careless.py:{found['line']}:{found['column']}: clock: `time.time_ns()` "
     assert done.shown.startswith(line)
-    assert done.shown.endswith("anabranch: 1 finding. A replay would not do the same again.\n")
+    assert done.shown.endswith("anabranch: 1 finding.\n")
+
+
+def test_a_person_is_shown_that_nothing_was_found(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert check(capsys, "careless.py", "right") == (0, [], "Nothing found in the source.\n")
 
 
 @pytest.mark.parametrize("target", ["careless.py", "careless", "careless:right"])

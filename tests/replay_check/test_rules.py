@@ -4,7 +4,10 @@ from textwrap import indent
 
 import pytest
 
+from anabranch import BranchContext, run_tool, tool
+from anabranch.replay_check._misuse import FIELDS
 from anabranch.replay_check._rules import RULES
+from anabranch.testing import MockClient
 from tests.replay_check.conftest import Check
 
 FOUND = {
@@ -175,6 +178,28 @@ FOUND = {
         ("from collections import deque\nSEEN = deque()", "SEEN.popleft()"),
         ("class State: x = 1\nSTATE = State()", "STATE.x = 2"),
     ],
+    "not-awaited": [
+        ("", "ctx.step(compute)"),
+        ("", "ctx.log('info', 'x')"),
+        ("", "answer = ctx.elicit(Name, 'x')\nanswer.content"),
+        ("", "ctx.sample('x').text"),
+        ("", "ctx.branch(ask)"),
+        ("", "def inner(context): context.notify('x')\ninner(ctx)"),
+    ],
+    "swapped-arguments": [
+        ("", "await ctx.elicit('Who?', Name)"),
+        ("", "await ctx.elicit(f'Who is {x}?', Name)"),
+        ("", "await ctx.elicit('Who?', str)"),
+        ("", "await ctx.elicit('Who?', response_type=Name)"),
+        ("", "await ctx.elicit(message='Who?', schema=Name)"),
+    ],
+    "foreign-spelling": [
+        ("", "await ctx.info('x')"),
+        ("", "await ctx.report_progress(1, 2)"),
+        ("", "answer = await ctx.elicit(Name, 'x')\nanswer.data"),
+        ("", "(await ctx.elicit(Name, 'x')).data.name"),
+    ],
+    "unknown-operation": [("", "await ctx.read_resource('x')"), ("", "ctx.session.send_log('x')")],
 }
 """Rule: (what stands before the tool, its body)."""
 
@@ -238,7 +263,14 @@ NOTHING = [
     ("import random", "random = ctx.random\nrandom.choice([1])"),
     ("", "open = len\nopen('x')"),
     ("from helpers_of_mine import open", "open('x')"),
-    ("import time", "time = ctx\ntime.time()"),
+    ("import time", "time = ctx\ntime.now()"),
+    ("", "await ctx.elicit('name', 'x')\nawait ctx.elicit('name', str(1))"),
+    ("", "later = ctx.elicit(Name, 'x')\nawait later"),
+    ("", "later = ctx.elicit(Name, 'x')\nawait ctx.gather(later)"),
+    ("", "later = ctx.sample('x')\nlater.close()"),
+    ("", "answer = await ctx.elicit(Name, 'x')\nanswer.content.data"),
+    ("", "def show(context: dict): context.data.info()\nshow(x)"),
+    ("", "[ctx.elicit(Name, n) for n in 'ab']"),
     ("from pathlib import Path", "Path('x').with_suffix('.py').name"),
     ("import os.path", "os.path.join('x', 'y')"),
     ("import httpx2", "httpx2.URL('x')\nhttpx2.Headers().get('x')"),
@@ -307,6 +339,14 @@ NOTHING = [
 @pytest.mark.parametrize(("before", "body"), NOTHING)
 def test_what_is_safe_is_left_alone(check: Check, before: str, body: str) -> None:
     assert check(source(before.replace("helpers_of_mine", "shelve"), body)) == []
+
+
+async def test_the_fields_of_a_context_are_known() -> None:
+    @tool
+    async def fields(ctx: BranchContext) -> list[str]:
+        return [name for name in vars(ctx) if not name.startswith("_")]
+
+    assert sorted(await run_tool(fields, {}, MockClient())) == sorted(FIELDS)
 
 
 def test_every_rule_about_sources_has_an_example() -> None:

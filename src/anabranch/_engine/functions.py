@@ -143,12 +143,12 @@ async def perform(
         return Entry("step", asked, codec.encode(step_id, value), key=key), interrupted
     except SerializationError:
         raise
-    except Exception as error:  # noqa: BLE001 - the author's effect may raise anything; it is recorded
+    except Exception as error:  # whatever the author's effect raises is recorded
         known = error_to_json(error)
         if known is None:
             name = type(error).__name__
             known = error_to_json(StepFailed(step_id, name, str(error)))
-            logger.warning("step %r failed with %s: %r", step_id, name, str(error))
+            logger.warning("step %r failed with %s", step_id, name, exc_info=error)
         return Entry("step", asked, error=known, key=key), interrupted or error
     finally:
         current_idempotency_key.reset(outer)

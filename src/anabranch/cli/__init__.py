@@ -10,6 +10,9 @@
                                       _http_requests.py and _http_sessions.py
     _combined_server.py               what targets offer, as one server
     _call_command.py                  anabranch call
+    _list_command.py                  anabranch list
+    _inspect_command.py               anabranch inspect; both by _tool_summaries.py, which says
+                                      types in the words of _schema_words.py
     _check_command.py                 anabranch check
     _demo_command.py                  anabranch demo; _demo_tool.py is the tool it plays
     _chat_command.py                  anabranch chat

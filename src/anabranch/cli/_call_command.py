@@ -27,16 +27,20 @@ from anabranch.cli._options import (
     ConfirmSamples,
     Era,
     EraOption,
+    Headers,
     MaxDepth,
     MaxSamples,
     MaxTokens,
     Model,
     NoSamplesFor,
+    Target,
     Timeout,
+    Token,
     limits_of,
 )
 from anabranch.cli._output import print_json
 from anabranch.cli._tool_arguments import read_arguments
+from anabranch.cli._tool_summaries import overview, summaries_of
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._client import call_tool, list_tools
 from anabranch.mcp._repeating import PAUSES, Remembering, is_lost, new_key, takes_key
@@ -46,10 +50,10 @@ __all__ = ["CallOptions", "call", "call_command", "find_tool", "invoke", "value_
 
 
 def call_command(  # noqa: PLR0913 - the options of the command
-    target: Annotated[
-        str, Parameter(help="A Python file, a module, module:attribute, or a server's URL.")
-    ],
-    tool: Annotated[str, Parameter(help="The tool's name.")],
+    target: Target,
+    tool: Annotated[
+        str | None, Parameter(help="The tool's name. Without it, the tools are listed.")
+    ] = None,
     /,
     *values: Annotated[
         str,
@@ -68,24 +72,17 @@ def call_command(  # noqa: PLR0913 - the options of the command
     max_tokens: MaxTokens = None,
     max_depth: MaxDepth = None,
     timeout: Timeout = None,
-    token: Annotated[
-        str | None,
-        Parameter(
-            help="The bearer token for a server at a URL. Other users may see it among the"
-            " processes."
-        ),
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        Parameter(
-            help="A header of the requests to a URL, as 'Name: value'. May be repeated.",
-            negative=(),
-        ),
-    ] = None,
+    token: Token = None,
+    header: Headers = None,
 ) -> None:
     """Run the command."""
     limits = limits_of(max_tokens, max_depth, timeout)
     log_to_stderr(logging.ERROR)  # connection problems are reported in this module's own words
+    if tool is None:
+        headers = headers_of(token, header or ())
+        raise UsageError(
+            f"Name a TOOL. {overview(target, anyio.run(summaries_of, target, headers))}"
+        )
     policy = new_policy(no_samples_for, confirm=confirm_samples, most=max_samples)
     respondent = new_respondent(Console(), model, answers)
     options = CallOptions(

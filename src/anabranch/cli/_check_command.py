@@ -59,6 +59,8 @@ def check_command(
     print_json([finding.to_json() for finding in findings])
     sys.stdout.flush()
     report(findings, console)
+    if sys.stdout.isatty():
+        console.say("Nothing found." if respondent else "Nothing found in the source.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,4 +157,4 @@ def report(findings: Sequence[Finding], console: Console) -> None:
         console.say(str(finding))
     if findings:
         number = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
-        raise FailedError(f"{number}. A replay would not do the same again.")
+        raise FailedError(f"{number}.")

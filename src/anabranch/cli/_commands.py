@@ -37,6 +37,16 @@ HELP = {
     a key stored in your data directory. Calls are stored only if --store or ANABRANCH_STORE names
     a store.
     """,
+    "list": """List the tools of TARGET: their names, arguments, and what they do.
+
+    TARGET is loaded, or asked if it is a URL; no tool is called. People are shown a table, and
+    programs JSON.
+    """,
+    "inspect": """Show what there is to know about the tools of TARGET, or about one TOOL.
+
+    Parameters with their types and constraints, the questions that a tool declares, what it needs
+    of a client, and its limits. Nothing is called. People are shown text, and programs JSON.
+    """,
     "call": """Call one tool as an MCP client; its result is printed as JSON.
 
     Its questions become forms in this terminal, and its samples go to the model, or to you where

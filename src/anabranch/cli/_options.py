@@ -17,16 +17,20 @@ __all__ = [
     "STORE",
     "AnswersFile",
     "ArgumentsJson",
+    "AsJson",
     "ConfirmSamples",
     "Era",
     "EraOption",
+    "Headers",
     "MaxDepth",
     "MaxSamples",
     "MaxTokens",
     "Model",
     "NoSamplesFor",
     "Store",
+    "Target",
     "Timeout",
+    "Token",
     "limits_of",
     "store_url",
 ]
@@ -51,6 +55,29 @@ AnswersFile: TypeAlias = Annotated[
         help="A JSON list of answers; no one is then asked at the terminal. Entries, taken in"
         ' order: {"accept": {…}}, {"decline": true}, {"cancel": true}, {"sample": "text"}; with'
         ' a "key", for the step of that name.',
+    ),
+]
+Target: TypeAlias = Annotated[
+    str, Parameter(help="A Python file, a module, module:attribute, or a server's URL.")
+]
+AsJson: TypeAlias = Annotated[
+    bool,
+    Parameter(
+        name="--json", negative=(), help="Print JSON. Without a terminal, that is the default."
+    ),
+]
+Token: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="The bearer token for a server at a URL. Other users may see it among the processes."
+    ),
+]
+Headers: TypeAlias = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--header",
+        help="A header of the requests to a URL, as 'Name: value'. May be repeated.",
+        negative=(),
     ),
 ]
 ArgumentsJson: TypeAlias = Annotated[

@@ -13,6 +13,7 @@ from anabranch.replay_check._asks import name_of
 from anabranch.replay_check._beside import Beside
 from anabranch.replay_check._call_rules import rule_of, rule_of_unknown
 from anabranch.replay_check._check_port import Check
+from anabranch.replay_check._misuse import Misuse
 from anabranch.replay_check._mutations import Mutations
 from anabranch.replay_check._scopes import Scope
 from anabranch.replay_check._suspension import Comprehension, Suspension
@@ -48,6 +49,7 @@ class _BodyVisitor(ast.NodeVisitor):
         self._mutations = Mutations(check)
         self._suspension = Suspension(check)
         self._beside = Beside(check)
+        self._misuse = Misuse(check)
         self._in_step = False
 
     # -- definitions, whose bodies are not run ---------------------------------------------------
@@ -79,6 +81,7 @@ class _BodyVisitor(ast.NodeVisitor):
             return
         self._suspension.check_call(node, self._scope)
         self._beside.check_call(node, self._scope)
+        self._misuse.check_call(node, self._scope)
         if not self._scope.module.is_safe(node):
             self._check_call(node, value)
             if not self._in_step:
@@ -171,6 +174,16 @@ class _BodyVisitor(ast.NodeVisitor):
     visit_TryStar = visit_Try
     visit_AsyncWith = visit_With
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
+
+    # -- uses of a context ----------------------------------------------------------------------
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        self._misuse.check_statement(node, self._scope)
+        self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self._misuse.check_attribute(node, self._scope)
+        self.generic_visit(node)
 
     # -- mutations -------------------------------------------------------------------------------
 

@@ -86,6 +86,23 @@ RULES: dict[str, Rule] = {
         "{} is changed again in every round, on a tool that all calls share.",
         "Use a local variable, or change it in before, after or ctx.step.",
     ),
+    # -- how the context is used --------------------------------------------------------------------
+    "not-awaited": Rule(
+        "{} is not awaited, so it never happens.",
+        "Write await before it, or pass it to ctx.gather.",
+    ),
+    "swapped-arguments": Rule(
+        "{} is given the message where the question belongs.",
+        "Write ctx.elicit(Model, message).",
+    ),
+    "foreign-spelling": Rule(
+        "{} in anabranch.",
+        'Change the line; "Coming from other libraries" in the documentation has the whole list.',
+    ),
+    "unknown-operation": Rule(
+        "{} is not there: a context has no such operation.",
+        'Use one of those in "Writing tools" in the documentation.',
+    ),
     # -- what a run has shown ----------------------------------------------------------------------
     "different-ask": Rule(
         "The question {} differs when the round is replayed.",

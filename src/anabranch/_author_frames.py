@@ -1,0 +1,74 @@
+"""A traceback as the author of a tool needs it: their own lines, without those of libraries.
+
+An exception in a tool passes dozens of frames of this library and the server's on its way out. Shown
+are the frames of code that is installed neither with Python nor as a package, and the last one, where
+the exception was raised. ``ANABRANCH_TRACEBACK=full`` shows all. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from traceback import FrameSummary, StackSummary, TracebackException
+from types import TracebackType
+
+__all__ = ["FULL", "format_for_author"]
+
+FULL = "ANABRANCH_TRACEBACK"
+"""Environment variable: with the value ``full``, no frame is left out."""
+
+_LIBRARIES = (
+    str(Path(__file__).parent),
+    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
+)
+
+
+def format_for_author(
+    kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+) -> str:
+    """Return the traceback of ``error``, and of what caused it, in the usual form.
+
+    If none of the frames is an author's, all of them are returned.
+    """
+    whole = TracebackException(kind, error, traceback)
+    chain = list(_chained(whole))
+    if os.environ.get(FULL) != "full" and any(map(_is_authors, _frames(chain))):
+        before = len(list(_frames(chain)))
+        for each in chain:
+            each.stack = _of_author(each.stack)
+        hidden = before - len(list(_frames(chain)))
+        note = f"({hidden} frames of libraries are left out; {FULL}=full shows them)\n"
+    else:
+        note = ""
+    return "".join(whole.format()) + note
+
+
+def _chained(top: TracebackException) -> Iterator[TracebackException]:
+    """Yield ``top``, what caused it, and the members of groups."""
+    seen: set[int] = set()
+    left = [top]
+    while left:
+        each = left.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            left += [other for other in (each.__cause__, each.__context__) if other is not None]
+            left += each.exceptions or []
+
+
+def _frames(chain: list[TracebackException]) -> Iterator[FrameSummary]:
+    return (frame for each in chain for frame in each.stack)
+
+
+def _is_authors(frame: FrameSummary) -> bool:
+    return not frame.filename.startswith((*_LIBRARIES, "<"))
+
+
+def _of_author(stack: StackSummary) -> StackSummary:
+    """Return the author's frames, and the last one if it follows one of them."""
+    kept = [frame for frame in stack if _is_authors(frame)]
+    if kept and kept[-1] is not stack[-1]:
+        kept.append(stack[-1])
+    return StackSummary.from_list(kept)

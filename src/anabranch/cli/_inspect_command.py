@@ -1,0 +1,38 @@
+"""``anabranch inspect``: all that can be said of the tools of a target before they are called."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated
+
+import anyio
+from cyclopts import Parameter
+
+from anabranch._terminal.console import log_to_stderr
+from anabranch.cli._http_tokens import headers_of
+from anabranch.cli._options import AsJson, Headers, Target, Token
+from anabranch.cli._output import print_json, print_text
+from anabranch.cli._tool_summaries import chosen, summaries_of
+
+__all__ = ["inspect_command"]
+
+
+def inspect_command(
+    target: Target,
+    tool: Annotated[str | None, Parameter(help="The tool's name; all tools by default.")] = None,
+    /,
+    *,
+    json: AsJson = False,
+    token: Token = None,
+    header: Headers = None,
+) -> None:
+    """Run the command."""
+    log_to_stderr(logging.ERROR)
+    tools = anyio.run(summaries_of, target, headers_of(token, header or ()))
+    shown = tools if tool is None else [chosen(tools, target, tool)]
+    if json or not sys.stdout.isatty():
+        values = [each.to_json() for each in shown]
+        print_json(values if tool is None else values[0])
+    else:
+        print_text("\n\n".join("\n".join(each.lines()) for each in shown))

@@ -1,0 +1,28 @@
+"""``anabranch list``: the tools of a target, one line each."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import anyio
+
+from anabranch._terminal.console import log_to_stderr
+from anabranch.cli._http_tokens import headers_of
+from anabranch.cli._options import AsJson, Headers, Target, Token
+from anabranch.cli._output import print_json, print_text
+from anabranch.cli._tool_summaries import overview, summaries_of
+
+__all__ = ["list_command"]
+
+
+def list_command(
+    target: Target, /, *, json: AsJson = False, token: Token = None, header: Headers = None
+) -> None:
+    """Run the command."""
+    log_to_stderr(logging.ERROR)
+    tools = anyio.run(summaries_of, target, headers_of(token, header or ()))
+    if json or not sys.stdout.isatty():
+        print_json([each.to_json() for each in tools])
+    else:
+        print_text(overview(target, tools))

@@ -1,0 +1,205 @@
+"""What can be said of a tool before it is called: parameters, questions, requirements, limits.
+
+A target that is code is loaded, and nothing in it is called. A server that is running lists its
+tools; what its tools ask is not part of that list.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from shlex import quote
+from typing import Any, TypeAlias, cast
+
+import mcp_types as types
+from mcp import Client
+
+from anabranch._asking.answerer import Absent
+from anabranch._form_fields import Form
+from anabranch._terminal.exits import UsageError
+from anabranch.cli._connection import open_session, server_of
+from anabranch.cli._schema_words import schema_words
+from anabranch.cli._targets import is_url, load
+from anabranch.mcp._client import list_tools
+from anabranch.tool import Tool
+
+__all__ = ["ToolSummary", "chosen", "overview", "summaries_of"]
+
+Schema: TypeAlias = Mapping[str, Any]
+
+LONGEST_DEFAULT = 20
+WIDEST = 48
+"""Columns of the calls; descriptions begin right of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSummary:
+    """One tool of a target.
+
+    Attributes:
+        name: by which it is called.
+        description: what it does.
+        parameters: the JSON Schema of its arguments.
+        questions: the JSON Schemas of the questions that it declares, by key; ``None`` where the
+            target does not say.
+        requires: the capabilities without which it does not start.
+        limits: of every call, those that are set.
+        annotations: what it does to the world, as far as it says.
+    """
+
+    name: str
+    description: str
+    parameters: Schema
+    questions: Mapping[str, Schema] | None = None
+    requires: tuple[str, ...] = ()
+    limits: Mapping[str, float] = field(default_factory=dict[str, float])
+    annotations: Mapping[str, bool] = field(default_factory=dict[str, bool])
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as a JSON object; what the target does not say is ``null``."""
+        return asdict(self)
+
+    @property
+    def headline(self) -> str:
+        """The first line of the description."""
+        return self.description.strip().partition("\n")[0]
+
+    @property
+    def usage(self) -> str:
+        """The arguments as they are typed; those that may be left out are in brackets."""
+        required = self.parameters.get("required", ())
+        fields = self.parameters.get("properties", {})
+        return " ".join(
+            f"{name}=…" if name in required else f"[{name}={_default(fields[name])}]"
+            for name in fields
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines that describe it to people."""
+        yield f"{self.name} {self.usage}".rstrip()
+        yield from (f"  {line}".rstrip() for line in self.description.strip().splitlines())
+        yield from _section("Parameters", self._parameters())
+        yield from _section("Asks", self._questions())
+        yield from _section("Needs a client that offers", self.requires)
+        yield from _section("Limits", (f"{name}: {value}" for name, value in self.limits.items()))
+        said = (name.replace("_", " ") for name, value in self.annotations.items() if value)
+        yield from _section("Is", said)
+
+    def _parameters(self) -> Iterator[str]:
+        definitions = self.parameters.get("$defs", {})
+        required = self.parameters.get("required", ())
+        for name, schema in self.parameters.get("properties", {}).items():
+            notes = [schema_words(schema, definitions)]
+            if isinstance(schema, Mapping):
+                given = cast("Schema", schema)
+                if "default" in given:
+                    notes.append(f"default {json.dumps(given['default'], ensure_ascii=False)}")
+                elif name not in required:
+                    notes.append("optional")
+                if "description" in given:
+                    notes.append(str(given["description"]))
+            yield f"{name}: {'; '.join(notes)}"
+
+    def _questions(self) -> Iterator[str]:
+        for key, schema in (self.questions or {}).items():
+            form = Form.model_validate(schema)
+            yield key
+            for name, each in form.properties.items():
+                yield f"  {name}: {each.in_words(required=name in form.required, titled=False)}"
+
+
+def _default(schema: object) -> str:
+    """Return a default as it is typed, ``…`` if it has none, or a long one."""
+    if not isinstance(schema, Mapping) or cast("Schema", schema).get("default") is None:
+        return "…"
+    default: object = cast("Schema", schema)["default"]
+    typed = default if isinstance(default, str) else json.dumps(default, ensure_ascii=False)
+    return typed if 0 < len(typed) <= LONGEST_DEFAULT else "…"
+
+
+def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
+    found = list(lines)
+    if found:
+        yield ""
+        yield f"  {title}"
+        yield from (f"    {line}" for line in found)
+
+
+async def summaries_of(target: str, headers: Mapping[str, str]) -> list[ToolSummary]:
+    """Return the tools of ``target``, in its order.
+
+    Raises:
+        CommandError: the target cannot be loaded or reached.
+    """
+    if is_url(target):
+        server = server_of(target, headers=headers)
+        return await open_session(target, server, Absent(), _listed)
+    if headers:
+        raise UsageError("--token and --header are for a server at a URL.")
+    found = load([target])
+    own = [_of_tool(tool) for tool in found.tools]
+    servers = [[_of_listing(each) for each in await s.list_tools()] for s in found.servers]
+    return [*own, *(each for listed in servers for each in listed)]
+
+
+def overview(target: str, tools: Sequence[ToolSummary]) -> str:
+    """Return what ``target`` offers, one line for each tool, and how to go on."""
+    if not tools:
+        return f"{target} offers no tools."
+    calls = [f"{each.name} {each.usage}".rstrip() for each in tools]
+    width = min(max(map(len, calls)), WIDEST)
+    lines = [
+        f"  {call:{width}}  {each.headline}".rstrip()
+        for call, each in zip(calls, tools, strict=True)
+    ]
+    number = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
+    place = quote(target)
+    hint = f"anabranch inspect {place} TOOL shows one, anabranch call {place} TOOL calls it."
+    return "\n".join([f"{target} offers {number}:", "", *lines, "", hint])
+
+
+def chosen(tools: Iterable[ToolSummary], target: str, name: str) -> ToolSummary:
+    """Return the tool of that name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    by_name = {each.name: each for each in tools}
+    if name not in by_name:
+        offered = ", ".join(by_name) or "nothing"
+        raise UsageError(f"{target} has no tool {name!r}. It offers: {offered}.")
+    return by_name[name]
+
+
+async def _listed(client: Client) -> list[ToolSummary]:
+    return [_of_listing(each) for each in (await list_tools(client)).values()]
+
+
+def _of_tool(tool: Tool[Any]) -> ToolSummary:
+    hints = asdict(tool.annotations) if tool.annotations is not None else {}
+    return ToolSummary(
+        tool.name,
+        tool.description,
+        tool.input_schema,
+        {each.key: each.schema for each in tool.elicits},
+        tuple(sorted(tool.requires)),
+        {name: value for name, value in asdict(tool.limits).items() if value is not None},
+        {name: value for name, value in hints.items() if value is not None},
+    )
+
+
+def _of_listing(tool: types.Tool) -> ToolSummary:
+    hints = tool.annotations
+    said = {
+        "read_only": hints.read_only_hint if hints else None,
+        "destructive": hints.destructive_hint if hints else None,
+        "idempotent": hints.idempotent_hint if hints else None,
+        "open_world": hints.open_world_hint if hints else None,
+    }
+    return ToolSummary(
+        tool.name,
+        tool.description or "",
+        tool.input_schema,
+        annotations={name: value for name, value in said.items() if value is not None},
+    )

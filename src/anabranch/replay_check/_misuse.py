@@ -1,0 +1,103 @@
+"""Uses of a context that fail, or do nothing, when the tool runs.
+
+An operation without ``await``; arguments in the order, or names in the spelling, of another library
+(the MCP Python SDK's ``Context`` and FastMCP's, of which tools are made over).
+"""
+
+from __future__ import annotations
+
+import ast
+
+from anabranch.context import BranchContext
+from anabranch.replay_check._asks import name_of
+from anabranch.replay_check._check_port import Check
+from anabranch.replay_check._scopes import Scope
+from anabranch.replay_check._value_kinds import Class, ContextMethod, External
+
+__all__ = ["Misuse"]
+
+AWAITED = frozenset({
+    "branch", "call_tool", "converse", "elicit", "elicit_url", "gather", "log", "notify", "race",
+    "sample", "step",
+})  # fmt: skip
+FIELDS = frozenset({"parent_messages", "parent_system_prompt", "system_prompt", "tools"})
+"""What a context has besides the attributes of its class."""
+OF_COROUTINES = frozenset({"close", "send", "throw", "cr_await", "cr_frame", "cr_running"})
+FOREIGN = {
+    "debug": 'await ctx.log("debug", …)',
+    "info": 'await ctx.log("info", …)',
+    "warning": 'await ctx.log("warning", …)',
+    "error": 'await ctx.log("error", …)',
+    "report_progress": "await ctx.notify(message, progress, total)",
+    "create_message": "await ctx.sample(…)",
+    "request_id": "ctx.call_id",
+}
+"""What others call it, and what it is here."""
+SCHEMAS = frozenset({"message", "response_type", "schema"})
+"""Keywords of other libraries' ``elicit``."""
+
+
+class Misuse:
+    """Checks how a function uses its context."""
+
+    def __init__(self, check: Check) -> None:
+        self._values = check.values
+        self._emit = check.emit
+
+    def check_statement(self, node: ast.Expr, scope: Scope) -> None:
+        """Check for an operation that stands alone: it never starts."""
+        self._check_awaited(node.value, node.value, scope)
+
+    def check_attribute(self, node: ast.Attribute, scope: Scope) -> None:
+        """Check what is read of a context, of an operation, or of an answer."""
+        if isinstance(node.ctx, ast.Load):
+            method = self._values.of(node, scope)
+            if isinstance(method, ContextMethod) and not _has(method.name):
+                self._check_name(method.name, node, scope)
+            elif node.attr not in OF_COROUTINES:
+                self._check_awaited(self._origin(node.value, scope), node, scope)
+        if node.attr == "data":
+            origin = self._origin(node.value, scope)
+            if isinstance(origin, ast.Await) and self._operation(origin.value, scope) == "elicit":
+                self._foreign(node, f"{name_of(node.value)}.content", scope)
+
+    def check_call(self, node: ast.Call, scope: Scope) -> None:
+        """Check the order of what ``ctx.elicit`` is given."""
+        if self._operation(node, scope) != "elicit":
+            return
+        swapped = any(keyword.arg in SCHEMAS for keyword in node.keywords)
+        if len(node.args) > 1 and isinstance(node.args[0], ast.Constant | ast.JoinedStr):
+            model = self._values.of(node.args[1], scope)
+            builtin = isinstance(model, External) and model.name.startswith("builtins.str()")
+            swapped |= isinstance(model, Class | External) and not builtin
+        if swapped:
+            self._emit("swapped-arguments", f"`{name_of(node)}`", node, scope)
+
+    def _check_awaited(self, made: ast.expr, used: ast.expr, scope: Scope) -> None:
+        """Report ``used`` if what it uses was ``made`` by an operation, and is not its value."""
+        if self._operation(made, scope) in AWAITED:
+            self._emit("not-awaited", f"`{name_of(made)}`", used, scope)
+
+    def _check_name(self, name: str, node: ast.Attribute, scope: Scope) -> None:
+        if name in FOREIGN:
+            self._foreign(node, FOREIGN[name], scope)
+        else:
+            self._emit("unknown-operation", f"`{name_of(node)}`", node, scope)
+
+    def _foreign(self, node: ast.expr, here: str, scope: Scope) -> None:
+        self._emit("foreign-spelling", f"`{name_of(node)}` is spelled `{here}`", node, scope)
+
+    def _origin(self, node: ast.expr, scope: Scope) -> ast.expr:
+        """Return the expression that a name is bound to, if that is the only one."""
+        bound = self._values.assigned(node.id, scope) if isinstance(node, ast.Name) else None
+        return node if bound is None else bound
+
+    def _operation(self, node: ast.expr, scope: Scope) -> str:
+        """Return the name of the context's method that ``node`` calls, empty if it calls none."""
+        method = self._values.of(node.func, scope) if isinstance(node, ast.Call) else None
+        return method.name if isinstance(method, ContextMethod) else ""
+
+
+def _has(name: str) -> bool:
+    """Whether a context has an attribute of this name."""
+    return name in FIELDS or hasattr(BranchContext, name)

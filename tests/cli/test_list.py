@@ -1,0 +1,197 @@
+"""``anabranch list`` and ``inspect``: what a target offers, before anything is called."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.cli import main
+from anabranch.cli._schema_words import schema_words
+
+HOTEL = '''
+from datetime import date
+from typing import Annotated, Literal
+
+from mcp.server.mcpserver import MCPServer
+from pydantic import BaseModel, Field
+
+from anabranch import BranchContext, Elicitation, Limits, ToolAnnotations, tool
+
+
+class Stay(BaseModel):
+    nights: int = Field(ge=1, le=14, description="How long")
+    breakfast: bool = True
+
+
+STAY = Elicitation("stay", Stay)
+
+
+@tool(
+    elicits=[STAY], requires=["elicitation"], limits=Limits(max_tokens=500, timeout=60),
+    annotations=ToolAnnotations(destructive=True, read_only=False),
+)
+async def book_hotel(
+    ctx: BranchContext, city: str, stars: Annotated[int, Field(ge=1, le=5)] = 3,
+    board: Literal["none", "half"] = "none", note: str | None = None,
+) -> str:
+    """Book a hotel.
+
+    The cheapest one that fits.
+    """
+    return city
+
+
+server = MCPServer("more")
+
+
+@server.tool()
+def rooms(of: str) -> int:
+    """Count the rooms."""
+    return len(of)
+'''
+
+
+@pytest.fixture
+def hotel(tmp_path: Path) -> str:
+    file = tmp_path / "hotel.py"
+    file.write_text(HOTEL)
+    return str(file)
+
+
+class Terminal:
+    """Standard output that says that it is a terminal."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, *arguments: str) -> str:
+        self._monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        assert main(arguments) == 0
+        return self._capsys.readouterr().out
+
+
+@pytest.fixture
+def terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return Terminal(capsys, monkeypatch)
+
+
+def test_people_see_one_line_for_each_tool(terminal: Terminal, hotel: str) -> None:
+    shown = terminal("list", hotel)
+    assert shown.splitlines() == [
+        f"{hotel} offers 2 tools:",
+        "",
+        "  book_hotel city=… [stars=3] [board=none] [note=…]  Book a hotel.",
+        "  rooms of=…                                        Count the rooms.",
+        "",
+        f"anabranch inspect {hotel} TOOL shows one, anabranch call {hotel} TOOL calls it.",
+    ]
+
+
+def test_people_see_all_that_is_known_of_a_tool(terminal: Terminal, hotel: str) -> None:
+    assert terminal("inspect", hotel, "book_hotel").splitlines() == [
+        "book_hotel city=… [stars=3] [board=none] [note=…]",
+        "  Book a hotel.",
+        "",
+        "  The cheapest one that fits.",
+        "",
+        "  Parameters",
+        "    city: text",
+        "    stars: a whole number, 1 to 5; default 3",
+        '    board: one of "none", "half"; default "none"',
+        "    note: text or null; default null",
+        "",
+        "  Asks",
+        "    stay",
+        "      nights: How long; a whole number; 1 to 14",
+        "      breakfast: true or false; default true; optional",
+        "",
+        "  Needs a client that offers",
+        "    elicitation",
+        "",
+        "  Limits",
+        "    max_tokens: 500",
+        "    timeout: 60",
+        "",
+        "  Is",
+        "    destructive",
+    ]
+
+
+def test_without_a_terminal_both_print_json(capsys: pytest.CaptureFixture[str], hotel: str) -> None:
+    assert main(["list", hotel]) == 0
+    listed: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in listed] == ["book_hotel", "rooms"]
+    assert main(["inspect", hotel, "book_hotel"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert one == listed[0]
+    assert one["limits"] == {"max_tokens": 500, "timeout": 60}
+    assert one["questions"]["stay"]["required"] == ["nights"]
+    assert one["annotations"] == {"destructive": True, "read_only": False}
+    assert listed[1]["questions"] is None  # another's tool does not say what it asks
+
+
+def test_json_is_printed_at_a_terminal_on_request(terminal: Terminal, hotel: str) -> None:
+    assert [each["name"] for each in json.loads(terminal("inspect", hotel, "--json"))] == [
+        "book_hotel",
+        "rooms",
+    ]
+
+
+def test_a_running_server_is_asked(
+    capsys: pytest.CaptureFixture[str], url: str, served: Path
+) -> None:
+    assert main(["list", str(served)]) == 0
+    local: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    assert main(["list", url]) == 0
+    remote: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    assert [each["parameters"] for each in remote] == [each["parameters"] for each in local]
+    assert [each["description"] for each in remote] == [each["description"] for each in local]
+
+
+def test_an_unknown_tool_is_answered_with_those_there_are(
+    capsys: pytest.CaptureFixture[str], hotel: str
+) -> None:
+    assert main(["inspect", hotel, "pool"]) == 2
+    assert f"{hotel} has no tool 'pool'. It offers: book_hotel, rooms." in capsys.readouterr().err
+
+
+def test_a_call_without_a_tool_lists_them_on_stderr(
+    capsys: pytest.CaptureFixture[str], hotel: str
+) -> None:
+    assert main(["call", hotel]) == 2
+    out, shown = capsys.readouterr()
+    assert out == ""
+    assert "Name a TOOL." in shown
+    assert "  rooms of=…" in shown
+
+
+def test_headers_are_for_urls(capsys: pytest.CaptureFixture[str], hotel: str) -> None:
+    assert main(["list", hotel, "--token", "x" * 16]) == 2
+    assert "--token and --header are for a server at a URL." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        pytest.param({"type": "string", "maxLength": 3}, "text, at most 3 characters", id="text"),
+        pytest.param({"type": "string", "format": "date"}, "a date (YYYY-MM-DD)", id="date"),
+        pytest.param({"type": "string", "pattern": "a+"}, "text, matching a+", id="pattern"),
+        pytest.param({"const": "é"}, '"é"', id="const"),
+        pytest.param({"type": "array", "items": {"type": "integer"}, "minItems": 1},
+                     "a list, each a whole number, at least 1 items", id="list"),
+        pytest.param({"type": "object", "properties": {"a": {}, "b": {}}}, "an object with a, b",
+                     id="object"),
+        pytest.param({"anyOf": [{"type": "null"}, {"type": "null"}]}, "null", id="any of"),
+        pytest.param({"$ref": "#/$defs/Loop"}, "any value", id="circle"),
+        pytest.param({"$ref": "#/$defs/None"}, "any value", id="unknown"),
+        pytest.param(True, "any value", id="boolean"),
+        pytest.param({"type": ["string", "null"]}, "any value", id="types"),
+        pytest.param({"enum": 5}, "any value", id="no list"),
+    ],
+)  # fmt: skip
+def test_any_schema_has_words(schema: object, words: str) -> None:
+    definitions = {"Loop": {"$ref": "#/$defs/Loop"}}
+    assert schema_words(schema, definitions) == words

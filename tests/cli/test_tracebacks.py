@@ -1,0 +1,128 @@
+"""A traceback shows the author's own lines; those of libraries are left out."""
+
+import json
+import logging
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from anabranch import run_tool
+from anabranch._author_frames import FULL, format_for_author
+from anabranch._printable import PrintableFormatter
+from anabranch.testing import MockClient
+
+TOOLS = """
+import json
+
+from anabranch import BranchContext, tool
+
+
+def parse(text):
+    return json.loads(text)
+
+
+@tool
+async def inside(ctx: BranchContext) -> str:
+    return {}["x"]
+
+
+@tool
+async def below(ctx: BranchContext) -> str:
+    return parse("{")
+
+
+@tool
+async def caused(ctx: BranchContext) -> str:
+    try:
+        parse("{")
+    except ValueError as error:
+        raise LookupError("no offer") from error
+
+
+@tool
+async def several(ctx: BranchContext) -> str:
+    try:
+        parse("{")
+    except ValueError as error:
+        raise ExceptionGroup("two", [error, KeyError("y")])
+"""
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> ModuleType:
+    module = ModuleType("authors")
+    file = tmp_path / "authors.py"
+    file.write_text(TOOLS)
+    exec(compile(TOOLS, str(file), "exec"), vars(module))  # noqa: S102 - a file of an author
+    return module
+
+
+async def shown(tools: ModuleType, name: str) -> list[str]:
+    """Return the lines, without carets, that a log shows of what the tool raises."""
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - each tool raises another one
+        await run_tool(vars(tools)[name], {}, MockClient())
+    here = raised.value.__traceback__
+    assert here is not None
+    text = format_for_author(raised.type, raised.value, here.tb_next)
+    return [line for line in text.splitlines() if not set(line) <= set(" ^~|")]
+
+
+async def test_only_the_authors_frames_are_shown(tools: ModuleType, tmp_path: Path) -> None:
+    *lines, note = await shown(tools, "inside")
+    assert lines == [
+        "Traceback (most recent call last):",
+        f'  File "{tmp_path}/authors.py", line 13, in inside',
+        '    return {}["x"]',
+        "KeyError: 'x'",
+    ]
+    assert note.endswith(f"frames of libraries are left out; {FULL}=full shows them)")
+
+
+async def test_the_line_of_a_library_that_raised_it_is_shown(tools: ModuleType) -> None:
+    lines = await shown(tools, "below")
+    places = [line.split(", in ")[1] for line in lines if line.startswith("  File")]
+    assert places == ["below", "parse", "raw_decode"]
+
+
+async def test_causes_are_treated_alike(tools: ModuleType) -> None:
+    lines = await shown(tools, "caused")
+    places = [line.split(", in ")[1] for line in lines if line.startswith("  File")]
+    assert places == ["caused", "parse", "raw_decode", "caused"]
+    assert "LookupError: no offer" in lines
+
+
+async def test_members_of_a_group_are_treated_alike(tools: ModuleType) -> None:
+    lines = await shown(tools, "several")
+    places = [line.split(", in ")[1] for line in lines if "  File" in line]
+    assert places == ["several", "parse", "raw_decode", "several", "several", "parse", "raw_decode"]
+
+
+async def test_all_are_shown_on_request(tools: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = await shown(tools, "inside")
+    monkeypatch.setenv(FULL, "full")
+    every = await shown(tools, "inside")
+    assert len(every) > len(few) + 5
+    assert every[-1] == "KeyError: 'x'"
+
+
+def test_without_an_authors_frame_all_are_shown() -> None:
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        json.loads("{")
+    last = raised.value.__traceback__
+    assert last is not None
+    text = format_for_author(ValueError, raised.value, last.tb_next)
+    assert text.count('  File "') == 3
+    assert "left out" not in text
+
+
+def test_a_record_of_a_log_has_the_short_form(tools: ModuleType) -> None:
+    formatter = PrintableFormatter("%(message)s")
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        tools.parse("{")
+    error = (raised.type, raised.value, raised.tb)
+    record = logging.LogRecord("x", logging.ERROR, "", 1, "bad", None, error)
+    lines = formatter.format(record).splitlines()
+    assert lines[0] == "bad"
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert "frames of libraries are left out" in lines[-1]

@@ -65,6 +65,7 @@ async def test_a_message_is_answered() -> None:
             False,
         )
         async with ChatClient(f"{url}/") as client:
+            assert [each.name for each in await client.tools()] == ["reserve"]
             assert (await client.say("t1", "again", at=reply.node_id)).text == "You said again."
             assert (await client.say("t1", "once more")).text == "You said once more."
 

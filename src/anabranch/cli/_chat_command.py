@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ from anabranch.chat._terminal_session.input_lines import (
     read_script,
 )
 from anabranch.chat._terminal_session.line_loop import run_lines
-from anabranch.cli._options import Model, Store, limits_of, store_url
+from anabranch.cli._options import WEB_TOKEN, Model, Store, limits_of, store_url
 from anabranch.cli._targets import is_url, load
 from anabranch.errors import StoreError
 from anabranch.limits import UNLIMITED, Limits
@@ -45,12 +46,12 @@ from anabranch.stores import CallStore, open_stores
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
-__all__ = ["chat_command"]
+__all__ = ["LATEST", "ChatOptions", "chat_command", "lines_of", "tools_of"]
 
 LATEST = "last"
 
 
-def chat_command(
+def chat_command(  # noqa: PLR0913 - the options of the command
     *targets: Annotated[
         str, Parameter(help="Where tools are: a Python file, a module, or module:attribute.")
     ],
@@ -82,6 +83,18 @@ def chat_command(
     timeout: Annotated[
         float | None, Parameter(help="Seconds that one branch, or one call of a tool, may take.")
     ] = None,
+    url: Annotated[
+        str | None,
+        Parameter(help="The address of a running anabranch web, to chat with that instead."),
+    ] = None,
+    token: Annotated[
+        str | None,
+        Parameter(
+            env_var=WEB_TOKEN,
+            help="What the server at --url asks of its clients. Other users of this machine may see"
+            " the command line: the environment variable is safer.",
+        ),
+    ] = None,
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.ERROR)
@@ -89,6 +102,13 @@ def chat_command(
     if max_tokens == 0:
         raise UsageError("A turn cannot go without tokens. Give --max-tokens 1 or more.")
     options = ChatOptions(targets, thread, at, store, model, script, limits)
+    if url is not None:
+        from anabranch.cli._remote_chat import chat_at_url  # noqa: PLC0415 - needs the extra chat
+
+        chat_at_url(url, token, options)
+        return
+    if token is not None and token != os.environ.get(WEB_TOKEN):
+        raise UsageError("--token is for the server at --url.")
     anyio.run(chat, options, tools_of(targets), Console())
 
 
@@ -123,7 +143,8 @@ async def chat(
     Raises:
         CommandError: it cannot begin, a line of a script failed, or the person left.
     """
-    lines = _lines(options, console, [tool.name for tool in tools])
+    words = [f"/{name}" for name in (*COMMANDS, *(tool.name for tool in tools))]
+    lines = lines_of(options.script, console, words)
     try:
         calls, store = open_stores(store_url(options.store))
     except StoreError as error:
@@ -164,12 +185,12 @@ def tools_of(targets: Sequence[str]) -> list[Tool[Any] | AgentTool]:
     return tools
 
 
-def _lines(options: ChatOptions, console: Console, tools: Sequence[str]) -> InputLines:
-    if options.script is not None and str(options.script) != "-":
-        return read_script(options.script)
-    if not console.interactive or options.script is not None:
+def lines_of(script: Path | None, console: Console, words: Sequence[str]) -> InputLines:
+    """Return the lines of a script, a pipe or a person, for whom ``words`` are completed."""
+    if script is not None and str(script) != "-":
+        return read_script(script)
+    if not console.interactive or script is not None:
         return piped_lines(sys.stdin.fileno())
-    words = [f"/{name}" for name in (*COMMANDS, *tools)]
     return TypedLines(console.stream, words, _data() / "chat_history")
 
 

@@ -15,6 +15,7 @@ from anabranch.limits import Limits
 __all__ = [
     "MODEL",
     "STORE",
+    "WEB_TOKEN",
     "AnswersFile",
     "ArgumentsJson",
     "AsJson",
@@ -37,6 +38,7 @@ __all__ = [
 
 MODEL = "ANABRANCH_MODEL"
 STORE = "ANABRANCH_STORE"
+WEB_TOKEN = "ANABRANCH_WEB_TOKEN"  # noqa: S105 - the name of a variable
 
 Era: TypeAlias = Literal["auto", "modern", "handshake", "saga"]
 

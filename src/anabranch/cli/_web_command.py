@@ -25,7 +25,7 @@ from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_access import Access, is_loopback
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
-from anabranch.cli._options import Model, Store, store_url
+from anabranch.cli._options import WEB_TOKEN, Model, Store, store_url
 from anabranch.cli._web_models import DemoModel, WithoutModel
 from anabranch.errors import StoreError
 from anabranch.models import ModelError, open_model
@@ -33,8 +33,6 @@ from anabranch.stores import open_stores
 from anabranch.tool import Tool
 
 __all__ = ["web_command"]
-
-TOKEN = "ANABRANCH_WEB_TOKEN"  # noqa: S105 - the name of a variable
 
 
 def web_command(
@@ -52,7 +50,7 @@ def web_command(
     token: Annotated[
         str | None,
         Parameter(
-            env_var=TOKEN,
+            env_var=WEB_TOKEN,
             help="What every browser and client must present. Other users of this machine may see"
             " the command line: the environment variable is safer.",
         ),
@@ -93,7 +91,7 @@ def web_command(
 def _check_token(endpoint: Endpoint, token: str | None) -> None:
     if token is None and not is_loopback(endpoint.host):
         raise UsageError(
-            f"Others than this machine reach {endpoint.host}: set a token ({TOKEN}, or --token)."
+            f"Others than this machine reach {endpoint.host}: set a token ({WEB_TOKEN}, or --token)."
         )
     if token is not None and not token.strip():
         raise UsageError("The token is empty. Leave it out, or set one that is hard to guess.")

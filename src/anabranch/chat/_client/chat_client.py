@@ -35,6 +35,7 @@ from anabranch.chat._client.agui_connection import PAUSES, AguiConnection, path_
 from anabranch.chat._client.chat_reply import NODE, ChatReply, ReplyReader
 from anabranch.chat._client.client_error import ChatClientError, read_text
 from anabranch.chat._client.interrupts import Handlers, OpenQuestion
+from anabranch.messages import ToolSpec
 
 __all__ = ["ChatClient"]
 
@@ -162,6 +163,17 @@ class ChatClient:
         async with self._connected() as connection:
             answered = await connection.request("POST", path_of(thread, "stop"), {})
             return read_text(_Stopped, answered).stopped
+
+    async def tools(self) -> list[ToolSpec]:
+        """Return the tools that ``/TOOL name=value …`` can call.
+
+        Raises:
+            ChatClientError: the server cannot be reached, or refuses.
+        """
+        async with self._connected() as connection:
+            return read_text(
+                RootModel[list[ToolSpec]], await connection.request("GET", "tools")
+            ).root
 
     async def _turn(
         self, connection: AguiConnection, wanted: RunAgentInput

@@ -1,0 +1,91 @@
+"""The loop of a chat at the terminal whose server is elsewhere: each line is said there.
+
+Ctrl-C during a turn stops the turn at the server; at the prompt, and in a script, it ends the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import anyio
+from ag_ui.core import Event
+
+from anabranch._terminal.console import Console
+from anabranch._terminal.exits import LeftError
+from anabranch._terminal.interrupts import on_interrupt
+from anabranch.chat._client.chat_client import ChatClient
+from anabranch.chat._client.client_error import ChatClientError
+from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
+from anabranch.chat._terminal_session.remote_screen import STOPPED, RemoteScreen
+
+__all__ = ["LEAVING", "RemoteLines"]
+
+LEAVING = ("/quit", "/exit")
+UNKNOWN = 404
+
+
+class RemoteLines:
+    """Says lines in one thread.
+
+    Args:
+        client: leads the conversation; its questions are answered at the terminal.
+        thread_id: the thread.
+        lines: what is said.
+        console: for everything but the conversation.
+    """
+
+    def __init__(
+        self, client: ChatClient, thread_id: str, lines: InputLines, console: Console
+    ) -> None:
+        self._client = client
+        self._thread_id = thread_id
+        self._lines = lines
+        self._console = console
+        self._screen = RemoteScreen(console)
+
+    async def run(self, *, answers_first: bool) -> int:
+        """Say all lines; return the number of lines that have failed.
+
+        Args:
+            answers_first: whether questions are asked first that are open in the thread, if there
+                is one.
+
+        Raises:
+            LeftError: the person has left by Ctrl-C.
+        """
+        failed = 0
+        if answers_first:
+            await self._follow(self._client.stream_answers(self._thread_id), begins=True)
+        while (line := await self._lines.next("> ")) is not None:
+            if isinstance(self._lines, ScriptedLines):
+                self._console.say(f"> {line}")
+            if line.strip() in LEAVING:
+                break
+            failed += not await self._follow(self._client.stream(self._thread_id, line))
+        return failed
+
+    async def _follow(self, events: AsyncGenerator[Event], *, begins: bool = False) -> bool:
+        """Show a turn; return whether it was carried out. A thread may have to be begun yet."""
+        ended = False
+        try:
+            with anyio.CancelScope() as reading, on_interrupt(reading.cancel):
+                async with aclosing(events):
+                    async for event in events:
+                        self._screen.show(event)
+                ended = True
+            if not ended:
+                await self._stop()
+        except ChatClientError as error:
+            self._screen.end_line()
+            if not (begins and error.status == UNKNOWN):
+                self._console.say(f"error: {error}")
+            return False
+        return True
+
+    async def _stop(self) -> None:
+        self._screen.end_line()
+        if await self._client.stop(self._thread_id):
+            self._console.say(STOPPED)
+        if isinstance(self._lines, ScriptedLines):
+            raise LeftError

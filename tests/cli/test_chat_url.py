@@ -1,0 +1,147 @@
+"""``anabranch chat --url``: the terminal as a client of a real ``anabranch web``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from anabranch.cli import main
+from tests.cli.terminals import PATIENCE, PROMPT, terminal
+
+TARGET = str(Path(__file__).with_name("chatted.py"))
+REPLIES = [
+    {"when": "book", "tool_calls": [{"name": "book", "arguments": {"place": "Ulm"}}]},
+    {"when": "hang", "text": "I wait.", "tool_calls": [{"name": "hang"}]},
+    {"text": "All right.", "repeat": True},
+]
+TOKEN = "sixteen-characters-and-more"
+
+
+@contextmanager
+def web(folder: Path, *options: str) -> Generator[str]:
+    """Run ``anabranch web`` in a process of its own, and yield the address that it prints."""
+    (folder / "model.json").write_text(json.dumps(REPLIES))
+    command = [sys.executable, "-m", "anabranch", "web", TARGET, "--port", "0", *options]
+    models = ["--model", f"script:{folder / 'model.json'}", "--store", "memory:"]
+    with subprocess.Popen([*command, *models], stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        line = server.stderr.readline()
+        assert line.startswith("The chat is at "), line + server.stderr.read()
+        try:
+            yield line.removeprefix("The chat is at ").strip()
+        finally:
+            server.send_signal(signal.SIGINT)
+            _, shown = server.communicate(timeout=PATIENCE)
+    assert TOKEN not in shown
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("ANABRANCH_MODEL", raising=False)
+    return {"XDG_DATA_HOME": str(tmp_path)}
+
+
+def test_a_chat_with_a_server_is_led_by_keyboard(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Questions are forms; Ctrl-C stops the turn at the server; what is open is asked again."""
+    with web(tmp_path, "--token", TOKEN) as url:
+        with terminal(
+            *("chat", "--url", url, "--thread", "t"), whole=True, environment=environment
+        ) as person:
+            person.wait_for(PROMPT)
+            person.type("book it\r")
+            person.wait_for("→ book")
+            person.wait_for("Book Ulm?")
+            person.wait_for("(y/N)")
+            person.type("y")
+            person.wait_for("← book: Ulm: accept")
+            person.wait_for("All right.")
+            person.wait_for(PROMPT)
+            person.type("hang on\r")
+            person.wait_for("I wait.")
+            person.wait_for("[hang] waiting")
+            person.type("\x03")
+            person.wait_for("Stopped. What was received is stored.")
+            person.wait_for(PROMPT)
+            person.type("hello\r")
+            person.wait_for("All right.")
+            person.wait_for(PROMPT)
+            person.type("/quit\r")
+            person.wait_for("To go on: anabranch chat --url http://127.0.0.1:")
+            person.wait_for("--thread t")
+            assert TOKEN not in person.shown
+        with terminal(
+            *("chat", "--url", url, "--thread", "t"),
+            whole=True,
+            status=130,
+            environment=environment,
+        ) as person:
+            person.wait_for(PROMPT)
+            person.type("\x03")
+
+
+def test_an_open_question_is_asked_when_the_chat_begins(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """The terminal is closed while the question is open, and another one is opened."""
+    with web(tmp_path) as url:
+        options = ["chat", "--url", url, "--thread", "t"]
+        with terminal(*options, whole=True, status=-9, environment=environment) as person:
+            person.wait_for(PROMPT)
+            person.type("book it\r")
+            person.wait_for("(y/N)")
+            os.kill(person.process.pid, signal.SIGKILL)
+        with terminal(*options, whole=True, environment=environment) as person:
+            person.wait_for("Book Ulm?")
+            person.wait_for("(y/N)")
+            person.type("y")
+            person.wait_for("All right.")
+            person.wait_for(PROMPT)
+            person.type("\x04")
+
+
+def test_a_chat_with_a_server_is_led_by_a_script(
+    tmp_path: Path, environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "lines.txt"
+    script.write_text("book it\n/answer ok=true\n/book place=Graz\n/answer decline\nhello\n/quit\n")
+    with web(tmp_path, "--token", TOKEN) as url:
+        server = url.partition("?")[0]
+        assert main(["chat", "--url", server, "--token", TOKEN, "--script", str(script)]) == 0
+        out, shown = capsys.readouterr()
+        assert out == "All right.\nGraz: decline\nAll right.\n"
+        assert "? Book Ulm?" in shown
+        assert "[book]" not in shown
+        assert TOKEN not in shown
+        assert main(["chat", "--url", server, "--script", str(script)]) == 1
+        assert "Give the server's token" in capsys.readouterr().err
+    assert main(["chat", "--url", server, "--script", str(script)]) == 1
+    assert "Cannot reach" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--url", "http://127.0.0.1:1", TARGET], "A target is up to the server"),
+        (["--url", "http://127.0.0.1:1", "--store", "memory:"], "--store"),
+        (["--url", "http://127.0.0.1:1", "--thread", "last"], "the thread's id"),
+        (["--url", "nowhere"], "no address of a chat"),
+        (["--token", TOKEN], "--url"),
+    ],
+    ids=["target", "store", "last", "address", "token"],
+)
+def test_what_belongs_to_the_server_is_wrong_usage(
+    arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["chat", *arguments]) == 2
+    assert why in capsys.readouterr().err

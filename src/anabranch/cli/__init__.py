@@ -15,7 +15,8 @@
                                       types in the words of _schema_words.py
     _check_command.py                 anabranch check
     _demo_command.py                  anabranch demo; _demo_tool.py is the tool it plays
-    _chat_command.py                  anabranch chat; with a server at --url, _remote_chat.py
+    _chat_command.py                  anabranch chat, with the options of _chat_options.py
+    _remote_chat.py                   anabranch chat --url
     _web_command.py                   anabranch web; _web_models.py: its models where none is set
     _tree_commands.py                 anabranch tree: the commands over stored conversations
     _browse_command.py, _browser.py   anabranch browse: a conversation on a full screen

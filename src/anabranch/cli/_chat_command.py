@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
 from cyclopts import Parameter
-from platformdirs import user_data_path
 
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._terminal.console import Console, log_to_stderr
@@ -29,26 +27,18 @@ from anabranch.chat import COMMANDS, SavedPrompts, Session, SessionDependencies
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
 from anabranch.chat._terminal_session.chat_models import ChatModels, NoModel
 from anabranch.chat._terminal_session.chat_screen import ChatScreen
-from anabranch.chat._terminal_session.input_lines import (
-    InputLines,
-    ScriptedLines,
-    TypedLines,
-    piped_lines,
-    read_script,
-)
+from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
 from anabranch.chat._terminal_session.line_loop import run_lines
+from anabranch.cli._chat_options import LATEST, ChatOptions, data_folder, lines_of
 from anabranch.cli._options import WEB_TOKEN, Model, Store, limits_of, store_url
 from anabranch.cli._targets import is_url, load
 from anabranch.errors import StoreError
-from anabranch.limits import UNLIMITED, Limits
 from anabranch.models import ModelError
 from anabranch.stores import CallStore, open_stores
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
-__all__ = ["LATEST", "ChatOptions", "chat_command", "lines_of", "tools_of"]
-
-LATEST = "last"
+__all__ = ["chat_command", "tools_of"]
 
 
 def chat_command(  # noqa: PLR0913 - the options of the command
@@ -112,29 +102,6 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     anyio.run(chat, options, tools_of(targets), Console())
 
 
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
-    """How to chat, as it was typed.
-
-    Attributes:
-        targets: where its tools are.
-        thread: the thread to continue; ``last`` for the latest.
-        at: the node to continue at.
-        store: the store's URL.
-        model: the model's name.
-        script: the file whose lines are the input.
-        limits: of each turn and of its tools.
-    """
-
-    targets: Sequence[str] = ()
-    thread: str | None = None
-    at: str | None = None
-    store: str | None = None
-    model: str | None = None
-    script: Path | None = None
-    limits: Limits = UNLIMITED
-
-
 async def chat(
     options: ChatOptions, tools: Sequence[Tool[Any] | AgentTool], console: Console
 ) -> None:
@@ -185,15 +152,6 @@ def tools_of(targets: Sequence[str]) -> list[Tool[Any] | AgentTool]:
     return tools
 
 
-def lines_of(script: Path | None, console: Console, words: Sequence[str]) -> InputLines:
-    """Return the lines of a script, a pipe or a person, for whom ``words`` are completed."""
-    if script is not None and str(script) != "-":
-        return read_script(script)
-    if not console.interactive or script is not None:
-        return piped_lines(sys.stdin.fileno())
-    return TypedLines(console.stream, words, _data() / "chat_history")
-
-
 def _dependencies(
     options: ChatOptions,
     tools: Sequence[Tool[Any] | AgentTool],
@@ -218,7 +176,7 @@ def _dependencies(
         person=ChatAnswerer(console, respondent, lines),
         listener=screen.on_event,
         models=models,
-        prompts=SavedPrompts(_data() / "prompts.json"),
+        prompts=SavedPrompts(data_folder() / "prompts.json"),
         calls=calls,
         limits=TurnLimits(**given),
         # The tokens of tools are among those of the turn, which a person can change.
@@ -249,7 +207,3 @@ async def _session(
             raise UsageError(outputs[-1].content)
     screen.show_beginning(outputs)
     return session
-
-
-def _data() -> Path:
-    return user_data_path("anabranch", appauthor=False)

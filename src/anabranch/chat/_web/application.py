@@ -12,8 +12,6 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import Mount
-from starlette.staticfiles import StaticFiles
 
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
@@ -23,6 +21,7 @@ from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.access import LOOPBACK, Access
 from anabranch.chat._web.agui_route import agui_route
 from anabranch.chat._web.conversations import Conversations
+from anabranch.chat._web.page_files import page_route
 from anabranch.chat._web.routes import ERRORS, Routes
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
@@ -73,7 +72,7 @@ def make_chat_app(
         routes=[
             agui_route(conversations),
             *Routes(conversations).routes,
-            Mount("/", StaticFiles(packages=[("anabranch.chat._web", "page")], html=True)),
+            page_route(),
         ],
         middleware=[Middleware(Access, token=token, hosts=hosts)],
         exception_handlers=ERRORS,

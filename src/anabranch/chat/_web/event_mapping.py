@@ -25,6 +25,7 @@ from pydantic_core import to_json
 
 from anabranch._encodable import encodable
 from anabranch.agents import Event, NodeAdded, TextReceived, ToolEnded, ToolNoticed, ToolStarted
+from anabranch.chat._web.shown_node import shown_data
 from anabranch.messages import text_of
 from anabranch.tree import Node, node_to_json
 
@@ -116,6 +117,5 @@ class EventMapping:
 
 
 def shown_node(node: Node) -> dict[str, object]:
-    """Return what a page is sent of a node: none of its ``data``, which holds journals."""
-    shown = node_to_json(node, node.content, None)
-    return {**shown, "stop_reason": node.data.get("stop_reason"), "model": node.data.get("model")}
+    """Return what a page is sent of a node."""
+    return {**node_to_json(node, node.content, None), **shown_data(node)}

@@ -8,6 +8,7 @@ POST /threads/{id}/answers     answer one
 GET  /threads/{id}/events      what happens, as AG-UI events; Last-Event-ID says what was seen
 POST /threads/{id}/stop        stop the running turn
 POST /threads/{id}/labels      label a node
+DELETE /threads/{id}/labels/…  remove a label
 GET  /tools                    what can be called with /TOOL
 """
 
@@ -26,6 +27,7 @@ from anabranch.chat._web.conversation import AnswerRefusedError, BusyError, Conv
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import event_stream
 from anabranch.chat._web.requests import AnswerBody, LabelBody, ThreadBody, read_body
+from anabranch.chat._web.shown_node import shown_data
 from anabranch.errors import AnabranchError, StoreError
 from anabranch.tree import HEAD, Ref, Thread, tree_to_json
 
@@ -52,6 +54,7 @@ class Routes:
             Route("/threads/{id}/events", self.events, methods=["GET"]),
             Route("/threads/{id}/stop", self.stop, methods=["POST"]),
             Route("/threads/{id}/labels", self.label, methods=["POST"]),
+            Route("/threads/{id}/labels/{label:path}", self.unlabel, methods=["DELETE"]),
             Route("/tools", self.tools, methods=["GET"]),
         ]
 
@@ -77,7 +80,10 @@ class Routes:
         conversation = await self._conversation(request)
         position, running = conversation.log.position, conversation.is_running
         tree = await self._agent.store.tree(conversation.thread_id)
-        return _json({**tree_to_json(tree), "position": position, "running": running})
+        exported = tree_to_json(tree)
+        shown = zip(exported["nodes"], map(shown_data, tree.nodes), strict=True)
+        nodes = [{**node, **data} for node, data in shown]
+        return _json({**exported, "nodes": nodes, "position": position, "running": running})
 
     async def pending(self, request: Request) -> Response:
         """Return the open questions."""
@@ -122,6 +128,16 @@ class Routes:
             raise HTTPException(422, "The label 'head' is taken. Give another one.")
         await store.set_ref(conversation.thread_id, Ref(body.label, node.id))
         return _json({"label": body.label, "node_id": node.id})
+
+    async def unlabel(self, request: Request) -> Response:
+        """Remove a label."""
+        conversation = await self._conversation(request)
+        name = request.path_params["label"]
+        if name == HEAD:
+            raise HTTPException(422, "'head' is no label. It moves with the conversation.")
+        if not await self._agent.store.delete_ref(conversation.thread_id, name):
+            raise HTTPException(404, f"There is no label {name!r} here.")
+        return _json({"label": name})
 
     async def tools(self, request: Request) -> Response:
         """Return what can be called with /TOOL."""

@@ -1,4 +1,5 @@
-// Requests to the server. What it refuses becomes a Refused, with its own sentence.
+// Requests to the server. What it refuses becomes a Refused, with its own sentence. Addresses are
+// relative to the page, which may be mounted anywhere.
 
 export class Refused extends Error {
   constructor(status, body) {
@@ -26,42 +27,74 @@ async function request(path, options = {}) {
   throw new Refused(response.status, body);
 }
 
-const get = async (path) => (await request(path)).json();
+const read = async (path, options) => (await request(path, options)).json();
 
-const post = (path, body) =>
-  request(path, {
+export const get = (path) => read(path);
+export const post = (path, body) =>
+  read(path, {
     method: "POST",
     headers: { "Content-Type": "application/json", Accept: "application/json" },
     body: JSON.stringify(body),
   });
 
-const at = (thread, what) => `/threads/${encodeURIComponent(thread)}/${what}`;
+const at = (thread, what) => `threads/${encodeURIComponent(thread)}/${what}`;
 
-export const threads = () => get("/threads");
-export const tools = () => get("/tools");
+export const threads = () => get("threads");
+export const tools = () => get("tools");
 export const tree = (thread) => get(at(thread, "tree"));
 export const pending = (thread) => get(at(thread, "pending"));
 export const stop = (thread) => post(at(thread, "stop"), {});
 export const label = (thread, node_id, name) => post(at(thread, "labels"), { node_id, label: name });
+export const unlabel = (thread, name) =>
+  read(at(thread, `labels/${encodeURIComponent(name)}`), { method: "DELETE" });
 export const answer = (thread, body) => post(at(thread, "answers"), body);
 
 /** Begin a run with a message. What happens is read from the thread's events. */
 export const say = (thread, text, headNodeId) =>
-  post("/agui", {
+  post("agui", {
     threadId: thread,
-    runId: `run_${crypto.randomUUID()}`,
-    messages: [{ id: `message_${crypto.randomUUID()}`, role: "user", content: text }],
+    runId: `run_${unique()}`,
+    messages: [{ id: `message_${unique()}`, role: "user", content: text }],
     tools: [],
     context: [],
     state: {},
     forwardedProps: headNodeId === undefined ? {} : { headNodeId },
   });
 
-/** Follow a thread from `position` on. The browser comes back by itself, with the last id it had. */
-export function follow(thread, position, onEvent, onConnected) {
-  const source = new EventSource(`${at(thread, "events")}?after=${encodeURIComponent(position)}`);
-  source.onmessage = (message) => onEvent(JSON.parse(message.data));
-  source.onopen = () => onConnected(true);
-  source.onerror = () => onConnected(false);
-  return () => source.close();
+/** A name that nobody guesses. `crypto.randomUUID` is missing where the page came without TLS. */
+export const unique = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+const BATCH = 16; // milliseconds: events of one frame are shown together
+const RETRY = 2000;
+
+/** Follow a thread from `position` on, for ever; return what ends that. */
+export function follow(thread, position, onEvents, onConnected) {
+  let source, retry;
+  let seen = position;
+  let waiting = [];
+  let ended = false;
+  const flush = () => {
+    const events = waiting;
+    waiting = [];
+    if (!ended) onEvents(events);
+  };
+  const open = () => {
+    source = new EventSource(`${at(thread, "events")}?after=${encodeURIComponent(seen)}`);
+    source.onmessage = (message) => {
+      seen = message.lastEventId;
+      if (waiting.push(JSON.parse(message.data)) === 1) setTimeout(flush, BATCH);
+    };
+    source.onopen = () => onConnected(true);
+    source.onerror = () => {
+      onConnected(false);
+      if (source.readyState === EventSource.CLOSED) retry = setTimeout(open, RETRY); // the browser gave up
+    };
+  };
+  open();
+  return () => {
+    ended = true;
+    clearTimeout(retry);
+    source.close();
+  };
 }

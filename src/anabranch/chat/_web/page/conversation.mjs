@@ -1,6 +1,8 @@
 // The state of a conversation as the page shows it: pure functions over nodes and events.
 
 export const empty = () => ({
+  title: "",
+  loaded: false,
   nodes: new Map(),
   children: new Map(),
   head: null,
@@ -10,19 +12,20 @@ export const empty = () => ({
   labels: new Map(),
   running: false,
   error: "",
-  outdated: false,
+  outdated: 0,
 });
 
 /** The state from the tree that the server exports; the place that is shown stays, if it is there. */
-export function fromTree(tree, before = empty()) {
-  const state = { ...empty(), running: before.running, error: before.error };
+export function fromTree(tree, before) {
+  const state = { ...before, nodes: new Map(), children: new Map(), labels: new Map() };
   for (const node of tree.nodes) add(state, node);
+  for (const node of before.nodes.values()) add(state, node); // what has happened since it was read
   for (const [name, id] of Object.entries(tree.refs)) {
     if (name === "head") state.head = id;
-    else state.labels.set(id, name);
+    else state.labels.set(id, [...(state.labels.get(id) ?? []), name]);
   }
-  state.cursor = before.cursor && state.nodes.has(before.cursor) ? before.cursor : leafBelow(state, state.head);
-  return state;
+  const stays = before.loaded && (before.cursor === null || state.nodes.has(before.cursor));
+  return { ...state, loaded: true, cursor: stays ? before.cursor : leafBelow(state, state.head) };
 }
 
 function add(state, node) {
@@ -32,16 +35,18 @@ function add(state, node) {
   state.children.set(node.parent_id, [...siblings, node.id]);
 }
 
-/** The state after one AG-UI event. */
-export function afterEvent(state, event) {
+/** The state after some AG-UI events. */
+export const afterEvents = (state, events) => events.reduce(afterEvent, state);
+
+function afterEvent(state, event) {
   const branch = event.subagentRunId;
   switch (event.type) {
     case "RUN_STARTED":
       return { ...state, running: true, error: "" };
     case "RUN_FINISHED":
-      return { ...state, running: false, live: new Map(), outdated: true };
+      return { ...state, running: false, live: new Map(), outdated: state.outdated + 1 };
     case "RUN_ERROR":
-      return { ...state, running: false, live: new Map(), outdated: true, error: event.message };
+      return { ...state, running: false, live: new Map(), outdated: state.outdated + 1, error: event.message };
     case "TEXT_MESSAGE_START":
       return { ...state, live: new Map(state.live).set(event.messageId, { text: "", branch }) };
     case "TEXT_MESSAGE_CONTENT": {
@@ -54,9 +59,12 @@ export function afterEvent(state, event) {
       return { ...state, live };
     }
     case "TOOL_CALL_START":
-      return withTool(state, event.toolCallId, { name: event.toolCallName, done: false, notices: [] });
+      return withTool(state, event.toolCallId, { name: event.toolCallName });
     case "TOOL_CALL_RESULT":
-      return withTool(state, event.toolCallId, { done: true, result: event.content });
+      return withTool(state, event.toolCallId, { result: event.content });
+    case "SUBAGENT_STARTED":
+    case "SUBAGENT_FINISHED":
+      return withBranch(state, event);
     case "CUSTOM":
       return afterCustom(state, event);
     default:
@@ -65,24 +73,36 @@ export function afterEvent(state, event) {
 }
 
 function withTool(state, id, change) {
-  const tool = { name: "", done: false, notices: [], ...state.tools.get(id), ...change };
+  const tool = { name: "", notices: [], branches: new Map(), ...state.tools.get(id), ...change };
   return { ...state, tools: new Map(state.tools).set(id, tool) };
 }
 
+/** A branch inside a tool; the branches that a model opens are nodes of the tree. */
+function withBranch(state, { type, subagentRunId, parentToolCallId, name, parentSubagentRunId }) {
+  if (type === "SUBAGENT_FINISHED") {
+    const [id, tool] = [...state.tools].find(([, each]) => each.branches.has(subagentRunId)) ?? [];
+    if (!tool) return state;
+    const done = { ...tool.branches.get(subagentRunId), open: false };
+    return withTool(state, id, { branches: new Map(tool.branches).set(subagentRunId, done) });
+  }
+  if (!parentToolCallId || state.nodes.has(subagentRunId)) return state;
+  const branches = new Map(state.tools.get(parentToolCallId)?.branches);
+  const within = branches.get(parentSubagentRunId);
+  branches.set(subagentRunId, { name, open: true, depth: within ? within.depth + 1 : 0 });
+  return withTool(state, parentToolCallId, { branches });
+}
+
 function afterCustom(state, { name, value }) {
-  if (name === "anabranch.missed") return { ...state, outdated: true };
+  if (name === "anabranch.missed") return { ...state, outdated: state.outdated + 1 };
   if (name === "anabranch.notice") {
     const notices = [...(state.tools.get(value.toolCallId)?.notices ?? []), value].slice(-50);
     return withTool(state, value.toolCallId, { notices });
   }
-  if (name !== "anabranch.node") return state;
+  if (name !== "anabranch.node" || state.nodes.has(value.id)) return state;
   const next = { ...state, nodes: new Map(state.nodes), children: new Map(state.children) };
   add(next, value);
-  const inBranch = value.kind === "branch" || isInBranch(next, value);
-  if (!inBranch) {
-    next.head = value.id;
-    if (state.cursor === value.parent_id) next.cursor = value.id;
-  }
+  if (!isInBranch(next, value)) next.head = value.id;
+  if (value.kind !== "branch" && state.cursor === value.parent_id) next.cursor = value.id;
   return next;
 }
 
@@ -98,35 +118,55 @@ export function pathTo(state, id) {
   return path.reverse();
 }
 
+const childrenOf = (state, id) => (state.children.get(id) ?? []).map((each) => state.nodes.get(each));
+
 /** The newest leaf at or below a node. */
 export function leafBelow(state, id) {
   let at = id;
   for (;;) {
-    const below = (state.children.get(at) ?? []).filter((each) => state.nodes.get(each).kind !== "branch");
-    if (!below.length) return at;
-    at = below[below.length - 1];
+    const next = childrenOf(state, at).findLast(({ kind }) => kind !== "branch");
+    if (!next) return at;
+    at = next.id;
   }
 }
 
-/** A node's siblings, itself among them, the oldest first. */
-export const siblings = (state, node) => state.children.get(node.parent_id) ?? [];
+/** The versions of a node, itself among them, the oldest first. Branches of a model are none. */
+export const versions = (state, node) =>
+  childrenOf(state, node.parent_id).filter(({ kind }) => kind === node.kind && kind !== "branch");
+
+/** The branches that a use of a tool has opened, each with the path to its newest leaf. */
+export function branchesOf(state, node, use) {
+  return childrenOf(state, node.id)
+    .filter(({ kind, tool_use_id }) => kind === "branch" && (tool_use_id ?? use.id) === use.id)
+    .map((start) => {
+      const leaf = leafBelow(state, start.id);
+      const path = pathTo(state, leaf);
+      return { start, leaf, path: path.slice(path.indexOf(start)) };
+    });
+}
 
 export const textOf = (node) =>
   node.content.filter((block) => block.type === "text").map((block) => block.text).join("\n");
 
-/** The rows of the tree: a chain stays at its depth, what branches off is set in. */
+/** What each tool on a path returned, by the id of its use. */
+export function resultsOn(path) {
+  const results = new Map();
+  for (const node of path) {
+    for (const block of node.content) if (block.type === "tool_result") results.set(block.tool_use_id, block);
+  }
+  return results;
+}
+
+/** The rows of the tree: a chain stays at its depth; versions, and branches of a model, are set in. */
 export function rows(state) {
   const found = [];
-  const stack = [...(state.children.get(null) ?? [])].reverse().map((id) => [id, 0]);
+  const stack = [...childrenOf(state, null)].reverse().map((node) => [node, 0]);
   while (stack.length) {
-    const [id, depth] = stack.pop();
-    const node = state.nodes.get(id);
+    const [node, depth] = stack.pop();
     if (node.kind !== "results" && node.kind !== "answer") found.push({ node, depth });
-    const below = state.children.get(id) ?? [];
-    const branches = below.length > 1;
-    for (const each of [...below].reverse()) {
-      stack.push([each, depth + (branches ? 1 : 0)]);
-    }
+    const below = childrenOf(state, node.id);
+    const forks = below.filter(({ kind }) => kind !== "branch").length > 1;
+    for (const each of below.reverse()) stack.push([each, depth + (forks || each.kind === "branch" ? 1 : 0)]);
   }
   return found;
 }

@@ -1,170 +1,93 @@
-// The form for a question: a flat JSON Schema as labelled fields, and what was entered as an answer.
-import { html, useMemo, useState } from "./vendor.mjs";
+// A question of a tool: what it asks, and the form for the answer. What was entered stays when the
+// server refuses it, and when the page is loaded again.
+import { html, useEffect, useMemo, useRef, useState } from "./vendor.mjs";
+import * as drafts from "./drafts.mjs";
+import { Field, content, initial, problems } from "./fields.mjs";
 import { Markdown } from "./markdown.mjs";
-
-const FORMATS = { email: "email", uri: "url", date: "date", "date-time": "datetime-local" };
-
-/** What a field offers to choose from, as [value, title]; null where it is typed. */
-function choices(schema) {
-  if (schema.oneOf ?? schema.anyOf) {
-    return (schema.oneOf ?? schema.anyOf).map((each) => [each.const, each.title ?? each.const]);
-  }
-  if (!schema.enum) return null;
-  return schema.enum.map((value, at) => [value, schema.enumNames?.[at] ?? value]);
-}
-
-function initial(name, schema) {
-  if (schema.type === "boolean") return schema.default ?? false;
-  if (schema.type === "array") return schema.default ?? [];
-  return schema.default === undefined ? "" : String(schema.default);
-}
-
-/** What was entered, as the answer has it: an empty field that may be left out is left out. */
-function content(properties, values, required) {
-  const answer = {};
-  for (const [name, schema] of Object.entries(properties)) {
-    const value = values[name];
-    if (schema.type === "boolean" || schema.type === "array") answer[name] = value;
-    else if (value === "" && !(schema.type === "string" && required.includes(name))) continue;
-    else if (schema.type === "integer" || schema.type === "number") answer[name] = Number(value);
-    else if (schema.format === "date-time") answer[name] = new Date(value).toISOString();
-    else answer[name] = value;
-  }
-  return answer;
-}
 
 /**
  * @param question as /pending has it
- * @param onAnswer takes {action, content}; its promise is rejected with a Refused
+ * @param onAnswer takes {interrupt_id, action, content}; its promise is rejected with a Refused
  */
 export function Question({ question, onAnswer }) {
-  const schema = question.schema ?? { properties: {} };
-  const properties = schema.properties ?? {};
-  const required = schema.required ?? [];
-  const start = useMemo(
-    () => Object.fromEntries(Object.entries(properties).map(([name, each]) => [name, initial(name, each)])),
-    [question.interrupt_id],
-  );
-  const [values, setValues] = useState(start);
+  const { interrupt_id: id, schema, url } = question;
   const [errors, setErrors] = useState({});
   const [problem, setProblem] = useState("");
   const [sending, setSending] = useState(false);
 
-  const send = async (action) => {
+  const send = async (action, given) => {
     setSending(true);
     setProblem("");
     setErrors({});
     try {
-      const given = action === "accept" && question.schema ? content(properties, values, required) : undefined;
-      await onAnswer({ interrupt_id: question.interrupt_id, action, content: given });
+      await onAnswer({ interrupt_id: id, action, content: given });
+      drafts.write(id, undefined);
     } catch (error) {
-      const found = Object.fromEntries((error.errors ?? []).map((each) => [each.field, each.message]));
+      const found = Object.fromEntries((error.errors ?? []).map(({ field, message }) => [field, message]));
       setErrors(found);
-      if (!Object.keys(found).some((name) => name in properties)) setProblem(error.message);
+      if (!Object.keys(found).some((name) => name in (schema?.properties ?? {}))) setProblem(error.message);
       setSending(false);
     }
   };
+  return html`<section class="question" aria-label=${question.message} aria-busy=${sending}>
+    <p class="asks"><b>${question.id.tool_name}</b> asks</p>
+    <${Markdown} text=${question.message} />
+    ${url && html`<${Link} url=${url} />`}
+    ${problem && html`<p class="error" role="alert">${problem}</p>`}
+    <${Form} question=${question} errors=${errors} onErrors=${setErrors} sending=${sending} onSend=${send} />
+  </section>`;
+}
+
+function Link({ url }) {
+  const safe = /^https?:/i.test(url);
+  return html`<p class="url">It asks you to open ${safe ? html`<a href=${url} target="_blank" rel="noopener noreferrer">${url}</a>` : html`<code>${url}</code>`}</p>`;
+}
+
+function Form({ question, errors, onErrors, sending, onSend }) {
+  const { interrupt_id: id, schema } = question;
+  const properties = schema?.properties ?? {};
+  const required = schema?.required ?? [];
+  const form = useRef(null);
+  const start = useMemo(() => {
+    const draft = drafts.read(id) ?? {};
+    return Object.fromEntries(Object.entries(properties).map(([name, each]) => [name, draft[name] ?? initial(each)]));
+  }, [id]);
+  const [values, setValues] = useState(start);
+
+  useEffect(() => {
+    const wrong = form.current.querySelector('[aria-invalid="true"]');
+    wrong?.focus();
+  }, [errors]);
+
+  const enter = (name, value) => {
+    const entered = { ...values, [name]: value };
+    setValues(entered);
+    drafts.write(id, entered);
+  };
   const accept = (event) => {
     event.preventDefault();
-    const found = {};
-    for (const field of event.target.elements) {
-      if (field.name && !field.validity.valid) found[field.name] = field.validationMessage;
-    }
-    setErrors(found);
-    const [first] = Object.keys(found);
-    if (first) event.target.elements[first].focus();
-    else send("accept");
+    const found = problems(event.target, properties, values);
+    if (Object.keys(found).length) onErrors(found);
+    else onSend("accept", schema ? content(properties, values, required) : undefined);
   };
   const fields = Object.entries(properties).map(
     ([name, each]) => html`<${Field}
       key=${name}
-      id=${`${question.interrupt_id}-${name}`}
+      id=${`${id}-${name}`}
       name=${name}
       schema=${each}
       required=${required.includes(name)}
       value=${values[name]}
       error=${errors[name]}
-      onValue=${(value) => setValues((before) => ({ ...before, [name]: value }))}
+      onValue=${(value) => enter(name, value)}
     />`,
   );
-  return html`<section class="question" aria-label=${question.message}>
-    <p class="asks">${question.id.tool_name} asks</p>
-    <${Markdown} text=${question.message} />
-    ${question.url &&
-    html`<p class="url">It asks you to open <a href=${/^https?:/i.test(question.url) ? question.url : undefined} target="_blank" rel="noopener noreferrer">${question.url}</a></p>`}
-    <form onSubmit=${accept} novalidate>
-      ${fields}
-      ${problem && html`<p class="error" role="alert">${problem}</p>`}
-      <div class="buttons">
-        <button class="primary" disabled=${sending}>Accept</button>
-        <button type="button" disabled=${sending} onClick=${() => send("decline")}>Decline</button>
-        <button type="button" disabled=${sending} onClick=${() => send("cancel")}>Cancel</button>
-      </div>
-    </form>
-  </section>`;
-}
-
-function Field({ id, name, schema, required, value, error, onValue }) {
-  const title = schema.title ?? name;
-  const described = [schema.description && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(" ");
-  const common = {
-    id,
-    name,
-    "aria-invalid": error ? "true" : undefined,
-    "aria-describedby": described || undefined,
-    required: required && schema.type !== "boolean",
-  };
-  const label = html`<label for=${id}>${title}${required && html`<span class="required" aria-hidden="true"> *</span>`}</label>`;
-  const around = html`${schema.description && html`<p class="hint" id=${`${id}-hint`}>${schema.description}</p>`}
-    ${error && html`<p class="error" id=${`${id}-error`} role="alert">${error}</p>`}`;
-  if (schema.type === "array") {
-    return html`<fieldset class="field" aria-describedby=${described || undefined}>
-      <legend>${title}</legend>
-      ${choices(schema.items).map(
-        ([each, shown]) => html`<label class="choice" key=${each}>
-          <input
-            type="checkbox"
-            checked=${value.includes(each)}
-            onChange=${(event) =>
-              onValue(event.target.checked ? [...value, each] : value.filter((one) => one !== each))}
-          />
-          ${shown}
-        </label>`,
-      )}
-      ${around}
-    </fieldset>`;
-  }
-  if (schema.type === "boolean") {
-    return html`<div class="field">
-      <div class="choice">
-        <input type="checkbox" ...${common} checked=${value} onChange=${(event) => onValue(event.target.checked)} />
-        ${label}
-      </div>
-      ${around}
-    </div>`;
-  }
-  const offered = choices(schema);
-  return html`<div class="field">${label}
-    ${offered
-      ? html`<select ...${common} value=${value} onChange=${(event) => onValue(event.target.value)}>
-          ${value === "" && html`<option value="">Choose…</option>`}
-          ${offered.map(([each, shown]) => html`<option key=${each} value=${each}>${shown}</option>`)}
-        </select>`
-      : html`<input ...${common} ...${limits(schema)} value=${value} onInput=${(event) => onValue(event.target.value)} />`}
-    ${around}
-  </div>`;
-}
-
-/** How the browser helps while one types; the server decides. */
-function limits(schema) {
-  if (schema.type === "integer" || schema.type === "number") {
-    const step = schema.type === "integer" ? 1 : "any";
-    return { type: "number", min: schema.minimum, max: schema.maximum, step, inputmode: "decimal" };
-  }
-  return {
-    type: FORMATS[schema.format] ?? "text",
-    minlength: schema.minLength,
-    maxlength: schema.maxLength,
-    autocomplete: "off",
-  };
+  return html`<form onSubmit=${accept} novalidate ref=${form}>
+    ${fields}
+    <div class="buttons">
+      <button class="primary" disabled=${sending}>Accept</button>
+      <button type="button" disabled=${sending} onClick=${() => onSend("decline")}>Decline</button>
+      <button type="button" disabled=${sending} onClick=${() => onSend("cancel")}>Cancel</button>
+    </div>
+  </form>`;
 }

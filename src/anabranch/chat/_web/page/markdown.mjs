@@ -1,11 +1,12 @@
 // Markdown as elements. Text becomes text nodes and nothing else: no HTML that a model, a tool or a
 // server writes is ever parsed as such, and only links to the web and to mail are links.
-import { html, lexer, useState } from "./vendor.mjs";
+import { html, lexer, useMemo, useState } from "./vendor.mjs";
 
 const SAFE = /^(https?:|mailto:)/i;
 
 export function Markdown({ text }) {
-  return html`<div class="markdown">${blocks(lexer(text))}</div>`;
+  const drawn = useMemo(() => blocks(lexer(text)), [text]);
+  return html`<div class="markdown">${drawn}</div>`;
 }
 
 const blocks = (tokens) => tokens.map((token, key) => html`<${Block} key=${key} token=${token} />`);
@@ -81,16 +82,25 @@ function Inline({ token }) {
 }
 
 function Code({ text, language }) {
-  const [copied, setCopied] = useState(false);
-  const copy = async () => {
-    await navigator.clipboard.writeText(text);
-    setCopied(true);
-  };
   return html`<div class="code">
     <div class="code-head">
       <span>${language ?? ""}</span>
-      <button type="button" onClick=${copy}>${copied ? "Copied" : "Copy"}</button>
+      <${Copy} text=${text} />
     </div>
     <pre tabindex="0"><code>${text}</code></pre>
   </div>`;
+}
+
+/** A button that puts text on the clipboard. */
+function Copy({ text }) {
+  const [copied, setCopied] = useState("");
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setCopied("Copied");
+    } catch {
+      setCopied("Not allowed"); // by the browser: without TLS, or by the person
+    }
+  };
+  return html`<button type="button" class="quiet" onClick=${copy}>${copied || "Copy"}</button>`;
 }

@@ -1,51 +1,81 @@
 // The messages along one path: what was said, the tools that were called, and what they returned.
-import { html, useState } from "./vendor.mjs";
+import { html, useMemo, useState } from "./vendor.mjs";
+import { branchesOf, leafBelow, pathTo, resultsOn, textOf, versions } from "./conversation.mjs";
 import { Markdown } from "./markdown.mjs";
-import { leafBelow, pathTo, siblings, textOf } from "./conversation.mjs";
+import { ToolUse } from "./tools.mjs";
+import { NodeUsage } from "./usage.mjs";
 
 const SHOWN = 100;
+const WHO = { user: "You", assistant: "Model", branch: "Branch", question: "Question", answer: "Your answer" };
 
-export function Messages({ state, open, onGo, onEdit }) {
-  const path = pathTo(state, state.cursor);
+/**
+ * @param open the ids of open questions, which have forms of their own
+ * @param acts what can be done with a node: {go, edit, label}
+ */
+export function Messages({ state, open, acts }) {
   const [more, setMore] = useState(0);
+  const path = useMemo(() => pathTo(state, state.cursor), [state.nodes, state.cursor]);
+  const results = useMemo(() => resultsOn(path), [path]);
+  const asked = useMemo(() => new Set([...open].map((id) => state.nodes.get(id)?.tool_use_id)), [open, state.nodes]);
   const first = Math.max(0, path.length - SHOWN - more);
-  const results = new Map();
-  for (const node of path) {
-    for (const block of node.content) if (block.type === "tool_result") results.set(block.tool_use_id, block);
-  }
-  const live = [...state.live.entries()];
-  const main = live.filter(([, each]) => !each.branch);
-  const branches = live.filter(([, each]) => each.branch);
-  return html`<div class="messages" role="log" aria-label="Messages" aria-live="polite">
+  // What is said now changes with every word; what has been said is drawn again when it changes.
+  const said = useMemo(
+    () =>
+      path.slice(first).filter(({ id }) => !open.has(id)).map(
+        (node) => html`<${Message} key=${node.id} ...${{ node, state, results, asked, acts }} />`,
+      ),
+    [path, first, results, asked, state.labels, state.tools, state.running, branchText(state.live)],
+  );
+  const live = [...state.live].filter(([, { branch }]) => !branch || !state.nodes.has(branch));
+  return html`<div class="messages" role="log" aria-label="Messages" aria-busy=${state.live.size > 0}>
     ${first > 0 &&
-    html`<button class="earlier" type="button" onClick=${() => setMore(more + SHOWN)}>Show ${first} earlier</button>`}
-    ${path.slice(first).filter((node) => !open.has(node.id)).map(
-      (node) => html`<${Message} key=${node.id} node=${node} state=${state} results=${results} onGo=${onGo} onEdit=${onEdit} />`,
-    )}
-    ${branches.length > 0 &&
-    html`<div class="branches" role="group" aria-label="Open branches">
-      ${branches.map(([id, each]) => html`<div class="branch-live" key=${id}><${Markdown} text=${each.text} /></div>`)}
-    </div>`}
-    ${main.map(([id, each]) => html`<article class="message assistant live" key=${id}><${Markdown} text=${each.text} /></article>`)}
+    html`<button class="earlier" type="button" onClick=${() => setMore(more + SHOWN)}>Show earlier messages (${first})</button>`}
+    ${said}
+    ${live.map(([id, { text }]) => html`<article class="message assistant live" key=${id} aria-label="Model"><${Markdown} text=${text} /></article>`)}
+    ${state.running && !state.live.size && html`<p class="thinking" aria-hidden="true"><i></i><i></i><i></i></p>`}
   </div>`;
 }
 
-function Message({ node, state, results, onGo, onEdit }) {
+/** Changes whenever a branch has said more. */
+const branchText = (live) =>
+  [...live.values()].reduce((length, { text, branch }) => length + (branch ? text.length : 0), 0);
+
+function Message({ node, state, results, asked, acts }) {
   const text = textOf(node);
   const uses = node.content.filter((block) => block.type === "tool_use");
   if (node.kind === "results" && !text) return null;
-  const who = { user: "You", branch: "Branch", question: "A tool asks", answer: "You answered" }[node.kind] ?? "Model";
+  const who = WHO[node.kind] ?? "Model";
+  const labels = state.labels.get(node.id) ?? [];
+  const use = (block) => {
+    const branches = branchesOf(state, node, block);
+    const live = [...state.live.values()];
+    return html`<${ToolUse}
+      key=${block.id}
+      use=${block}
+      tool=${state.tools.get(block.id)}
+      result=${results.get(block.id)}
+      running=${state.running}
+      asks=${asked.has(block.id)}
+      branches=${branches.map((each) => ({ ...each, live: live.find(({ branch }) => branch === each.start.id)?.text }))}
+      onGo=${acts.go}
+    />`;
+  };
   return html`<article class=${`message ${node.kind}`} aria-label=${who}>
-    <header>
-      <span class="who">${who}</span>
-      ${state.labels.has(node.id) && html`<span class="label">${state.labels.get(node.id)}</span>`}
-      <${Switcher} node=${node} state=${state} onGo=${onGo} />
-      ${node.kind === "user" &&
-      html`<button type="button" class="quiet" onClick=${() => onEdit(node)}>Edit</button>`}
-      ${node.usage && html`<span class="usage">${node.usage.input_tokens} + ${node.usage.output_tokens} tokens</span>`}
-    </header>
+    ${(node.kind !== "assistant" && node.kind !== "user" || labels.length > 0) &&
+    html`<header>
+      ${node.kind !== "assistant" && node.kind !== "user" && html`<span class="who">${who}</span>`}
+      ${labels.map((label) => html`<span class="label" key=${label}>${label}</span>`)}
+    </header>`}
     ${text && (node.kind === "answer" ? html`<${Answer} text=${text} />` : html`<${Markdown} text=${text} />`)}
-    ${uses.map((use) => html`<${ToolUse} key=${use.id} use=${use} tool=${state.tools.get(use.id)} result=${results.get(use.id)} />`)}
+    ${uses.map(use)}
+    <footer>
+      <${Switcher} node=${node} state=${state} onGo=${acts.go} />
+      <${NodeUsage} node=${node} />
+      <span class="acts">
+        ${node.kind === "user" && html`<button type="button" class="quiet" onClick=${() => acts.edit(node)}>Edit</button>`}
+        <button type="button" class="quiet" onClick=${() => acts.label(node)}>Label</button>
+      </span>
+    </footer>
   </article>`;
 }
 
@@ -56,35 +86,23 @@ function Answer({ text }) {
   } catch {
     return html`<p>${text}</p>`; // declined, or cancelled
   }
+  if (!fields.length) return html`<p>Accepted</p>`;
   return html`<dl>
-    ${fields.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${[value].flat().join(", ")}</dd></div>`)}
+    ${fields.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${shown(value)}</dd></div>`)}
   </dl>`;
 }
 
+const shown = (value) =>
+  typeof value === "boolean" ? (value ? "yes" : "no") : [value].flat().join(", ") || "–";
+
 function Switcher({ node, state, onGo }) {
-  const all = siblings(state, node);
+  const all = versions(state, node);
   if (all.length < 2) return null;
-  const at = all.indexOf(node.id);
-  const go = (index) => onGo(leafBelow(state, all[index]));
+  const at = all.indexOf(node);
+  const go = (index) => onGo(leafBelow(state, all[index].id));
   return html`<span class="switcher" role="group" aria-label="Versions">
     <button type="button" aria-label="Previous version" disabled=${at === 0} onClick=${() => go(at - 1)}>‹</button>
     <span>${at + 1} / ${all.length}</span>
     <button type="button" aria-label="Next version" disabled=${at === all.length - 1} onClick=${() => go(at + 1)}>›</button>
   </span>`;
-}
-
-function ToolUse({ use, tool, result }) {
-  const notices = tool?.notices ?? [];
-  const progress = notices.findLast((each) => each.progress !== null);
-  const returned = result ? result.content.map((block) => block.text ?? `(${block.type})`).join("\n") : tool?.result;
-  const failed = result?.is_error;
-  const state = returned === undefined ? "running" : failed ? "failed" : "done";
-  return html`<details class=${`tool ${state}`} open=${state === "running" || failed}>
-    <summary><span class="tool-name">${use.name}</span> <span class="tool-state">${state}</span></summary>
-    <pre tabindex="0" aria-label="Arguments">${JSON.stringify(use.input, null, 1)}</pre>
-    ${progress &&
-    html`<progress max=${progress.total ?? undefined} value=${progress.total === null ? undefined : progress.progress} aria-label=${`Progress of ${use.name}`}></progress>`}
-    ${notices.length > 0 && html`<ul class="notices">${notices.map((each, key) => html`<li key=${key}>${each.level ? `${each.level}: ` : ""}${each.message}</li>`)}</ul>`}
-    ${returned !== undefined && html`<pre class="result" tabindex="0" aria-label="Result">${returned}</pre>`}
-  </details>`;
 }

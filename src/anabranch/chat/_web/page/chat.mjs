@@ -1,0 +1,205 @@
+// The chat: one conversation, the others and its tree beside it, and the questions of tools as forms.
+import { html, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "./vendor.mjs";
+import * as api from "./api.mjs";
+import { Composer } from "./composer.mjs";
+import { afterEvents, empty, fromTree, leafBelow } from "./conversation.mjs";
+import { Question } from "./form.mjs";
+import { Labels } from "./labels.mjs";
+import { Messages } from "./messages.mjs";
+import { Sidebar } from "./sidebar.mjs";
+import { Tree } from "./tree.mjs";
+import { TotalUsage } from "./usage.mjs";
+
+const NEAR = 120; // pixels from the end within which new text is followed
+const MARGIN = 16;
+
+/** A thread as it is on the server: its state, its open questions, and what reads them again. */
+function useThread(thread, onProblem) {
+  const [state, dispatch] = useReducer((before, change) => change(before), undefined, empty);
+  const [questions, setQuestions] = useState([]);
+  const [connected, setConnected] = useState(true);
+  const latest = useRef(0);
+
+  const read = async () => {
+    const number = ++latest.current;
+    const [tree, open] = await Promise.all([api.tree(thread), api.pending(thread)]);
+    if (number !== latest.current) return undefined; // another reading has begun
+    dispatch((before) => fromTree(tree, before));
+    setQuestions(open);
+    return tree.position;
+  };
+  useEffect(() => {
+    dispatch(empty);
+    setQuestions([]);
+    setConnected(true);
+    if (!thread) return undefined;
+    let unfollow = () => {};
+    read().then((position) => {
+      if (position === undefined) return;
+      unfollow = api.follow(thread, position, (events) => dispatch((before) => afterEvents(before, events)), setConnected);
+    }, onProblem);
+    return () => {
+      latest.current += 1;
+      unfollow();
+    };
+  }, [thread]);
+  useEffect(() => {
+    if (state.outdated) read().catch(onProblem);
+  }, [state.outdated]);
+  const answered = (id) => setQuestions((before) => before.filter((each) => each.interrupt_id !== id));
+  return { state, dispatch, questions, answered, connected, read };
+}
+
+export function Chat({ address, go, links }) {
+  const thread = address.thread ?? null;
+  const [threads, setThreads] = useState([]);
+  const [tools, setTools] = useState([]);
+  const [drawer, setDrawer] = useState("");
+  const [wanted, setWanted] = useState(null);
+  const [labelled, setLabelled] = useState(null);
+  const [problem, setProblem] = useState(null);
+  const { state, dispatch, questions, answered, connected, read } = useThread(thread, setProblem);
+  const waiting = useMemo(() => new Set(questions.map((each) => each.interrupt_id)), [questions]);
+
+  const list = () => api.threads().then(setThreads, setProblem);
+  useEffect(() => void api.tools().then(setTools, setProblem), []);
+  useEffect(() => {
+    setProblem(null);
+    list();
+    addEventListener("focus", list);
+    return () => removeEventListener("focus", list);
+  }, [thread]);
+
+  const title = threads.find(({ id }) => id === thread)?.title || thread || "New conversation";
+  useEffect(() => {
+    document.title = `${questions.length ? `(${questions.length}) ` : ""}${thread ? title : "anabranch"}`;
+  }, [title, thread, questions.length]);
+
+  const open = (name) => {
+    setDrawer("");
+    setWanted(null);
+    go(name ? { thread: name } : {});
+  };
+  const place = (id) => dispatch((before) => ({ ...before, cursor: id }));
+  const acts = useMemo(
+    () => ({
+      go: place,
+      stay: (id) => {
+        place(id);
+        setDrawer("");
+        setWanted({});
+      },
+      edit: (node) => setWanted({ edit: node }),
+      label: (node) => setLabelled(node.id),
+    }),
+    [],
+  );
+  const say = async (text, edited) => {
+    setProblem(null);
+    try {
+      if (thread) {
+        const at = edited ? edited.parent_id : state.cursor;
+        place(at);
+        await api.say(thread, text, at);
+      } else {
+        const name = `thread_${api.unique()}`;
+        await api.say(name, text);
+        open(name);
+      }
+    } catch (error) {
+      setProblem(error);
+      throw error;
+    }
+  };
+  const answer = async (body) => {
+    await api.answer(thread, body);
+    answered(body.interrupt_id);
+  };
+  const relabel = (work) => work.then(read);
+  const atLeaf = state.cursor === null || leafBelow(state, state.cursor) === state.cursor;
+  const told = !connected ? "Reconnecting…" : state.running ? "Working…" : questions.length ? `${questions[0].id.tool_name} asks` : "";
+  const failure = problem?.message ?? state.error;
+  const nodes = useMemo(() => [...state.nodes.values()], [state.nodes]);
+  return html`<div class=${`page ${drawer}`} onKeyDown=${(event) => event.key === "Escape" && setDrawer("")}>
+    <${Sidebar} threads=${threads} current=${thread} onOpen=${open} links=${links} />
+    <div class="backdrop" onClick=${() => setDrawer("")}></div>
+    <main>
+      <header class="bar">
+        <button type="button" class="toggle for-threads" aria-expanded=${drawer === "threads-open"} aria-label="Conversations" onClick=${() => setDrawer("threads-open")}>☰</button>
+        <h1>${title}</h1>
+        <span class="status" role="status">${told}</span>
+        <${TotalUsage} nodes=${nodes} />
+        ${thread && html`<button type="button" class="toggle for-tree" aria-expanded=${drawer === "tree-open"} onClick=${() => setDrawer("tree-open")}>Tree</button>`}
+      </header>
+      <${Scrolled} key=${thread} follow=${[state.cursor, state.live, state.tools, questions.length, state.loaded, failure]}>
+        ${!thread
+          ? html`<${Welcome} tools=${tools} onTry=${(text) => setWanted({ text })} />`
+          : state.loaded
+            ? html`<${Messages} state=${state} open=${waiting} acts=${acts} />`
+            : !failure && html`<${Skeleton} />`}
+        ${questions.map((each) => html`<${Question} key=${each.interrupt_id} question=${each} onAnswer=${answer} />`)}
+        ${failure && html`<p class="failure error" role="alert">${failure}</p>`}
+      <//>
+      <${Composer}
+        key=${thread}
+        name=${thread ?? "new"}
+        wanted=${wanted}
+        running=${state.running}
+        atLeaf=${atLeaf}
+        onSend=${say}
+        onStop=${() => api.stop(thread).catch(setProblem)}
+        onLatest=${() => place(leafBelow(state, state.cursor))}
+      />
+    </main>
+    ${thread &&
+    html`<aside class="side tree-side" aria-label="Tree">
+      <h2>Tree</h2>
+      <${Tree} state=${state} acts=${acts} />
+    </aside>`}
+    ${labelled &&
+    html`<${Labels}
+      names=${state.labels.get(labelled) ?? []}
+      onSet=${(name) => relabel(api.label(thread, labelled, name))}
+      onRemove=${(name) => relabel(api.unlabel(thread, name))}
+      onClose=${() => setLabelled(null)}
+    />`}
+  </div>`;
+}
+
+/** What scrolls: it follows its end, or the first open question, for as long as the reader is near it. */
+function Scrolled({ follow, children }) {
+  const box = useRef(null);
+  const [away, setAway] = useState(false);
+  const newest = () => {
+    const { scrollHeight, clientHeight } = box.current;
+    const question = box.current.querySelector("section.question");
+    return Math.min(question ? question.offsetTop - MARGIN : Infinity, scrollHeight - clientHeight);
+  };
+  const toNewest = () => box.current.scrollTo({ top: newest() });
+  const onScroll = () => setAway(box.current.scrollTop < newest() - NEAR);
+  useLayoutEffect(() => {
+    if (!away) toNewest();
+  }, follow);
+  return html`<div class="scrolled" ref=${box} onScroll=${onScroll} tabindex="-1">
+    <div class="column">${children}</div>
+    ${away && html`<button type="button" class="latest" onClick=${toNewest}>↓ Latest</button>`}
+  </div>`;
+}
+
+const Skeleton = () => html`<div class="skeleton" role="status" aria-label="Loading"><i></i><i></i><i></i></div>`;
+
+function Welcome({ tools, onTry }) {
+  return html`<section class="welcome" aria-label="Welcome">
+    <h2>What shall we do?</h2>
+    <p>Say something to the model, or call a tool yourself.</p>
+    <ul>
+      ${tools.map(
+        ({ name, description }) => html`<li key=${name}>
+          <button type="button" onClick=${() => onTry(`/${name} `)}>
+            <code>/${name}</code><span>${(description ?? "").split("\n")[0]}</span>
+          </button>
+        </li>`,
+      )}
+    </ul>
+  </section>`;
+}

@@ -1,0 +1,78 @@
+// The box for the next message, and what will become of it: a new message, another version of one, or a
+// branch from an earlier place.
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor.mjs";
+import * as drafts from "./drafts.mjs";
+import { textOf } from "./conversation.mjs";
+
+const TALLEST = 240;
+
+/**
+ * @param name of the draft, which a reload leaves as it is
+ * @param wanted {text} to put into the box, or {edit: node}; a new object each time
+ * @param onSend takes the text and the node whose other version it is; its promise is rejected if that fails
+ */
+export function Composer({ name, wanted, running, atLeaf, onSend, onStop, onLatest }) {
+  const [text, setText] = useState(() => drafts.read(name) ?? "");
+  const [edited, setEdited] = useState(null);
+  const box = useRef(null);
+
+  const enter = (entered) => {
+    setText(entered);
+    if (!edited) drafts.write(name, entered);
+  };
+  useEffect(() => {
+    if (!wanted) return;
+    setEdited(wanted.edit ?? null);
+    if (wanted.edit) setText(textOf(wanted.edit));
+    else if (wanted.text !== undefined) enter(wanted.text);
+    box.current.focus();
+  }, [wanted]);
+  useEffect(() => {
+    if (matchMedia("(pointer: fine)").matches) box.current.focus(); // elsewhere a keyboard would open
+  }, []);
+  useLayoutEffect(() => {
+    box.current.style.height = "auto";
+    box.current.style.height = `${Math.min(box.current.scrollHeight + 2, TALLEST)}px`;
+  }, [text]);
+
+  const leave = () => {
+    setEdited(null);
+    setText(drafts.read(name) ?? "");
+  };
+  const send = async (event) => {
+    event?.preventDefault();
+    const said = text.trim();
+    if (!said || running) return;
+    setText("");
+    setEdited(null);
+    drafts.write(name, undefined);
+    try {
+      await onSend(said, edited);
+    } catch {
+      setText(said);
+      setEdited(edited);
+    }
+  };
+  const onKey = (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
+    if (event.key === "Escape" && edited) leave();
+  };
+  return html`<form class="composer" onSubmit=${send}>
+    ${edited
+      ? html`<p class="place">Your message will be another version of the one you edit. <button type="button" class="quiet" onClick=${leave}>Leave it</button></p>`
+      : !atLeaf && html`<p class="place">You continue from here, on a branch of its own. <button type="button" class="quiet" onClick=${onLatest}>Back to the latest</button></p>`}
+    <div class="box">
+      <textarea
+        ref=${box}
+        aria-label="Message"
+        rows="1"
+        placeholder="Say something, or /tool"
+        value=${text}
+        onInput=${(event) => enter(event.target.value)}
+        onKeyDown=${onKey}
+      ></textarea>
+      ${running && html`<button type="button" class="stop" onClick=${onStop}>Stop</button>`}
+      <button class="primary" disabled=${running}>Send</button>
+    </div>
+  </form>`;
+}

@@ -1,0 +1,136 @@
+// The fields of a form, as the flat JSON Schemas of MCP describe them: what each is at first, how it is
+// shown, and what was entered as an answer has it. The server decides what is right.
+import { html } from "./vendor.mjs";
+
+const FORMATS = { email: "email", uri: "url", date: "date", "date-time": "datetime-local" };
+const LONG = 200;
+
+/** What a field offers to choose from, as [value, title]; null where it is typed. */
+function choices(schema) {
+  const titled = schema.oneOf ?? schema.anyOf;
+  if (titled?.every((each) => "const" in each)) return titled.map((each) => [each.const, each.title ?? each.const]);
+  return schema.enum?.map((value, at) => [value, schema.enumNames?.[at] ?? value]) ?? null;
+}
+
+const isNumber = ({ type }) => type === "integer" || type === "number";
+const isLong = (schema) =>
+  schema.maxLength >= LONG || (typeof schema.default === "string" && schema.default.includes("\n"));
+
+/** What a field shows before anything is entered. */
+export function initial(schema) {
+  if (schema.type === "boolean") return schema.default ?? false;
+  if (schema.type === "array") return schema.default ?? [];
+  if (schema.default === undefined || schema.default === null) return "";
+  return schema.format === "date-time" ? localTime(schema.default) : String(schema.default);
+}
+
+/** A moment as the browser's field has it: local, without a zone. */
+function localTime(text) {
+  const moment = new Date(text);
+  if (Number.isNaN(moment.getTime())) return "";
+  return new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
+/** What was entered, as the answer has it: an empty field that may be left out is left out. */
+export function content(properties, values, required) {
+  const answer = {};
+  for (const [name, schema] of Object.entries(properties)) {
+    const value = values[name];
+    if (schema.type === "boolean" || schema.type === "array") answer[name] = value;
+    else if (value === "" && !(schema.type === "string" && required.includes(name))) continue;
+    else if (isNumber(schema)) answer[name] = Number(value);
+    else if (schema.format === "date-time") answer[name] = new Date(value).toISOString();
+    else answer[name] = value;
+  }
+  return answer;
+}
+
+/** What the browser finds wrong in the fields of a form, by name. */
+export function problems(form, properties, values) {
+  const found = {};
+  for (const field of form.elements) {
+    if (field.name && !field.validity.valid) found[field.name] = field.validationMessage;
+  }
+  for (const [name, { type, minItems = 0, maxItems = Infinity }] of Object.entries(properties)) {
+    const number = type === "array" ? values[name].length : minItems;
+    if (number < minItems) found[name] = `Choose at least ${minItems}.`;
+    if (number > maxItems) found[name] = `Choose at most ${maxItems}.`;
+  }
+  return found;
+}
+
+/** What a field accepts, in words; empty where that is plain. */
+function bounds({ type, minimum, maximum, minLength, maxLength, minItems, maxItems }) {
+  const range = (from, to, what) => {
+    if (from !== undefined && to !== undefined) return from === to ? `${from}${what}` : `${from} to ${to}${what}`;
+    return from !== undefined ? `at least ${from}${what}` : to !== undefined ? `at most ${to}${what}` : "";
+  };
+  if (type === "integer" || type === "number") return range(minimum, maximum, "");
+  if (type === "array") return range(minItems || undefined, maxItems, " choices");
+  return range(minLength > 1 ? minLength : undefined, maxLength < LONG ? maxLength : undefined, " characters");
+}
+
+export function Field({ id, name, schema, required, value, error, onValue }) {
+  const title = schema.title ?? name;
+  const hint = [schema.description, bounds(schema)].filter(Boolean).join(" · ");
+  const described = [hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(" ");
+  const common = {
+    id,
+    name,
+    "aria-invalid": error ? "true" : undefined,
+    "aria-describedby": described || undefined,
+    required: required && schema.type !== "boolean",
+  };
+  const label = html`<label for=${id}>${title}${!required && schema.type !== "boolean" && html`<span class="optional" aria-hidden="true"> optional</span>`}</label>`;
+  const around = html`${error && html`<p class="error" id=${`${id}-error`}>${error}</p>`}
+    ${hint && html`<p class="hint" id=${`${id}-hint`}>${hint}</p>`}`;
+  if (schema.type === "array") {
+    const choose = (each, chosen) => onValue(chosen ? [...value, each] : value.filter((one) => one !== each));
+    return html`<fieldset class="field" aria-describedby=${described || undefined}>
+      <legend>${title}</legend>
+      ${(choices(schema.items ?? {}) ?? []).map(
+        ([each, shown], at) => html`<label class="choice" key=${each}>
+          <input
+            type="checkbox"
+            id=${at ? undefined : id}
+            aria-invalid=${common["aria-invalid"]}
+            checked=${value.includes(each)}
+            onChange=${(event) => choose(each, event.target.checked)}
+          />
+          <span>${shown}</span>
+        </label>`,
+      )}
+      ${around}
+    </fieldset>`;
+  }
+  if (schema.type === "boolean") {
+    return html`<div class="field">
+      <div class="choice">
+        <input type="checkbox" ...${common} checked=${value} onChange=${(event) => onValue(event.target.checked)} />
+        ${label}
+      </div>
+      ${around}
+    </div>`;
+  }
+  const onInput = (event) => onValue(event.target.value);
+  return html`<div class="field">${label}${control(schema, common, required, value, onInput)}${around}</div>`;
+}
+
+function control(schema, common, required, value, onInput) {
+  const offered = choices(schema);
+  if (offered) {
+    return html`<select ...${common} value=${value} onChange=${onInput}>
+      ${(value === "" || !required) && html`<option value="">${required ? "Choose…" : "–"}</option>`}
+      ${offered.map(([each, shown]) => html`<option key=${each} value=${each}>${shown}</option>`)}
+    </select>`;
+  }
+  if (isNumber(schema)) {
+    const step = schema.type === "integer" ? 1 : "any";
+    const limits = { min: schema.minimum, max: schema.maximum, step, inputmode: "decimal" };
+    return html`<input type="number" ...${common} ...${limits} value=${value} onInput=${onInput} />`;
+  }
+  const lengths = { minlength: schema.minLength, maxlength: schema.maxLength };
+  if (isLong(schema)) return html`<textarea rows="4" ...${common} ...${lengths} value=${value} onInput=${onInput}></textarea>`;
+  const type = FORMATS[schema.format] ?? "text";
+  return html`<input type=${type} step=${type === "datetime-local" ? 1 : undefined} autocomplete="off" ...${common} ...${lengths} value=${value} onInput=${onInput} />`;
+}

@@ -1,0 +1,6 @@
+// The rooms of the page. Each has a name, which is `?room=NAME` in the address (the first room needs
+// none), a title for the links between rooms, and a component that fills the page. The component
+// is given {address, go, links}: the parameters of the address, what changes them, and the links.
+import { Chat } from "./chat.mjs";
+
+export const rooms = [{ name: "chat", title: "Chat", Room: Chat }];

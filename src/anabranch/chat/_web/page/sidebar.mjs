@@ -1,0 +1,33 @@
+// The conversations, the last begun first, and the way to a new one.
+import { html, useState } from "./vendor.mjs";
+
+const MANY = 8;
+const day = new Intl.DateTimeFormat("en", { month: "short", day: "numeric" });
+const time = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+
+/** When a thread was begun: the time today, the day before that. */
+function when(seconds) {
+  const moment = new Date(seconds * 1000);
+  return (moment.toDateString() === new Date().toDateString() ? time : day).format(moment);
+}
+
+export function Sidebar({ threads, current, onOpen, links }) {
+  const [wanted, setWanted] = useState("");
+  const shown = threads.filter(({ id, title }) => (title || id).toLowerCase().includes(wanted.toLowerCase()));
+  return html`<aside class="side threads-side" aria-label="Conversations">
+    <p class="brand"><img src="icon.svg" alt="" width="22" height="22" />anabranch</p>
+    ${links}
+    <button type="button" class="new" onClick=${() => onOpen(null)}>New conversation</button>
+    ${threads.length > MANY &&
+    html`<input type="search" aria-label="Find a conversation" placeholder="Find" value=${wanted} onInput=${(event) => setWanted(event.target.value)} />`}
+    <ul class="threads">
+      ${shown.map(
+        ({ id, title, created_at }) => html`<li key=${id}>
+          <button type="button" aria-current=${id === current ? "page" : undefined} onClick=${() => onOpen(id)}>
+            <span class="title">${title || id}</span><time>${when(created_at)}</time>
+          </button>
+        </li>`,
+      )}
+    </ul>
+  </aside>`;
+}

@@ -1,0 +1,57 @@
+"""The files of the page as they are served: compressed, with their hashes, small in all, loaded at once."""
+
+from __future__ import annotations
+
+import gzip
+import re
+
+import pytest
+
+from anabranch.chat._web.page_files import page_files
+from tests.chat.web import browsing
+
+KIB = 2**10
+OWN = [name for name in page_files() if name.endswith(".mjs")]
+
+
+async def test_a_file_is_compressed_and_sent_once() -> None:
+    async with browsing() as client:
+        first = await client.get("/app.mjs", headers={"Accept-Encoding": "gzip"})
+        assert first.headers["content-encoding"] == "gzip"
+        assert first.headers["content-type"].startswith("text/javascript")
+        assert first.headers["vary"] == "Accept-Encoding"
+        again = await client.get("/app.mjs", headers={"If-None-Match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        other = await client.get("/chat.mjs", headers={"If-None-Match": first.headers["etag"]})
+        assert other.status_code == 200
+
+
+async def test_a_client_without_compression_is_sent_the_file_itself() -> None:
+    async with browsing() as client:
+        plain = await client.get("/app.mjs", headers={"Accept-Encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        assert plain.content == page_files()["app.mjs"].body
+        assert gzip.decompress(page_files()["app.mjs"].compressed) == plain.content
+
+
+@pytest.mark.parametrize("path", ["/nothing.mjs", "/vendor", "/../conversation.py"])
+async def test_what_is_no_file_of_the_page_is_not_found(path: str) -> None:
+    async with browsing() as client:
+        response = await client.get(path)
+        assert response.status_code == 404
+        assert response.json()["error"].endswith(".")
+
+
+def test_the_page_is_small() -> None:
+    sizes = {
+        name: len(file.compressed)
+        for name, file in page_files().items()
+        if not name.endswith((".txt", ".json"))  # for readers of the sources
+    }
+    assert sum(sizes.values()) <= 60 * KIB, sizes
+
+
+def test_every_module_is_loaded_at_once() -> None:
+    index = page_files()["index.html"].body.decode()
+    named = set(re.findall(r'(?:href|src)="([\w/]+\.mjs)"', index))
+    assert named == set(OWN)

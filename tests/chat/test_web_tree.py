@@ -1,0 +1,52 @@
+"""The tree of a thread as the page is sent it: tokens and costs of its nodes, and their labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.agents import TurnLimits
+from anabranch.chat._web.event_mapping import NODE
+from anabranch.messages import SampleReply, TextBlock, Usage
+from anabranch.testing import MockModel
+from tests.chat.web import browsing, message, run
+
+
+def priced(request: Any) -> SampleReply:
+    del request
+    usage = Usage(input_tokens=30, output_tokens=20)
+    return SampleReply(content=(TextBlock(text="Hello."),), model="m-1", usage=usage)
+
+
+async def test_a_node_has_its_tokens_and_its_cost_in_the_tree_and_as_it_happens() -> None:
+    limits = TurnLimits(price=lambda _, used: used.total_tokens / 100)
+    async with browsing(replies=MockModel(priced), limits=limits) as client:
+        events = await run(client, message("Hi"))
+        tree = (await client.get("/threads/t1/tree")).json()
+    happened = [event["value"] for event in events if event.get("name") == NODE]
+    for node in (happened[-1], tree["nodes"][-1]):
+        assert node["usage"]["input_tokens"] == 30
+        assert (node["cost"], node["model"]) == (0.5, "m-1")
+
+
+async def test_a_label_is_set_and_removed() -> None:
+    async with browsing() as client:
+        await run(client, message("Hi"))
+        node = (await client.get("/threads/t1/tree")).json()["nodes"][0]["id"]
+        for name in ("here", "a/b c?"):
+            body = {"node_id": node, "label": name}
+            assert (await client.post("/threads/t1/labels", json=body)).status_code == 200
+        assert (await client.delete("/threads/t1/labels/a%2Fb%20c%3F")).status_code == 200
+        refs = (await client.get("/threads/t1/tree")).json()["refs"]
+    assert refs.keys() == {"head", "here"}
+
+
+@pytest.mark.parametrize(("label", "status"), [("head", 422), ("unknown", 404)])
+async def test_what_is_no_label_is_not_removed(label: str, status: int) -> None:
+    async with browsing() as client:
+        await run(client, message("Hi"))
+        response = await client.delete(f"/threads/t1/labels/{label}")
+        assert response.status_code == status
+        assert response.json()["error"].endswith(".")
+        assert "head" in (await client.get("/threads/t1/tree")).json()["refs"]

@@ -9,6 +9,7 @@ import pytest
 from textual.widgets import Input, Static
 from textual.widgets import Tree as TreeWidget
 
+from anabranch._extras import install_command
 from anabranch.cli import main
 from anabranch.cli._browse_command import command_for
 from anabranch.cli._browser import Browser
@@ -159,8 +160,8 @@ def test_without_the_extra_the_error_names_it(
     monkeypatch.setattr(builtins, "__import__", without)
     assert main(["browse", "t"]) == 2
     assert capsys.readouterr().err == (
-        "anabranch: Browsing needs the package 'textual', which is not installed. Install"
-        ' "anabranch[tui]"; anabranch tree show needs nothing.\n'
+        "anabranch: Browsing needs the package 'textual', which is not installed. anabranch tree"
+        f" show works without it. Install it: {install_command('tui')}\n"
     )
 
 

@@ -28,6 +28,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, InvalidArgumentsError, Limits, ToolError, tool
 from anabranch._durable.expiry import INTERVAL
+from anabranch._extras import install_command
 from anabranch.cli._demo_tool import PickCard
 from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.messages import SampleReply, SampleRequest
@@ -664,5 +665,5 @@ except ImportError as error:
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert ran.stdout == (
         "Serving tools with FastMCP needs the package 'fastmcp', which is not installed."
-        " Install anabranch[fastmcp].\n"
+        f" Install it: {install_command('fastmcp')}\n"
     )

@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from anabranch._extras import install_command
 from anabranch.models import ModelError, open_model
 
 
@@ -53,7 +54,7 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
     )
     assert done.stdout == (
         "Model 'anthropic:claude' needs the package 'pydantic_ai', which is not installed."
-        " Install anabranch[models].\n"
+        f" Install it: {install_command('models')}\n"
     )
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from anabranch._extras import needs_extra
 from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.plugin import (
     Plugin,
@@ -89,5 +90,7 @@ _LAZY = {
 def __getattr__(name: str) -> object:
     """Load what needs the extra ``chat`` when it is first used."""
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        with needs_extra("chat", f"anabranch.chat.{name}"):
+            module = import_module(_LAZY[name])
+        return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -40,6 +40,7 @@ from collections.abc import Sequence
 
 from cyclopts import CycloptsError
 
+from anabranch._extras import MissingExtraError
 from anabranch._printable import printable
 from anabranch._terminal.exits import CommandError, LeftError, UsageError
 from anabranch.cli._commands import app
@@ -59,6 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandError as error:
         sys.stderr.write(printable(f"anabranch: {error}\n"))
         return error.status
+    except ImportError as error:  # of a command's module, which is loaded when it is used
+        missing = error if isinstance(error, MissingExtraError) else error.__cause__
+        if not isinstance(missing, MissingExtraError):
+            raise
+        sys.stderr.write(printable(f"anabranch: {missing}\n"))
+        return UsageError.status
     except CycloptsError as error:
         sys.stderr.write(printable(f"anabranch: {error} See anabranch --help.\n"))
         return UsageError.status

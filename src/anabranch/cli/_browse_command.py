@@ -12,6 +12,7 @@ from typing import Annotated
 import anyio
 from cyclopts import Parameter
 
+from anabranch._extras import needs_extra
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.cli._options import Store, store_url
 from anabranch.cli._output import print_text
@@ -43,13 +44,9 @@ async def browse(thread: str | None, store: str | None) -> str | None:
         CommandError: there is no such thread, or the extra ``tui`` is not installed.
     """
     tree = await _tree(thread, store)
-    try:
+    instead = "anabranch tree show works without it."
+    with needs_extra("tui", "Browsing", UsageError, instead=instead):
         from anabranch.cli._browser import Browser  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as missing:
-        raise UsageError(
-            f"Browsing needs the package {missing.name!r}, which is not installed."
-            ' Install "anabranch[tui]"; anabranch tree show needs nothing.'
-        ) from missing
     node_id = await Browser(tree).run_async()
     return command_for(tree.thread.id, node_id, store) if node_id is not None else None
 

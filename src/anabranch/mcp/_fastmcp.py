@@ -6,14 +6,13 @@ called, and not before.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
 from anabranch._engine.clock import Clock
+from anabranch._extras import needs_extra
 from anabranch.mcp._installation import Installation, require_server
 from anabranch.mcp._options import (
     TTL,
@@ -51,7 +50,7 @@ def as_fastmcp_tool(
         ImportError: the extra ``fastmcp`` is not installed.
         StoreError: the store's URL cannot be understood.
     """
-    with _extra():
+    with needs_extra("fastmcp", "Serving tools with FastMCP"):
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
     given = options_for("FastMCP(…)", options, keywords)
     given = replace(given, continue_calls=False, ask="client", ask_url=None)
@@ -75,7 +74,7 @@ def fastmcp_sagas(
     Raises:
         ImportError: the extra ``fastmcp`` is not installed.
     """
-    with _extra():
+    with needs_extra("fastmcp", "Serving tools with FastMCP"):
         from anabranch.mcp._fastmcp_sagas import FastMcpSagas  # noqa: PLC0415 - an extra
     return FastMcpSagas(ServerOptions(keys=keys, ttl=ttl, clock=clock))
 
@@ -105,7 +104,7 @@ def install_fastmcp(
         StoreError: the store's URL cannot be understood.
         TypeError: it is a server of another kind; the message says what to use for that.
     """
-    with _extra():
+    with needs_extra("fastmcp", "Serving tools with FastMCP"):
         from fastmcp import FastMCP  # noqa: PLC0415 - an extra
 
         from anabranch.mcp._fastmcp_sagas import (  # noqa: PLC0415 - an extra
@@ -127,15 +126,3 @@ def install_fastmcp(
     if installation.service.links is not None:
         installation.service.links.offer(server)
     return installation
-
-
-@contextmanager
-def _extra() -> Generator[None]:
-    """Say which extra is missing, if one is."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        raise ImportError(
-            f"Serving tools with FastMCP needs the package {missing.name!r}, which is not"
-            " installed. Install anabranch[fastmcp]."
-        ) from missing

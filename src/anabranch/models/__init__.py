@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from anabranch._extras import needs_extra
 from anabranch.models._model_errors import ModelError, ProviderError
 from anabranch.models._scripted import Reply, ReplyToolCall, ScriptedModel
 from anabranch.models._streaming import INTERRUPTED, SampleStream, StreamingSampler, as_streaming
@@ -74,14 +75,9 @@ def open_model(
             f"Unknown model {name!r}. Write provider:model, for example anthropic:claude-sonnet-5-5"
             " or ollama:qwen3, or script:FILE."
         )
-    try:
+    with needs_extra("models", f"Model {name!r}", ModelError):
         from anabranch.models._pydantic_ai import (  # noqa: PLC0415 - an extra
             ProviderModel,
             find_model,
         )
-    except ModuleNotFoundError as missing:
-        raise ModelError(
-            f"Model {name!r} needs the package {missing.name!r}, which is not installed."
-            " Install anabranch[models]."
-        ) from missing
     return ProviderModel(*map(find_model, names), timeout=timeout, retries=retries, cache=cache)

@@ -31,6 +31,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
+from anabranch._extras import needs_extra
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.tree import TreeStore
 
@@ -100,9 +101,7 @@ def open_stores(url: str) -> tuple[CallStore, TreeStore]:
 
 def _open_database(url: str) -> Database:
     # Importing SQLAlchemy costs more than importing all of anabranch, and many need no store.
-    try:
+    with needs_extra("stores", "A store", StoreError):
         from anabranch.stores._database import Database  # noqa: PLC0415
         from anabranch.stores._urls import read_url  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise StoreError(f'A store needs {error.name}: install "anabranch[stores]".') from error
     return Database(read_url(url))

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from anabranch._extras import needs_extra
 from anabranch.errors import StoreError
 
 __all__ = ["Kind", "Target", "read_url"]
@@ -100,9 +101,5 @@ def _seconds(text: str | tuple[str, ...]) -> float:
 
 
 def _require_psycopg() -> None:
-    try:
+    with needs_extra("postgres", "A postgresql:// store", StoreError):
         import_module("psycopg")
-    except ImportError as error:
-        raise StoreError(
-            'A postgresql:// store needs a driver: install "anabranch[postgres]".'
-        ) from error

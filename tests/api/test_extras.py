@@ -1,0 +1,102 @@
+"""A missing package is named, with a command that installs it as anabranch itself was installed."""
+
+import json
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from anabranch._extras import MissingExtraError, install_command, needs_extra
+
+FOLDER: dict[str, object] = {"url": "file:///home/me/my%20clone", "dir_info": {"editable": False}}
+ARCHIVE: dict[str, object] = {
+    "url": "https://example.com/anabranch.tar.gz",
+    "archive_info": {"hash": ""},
+}
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The metadata of an installation of anabranch, instead of the real one."""
+    info = tmp_path / "anabranch-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: anabranch\nVersion: 1.0\n")
+    distribution = metadata.Distribution.at(info)
+
+    def found(name: str) -> metadata.Distribution:
+        assert name == "anabranch"
+        return distribution
+
+    monkeypatch.setattr(metadata, "distribution", found)
+    monkeypatch.setattr(sys, "executable", "/venv/bin/python")
+    return info
+
+
+def test_from_an_index_by_pip(installed: Path) -> None:
+    (installed / "INSTALLER").write_text("pip\n")
+    assert install_command("chat") == "/venv/bin/python -m pip install 'anabranch[chat]'"
+
+
+def test_from_an_index_by_uv(installed: Path) -> None:
+    (installed / "INSTALLER").write_text("uv\n")
+    wanted = "uv pip install --python /venv/bin/python 'anabranch[tui]'"
+    assert install_command("tui") == wanted
+
+
+def test_by_a_uv_that_is_in_this_environment_alone(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (installed / "INSTALLER").write_text("uv")
+    (tmp_path / "uv").touch()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", "")
+    assert install_command("tui").startswith(f"{tmp_path}/uv pip install --python {tmp_path}/")
+
+
+@pytest.mark.parametrize(
+    ("origin", "source"),
+    [
+        pytest.param({**FOLDER, "dir_info": {"editable": True}}, "-e '/home/me/my clone[chat]'",
+                     id="editable"),
+        pytest.param(FOLDER, "'/home/me/my clone[chat]'", id="folder"),
+        pytest.param(ARCHIVE, "'anabranch[chat] @ https://example.com/anabranch.tar.gz'",
+                     id="url"),
+    ],
+)  # fmt: skip
+def test_from_elsewhere(installed: Path, origin: dict[str, object], source: str) -> None:
+    (installed / "direct_url.json").write_text(json.dumps(origin))
+    assert install_command("chat") == f"/venv/bin/python -m pip install {source}"
+
+
+def test_from_a_source_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> metadata.Distribution:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", missing)
+    monkeypatch.setattr(sys, "executable", "/bin/python")
+    assert install_command("chat") == "/bin/python -m pip install 'anabranch[chat]'"
+
+
+def test_a_missing_module_of_ours_is_not_called_an_extra() -> None:
+    with pytest.raises(ModuleNotFoundError), needs_extra("chat", "This"):
+        raise ModuleNotFoundError(name="anabranch.nothing")
+    raised = pytest.raises(MissingExtraError, match=r"This needs the package 'x'.*Install it: ")
+    with raised, needs_extra("chat", "This"):
+        raise ModuleNotFoundError(name="x")
+
+
+def test_a_command_without_its_extra_says_what_to_install() -> None:
+    """In a process where Starlette cannot be found, as on a machine without the extra."""
+    program = (
+        "import sys; sys.modules['starlette'] = None\n"
+        "from anabranch.cli import main\n"
+        "sys.exit(main(['web']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "needs the package 'starlette'" in done.stderr
+    assert done.stderr.endswith(f"Install it: {install_command('chat')}\n")

@@ -32,10 +32,17 @@ WHO = {
 
 
 class CallTrace:
-    """Describes the messages of a call, one line each; the lines are passed to ``say``."""
+    """Describes the messages of a call, one line each; the lines are passed to ``say``.
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    ``explain`` returns what to add about a question at the end of a round, by its step id; it may
+    be nothing.
+    """
+
+    def __init__(
+        self, say: Callable[[str], None], explain: Callable[[str], str] | None = None
+    ) -> None:
         self._say = say
+        self._explain = explain
         self._calls: set[Any] = set()
         self._rounds = 0
 
@@ -66,6 +73,9 @@ class CallTrace:
             self._rounds += 1
             steps = ", ".join(f"{step} ({WHO[kind]})" for step, kind in asked)
             self._say(f"← round {self._rounds} ends with {_counted(asked, 'question')}: {steps}")
+            for step, _ in asked if self._explain is not None else ():
+                if explained := self._explain(step):
+                    self._say(f"  {explained}")
 
 
 def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.stores import open_store, open_tree_store
-from anabranch.testing.suites import OpenCallStore, OpenTreeStore
+from anabranch.stores import open_run_events, open_store, open_tree_store
+from anabranch.testing.suites import OpenCallStore, OpenRunEvents, OpenTreeStore
 from tests.postgres import Server
 
 
@@ -47,3 +47,15 @@ def open_shared_trees(url: str) -> OpenTreeStore:
 def open_any_trees(request: pytest.FixtureRequest, tmp_path: Path) -> OpenTreeStore:
     """Opens a new store of conversations; to be used once."""
     return partial(open_tree_store, _new_url(request.param, request, tmp_path))
+
+
+@pytest.fixture
+def open_shared_events(url: str) -> OpenRunEvents:
+    """Opens the same new store of run events every time."""
+    return partial(open_run_events, url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "memory"])
+def open_any_events(request: pytest.FixtureRequest, tmp_path: Path) -> OpenRunEvents:
+    """Opens a new store of run events; to be used once."""
+    return partial(open_run_events, _new_url(request.param, request, tmp_path))

@@ -3,33 +3,42 @@
 from collections.abc import Sequence
 from inspect import iscoroutinefunction
 from types import ModuleType
+from typing import TypeAlias
 
 import pytest
 
 from anabranch.testing.suites import (
     CALL_STORE_CHECKS,
+    RUN_EVENT_CHECKS,
     SHARED_CALL_STORE_CHECKS,
+    SHARED_RUN_EVENT_CHECKS,
     SHARED_TREE_STORE_CHECKS,
     TREE_STORE_CHECKS,
     CallStoreCheck,
     OpenCallStore,
+    OpenRunEvents,
     OpenTreeStore,
+    RunEventCheck,
     TreeStoreCheck,
 )
 from anabranch.testing.suites import _call_round_checks as call_rounds
 from anabranch.testing.suites import _call_store_checks as call_store
+from anabranch.testing.suites import _run_event_checks as run_events
 from anabranch.testing.suites import _shared_call_store_checks as call_sharing
+from anabranch.testing.suites import _shared_run_event_checks as event_sharing
 from anabranch.testing.suites import _shared_tree_store_checks as tree_sharing
 from anabranch.testing.suites import _tree_change_checks as tree_changes
 from anabranch.testing.suites import _tree_reading_checks as tree_reading
 from anabranch.testing.suites import _tree_store_checks as tree_store
 
+Check: TypeAlias = CallStoreCheck | TreeStoreCheck | RunEventCheck
 
-def name_of(check: CallStoreCheck | TreeStoreCheck) -> str:
+
+def name_of(check: Check) -> str:
     return getattr(check, "__name__", repr(check))
 
 
-SUITES: Sequence[tuple[ModuleType, Sequence[CallStoreCheck | TreeStoreCheck]]] = [
+SUITES: Sequence[tuple[ModuleType, Sequence[Check]]] = [
     (call_store, CALL_STORE_CHECKS),
     (call_rounds, CALL_STORE_CHECKS),
     (call_sharing, SHARED_CALL_STORE_CHECKS),
@@ -37,17 +46,23 @@ SUITES: Sequence[tuple[ModuleType, Sequence[CallStoreCheck | TreeStoreCheck]]] =
     (tree_changes, TREE_STORE_CHECKS),
     (tree_reading, TREE_STORE_CHECKS),
     (tree_sharing, SHARED_TREE_STORE_CHECKS),
+    (run_events, RUN_EVENT_CHECKS),
+    (event_sharing, SHARED_RUN_EVENT_CHECKS),
 ]
 
 
+HELPERS = {"missed", "read_from"}
+
+
 @pytest.mark.parametrize(("module", "checks"), SUITES)
-def test_every_check_is_in_its_list(
-    module: ModuleType, checks: Sequence[CallStoreCheck | TreeStoreCheck]
-) -> None:
+def test_every_check_is_in_its_list(module: ModuleType, checks: Sequence[Check]) -> None:
     written = [
         one
         for name, one in vars(module).items()
-        if iscoroutinefunction(one) and one.__module__ == module.__name__ and name[0] != "_"
+        if iscoroutinefunction(one)
+        and one.__module__ == module.__name__
+        and name[0] != "_"
+        and name not in HELPERS
     ]
     assert [one for one in written if one not in checks] == []
 
@@ -78,3 +93,17 @@ async def test_a_shared_store_of_conversations_does_what_the_port_promises(
     check: TreeStoreCheck, open_shared_trees: OpenTreeStore
 ) -> None:
     await check(open_shared_trees)
+
+
+@pytest.mark.parametrize("check", RUN_EVENT_CHECKS, ids=name_of)
+async def test_a_store_of_run_events_does_what_the_port_promises(
+    check: RunEventCheck, open_any_events: OpenRunEvents
+) -> None:
+    await check(open_any_events)
+
+
+@pytest.mark.parametrize("check", SHARED_RUN_EVENT_CHECKS, ids=name_of)
+async def test_a_shared_store_of_run_events_does_what_the_port_promises(
+    check: RunEventCheck, open_shared_events: OpenRunEvents
+) -> None:
+    await check(open_shared_events)

@@ -21,6 +21,7 @@ from anabranch.stores._calls import Calls
 from anabranch.stores._columns import metadata
 from anabranch.stores._database import Database
 from anabranch.stores._engines import switch_to_wal
+from anabranch.stores._run_events import Events
 from anabranch.stores._trees import Trees
 from anabranch.stores._urls import read_url
 from anabranch.testing.suites import OpenCallStore
@@ -49,7 +50,8 @@ async def test_the_migrations_make_the_tables_that_the_code_knows(url: str) -> N
         return compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
 
     # Each table module adds its tables to what is compared.
-    async with opened(lambda: Calls(database)), opened(lambda: Trees(database)):
+    stores = (lambda: Calls(database), lambda: Trees(database), lambda: Events(database))
+    async with opened(stores[0]), opened(stores[1]), opened(stores[2]):
         assert await database.read(compare) == []
 
 
@@ -79,7 +81,7 @@ async def test_a_store_of_an_older_release_is_brought_up_to_date_and_loses_no_ca
 ) -> None:
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
-    for table in ("ref", "result", "node", "thread"):
+    for table in ("ref", "result", "node", "thread", "event", "run"):
         execute(url, f"DROP TABLE anabranch_{table}")
     execute(url, SET_VERSION.format("0001"))
 
@@ -97,6 +99,8 @@ async def test_calls_that_an_older_release_has_abandoned_have_expired(url: str) 
             await store.begin(a_call(name))
         await store.finish("call_2", "expired", deadline=1.0)
     execute(url, "UPDATE anabranch_call SET status = 'abandoned' WHERE status = 'expired'")
+    for table in ("event", "run"):
+        execute(url, f"DROP TABLE anabranch_{table}")
     execute(url, SET_VERSION.format("0002"))
 
     async with opened(partial(open_store, url)) as store:

@@ -5,18 +5,19 @@ runs it, and the expiry of calls that are not continued. The package knows no ed
 how questions become a reply, and which errors its protocol has. Author code runs only in a ``Call``
 of the engine, and databases are in ``stores/``.
 
-    store.py     the port: records, and what every store promises
-    policy.py    how a store is used: times, sizes, forks
-    job.py       what one request asks for
-    entries.py   entries of a round as text, and merged into a journal again
-    lease.py     the right to run a call, and its renewal
-    recorder.py  what one round writes while it is played
-    states.py    a state that is too large to travel, and the latest state of a call
-    replies.py   how a round ended, as text
-    lines.py     where a call goes on that is answered differently, or was stored elsewhere
-    round.py     one round: opened, repeated or played, ended
-    service.py   calls for a server: rounds, live calls, and those that wait
-    expiry.py    the reaper: calls past their deadline are compensated, and later deleted
+    store.py       the port of calls: records, and what every store promises
+    run_events.py  the port of run events: what happens, numbered, for readers anywhere
+    policy.py      how a store is used: times, sizes, forks
+    job.py         what one request asks for
+    entries.py     entries of a round as text, and merged into a journal again
+    lease.py       the right to run a call, and its renewal
+    recorder.py    what one round writes while it is played
+    states.py      a state that is too large to travel, and the latest state of a call
+    replies.py     how a round ended, as text
+    lines.py       where a call goes on that is answered differently, or was stored elsewhere
+    round.py       one round: opened, repeated or played, ended
+    service.py     calls for a server: rounds, live calls, and those that wait
+    expiry.py      the reaper: calls past their deadline are compensated, and later deleted
 
 Imports point up this list: a module knows only those above it.
 """

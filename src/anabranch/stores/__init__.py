@@ -1,6 +1,6 @@
-"""Stores of calls and of conversations: SQLite by default, Postgres for several machines.
+"""Stores of calls, conversations and run events: SQLite by default, Postgres for several machines.
 
-The ports are ``CallStore`` and ``TreeStore``; they belong to the rooms that need them (``_durable``,
+The ports are ``CallStore``, ``TreeStore`` and ``RunEvents``; they belong to the rooms that need them (``_durable``,
 ``tree``) and are exported here, with their records, for users of :func:`open_store`. Nothing here
 decides what a record means. ``memory:`` is SQLite without a file: each store is then written once,
 and what tests see is what runs in production.
@@ -22,6 +22,10 @@ and what tests see is what runs in production.
     _tree_rows.py        nodes and results as rows
     _tree_lookups.py     single threads and nodes, and why an append is refused
     _trees.py            the store of conversations
+    _event_tables.py     the tables of run events, and their SQL
+    _event_tails.py      the latest events, and who waits for further ones
+    _event_watches.py    how events of other processes are noticed
+    _run_events.py       the store of run events
 
 Another kind of record gets a migration, tables and a module of its own beside those of calls.
 """
@@ -30,6 +34,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch._durable.run_events import MissedEventsError, RunEvents
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch._extras import needs_extra
 from anabranch.errors import StoreError, UnknownCallError
@@ -41,11 +46,14 @@ if TYPE_CHECKING:
 __all__ = [
     "CallRecord",
     "CallStore",
+    "MissedEventsError",
     "OpenedRound",
     "RoundRecord",
+    "RunEvents",
     "StoreError",
     "TreeStore",
     "UnknownCallError",
+    "open_run_events",
     "open_store",
     "open_stores",
     "open_tree_store",
@@ -97,6 +105,23 @@ def open_stores(url: str) -> tuple[CallStore, TreeStore]:
     from anabranch.stores._trees import Trees  # noqa: PLC0415
 
     return Calls(database), Trees(database)
+
+
+def open_run_events(where: str | TreeStore) -> RunEvents:
+    """Return the store of run events at a URL, as :func:`open_store` does that of calls.
+
+    Or beside a store of conversations of this package, over the same connections: closing one then
+    closes both. Beside a store of another kind, events are in memory.
+    """
+    if isinstance(where, str):
+        database = _open_database(where)
+    else:
+        from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
+
+        database = where.database if isinstance(where, Trees) else _open_database("memory:")
+    from anabranch.stores._run_events import Events  # noqa: PLC0415
+
+    return Events(database)
 
 
 def _open_database(url: str) -> Database:

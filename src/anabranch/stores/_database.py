@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -42,6 +42,7 @@ class Database:
 
     def __init__(self, target: Target) -> None:
         self.is_postgresql: bool = target.kind == "postgresql"
+        self.is_shared: bool = target.kind != "memory"
         self._target = target
         self._engine = engine = make_engine(target)
         self._prepared = False
@@ -52,6 +53,7 @@ class Database:
         self._single_writers: Workers
         self._readers: Workers
         self._snapshots: Workers
+        self._watcher: Workers | None = None
         if self.is_postgresql:
             pool = self._new_threads(CONNECTIONS)
             unwrapped = engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -100,6 +102,39 @@ class Database:
         For work in which one statement at most changes something there: saves two round trips.
         """
         return await self._do(self._single_writers, work)
+
+    async def version(self) -> int:
+        """Return a number that is another one whenever something else has written to the file."""
+        if self._watcher is None:
+            reading = self._engine.execution_options(reading=True)
+            self._watcher = Separately(self._new_threads(1), self._own_connections(reading))
+        found = await self._do(
+            self._watcher, lambda connection: connection.scalar(sa.text("PRAGMA data_version"))
+        )
+        return int(found or 0)
+
+    @asynccontextmanager
+    async def listening(
+        self, channel: str
+    ) -> AsyncGenerator[Callable[[float], AsyncIterator[str]]]:
+        """Listen to a channel of Postgres, on a connection of its own.
+
+        Yields a function that yields what is announced until its seconds have passed.
+        """
+        import psycopg  # noqa: PLC0415 - an optional dependency
+        from psycopg.sql import SQL, Identifier  # noqa: PLC0415
+
+        _, options = self.dialect.create_connect_args(self._target.url)
+        with translated(self._target.label):
+            connection = await psycopg.AsyncConnection.connect(**options, autocommit=True)
+            async with connection:
+                await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
+
+                async def heard(seconds: float) -> AsyncIterator[str]:
+                    async for notice in connection.notifies(timeout=seconds):
+                        yield notice.payload
+
+                yield heard
 
     async def close(self) -> None:
         """Finish all work and close threads and connections; closing again does nothing."""

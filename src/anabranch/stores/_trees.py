@@ -57,10 +57,14 @@ class _NoPlaceError(Exception):
 
 
 class Trees:
-    """Threads in a database. What each method promises is said at the port."""
+    """Threads in a database. What each method promises is said at the port.
+
+    Attributes:
+        database: has them.
+    """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database: Database = database
         self._statements = WritingStatements(is_postgresql=database.is_postgresql)
         self._add_node = Statement(self._statements.add_node, database.dialect)
         self._settle = Statement(SETTLE, database.dialect)
@@ -70,19 +74,19 @@ class Trees:
     async def create_thread(self, thread: Thread) -> None:
         row = {name: getattr(thread, name) for name in Thread.__slots__}
         statement = self._statements.add_thread
-        if not await self._database.write_single(
+        if not await self.database.write_single(
             lambda connection: connection.execute(statement, row).rowcount
         ):
             raise StoreError(f"The store has a thread {thread.id!r} already.")
 
     async def thread(self, thread_id: str) -> Thread | None:
-        return await self._database.read(lambda connection: find_thread(connection, thread_id))
+        return await self.database.read(lambda connection: find_thread(connection, thread_id))
 
     async def threads(self, limit: int) -> list[Thread]:
         def work(connection: sa.Connection) -> list[Thread]:
             return [Thread(*row) for row in connection.execute(LATEST_THREADS, {"most": limit})]
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
@@ -97,9 +101,9 @@ class Trees:
                 raise _NoPlaceError from error
 
         try:
-            await self._database.write(work)
+            await self.database.write(work)
         except _NoPlaceError:
-            raise await self._database.read(lambda connection: refusal(connection, nodes)) from None
+            raise await self.database.read(lambda connection: refusal(connection, nodes)) from None
 
     def _add(self, connection: sa.Connection, nodes: Sequence[Node]) -> None:
         rows = [node_row(node) for node in nodes]
@@ -119,7 +123,7 @@ class Trees:
             self._settle.count(connection, *({"this": to_bytes(one)} for one in settled))
 
     async def set_results(self, results: Sequence[Result]) -> None:
-        await self._database.write(lambda connection: self._set_results(connection, results))
+        await self.database.write(lambda connection: self._set_results(connection, results))
 
     def _set_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
         rows = [result_row(result) for result in results]
@@ -134,7 +138,7 @@ class Trees:
     async def set_ref(self, thread_id: str, ref: Ref) -> None:
         values = {"this": thread_id, "new_name": ref.name, "node_id": ref.node_id}
         statement = self._statements.set_ref_of_thread
-        if not await self._database.write_single(
+        if not await self.database.write_single(
             lambda connection: connection.execute(statement, values).rowcount
         ):
             raise StoreError(f"The store has no node {ref.node_id!r} in a thread {thread_id!r}.")
@@ -143,16 +147,14 @@ class Trees:
         return await self._delete(DELETE_REF, {"this": thread_id, "old_name": name}) > 0
 
     async def refs(self, thread_id: str) -> dict[str, str]:
-        return await self._database.read(lambda connection: find_refs(connection, thread_id))
+        return await self.database.read(lambda connection: find_refs(connection, thread_id))
 
     async def node(self, node_id: str) -> Node | None:
-        return await self._database.read(lambda connection: find_node(connection, node_id))
+        return await self.database.read(lambda connection: find_node(connection, node_id))
 
     async def path(self, node_id: str) -> Path:
         values = {"this": to_bytes(node_id)}
-        rows = await self._database.read(
-            lambda connection: self._find_path.rows(connection, values)
-        )
+        rows = await self.database.read(lambda connection: self._find_path.rows(connection, values))
         if not rows:
             raise StoreError(f"The store has no node {node_id!r}.")
         return Path(*to_path(rows))
@@ -162,14 +164,14 @@ class Trees:
             rows = connection.execute(CHILDREN, {"this": node_id}).fetchall()
             return to_nodes(rows, to_text(rows[0][8]), {rows[0][1]: node_id}) if rows else []
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def beginnings(self, thread_id: str) -> list[Node]:
         def work(connection: sa.Connection) -> list[Node]:
             rows = connection.execute(BEGINNINGS, {"this": thread_id}).fetchall()
             return to_nodes(rows, thread_id)
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
         def work(connection: sa.Connection) -> list[Node] | None:
@@ -186,7 +188,7 @@ class Trees:
             parents = {row[1]: to_text(row[8]) for row in rows if row[1] is not None}
             return to_nodes(rows, thread_id, parents)
 
-        return await self._database.read_at_once(work)
+        return await self.database.read_at_once(work)
 
     async def tree(self, thread_id: str) -> Tree:
         values = {"this": thread_id}
@@ -199,7 +201,7 @@ class Trees:
             results = to_results(connection.execute(RESULTS, values).fetchall())
             return Tree(thread, tuple(nodes), results, find_refs(connection, thread_id))
 
-        return await self._database.read_at_once(work)
+        return await self.database.read_at_once(work)
 
     async def delete_thread(self, thread_id: str) -> bool:
         return await self._delete(DELETE_THREAD, {"this": thread_id}) > 0
@@ -213,12 +215,12 @@ class Trees:
                 return 0
             return connection.execute(DELETE_SUBTREE, values).rowcount
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def _delete(self, statement: sa.Delete, values: Mapping[str, Any]) -> int:
-        return await self._database.write_single(
+        return await self.database.write_single(
             lambda connection: connection.execute(statement, values).rowcount
         )
 
     async def close(self) -> None:
-        await self._database.close()
+        await self.database.close()

@@ -1,4 +1,4 @@
-"""What every store must pass: checks of each promise of the two store ports, and plain models.
+"""What every store must pass: checks of each promise of the store ports, and plain models.
 
 Write a store of your own, and hold it to them::
 
@@ -6,8 +6,8 @@ Write a store of your own, and hold it to them::
     async def test_my_store_does_what_the_port_promises(check, tmp_path):
         await check(partial(MyStore, tmp_path / "calls.db"))
 
-``CALL_STORE_CHECKS`` and ``TREE_STORE_CHECKS`` need a function that opens a new, empty store;
-``SHARED_CALL_STORE_CHECKS`` and ``SHARED_TREE_STORE_CHECKS`` one that opens the same store every time
+``CALL_STORE_CHECKS``, ``TREE_STORE_CHECKS`` and ``RUN_EVENT_CHECKS`` need a function that opens a new,
+empty store; the checks whose names begin with ``SHARED_`` one that opens the same store every time
 and can be pickled, since they also start processes. ``CallModel`` and ``TreeModel`` are the ports as
 plain models in memory: :func:`run_clients` lets several clients work on stores at the same time,
 and :func:`explains` searches for an order in which the model does what they saw.
@@ -23,7 +23,13 @@ from anabranch.testing.suites._linearizability import (
     explains,
     run_clients,
 )
+from anabranch.testing.suites._run_event_checks import (
+    RUN_EVENT_CHECKS,
+    OpenRunEvents,
+    RunEventCheck,
+)
 from anabranch.testing.suites._shared_call_store_checks import SHARED_CALL_STORE_CHECKS
+from anabranch.testing.suites._shared_run_event_checks import SHARED_RUN_EVENT_CHECKS
 from anabranch.testing.suites._shared_tree_store_checks import SHARED_TREE_STORE_CHECKS
 from anabranch.testing.suites._tree_model import TreeModel
 from anabranch.testing.suites._tree_samples import OpenTreeStore, TreeStoreCheck
@@ -31,15 +37,19 @@ from anabranch.testing.suites._tree_store_checks import TREE_STORE_CHECKS
 
 __all__ = [
     "CALL_STORE_CHECKS",
+    "RUN_EVENT_CHECKS",
     "SHARED_CALL_STORE_CHECKS",
+    "SHARED_RUN_EVENT_CHECKS",
     "SHARED_TREE_STORE_CHECKS",
     "TREE_STORE_CHECKS",
     "CallModel",
     "CallStoreCheck",
     "Model",
     "OpenCallStore",
+    "OpenRunEvents",
     "OpenTreeStore",
     "Operation",
+    "RunEventCheck",
     "Seen",
     "TreeModel",
     "TreeStoreCheck",

@@ -27,7 +27,10 @@ _PROCESSES = (
     if "forkserver" in multiprocessing.get_all_start_methods()
     else multiprocessing.get_context("spawn")
 )
-_PRELOADED = ["anabranch.testing.suites", "anabranch.stores._calls", "anabranch.stores._trees"]
+_PRELOADED = [
+    "anabranch.testing.suites",
+    *(f"anabranch.stores.{each}" for each in ("_calls", "_run_events", "_trees")),
+]
 
 
 class Child:

@@ -1,0 +1,92 @@
+"""The port of run events: what happens in a run, numbered and stored, for readers in any process.
+
+What a run is, its writer decides: the web application has one for each conversation. ``stores/`` has
+the implementations, ``anabranch.testing.suites`` the checks that each must pass.
+
+Events are stored before they are read, wherever the reader is; they survive a crash of the process.
+Appending does not wait for the disk: if the machine or the database server crashes, the last moments
+before may be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Protocol
+
+from anabranch.errors import StoreError
+
+__all__ = ["MissedEventsError", "RunEvents"]
+
+
+class MissedEventsError(StoreError):
+    """A reader comes back for events that are not stored: they were pruned, or never were there.
+
+    Attributes:
+        last: the number of the run's last event.
+    """
+
+    def __init__(self, run: str, after: int, last: int) -> None:
+        self.last = last
+        super().__init__(
+            f"Events of {run!r} after number {after} are no longer stored."
+            f" Read what they were about, and follow from {last}."
+        )
+
+
+class RunEvents(Protocol):
+    """Where events are stored. Methods raise :class:`StoreError` and leave nothing half done.
+
+    Numbers count from 1 in each run, without gaps, in the order in which events were appended; no
+    number is ever used again. A run needs no beginning: one without events has the number 0.
+    Times are seconds since the epoch and come from the caller's clock.
+    """
+
+    async def append(self, run: str, events: Sequence[bytes], *, at: float, key: str = "") -> int:
+        """Add events, all or none; return the number of the last event.
+
+        ``key`` names the first of them, for :meth:`find`. Without events, nothing changes.
+        """
+        ...
+
+    async def find(self, run: str, key: str) -> int | None:
+        """Return the number of the first event that was appended under ``key``, if it is stored."""
+        ...
+
+    async def last(self, run: str) -> int:
+        """Return the number of the last event, 0 before the first."""
+        ...
+
+    def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
+        """Yield the events after number ``after``, then further ones as they are appended, for ever.
+
+        They come in batches: the number of the first of them, and those that follow it. A reader
+        that is slow holds up nobody: what it has not read stays in the store.
+
+        Raises:
+            MissedEventsError: events after ``after`` are not stored any more, or ``after`` is
+                beyond the last.
+        """
+        ...
+
+    async def lease(self, run: str, owner: str, now: float, until: float) -> bool:
+        """Take, or renew, the right to run; as :meth:`CallStore.lease`, but a run need not exist."""
+        ...
+
+    async def release(self, run: str, owner: str) -> None:
+        """Release the lease; nothing happens if ``owner`` does not hold it."""
+        ...
+
+    async def holder(self, run: str, now: float) -> str | None:
+        """Return who holds the lease at ``now``, ``None`` if it is free."""
+        ...
+
+    async def prune(self, before: float, limit: int) -> int:
+        """Delete events of runs to which nothing was appended since ``before``; return how many.
+
+        At most ``limit`` events go, the oldest of a run first. A run's numbers go on.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close connections and files; closing again does nothing. Other methods then raise."""
+        ...

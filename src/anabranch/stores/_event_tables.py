@@ -1,0 +1,158 @@
+"""The tables of run events, and the SQL that reads and writes them.
+
+A run's row has the numbers of its first and last stored event. It outlives its events, so that no
+number is used twice, and is what a process looks at to learn whether there are new ones.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from anabranch.stores._columns import Opaque, metadata
+from anabranch.stores._statements import insert_of
+
+__all__ = [
+    "APPEND_POSTGRES",
+    "CHANNEL",
+    "DELETE",
+    "EVENT",
+    "FIND",
+    "HEAD",
+    "HOLDER",
+    "INSERT",
+    "OLD_RUNS",
+    "PAGE",
+    "RELEASE",
+    "RUN",
+    "SET_FIRST",
+    "SHORTEN",
+    "counting",
+    "leasing",
+]
+
+CHANNEL = "anabranch_run_events"
+"""Where Postgres announces events: the MD5 of the run, a colon, the number of its last event."""
+
+RUN = sa.Table(
+    "anabranch_run",
+    metadata,
+    sa.Column[str]("run", Opaque, primary_key=True),
+    sa.Column[int]("first", sa.BigInteger, nullable=False),
+    sa.Column[int]("last", sa.BigInteger, nullable=False),
+    sa.Column[float]("at", sa.Double(), nullable=False),
+    sa.Column[str]("owner", Opaque),
+    sa.Column[float]("leased_until", sa.Double()),
+)
+_HAS_KEY = sa.text("key IS NOT NULL")
+EVENT = sa.Table(
+    "anabranch_event",
+    metadata,
+    sa.Column[str]("run", Opaque, primary_key=True),
+    sa.Column[int]("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column[str]("key", Opaque),
+    sa.Column[bytes]("data", sa.LargeBinary, nullable=False),
+    sa.Index("anabranch_event_key", "run", "key", sqlite_where=_HAS_KEY, postgresql_where=_HAS_KEY),
+)
+
+_THIS = RUN.c.run == sa.bindparam("this")
+_OF_THIS = EVENT.c.run == sa.bindparam("this")
+
+HEAD = sa.select(RUN.c.first, RUN.c.last).where(_THIS)
+INSERT = sa.insert(EVENT)
+FIND = sa.select(sa.func.min(EVENT.c.number)).where(_OF_THIS, EVENT.c.key == sa.bindparam("name"))
+HOLDER = sa.select(RUN.c.owner).where(_THIS, RUN.c.leased_until > sa.bindparam("now"))
+SHORTEN = (
+    sa.update(RUN)
+    .where(_THIS, RUN.c.leased_until > sa.bindparam("until"))
+    .values(leased_until=sa.bindparam("until"))
+)
+RELEASE = (
+    sa.update(RUN)
+    .where(_THIS, RUN.c.owner == sa.bindparam("old_owner"))
+    .values(owner=sa.null(), leased_until=sa.null())
+)
+DELETE = sa.delete(EVENT).where(_OF_THIS, EVENT.c.number < sa.bindparam("until"))
+SET_FIRST = sa.update(RUN).where(_THIS).values(first=sa.bindparam("until"))
+OLD_RUNS = (
+    sa.select(RUN.c.run, RUN.c.first, RUN.c.last)
+    .where(RUN.c.at < sa.bindparam("before"), RUN.c.first <= RUN.c.last)
+    .order_by(RUN.c.at, RUN.c.run)
+    .limit(sa.bindparam("most"))
+    .with_for_update(skip_locked=True)  # another process prunes those; SQLite ignores it
+)
+
+_following = (
+    sa.select(
+        EVENT.c.number,
+        EVENT.c.data,
+        sa.func.sum(sa.func.length(EVENT.c.data)).over(order_by=EVENT.c.number).label("size"),
+    )
+    .where(_OF_THIS, EVENT.c.number > sa.bindparam("after"))
+    .order_by(EVENT.c.number)
+    .limit(sa.bindparam("most"))
+    .subquery()
+)
+PAGE = (
+    sa.select(_following.c.number, _following.c.data)
+    .where(
+        sa.or_(
+            _following.c.number == sa.bindparam("after") + 1,
+            _following.c.size <= sa.bindparam("bytes"),
+        )
+    )
+    .order_by(_following.c.number)
+)
+"""The events after a number: at most so many, and so many bytes, but always the next one."""
+
+
+def counting(*, is_postgresql: bool) -> sa.ClauseElement:
+    """Return the statement that makes room for events, and returns the first and last number."""
+    insert = insert_of(is_postgresql=is_postgresql)(RUN).values(
+        run=sa.bindparam("this"), first=1, last=sa.bindparam("count"), at=sa.bindparam("now")
+    )
+    made: sa.ClauseElement = insert.on_conflict_do_update(
+        index_elements=[RUN.c.run],
+        set_={RUN.c.last: RUN.c.last + sa.bindparam("count"), RUN.c.at: sa.bindparam("now")},
+    ).returning(RUN.c.first, RUN.c.last)
+    return made
+
+
+def leasing(*, is_postgresql: bool) -> sa.ClauseElement:
+    """Return the statement that takes or renews a lease that is free, of a run that may be new."""
+    insert = insert_of(is_postgresql=is_postgresql)(RUN).values(
+        run=sa.bindparam("this"),
+        first=1,
+        last=0,
+        at=sa.bindparam("now"),
+        owner=sa.bindparam("new_owner"),
+        leased_until=sa.bindparam("until"),
+    )
+    free = sa.or_(
+        RUN.c.owner.is_(None),
+        RUN.c.owner == sa.bindparam("new_owner"),
+        RUN.c.leased_until <= sa.bindparam("now"),
+    )
+    made: sa.ClauseElement = insert.on_conflict_do_update(
+        index_elements=[RUN.c.run],
+        set_={RUN.c.owner: sa.bindparam("new_owner"), RUN.c.leased_until: sa.bindparam("until")},
+        where=free,
+    )
+    return made
+
+
+APPEND_POSTGRES = sa.text("""
+    WITH head AS (
+        INSERT INTO anabranch_run (run, first, last, at) VALUES (:this, 1, :count, :now)
+        ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + :count, at = :now
+        RETURNING first, last
+    ), added AS (
+        INSERT INTO anabranch_event (run, number, key, data)
+        SELECT :this, head.last - :count + new.place,
+            CASE WHEN new.place = 1 THEN CAST(:name AS bytea) END, new.data
+        FROM head, unnest(CAST(:events AS bytea[])) WITH ORDINALITY AS new (data, place)
+    )
+    SELECT first, last, set_config('synchronous_commit', 'off', true),
+        pg_notify('anabranch_run_events', md5(CAST(:this AS bytea)) || ':' || last)
+    FROM head
+""")
+"""All in one statement, which is a transaction by itself, and whose commit does not wait."""

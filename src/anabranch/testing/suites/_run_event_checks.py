@@ -1,0 +1,280 @@
+"""What every store of run events promises: one check for each promise of ``RunEvents``.
+
+As with calls, a check opens an empty store, raises ``AssertionError`` with the broken promise, and
+reads no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import TypeAlias
+
+import anyio
+
+from anabranch._durable.run_events import MissedEventsError, RunEvents
+from anabranch.testing.suites._expectations import TEXTS, expect, no, opened, refused, yes
+
+__all__ = ["RUN_EVENT_CHECKS", "OpenRunEvents", "RunEventCheck", "read_from", "some"]
+
+OpenRunEvents: TypeAlias = Callable[[], RunEvents]
+"""Opens a store of run events."""
+
+RunEventCheck: TypeAlias = Callable[[OpenRunEvents], Awaitable[None]]
+"""Checks one promise; raises ``AssertionError`` if it is broken."""
+
+PATIENCE = 60.0
+"""Seconds after which an event that was appended does not come any more."""
+
+MOST_AT_ONCE = 1_000_000
+"""The most bytes of small events in one batch."""
+
+
+def some(*names: str) -> list[bytes]:
+    """Return events that can be told apart."""
+    return [name.encode() for name in names]
+
+
+async def read_from(store: RunEvents, run: str, after: int, count: int) -> list[tuple[int, bytes]]:
+    """Return the first ``count`` events after a number, each with its own.
+
+    Raises:
+        AssertionError: they did not come.
+    """
+    found: list[tuple[int, bytes]] = []
+    with anyio.move_on_after(PATIENCE):
+        async with aclosing(store.follow(run, after)) as following:
+            async for first, events in following:
+                found += [(first + place, event) for place, event in enumerate(events)]
+                if len(found) >= count:
+                    return found[:count]
+    raise AssertionError(f"found {found!r}, expected {count} events")
+
+
+async def missed(store: RunEvents, run: str, after: int, last: int, promise: str) -> None:
+    """Expect that a reader who comes back with ``after`` learns that it has missed events.
+
+    Raises:
+        AssertionError: it does not.
+    """
+    try:
+        found = await read_from(store, run, after, 1)
+    except MissedEventsError as error:
+        expect(error.last, last, f"{promise}: the last number")
+        return
+    raise AssertionError(f"{promise}: found {found!r}, expected a MissedEventsError")
+
+
+async def numbers_count_from_one_without_gaps(open_store: OpenRunEvents) -> None:
+    """In each run, in the order of appending."""
+    async with opened(open_store) as store:
+        expect(await store.last("r"), 0, "a run without events has the number 0")
+        expect(await store.append("r", some("a", "b"), at=1.0), 2, "the number of the last")
+        expect(await store.append("r", some("c"), at=1.0), 3, "numbers go on")
+        expect(await store.append("r", [], at=1.0), 3, "no events, no number")
+        expect(await store.append("other", some("x"), at=1.0), 1, "each run has its own")
+        expect(await store.last("r"), 3, "the last number")
+        found = await read_from(store, "r", 0, 3)
+        expect(found, [(1, b"a"), (2, b"b"), (3, b"c")], "all, in order")
+
+
+async def a_reader_gets_exactly_what_it_has_missed(open_store: OpenRunEvents) -> None:
+    """Whatever number it comes back with."""
+    async with opened(open_store) as store:
+        for start in range(0, 40, 4):
+            await store.append("r", [b"%d" % (start + place) for place in range(4)], at=1.0)
+        for after in range(40):
+            found = await read_from(store, "r", after, 40 - after)
+            wanted = [(number + 1, b"%d" % number) for number in range(after, 40)]
+            expect(found, wanted, f"what follows on {after}")
+
+
+async def a_reader_waits_for_what_comes(open_store: OpenRunEvents) -> None:
+    """A reader who has seen all is given what is appended, also to a run that has just begun."""
+    async with opened(open_store) as store:
+        found: list[tuple[int, bytes]] = []
+
+        async def read() -> None:
+            found.extend(await read_from(store, "r", 0, 20))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            for number in range(20):
+                await anyio.lowlevel.checkpoint()
+                await store.append("r", [b"%d" % number], at=1.0)
+        expect(found, [(each + 1, b"%d" % each) for each in range(20)], "each once, in order")
+
+
+async def a_slow_reader_holds_up_no_one(open_store: OpenRunEvents) -> None:
+    """It stops reading at the first event; writer and other readers go on, and it misses nothing."""
+    async with opened(open_store) as store, aclosing(store.follow("r", 0)) as slow:
+        await store.append("r", some("first"), at=1.0)
+        found = list((await anext(slow))[1])
+        later = [b"%d" % number + b"x" * 10_000 for number in range(200)]
+        for start in range(0, len(later), 10):
+            await store.append("r", later[start : start + 10], at=1.0)
+        yes(len(await read_from(store, "r", 1, len(later))) > 0, "another reader has read all")
+        while len(found) <= len(later):
+            first, events = await anext(slow)
+            expect(first, len(found) + 1, "it goes on where it was")
+            yes(sum(map(len, events)) <= MOST_AT_ONCE, "it is given what fits into memory")
+            found += events
+        yes(found == [b"first", *later], "it has missed nothing")
+
+
+async def writers_at_once_get_numbers_of_their_own(open_store: OpenRunEvents) -> None:
+    """Batches of ten writers do not mix, and a reader who was there from the start has all."""
+    last: dict[str, list[int]] = {}
+
+    async def write(store: RunEvents, name: str) -> None:
+        last[name] = [await store.append("r", some(name, name, name), at=1.0) for _ in range(5)]
+
+    async with opened(open_store) as store:
+        async with anyio.create_task_group() as group:
+            for number in range(10):
+                group.start_soon(write, store, f"writer {number}")
+        found = await read_from(store, "r", 0, 150)
+        expect([number for number, _ in found], list(range(1, 151)), "dense and in order")
+        events = dict(found)
+        for name, ends in last.items():
+            expect(ends, sorted(ends), "each writer's numbers go up")
+            for end in ends:
+                own = [events[end - place] for place in range(3)]
+                expect(own, some(name, name, name), f"the batch that ended with {end}")
+
+
+async def any_event_is_stored(open_store: OpenRunEvents) -> None:
+    """Any bytes, none at all, and 2 MB of them come back, under any name and key."""
+    async with opened(open_store) as store:
+        for text in TEXTS:
+            data = [text.encode("utf-8", "surrogatepass"), b"\x00\xff", b"", b"\xfe" * 2_000_000]
+            name = f"run {text}"
+            await store.append(name, data, at=1.0, key=f"key {text}")
+            found = await read_from(store, name, 0, 4)
+            yes([event for _, event in found] == data, f"the events of {name!r} are stored")
+            expect(await store.find(name, f"key {text}"), 1, "it is found under its key")
+            yes(await store.lease(name, name, 0.0, 9.0), "any owner may hold it")
+            expect(await store.holder(name, 1.0), name, "and holds it")
+
+
+async def a_key_finds_the_first_of_its_events(open_store: OpenRunEvents) -> None:
+    """In its run; the first append under a key counts."""
+    async with opened(open_store) as store:
+        await store.append("r", some("a"), at=1.0)
+        await store.append("r", some("b", "c"), at=1.0, key="k")
+        await store.append("r", some("d"), at=1.0, key="k")
+        await store.append("other", some("x"), at=1.0, key="x")
+        expect(await store.find("r", "k"), 2, "the first of the events")
+        expect(await store.find("other", "x"), 1, "each run has keys of its own")
+        expect(await store.find("r", "x"), None, "and not those of another")
+        expect(await store.find("none", "k"), None, "a run without events has none")
+
+
+async def a_reader_from_nowhere_is_refused(open_store: OpenRunEvents) -> None:
+    """A number that no event has had is not taken for the end."""
+    async with opened(open_store) as store:
+        await missed(store, "none", 1, 0, "a run without events")
+        await store.append("r", some("a", "b"), at=1.0)
+        await missed(store, "r", 3, 2, "beyond the last event")
+        await missed(store, "r", -1, 2, "before the first number")
+
+
+async def pruning_deletes_events_of_old_runs(open_store: OpenRunEvents) -> None:
+    """At most so many at once; the numbers go on, and a reader learns what it has missed."""
+    async with opened(open_store) as store:
+        await store.append("old", some("a", "b", "c", "d", "e"), at=1.0, key="k")
+        await store.append("new", some("a"), at=9.0)
+        expect(await store.prune(1.0, 10), 0, "what is from that time stays")
+        expect(await store.prune(9.0, 2), 2, "at most so many")
+        expect(await read_from(store, "old", 2, 3), [(3, b"c"), (4, b"d"), (5, b"e")], "the rest")
+        await missed(store, "old", 1, 5, "some are deleted")
+        expect(await store.find("old", "k"), None, "what is deleted is not found")
+        expect(await store.prune(9.0, 10), 3, "then the others")
+        expect(await store.prune(9.0, 10), 0, "and no more")
+        await missed(store, "old", 4, 5, "all are deleted")
+        expect(await store.last("old"), 5, "the number stays")
+        expect(await store.append("old", some("f"), at=9.0), 6, "and is not used again")
+        expect(
+            await read_from(store, "old", 5, 1), [(6, b"f")], "a reader who has seen all goes on"
+        )
+        expect(await read_from(store, "new", 0, 1), [(1, b"a")], "the other run is as it was")
+
+
+async def a_lease_has_one_holder(open_store: OpenRunEvents) -> None:
+    """Also of a run that has no events yet; it ends by itself, or when it is released."""
+    async with opened(open_store) as store:
+        expect(await store.holder("r", 100.0), None, "it is free")
+        yes(await store.lease("r", "a", 100.0, 110.0), "it was free")
+        no(await store.lease("r", "b", 105.0, 120.0), "it is held")
+        expect(await store.holder("r", 105.0), "a", "by the first")
+        yes(await store.lease("r", "a", 109.0, 120.0), "who may renew it")
+        no(await store.lease("r", "b", 110.0, 115.0), "it lasts longer then")
+        expect(await store.holder("r", 115.0), None, "but no longer than the other asked for")
+        yes(await store.lease("r", "b", 115.0, 130.0), "it has ended")
+        await store.release("r", "a")
+        expect(await store.holder("r", 116.0), "b", "who does not hold it cannot release it")
+        await store.release("r", "b")
+        expect(await store.holder("r", 116.0), None, "who holds it can")
+        expect(await store.last("r"), 0, "a lease is no event")
+        yes(await store.lease("other", "a", 100.0, 110.0), "another run is another lease")
+
+
+async def a_cancelled_append_is_there_or_not(open_store: OpenRunEvents) -> None:
+    """Cancelling at any moment leaves all events or none, and no gap."""
+    async with opened(open_store) as store:
+        for number in range(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(_append, store, number)
+                for _ in range(number):
+                    await anyio.lowlevel.checkpoint()
+                group.cancel_scope.cancel()
+        last = await store.append("r", some("end"), at=1.0)
+        yes(last % 2 == 1, "no half of a batch is there")
+        found = await read_from(store, "r", 0, last)
+        expect([number for number, _ in found], list(range(1, last + 1)), "there is no gap")
+
+
+async def _append(store: RunEvents, number: int) -> None:
+    await store.append("r", [b"%d" % number] * 2, at=1.0)
+
+
+async def closing_ends_readers(open_store: OpenRunEvents) -> None:
+    """Closing twice is harmless; using the store afterwards, or still reading, is not."""
+    async with opened(open_store) as store:
+        await store.append("r", some("a"), at=1.0)
+        async with aclosing(store.follow("r", 0)) as following:
+            await anext(following)
+            ended = anyio.Event()
+
+            async def read() -> None:
+                await refused(anext(following), "a reader that waits")
+                ended.set()
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(read)
+                await anyio.lowlevel.checkpoint()
+                await store.close()
+                with anyio.move_on_after(PATIENCE):
+                    await ended.wait()
+                group.cancel_scope.cancel()
+            yes(ended.is_set(), "a reader that waits learns that the store was closed")
+        await store.close()
+        await refused(store.last("r"), "reading from a closed store")
+        await refused(store.append("r", some("b"), at=1.0), "writing to a closed store")
+
+
+RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
+    numbers_count_from_one_without_gaps,
+    a_reader_gets_exactly_what_it_has_missed,
+    a_reader_waits_for_what_comes,
+    a_slow_reader_holds_up_no_one,
+    writers_at_once_get_numbers_of_their_own,
+    any_event_is_stored,
+    a_key_finds_the_first_of_its_events,
+    a_reader_from_nowhere_is_refused,
+    pruning_deletes_events_of_old_runs,
+    a_lease_has_one_holder,
+    a_cancelled_append_is_there_or_not,
+    closing_ends_readers,
+)
+"""Each needs the store opened once."""

@@ -1,0 +1,156 @@
+"""What a store of run events promises to several threads and processes that share it.
+
+As with calls, ``open_store`` must open the same data every time and be picklable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+
+from anabranch._durable.run_events import RunEvents
+from anabranch.testing.suites._child_processes import (
+    Child,
+    in_processes,
+    in_threads,
+    killed_in_mid_work,
+)
+from anabranch.testing.suites._expectations import expect, no, opened, yes
+from anabranch.testing.suites._run_event_checks import (
+    OpenRunEvents,
+    RunEventCheck,
+    read_from,
+    some,
+)
+
+__all__ = ["SHARED_RUN_EVENT_CHECKS"]
+
+_EVENTS = 30
+
+
+async def what_one_store_appends_the_other_reads(open_store: OpenRunEvents) -> None:
+    """A reader of one waits for what the other appends; numbers, keys and leases are the same."""
+    async with opened(open_store) as one, opened(open_store) as two:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_expect_events, two, 10)
+            for number in range(10):
+                await anyio.lowlevel.checkpoint()
+                expect(await one.append("r", [b"%d" % number], at=1.0), number + 1, "its number")
+        expect(await two.append("r", some("x"), at=1.0, key="k"), 11, "numbers go on")
+        expect(await one.find("r", "k"), 11, "keys are shared")
+        expect(await read_from(one, "r", 9, 2), [(10, b"9"), (11, b"x")], "so are events")
+        yes(await one.lease("r", "one", 1.0, 9.0), "the first lease")
+        no(await two.lease("r", "two", 1.0, 9.0), "holds for the other")
+        expect(await two.holder("r", 2.0), "one", "who sees its holder")
+    async with opened(open_store) as store:
+        expect(await store.last("r"), 11, "all survives the stores")
+
+
+async def _expect_events(store: RunEvents, count: int) -> None:
+    wanted = [(number + 1, b"%d" % number) for number in range(count)]
+    expect(await read_from(store, "r", 0, count), wanted, "each once, in order")
+
+
+async def writers_in_several_threads_agree(open_store: OpenRunEvents) -> None:
+    """Each has an event loop and a store of its own, writes, and reads what all have written."""
+    names = [f"thread {number}" for number in range(3)]
+    _judge(await in_threads(_write_and_read, open_store, names), len(names))
+
+
+async def one_store_serves_several_event_loops(open_store: OpenRunEvents) -> None:
+    """What is appended in one is read in the others."""
+    async with opened(open_store) as store:
+        await store.last("r")
+        names = [f"loop {number}" for number in range(3)]
+        _judge(await in_threads(_with_store, lambda: store, names), len(names))
+
+
+async def writers_in_several_processes_agree(open_store: OpenRunEvents) -> None:
+    """As in threads."""
+    names = [f"process {number}" for number in range(3)]
+    _judge(await in_processes(_write_and_read, open_store, names), len(names))
+
+
+async def what_was_appended_survives_a_kill(open_store: OpenRunEvents) -> None:
+    """A writer is killed in mid-writing: what was acknowledged is there, and no half of a batch."""
+    acknowledged = await killed_in_mid_work(_write_until_killed, open_store, "r", after=30)
+    async with opened(open_store) as store:
+        last = await store.last("r")
+        yes(last % 3 == 0, "a batch is there with all its events or not at all")
+        yes(3 * (acknowledged + 1) <= last, f"batch {acknowledged} had been acknowledged")
+        found = await read_from(store, "r", 0, last)
+        wanted = [(each + 1, b"%d" % (each // 3)) for each in range(last)]
+        expect(found, wanted, "in the order of appending, without a gap")
+
+
+async def a_reader_sees_what_a_process_appends(open_store: OpenRunEvents) -> None:
+    """While both are running, and although nothing else happens here."""
+    process = Child(_append_one_by_one, open_store, "r")
+    await process.ready()
+    async with opened(open_store) as store:
+        process.go()
+        await _expect_events(store, _EVENTS)
+    expect(await process.receive(), _EVENTS, "the process has appended all")
+    await process.end()
+
+
+async def _append_one_by_one(
+    open_store: OpenRunEvents, run: str, report: Callable[[Any], None]
+) -> None:
+    async with opened(open_store) as store:
+        for number in range(_EVENTS):
+            await store.append(run, [b"%d" % number], at=1.0)
+    report(_EVENTS)
+
+
+async def _write_and_read(open_store: OpenRunEvents, name: str) -> list[tuple[int, bytes]]:
+    async with opened(open_store) as store:
+        return await _write_and_follow(store, name)
+
+
+async def _with_store(open_store: OpenRunEvents, name: str) -> list[tuple[int, bytes]]:
+    return await _write_and_follow(open_store(), name)
+
+
+async def _write_and_follow(store: RunEvents, name: str) -> list[tuple[int, bytes]]:
+    found: list[tuple[int, bytes]] = []
+
+    async def read() -> None:
+        found.extend(await read_from(store, "r", 0, 3 * _EVENTS))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        for number in range(_EVENTS):
+            await store.append("r", some(f"{name}.{number}"), at=1.0)
+    return found
+
+
+def _judge(found: list[list[tuple[int, bytes]]], writers: int) -> None:
+    expect(len({tuple(each) for each in found}), 1, "all have read the same")
+    numbers = [number for number, _ in found[0]]
+    expect(numbers, list(range(1, writers * _EVENTS + 1)), "dense and in order")
+    expect(len({event for _, event in found[0]}), writers * _EVENTS, "no event is lost")
+
+
+async def _write_until_killed(
+    open_store: OpenRunEvents, run: str, report: Callable[[Any], None]
+) -> None:
+    async with opened(open_store) as store:
+        number = 0
+        while True:
+            await store.append(run, [b"%d" % number] * 3, at=1.0)
+            report(number)
+            number += 1
+
+
+SHARED_RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
+    what_one_store_appends_the_other_reads,
+    writers_in_several_threads_agree,
+    one_store_serves_several_event_loops,
+    writers_in_several_processes_agree,
+    what_was_appended_survives_a_kill,
+    a_reader_sees_what_a_process_appends,
+)
+"""Each opens the store several times over the same data."""

@@ -1,0 +1,173 @@
+"""The published suite finds stores of run events that break a promise: each saboteur breaks one."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+import pytest
+
+from anabranch._durable.run_events import MissedEventsError, RunEvents
+from anabranch.stores import open_run_events
+from anabranch.testing.suites import RUN_EVENT_CHECKS, RunEventCheck
+from anabranch.testing.suites import _run_event_checks as suite
+
+
+class Saboteur:
+    """Passes everything on to a good store; subclasses get something wrong."""
+
+    def __init__(self) -> None:
+        self.good: RunEvents = open_run_events("memory:")
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        return getattr(self.good, method)  # type: ignore[no-any-return]
+
+
+class NumbersFromZero(Saboteur):
+    async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
+        return await self.good.append(run, events, **options) - 1
+
+
+class HasOneRun(Saboteur):
+    async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
+        return await self.good.append("r", events, **options)
+
+
+class AppendsOneByOne(Saboteur):
+    async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
+        last = await self.good.last(run)
+        for event in events:
+            last = await self.good.append(run, [event], **options)
+        return last
+
+
+class CutsAtNul(Saboteur):
+    async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
+        return await self.good.append(run, [each.partition(b"\0")[0] for each in events], **options)
+
+
+class Follower(Saboteur):
+    def sees(self, first: int, events: Sequence[bytes]) -> tuple[int, Sequence[bytes]]:
+        return first, events
+
+    async def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
+        async with aclosing(self.good.follow(run, after)) as following:
+            async for first, events in following:
+                yield self.sees(first, events)
+
+
+class RepeatsTheLast(Follower):
+    async def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
+        async with aclosing(super().follow(run, max(after - 1, 0))) as following:
+            async for batch in following:
+                yield batch
+
+
+class DropsForTheSlow(Follower):
+    def sees(self, first: int, events: Sequence[bytes]) -> tuple[int, Sequence[bytes]]:
+        return (first + 1, events[1:]) if len(events) > 1 else (first, events)
+
+
+class HoldsEverything(Follower):
+    async def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
+        held: list[bytes] = []
+        async with aclosing(super().follow(run, after)) as following:
+            async for first, events in following:
+                held += events
+                if first == 1 or len(held) == await self.good.last(run):
+                    yield first + len(events) - len(held), held
+                    held = []
+
+
+class TakesUnknownNumbersForTheEnd(Follower):
+    async def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
+        start = min(max(after, 0), await self.good.last(run))
+        async with aclosing(super().follow(run, start)) as following:
+            async for batch in following:
+                yield batch
+
+
+class DoesNotReportGaps(Follower):
+    async def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
+        try:
+            async with aclosing(super().follow(run, after)) as following:
+                async for batch in following:
+                    yield batch
+        except MissedEventsError as error:
+            yield error.last, [b"something"]
+
+
+class FindsTheLast(Saboteur):
+    keys: dict[tuple[str, str], int]
+
+    async def append(self, run: str, events: Sequence[bytes], *, at: float, key: str = "") -> int:
+        last = await self.good.append(run, events, at=at, key=key)
+        self.keys = {**vars(self).get("keys", {}), (run, key): last - len(events) + 1}
+        return last
+
+    async def find(self, run: str, key: str) -> int | None:
+        return self.keys.get((run, key))
+
+
+class PrunesWithoutLimit(Saboteur):
+    async def prune(self, before: float, limit: int) -> int:
+        return await self.good.prune(before, limit + 1000)
+
+
+class LeasesToEveryOwner(Saboteur):
+    async def lease(self, run: str, owner: str, now: float, until: float) -> bool:
+        await self.good.lease(run, owner, now, until)
+        return True
+
+
+class BelievesAnyClock(Saboteur):
+    async def lease(self, run: str, owner: str, now: float, until: float) -> bool:
+        return await self.good.lease(run, owner, now, max(until, 1e6))
+
+
+class ReleasesForAnyOwner(Saboteur):
+    async def release(self, run: str, owner: str) -> None:
+        for name in ("a", "b"):
+            await self.good.release(run, name)
+
+
+class WorksWhenClosed(Saboteur):
+    async def close(self) -> None:
+        pass
+
+
+SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
+    (NumbersFromZero, suite.numbers_count_from_one_without_gaps),
+    (HasOneRun, suite.numbers_count_from_one_without_gaps),
+    (AppendsOneByOne, suite.writers_at_once_get_numbers_of_their_own),
+    (CutsAtNul, suite.any_event_is_stored),
+    (RepeatsTheLast, suite.a_reader_gets_exactly_what_it_has_missed),
+    (DropsForTheSlow, suite.a_slow_reader_holds_up_no_one),
+    (HoldsEverything, suite.a_slow_reader_holds_up_no_one),
+    (TakesUnknownNumbersForTheEnd, suite.a_reader_from_nowhere_is_refused),
+    (DoesNotReportGaps, suite.pruning_deletes_events_of_old_runs),
+    (FindsTheLast, suite.a_key_finds_the_first_of_its_events),
+    (PrunesWithoutLimit, suite.pruning_deletes_events_of_old_runs),
+    (LeasesToEveryOwner, suite.a_lease_has_one_holder),
+    (BelievesAnyClock, suite.a_lease_has_one_holder),
+    (ReleasesForAnyOwner, suite.a_lease_has_one_holder),
+    (WorksWhenClosed, suite.closing_ends_readers),
+]
+
+
+@pytest.mark.parametrize(("saboteur", "check"), SABOTEURS)
+async def test_the_suite_finds_a_broken_promise(
+    saboteur: type[Saboteur], check: RunEventCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "PATIENCE", 0.2)  # for what never comes
+    stores: list[Saboteur] = []
+
+    def open_it() -> RunEvents:
+        stores.append(saboteur())
+        return cast("RunEvents", stores[-1])
+
+    with pytest.raises((AssertionError, ExceptionGroup), match=r"expected|unhandled errors"):
+        await check(open_it)
+
+    assert check in RUN_EVENT_CHECKS
+    for store in stores:
+        await store.good.close()

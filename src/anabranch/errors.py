@@ -24,6 +24,7 @@
     ├── IdempotencyKeyError           a first request cannot be carried out under its key
     ├── StoreError                    a store cannot do its work
     │   ├── UnknownCallError          the store has no such call
+    │   ├── stores.MissedEventsError  a reader comes back for events that are not stored any more
     │   └── tree.RefusedError         the tree store refuses a node, a result or a ref
     ├── models.ModelError             a model cannot be opened, or cannot answer this
     │   └── models.ProviderError      a provider was asked and did not give a whole answer

@@ -225,7 +225,7 @@ async def test_a_turn_that_is_stopped_says_so() -> None:
 
 
 class Cutting(httpx2.AsyncBaseTransport):
-    """The network, which breaks each of the first connections after so many pieces of its body."""
+    """The network, which breaks each of the first connections after so many events."""
 
     def __init__(self, *pieces: int) -> None:
         self._network = httpx2.AsyncHTTPTransport()
@@ -252,12 +252,13 @@ class Cut(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = self._pieces
-        async for piece in self._body:
-            if left > 0:
-                left -= 1
-                yield piece
-            elif not self.is_drained:
-                raise httpx2.ReadError("cut")
+        async for chunk in self._body:
+            for piece in chunk.split(b"\n\n")[:-1]:
+                if left > 0:
+                    left -= 1
+                    yield piece + b"\n\n"
+                elif not self.is_drained:
+                    raise httpx2.ReadError("cut")
         raise httpx2.ReadError("cut at the end")
 
     async def aclose(self) -> None:

@@ -110,18 +110,19 @@ def open_stores(url: str) -> tuple[CallStore, TreeStore]:
 def open_run_events(where: str | TreeStore) -> RunEvents:
     """Return the store of run events at a URL, as :func:`open_store` does that of calls.
 
-    Or beside a store of conversations of this package, over the same connections: closing one then
-    closes both. Beside a store of another kind, events are in memory.
+    Or beside a store of conversations of this package, over its connections, and until that store is
+    closed. Beside a store of another kind, events are in memory.
     """
     if isinstance(where, str):
-        database = _open_database(where)
+        beside, url = None, where
     else:
         from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 
-        database = where.database if isinstance(where, Trees) else _open_database("memory:")
+        beside, url = where.database if isinstance(where, Trees) else None, "memory:"
+    database = beside or _open_database(url)
     from anabranch.stores._run_events import Events  # noqa: PLC0415
 
-    return Events(database)
+    return Events(database, closes=beside is None)
 
 
 def _open_database(url: str) -> Database:

@@ -20,7 +20,7 @@ from anabranch.stores._columns import to_bytes
 
 __all__ = ["Page", "Tail", "Tails", "name_of"]
 
-TAIL_BYTES = 256 * 1024
+TAIL_BYTES = 64 * 1024
 """The most bytes of events that a tail holds, but for a single event that is larger."""
 
 

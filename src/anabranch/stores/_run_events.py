@@ -48,10 +48,12 @@ class Events:
     Args:
         database: has them.
         held: how many events of a run are stored at least.
+        closes: whether closing the events closes the database.
     """
 
-    def __init__(self, database: Database, held: int = HELD) -> None:
+    def __init__(self, database: Database, held: int = HELD, *, closes: bool = True) -> None:
         self._database = database
+        self._closes = closes
         self._held = held
         self._tails = Tails(self._read, watch_of(database))
         dialect, is_postgresql = database.dialect, database.is_postgresql
@@ -171,7 +173,8 @@ class Events:
         return await self._database.write(work, lasting=False)
 
     async def close(self) -> None:
-        await self._database.close()
+        if self._closes:
+            await self._database.close()
         self._tails.wake_all()
 
     async def _rows(self, statement: Statement, **values: Any) -> Sequence[Row]:  # noqa: ANN401

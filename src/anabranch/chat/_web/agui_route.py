@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from anabranch.chat._web.conversation import HEAD, AnswerRefusedError, Conversation, Place
 from anabranch.chat._web.conversations import Conversations
-from anabranch.chat._web.event_stream import event_stream
+from anabranch.chat._web.event_stream import EventStream
 from anabranch.chat._web.requests import read_body
 from anabranch.chat._web.routes import ANSWER_STATUS
 from anabranch.messages import ElicitReply
@@ -40,7 +40,7 @@ def agui_route(conversations: Conversations) -> Route:
             after = await conversation.say(text, wanted.run_id, at=_place(wanted))
         if request.headers.get("accept") == "application/json":  # it follows the thread already
             return JSONResponse({"runId": wanted.run_id}, 202)
-        return event_stream(conversation.log, after, one_run=True)
+        return EventStream(conversation.log, after, one_run=True)
 
     return Route("/agui", run, methods=["POST"])
 
@@ -76,7 +76,7 @@ async def _resume(conversation: Conversation, wanted: RunAgentInput) -> int:
             raise HTTPException(ANSWER_STATUS[error.reason], str(error)) from None
         after = begun if after is None else after
     if after is None:  # it had these answers before: the run has nothing to do
-        return conversation.finish_empty(wanted.run_id)
+        return await conversation.finish_empty(wanted.run_id)
     return after
 
 

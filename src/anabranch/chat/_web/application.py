@@ -43,7 +43,9 @@ def make_chat_app(
     """Return the web application.
 
     Args:
-        store: stores the conversations.
+        store: stores the conversations, and what happens in them: a page that comes back, or is
+            connected to another process with the same store, gets what it has missed. Beside a
+            store that is not of :mod:`anabranch.stores`, events are in memory.
         model: replies.
         tools: what the model, and the person, may call; a plugin stands for its tool.
         calls: stores the calls of tools, so that their effects happen once whatever dies.
@@ -59,11 +61,14 @@ def make_chat_app(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         del app
-        expiring = asyncio.ensure_future(conversations.agent.expire_calls())
+        cleaning = [
+            asyncio.ensure_future(conversations.agent.expire_calls()),
+            asyncio.ensure_future(conversations.prune()),
+        ]
         try:
             yield
         finally:
-            await cancel_and_wait([expiring])
+            await cancel_and_wait(cleaning)
             await conversations.close()
             if closes_store:
                 await store.close()

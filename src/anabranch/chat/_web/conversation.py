@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Literal, TypeAlias
 
+from anabranch._durable.run_events import RunEvents
 from anabranch.agents import Agent
 from anabranch.chat._session.typed_values import read_arguments
 from anabranch.chat._web.live_turn import LiveTurn, TurnLeftError, current_turn
@@ -39,8 +40,6 @@ Place: TypeAlias = str | Literal[Head.HEAD] | None
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
-RUNS_HELD = 100
-"""The most runs of a thread that are recognised when they are repeated."""
 ANSWERED = "The question was answered differently."
 
 
@@ -69,14 +68,14 @@ class Conversation:
         log: what happens in it.
     """
 
-    def __init__(self, agent: Agent, questions: Questions, thread_id: str, epoch: str) -> None:
+    def __init__(
+        self, agent: Agent, questions: Questions, thread_id: str, events: RunEvents
+    ) -> None:
         self.thread_id = thread_id
-        self.log: ThreadLog = ThreadLog(epoch)
+        self.log: ThreadLog = ThreadLog(events, thread_id, agent.dependencies.clock)
         self._agent = agent
         self._questions = questions
         self._turn: LiveTurn | None = None
-        self._said_in: dict[str, int] = {}
-        """Runs that began with a message, and after which event."""
         self._lock = asyncio.Lock()
 
     @property
@@ -86,8 +85,8 @@ class Conversation:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs in it and no one watches it."""
-        return self._turn is None and not self.log.readers
+        """Whether nothing happens in it."""
+        return self._turn is None and self.log.is_written and not self._lock.locked()
 
     async def say(self, text: str, run_id: str, *, at: Place = HEAD) -> int:
         """Begin a turn with a message of the person; return after which event it begins.
@@ -110,14 +109,12 @@ class Conversation:
             await self._check_node(at)
         work = self._called(text) or self._agent.go_on
         async with self._lock:
-            if run_id in self._said_in:
-                return self._said_in[run_id]
+            if (begun := await self.log.begun(run_id)) is not None:
+                return begun
             left = await self._leave_questions()
             if at is HEAD or at in left:
                 at = await self._agent.head(self.thread_id)
-            after = self._begin(run_id, lambda: self._said(text.strip(), at, work))
-            self._said_in = {**dict(list(self._said_in.items())[-RUNS_HELD:]), run_id: after}
-            return after
+            return await self._begin(run_id, lambda: self._said(text.strip(), at, work))
 
     async def answer(self, question_id: str, reply: ElicitReply, run_id: str) -> int | None:
         """Answer a question; return after which event the tool goes on.
@@ -131,18 +128,18 @@ class Conversation:
         async with self._lock:
             if await self._has_answer(question_id, reply):
                 return None
-            turn, after = self._turn, self.log.last
+            turn = self._turn
             if turn is not None and turn.question and turn.question.node_id == question_id:
-                given = turn.resume(run_id, reply)  # the first answer; it is stored at once
-                if given != reply:
+                after = await turn.resume(run_id, reply)  # the first answer; it is stored at once
+                if after is None:
                     raise AnswerRefusedError("answered", ANSWERED)
                 return after
-            return self._begin(run_id, lambda: self._agent.answer(question_id, reply))
+            return await self._begin(run_id, lambda: self._agent.answer(question_id, reply))
 
-    def finish_empty(self, run_id: str) -> int:
+    async def finish_empty(self, run_id: str) -> int:
         """Report a run in which there is nothing to do; return after which event it begins."""
-        after, turn = self.log.last, LiveTurn(self.thread_id, self.log)
-        turn.begin_run(run_id)
+        turn = LiveTurn(self.thread_id, self.log)
+        after = await turn.begin_run(run_id)
         turn.succeed()
         return after
 
@@ -157,12 +154,12 @@ class Conversation:
 
     # -- turns -------------------------------------------------------------------------------
 
-    def _begin(self, run_id: str, work: Callable[[], Awaitable[Node]]) -> int:
+    async def _begin(self, run_id: str, work: Callable[[], Awaitable[Node]]) -> int:
         if self._turn is not None:
             raise BusyError("A turn is running in this conversation. Wait for it, or stop it.")
-        after = self.log.last
-        turn = self._turn = LiveTurn(self.thread_id, self.log)
-        turn.begin_run(run_id)
+        turn = LiveTurn(self.thread_id, self.log)
+        after = await turn.begin_run(run_id)
+        self._turn = turn
         turn.task = asyncio.create_task(self._run(turn, work))
         return after
 

@@ -6,15 +6,18 @@ found by the context of the task in which it runs.
 
 from __future__ import annotations
 
-import secrets
+import asyncio
+import logging
 from collections.abc import Iterable
-from typing import Any, TypeGuard
+from contextlib import suppress
+from typing import Any, NoReturn, TypeGuard
 
 from ag_ui.core import Interrupt
 
 from anabranch._asking.host import Capabilities
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
+from anabranch._engine.clock import pause
 from anabranch.agents import (
     Absent,
     Agent,
@@ -29,14 +32,27 @@ from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.pending_questions import PendingQuestion, Questions
+from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply
+from anabranch.stores import open_run_events
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
 __all__ = ["Conversations", "as_interrupt"]
 
+logger: logging.Logger = logging.getLogger("anabranch.chat.web")
+
 IDLE_HELD = 1_000
-"""The most threads without turn and reader whose log is held."""
+"""The most threads in which nothing happens that are held in memory."""
+
+RETAINED = 7 * 86_400.0
+"""Seconds after the last event of a thread for which its events are stored."""
+
+PRUNE_EVERY, PRUNED_AT_ONCE = 600.0, 10_000
+"""Seconds between prunings, and how many events each of its steps deletes."""
+
+FLUSH = 5.0
+"""Seconds for which the end of the application waits until events are stored."""
 
 
 class Conversations:
@@ -59,6 +75,7 @@ class Conversations:
         calls: CallStore | Durability | None = None,
         limits: TurnLimits | None = None,
     ) -> None:
+        self._events = open_run_events(store)
         given = list(tools)
         plugins = [each for each in given if isinstance(each, Plugin)]
         own = [each for each in given if not isinstance(each, Plugin)]
@@ -76,7 +93,6 @@ class Conversations:
             {each.name: each.tool for each in self.agent.tools.values() if _is_called(each)},
             {plugin.mcp.name: plugin.server.exposure for plugin in plugins},
         )
-        self._epoch = secrets.token_hex(4)
         self._threads: dict[str, Conversation] = {}
 
     async def find(self, thread_id: str) -> Conversation | None:
@@ -88,7 +104,7 @@ class Conversations:
             found = self._threads.pop(thread_id, None)  # another request may have been faster
         if found is None:
             self._make_room()
-            found = Conversation(self.agent, self.questions, thread_id, self._epoch)
+            found = Conversation(self.agent, self.questions, thread_id, self._events)
         self._threads[thread_id] = found  # the last used is the last
         return found
 
@@ -98,10 +114,26 @@ class Conversations:
             for name in idle[: len(idle) // 2 + 1]:
                 del self._threads[name]
 
+    async def prune(self) -> NoReturn:
+        """Delete old events from time to time, for ever."""
+        clock = self.agent.dependencies.clock
+        while True:
+            try:
+                while await self._events.prune(clock.now() - RETAINED, PRUNED_AT_ONCE):
+                    pass
+            except StoreError as error:
+                logger.warning("old events could not be deleted: %s", error)
+            await pause(clock, PRUNE_EVERY)
+
     async def close(self) -> None:
         """Stop all turns; a tool that waits at a question can be answered after a restart."""
         for conversation in self._threads.values():
             await conversation.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH):
+                for conversation in self._threads.values():
+                    await conversation.log.flush()
+        await self._events.close()
 
 
 def _is_called(tool: AgentTool) -> TypeGuard[CalledTool]:

@@ -1,44 +1,102 @@
-"""Server-sent events: the events of a thread as an HTTP response."""
+"""Server-sent events: the events of a thread as an HTTP response.
+
+What a slow reader has not read stays in the store: a response holds no more than one batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from anabranch._engine.combine import cancel_and_wait
 from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.errors import StoreError
 
-__all__ = ["KEEP_ALIVE", "event_stream"]
+__all__ = ["KEEP_ALIVE", "EventStream"]
 
 KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent, so that no proxy ends the connection."""
 
 RUN_ENDS = (b'{"type":"RUN_FINISHED"', b'{"type":"RUN_ERROR"')
 
+logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
-def event_stream(
-    log: ThreadLog, after: int | str, *, one_run: bool = False, keep_alive: float = KEEP_ALIVE
-) -> StreamingResponse:
-    """Return the events of ``log`` after a number or a position.
+
+class EventStream(Response):
+    """The events of ``log`` after a number, as they happen.
 
     Args:
         log: the thread's log.
         after: where to begin.
         one_run: whether to end with the first run that ends.
-        keep_alive: seconds between comments while nothing happens.
     """
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    body = _body(log, after, keep_alive, one_run=one_run)
-    return StreamingResponse(body, media_type="text/event-stream", headers=headers)
+
+    media_type = "text/event-stream"
+
+    def __init__(self, log: ThreadLog, after: int, *, one_run: bool = False) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._log = log
+        self._after = after
+        self._one_run = one_run
+        self._is_quiet = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the reader leaves, the run has ended, or the store fails."""
+        del scope
+        start = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **start})
+        parts = (self._send_events(send), self._send_comments(send), _until_left(receive))
+        tasks = [asyncio.ensure_future(part) for part in parts]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await cancel_and_wait(tasks)
+        for task in done:
+            task.result()
+        if tasks[2] not in done:
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _send_events(self, send: Send) -> None:
+        try:
+            async for chunk in self._chunks():
+                self._is_quiet = False
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except StoreError as error:  # the reader comes back for the rest
+            logger.warning("an event stream has ended: %s", error)
+
+    async def _send_comments(self, send: Send) -> None:
+        while True:
+            self._is_quiet = True
+            await asyncio.sleep(KEEP_ALIVE)
+            if self._is_quiet:
+                comment = b": nothing new\n\n"
+                await send({"type": "http.response.body", "body": comment, "more_body": True})
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        async with aclosing(self._log.follow(self._after)) as following:
+            async for first, events in following:
+                count = _until_end(events) if self._one_run else None
+                shown = events if count is None else events[:count]
+                yield b"".join(
+                    b"id: %d\ndata: %s\n\n" % (number, event)
+                    for number, event in enumerate(shown, first)
+                )
+                if count is not None:
+                    return
 
 
-async def _body(
-    log: ThreadLog, after: int | str, keep_alive: float, *, one_run: bool
-) -> AsyncIterator[bytes]:
-    async for event in log.follow(after, keep_alive):
-        if event is None:
-            yield b": nothing new\n\n"
-            continue
-        yield b"id: %s\ndata: %s\n\n" % (event.position.encode(), event.data)
-        if one_run and event.data.startswith(RUN_ENDS):
-            return
+def _until_end(events: Sequence[bytes]) -> int | None:
+    """Return how many events there are up to the end of a run, ``None`` if none ends here."""
+    ends = (place for place, event in enumerate(events, 1) if event.startswith(RUN_ENDS))
+    return next(ends, None)
+
+
+async def _until_left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

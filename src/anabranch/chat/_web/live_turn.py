@@ -68,14 +68,18 @@ class LiveTurn:
         self._mapping = EventMapping()
         self._run_id = ""
 
-    def begin_run(self, run_id: str) -> None:
-        """Report that a run begins."""
-        self._run_id = run_id
-        self._report(
-            RunStartedEvent(
-                thread_id=self.thread_id, run_id=run_id, protocol_version=PROTOCOL_VERSION
-            )
+    async def begin_run(self, run_id: str) -> int:
+        """Report that a run begins; return after which event.
+
+        Raises:
+            StoreError: the store failed, and the run has not begun.
+        """
+        started = RunStartedEvent(
+            thread_id=self.thread_id, run_id=run_id, protocol_version=PROTOCOL_VERSION
         )
+        after = await self._log.begin(run_id, started)
+        self._run_id = run_id
+        return after
 
     async def on_event(self, event: Event) -> None:
         """Report an event of the agent.
@@ -84,6 +88,7 @@ class LiveTurn:
             TurnLeftError: the question of the turn was left, and its tools have ended.
         """
         self._log.add(self._mapping.map(event))
+        await self._log.room()
         if self.left and isinstance(event, NodeAdded) and event.node.kind == "results":
             raise TurnLeftError
 
@@ -98,17 +103,19 @@ class LiveTurn:
         finally:
             self.question = None
 
-    def resume(self, run_id: str, reply: ElicitReply) -> ElicitReply:
-        """Continue in another run with ``reply`` to the question, if it has none; return its reply.
+    async def resume(self, run_id: str, reply: ElicitReply) -> int | None:
+        """Continue in another run with ``reply`` to the question; return after which event.
 
-        The turn must wait at a question.
+        Returns ``None`` if it has been answered differently. The turn must wait at a question.
         """
         if self.question is None:
             raise RuntimeError("the turn waits at no question")
-        if not self.question.reply.done():
-            self.begin_run(run_id)
-            self.question.reply.set_result(reply)
-        return self.question.reply.result()
+        given = self.question.reply
+        if not given.done():
+            after = await self.begin_run(run_id)
+            given.set_result(reply)
+            return after
+        return await self._log.last() if given.result() == reply else None
 
     def succeed(self) -> None:
         """Report that the turn has ended."""

@@ -25,9 +25,10 @@ from starlette.routing import Route
 from anabranch._encodable import encodable
 from anabranch.chat._web.conversation import AnswerRefusedError, BusyError, Conversation
 from anabranch.chat._web.conversations import Conversations
-from anabranch.chat._web.event_stream import event_stream
+from anabranch.chat._web.event_stream import EventStream
 from anabranch.chat._web.requests import AnswerBody, LabelBody, ThreadBody, read_body
 from anabranch.chat._web.shown_node import shown_data
+from anabranch.chat._web.thread_log import position
 from anabranch.errors import AnabranchError, StoreError
 from anabranch.tree import HEAD, Ref, Thread, tree_to_json
 
@@ -78,12 +79,12 @@ class Routes:
     async def tree(self, request: Request) -> Response:
         """Return the thread's tree as the JSON export, and where its events are."""
         conversation = await self._conversation(request)
-        position, running = conversation.log.position, conversation.is_running
+        running, last = conversation.is_running, await conversation.log.last()
         tree = await self._agent.store.tree(conversation.thread_id)
         exported = tree_to_json(tree)
         shown = zip(exported["nodes"], map(shown_data, tree.nodes), strict=True)
         nodes = [{**node, **data} for node, data in shown]
-        return _json({**exported, "nodes": nodes, "position": position, "running": running})
+        return _json({**exported, "nodes": nodes, "position": str(last), "running": running})
 
     async def pending(self, request: Request) -> Response:
         """Return the open questions."""
@@ -108,8 +109,9 @@ class Routes:
     async def events(self, request: Request) -> Response:
         """Return what happens, from where the reader has been; by default, from now on."""
         conversation = await self._conversation(request)
-        seen = request.headers.get("last-event-id") or request.query_params.get("after")
-        return event_stream(conversation.log, seen or conversation.log.last)
+        seen = request.headers.get("last-event-id", request.query_params.get("after"))
+        after = await conversation.log.last() if seen is None else position(seen)
+        return EventStream(conversation.log, after)
 
     async def stop(self, request: Request) -> Response:
         """Stop the running turn, if there is one."""

@@ -1,110 +1,154 @@
 """The log of a thread's events: each has a number, so that a reader can come back for what it missed.
 
-A reader never holds up a writer: it reads what is there, as fast as it can. The tree is the record of
-the conversation; the log is for watching it happen. It is bounded, so a reader who was away for too
-long, or since before a restart, is sent :data:`MISSED` and reads the tree again.
+An event is stored before anyone reads it, so its number outlives the process and means the same in
+every other. Writing never waits for the store: what happens meanwhile is stored as the next batch,
+and the first event at once. The tree is the record of the conversation; the log is for watching it
+happen. It is bounded, so a reader who was away for too long is sent :data:`MISSED` and reads the
+tree again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from itertools import count
 
 from pydantic import BaseModel
 
+from anabranch._durable.run_events import MissedEventsError, RunEvents
 from anabranch._encodable import encodable
+from anabranch._engine.clock import Clock, pause
+from anabranch.errors import StoreError
 
-__all__ = ["EVENTS_HELD", "MISSED", "LoggedEvent", "ThreadLog"]
-
-EVENTS_HELD = 20_000
-"""The most events that a log holds."""
+__all__ = ["MISSED", "ThreadLog", "position"]
 
 MISSED = b'{"type":"CUSTOM","name":"anabranch.missed","value":null}'
-"""The event for a reader who has missed events that are no longer held."""
+"""The event for a reader who has missed events that are no longer stored."""
 
+MOST_WAITING = 2**20
+"""The most bytes that wait for the store before a turn waits, too."""
 
-@dataclass(frozen=True, slots=True)
-class LoggedEvent:
-    """An event as it is sent: ``position`` is what a reader gives to be sent what follows."""
+RETRY, PATIENCE = 0.25, 60.0
+"""Seconds until a store that has failed is tried again, and until events are dropped."""
 
-    position: str
-    data: bytes
+logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
 class ThreadLog:
     """The events of one thread, in the order in which they happened.
 
     Args:
-        epoch: tells this log from that of an earlier process.
-        held: how many events are held.
+        events: stores them.
+        thread_id: the thread.
+        clock: the time.
     """
 
-    def __init__(self, epoch: str, held: int = EVENTS_HELD) -> None:
-        self._epoch = epoch
-        self._held = held
-        self._events: list[bytes] = []
-        self._dropped = 0
-        self._changed = asyncio.Event()
-        self.readers: int = 0
+    def __init__(self, events: RunEvents, thread_id: str, clock: Clock) -> None:
+        self._events = events
+        self._thread_id = thread_id
+        self._clock = clock
+        name = secrets.token_hex(8)
+        self._keys = (f"{name}.{number}" for number in count())
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._writer: asyncio.Task[None] | None = None
 
     @property
-    def last(self) -> int:
-        """The number of the last event; 0 before the first."""
-        return self._dropped + len(self._events)
+    def is_written(self) -> bool:
+        """Whether all that was added is stored."""
+        return self._writer is None
+
+    async def begin(self, run_id: str, event: BaseModel) -> int:
+        """Add the first event of a run, under the run's name; return the number before it.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        await self.flush()
+        now = self._clock.now()
+        events = [encoded(event)]
+        return await self._events.append(self._thread_id, events, at=now, key=run_id) - 1
+
+    async def begun(self, run_id: str) -> int | None:
+        """Return the number before the first event of a run, ``None`` if it has not begun."""
+        found = await self._events.find(self._thread_id, run_id)
+        return None if found is None else found - 1
 
     def add(self, events: Iterable[BaseModel]) -> None:
-        """Add events."""
-        self._events += (
-            encodable(event).model_dump_json(by_alias=True, exclude_none=True).encode()
-            for event in events
-        )
-        if len(self._events) > 2 * self._held:  # so that dropping is rare
-            surplus = len(self._events) - self._held
-            del self._events[:surplus]
-            self._dropped += surplus
-        self._changed.set()
-        self._changed = asyncio.Event()
+        """Add events; they are stored soon."""
+        new = list(map(encoded, events))
+        self._waiting += new
+        self._size += sum(map(len, new))
+        if self._waiting and self._writer is None:
+            self._writer = asyncio.create_task(self._write())
 
-    async def follow(
-        self, after: int | str, idle: float | None = None
-    ) -> AsyncIterator[LoggedEvent | None]:
-        """Yield the events after a number, or after a position; wait for further ones, for ever.
+    async def room(self) -> None:
+        """Wait while too much waits for the store."""
+        if self._size > MOST_WAITING:
+            await self.flush()
 
-        Yields ``None`` whenever nothing has happened for ``idle`` seconds.
-        """
-        number, missed = (after, False) if isinstance(after, int) else self._number(after)
-        self.readers += 1
+    async def flush(self) -> None:
+        """Wait until all that was added is stored."""
+        while self._writer is not None:
+            await asyncio.wait({self._writer})
+
+    async def _write(self) -> None:
         try:
-            while True:
-                if number < self._dropped:
-                    number, missed = self._dropped, True
-                if missed:
-                    missed, number = False, self.last
-                    yield LoggedEvent(self._position(number), MISSED)
-                elif number < self.last:
-                    data = self._events[number - self._dropped]
-                    number += 1
-                    yield LoggedEvent(self._position(number), data)
-                else:
-                    try:
-                        await asyncio.wait_for(self._changed.wait(), idle)
-                    except TimeoutError:
-                        yield None
+            while self._waiting:
+                batch, self._waiting, self._size = self._waiting, [], 0
+                await self._store(batch)
         finally:
-            self.readers -= 1
+            self._writer = None
 
-    @property
-    def position(self) -> str:
-        """What a reader gives who has seen all there is."""
-        return self._position(self.last)
+    async def _store(self, batch: Sequence[bytes]) -> None:
+        """Store a batch, once, although the store may fail after it has done its work."""
+        key, until = next(self._keys), self._clock.now() + PATIENCE
+        is_repeated = False
+        while True:
+            try:
+                if is_repeated and await self._events.find(self._thread_id, key):
+                    return
+                now = self._clock.now()
+                await self._events.append(self._thread_id, batch, at=now, key=key)
+            except StoreError as error:
+                if self._clock.now() >= until:
+                    logger.exception("%d events of a conversation are lost", len(batch))
+                    return
+                if not is_repeated:
+                    logger.warning("events of a conversation cannot be stored yet: %s", error)
+                is_repeated = True
+                await pause(self._clock, RETRY)
+            else:
+                return
 
-    def _position(self, number: int) -> str:
-        return f"{self._epoch}-{number}"
+    async def last(self) -> int:
+        """Return the number of the last event; 0 before the first."""
+        await self.flush()
+        return await self._events.last(self._thread_id)
 
-    def _number(self, position: str) -> tuple[int, bool]:
-        """Return the number of a position, and whether it is of another log."""
-        epoch, _, number = position.rpartition("-")
-        if epoch == self._epoch and number.isdecimal() and len(number) < 19:  # noqa: PLR2004
-            return min(int(number), self.last), False
-        return self.last, True
+    async def follow(self, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
+        """Yield the events after a number, in batches with the number of the first, for ever.
+
+        A reader who has missed events is sent :data:`MISSED`, under the number of the last event.
+        """
+        while True:
+            try:
+                async with aclosing(self._events.follow(self._thread_id, after)) as following:
+                    async for batch in following:
+                        yield batch
+            except MissedEventsError as error:
+                after = error.last
+                yield after, [MISSED]
+
+
+def encoded(event: BaseModel) -> bytes:
+    """Return an event as it is sent."""
+    return encodable(event).model_dump_json(by_alias=True, exclude_none=True).encode()
+
+
+def position(text: str) -> int:
+    """Return the number that a reader gives; -1, which no event has, if it is none."""
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else -1  # noqa: PLR2004

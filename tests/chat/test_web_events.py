@@ -1,0 +1,199 @@
+"""Events of a thread: numbered, stored, and the same in every process and after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from ag_ui.core import CustomEvent
+
+from anabranch._durable.run_events import RunEvents
+from anabranch.chat._web import event_stream, thread_log
+from anabranch.chat._web.event_stream import EventStream
+from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.errors import StoreError
+from anabranch.stores import open_run_events, open_tree_store
+from anabranch.testing import ManualClock
+from tests.chat.web import browsing, events_in, message, run
+
+
+@asynccontextmanager
+async def process(url: str, **options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
+    """A web application with a connection of its own to the store, as another process has it."""
+    store = open_tree_store(url)
+    async with browsing(store=store, closes_store=True, **options) as client:
+        yield client
+
+
+async def follow(
+    client: httpx2.AsyncClient, after: int | str, count: int, thread: str = "t1"
+) -> list[str]:
+    """Return the next events, as they are sent, ids included."""
+    headers = {b"Last-Event-ID": str(after).encode()}
+    async with client.stream("GET", f"/threads/{thread}/events", headers=headers) as response:
+        assert response.status_code == 200
+        text = ""
+        async for piece in response.aiter_text():
+            text += piece
+            if text.count("\n\n") >= count:
+                return text.split("\n\n")[:count]
+    raise AssertionError(text)
+
+
+async def test_a_reader_comes_back_after_a_restart(url: str) -> None:
+    async with process(url) as client:
+        sent = (await client.post("/agui", json=message("hello"))).text.split("\n\n")[:-1]
+        position = (await client.get("/threads/t1/tree")).json()["position"]
+        assert position == str(len(sent))
+        first = await follow(client, 0, len(sent))
+    assert first == sent
+    assert [each.partition("\n")[0] for each in sent] == [
+        f"id: {number}" for number in range(1, len(sent) + 1)
+    ]
+    async with process(url) as client:
+        for seen in (0, 3, len(sent) - 1):
+            assert await follow(client, seen, len(sent) - seen) == sent[seen:]
+        more = (await client.post("/agui", json=message("again", run="r2"))).text
+        assert more.startswith(f"id: {len(sent) + 1}\n")
+
+
+async def test_what_happens_in_one_process_is_seen_in_another(url: str) -> None:
+    async with process(url) as one, process(url) as two:
+        await two.post("/threads", json={"id": "t1"})
+        watching = asyncio.create_task(follow(two, 0, 12))
+        sent = (await one.post("/agui", json=message("hello"))).text.split("\n\n")[:-1]
+        again = (await one.post("/agui", json=message("again", run="r2"))).text.split("\n\n")[:-1]
+        assert await watching == [*sent, *again][:12]
+
+
+async def test_a_run_is_the_same_run_after_a_restart_and_in_another_process(url: str) -> None:
+    async with process(url) as one:
+        sent = await run(one, message("hello"))
+        async with process(url) as two:
+            assert await run(two, message("hello")) == sent
+    async with process(url) as three:
+        assert await run(three, message("hello")) == sent
+        nodes = (await three.get("/threads/t1/tree")).json()["nodes"]
+    assert [node["kind"] for node in nodes] == ["user", "assistant"]
+
+
+@pytest.mark.parametrize("position", ["99", "-1", "", "x", "1.5", "²", "9" * 30, "cafe-3"])
+async def test_a_reader_from_nowhere_is_sent_that_it_has_missed_events(position: str) -> None:
+    async with process("memory:") as client:
+        sent = await run(client, message("hello"))
+        [found] = await follow(client, position, 1)
+    last = len(sent)
+    assert found == f"id: {last}\ndata: {thread_log.MISSED.decode()}"
+
+
+async def test_a_reader_is_sent_comments_while_nothing_happens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_stream, "KEEP_ALIVE", 0.01)
+    async with process("memory:") as client:
+        await client.post("/threads", json={"id": "t1"})
+        assert await follow(client, 0, 1) == [": nothing new"]
+
+
+class Failing:
+    """Run events of a store that fails at times, before or after it has done its work."""
+
+    def __init__(self, good: RunEvents, *fails: str) -> None:
+        self._good = good
+        self._fails = list(fails)
+        self.failures = 0
+
+    async def append(self, run: str, events: Sequence[bytes], *, at: float, key: str = "") -> int:
+        how = self._fails.pop(0) if self._fails else ""
+        self.failures += bool(how)
+        if how == "before":
+            raise StoreError("It is down.")
+        last = await self._good.append(run, events, at=at, key=key)
+        if how == "after":
+            raise StoreError("It is down.")
+        return last
+
+    def __getattr__(self, method: str) -> Any:
+        return getattr(self._good, method)
+
+
+def named(*names: str) -> list[CustomEvent]:
+    return [CustomEvent(name=name, value=None) for name in names]
+
+
+async def names_in(events: RunEvents, last: int) -> list[str]:
+    found: list[bytes] = []
+    async with aclosing(events.follow("t", 0)) as following:
+        async for _, batch in following:
+            found += batch
+            if len(found) >= last:
+                break
+    return [each["name"] for each in events_in("\n".join(f"data: {e.decode()}" for e in found))]
+
+
+async def test_events_are_stored_once_whatever_fails() -> None:
+    clock, good = ManualClock(), open_run_events("memory:")
+    failing: Any = Failing(good, "before", "after", "", "after", "before", "before")
+    log = ThreadLog(failing, "t", clock)
+    wanted = [str(number) for number in range(10)]
+    async with clock.running(0.001):  # slow, since the store works in a thread meanwhile
+        for name in wanted:
+            log.add(named(name))
+            if int(name) % 3 == 0:
+                await log.flush()
+        assert failing.failures > 2
+        assert log.is_written
+        assert await names_in(good, await log.last()) == wanted
+    await good.close()
+
+
+async def test_a_store_that_stays_away_loses_events_and_ends_no_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, good = ManualClock(), open_run_events("memory:")
+    log = ThreadLog(Failing(good, *["before"] * 10_000), "t", clock)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    async with clock.running(1.0):
+        log.add(named("lost"))
+        await log.flush()
+    assert "1 events of a conversation are lost" in caplog.text
+    assert await good.last("t") == 0
+    await good.close()
+
+
+async def test_a_turn_waits_while_too_much_waits_for_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(thread_log, "MOST_WAITING", 1_000)
+    good = open_run_events("memory:")
+    log = ThreadLog(good, "t", ManualClock())
+    log.add(named("small"))
+    await log.room()
+    assert not log.is_written
+    log.add(named("x" * 1_000))
+    await log.room()
+    assert log.is_written
+    await good.close()
+
+
+async def test_a_store_that_fails_ends_the_stream_and_the_reader_comes_back() -> None:
+    good = open_run_events("memory:")
+    log = ThreadLog(good, "t", ManualClock())
+    log.add(named("a"))
+    await log.flush()
+    sent: list[Any] = []
+    never = asyncio.Event()
+
+    async def receive() -> Any:
+        await never.wait()
+
+    async def send(piece: Any) -> None:
+        sent.append(piece)
+        if len(sent) == 2:
+            await good.close()
+
+    await EventStream(log, 0)({"type": "http"}, receive, send)
+    assert [piece.get("more_body") for piece in sent] == [None, True, None]

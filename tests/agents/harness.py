@@ -18,6 +18,7 @@ from anabranch.agents import (
     Event,
     Listener,
     Question,
+    ToolSource,
     TurnLimits,
     ignore_event,
 )
@@ -72,7 +73,7 @@ class Setting:
 async def set_up(
     decide: ModelFunction,
     *,
-    tools: Iterable[Tool[Any] | AgentTool] = (),
+    tools: Iterable[Tool[Any] | AgentTool | ToolSource] = (),
     store: TreeStore | None = None,
     person: Answerer | None = None,
     limits: TurnLimits | None = None,

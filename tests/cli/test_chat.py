@@ -183,7 +183,6 @@ def test_a_chat_switches_to_a_model_by_name(desk: Desk) -> None:
     ("arguments", "said"),
     [
         (["missing.py"], "There is no file missing.py."),
-        (["http://127.0.0.1:1/mcp"], "is a server. A chat takes its tools from files and modules."),
         (["--model", "nonsense"], "Unknown model 'nonsense'."),
         (["--store", "ftp://x"], "ftp"),
         (["--thread", "last"], "There is no conversation yet."),

@@ -7,6 +7,8 @@ Inside, imports point in one direction: an agent begins turns; a turn alternates
 a timeline and batches of tools; ``branch_self`` and the flows run further turns in branches.
 """
 
+from typing import TYPE_CHECKING
+
 from anabranch._account import Account, Reservation
 from anabranch._asking.answerer import Absent, Answerer
 from anabranch._durable.policy import Durability
@@ -47,6 +49,7 @@ from anabranch.agents._ports import Model, Naming, Question, random_names
 from anabranch.agents._recombination import Recombined
 from anabranch.agents._timeline import RequestMessages, Timeline
 from anabranch.agents._tool_questions import ToolQuestions, question_of
+from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import (
     AdmittedRequest,
@@ -57,6 +60,9 @@ from anabranch.agents._turn_limits import (
     TurnLimits,
     UsageTotal,
 )
+
+if TYPE_CHECKING:
+    from anabranch.agents._remote_tools import RemoteTools
 
 __all__ = [
     "TEXT_RECOMBINERS",
@@ -84,6 +90,7 @@ __all__ = [
     "Price",
     "Question",
     "Recombined",
+    "RemoteTools",
     "RequestMessages",
     "Reservation",
     "SideUsage",
@@ -94,6 +101,8 @@ __all__ = [
     "ToolEnded",
     "ToolNoticed",
     "ToolQuestions",
+    "ToolSet",
+    "ToolSource",
     "ToolStarted",
     "ToolUse",
     "Turn",
@@ -114,3 +123,12 @@ __all__ = [
     "tool_used",
     "tree_of_thought",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load what needs the SDK of MCP when it is first used."""
+    if name == "RemoteTools":
+        from anabranch.agents._remote_tools import RemoteTools  # noqa: PLC0415
+
+        return RemoteTools
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -5,7 +5,7 @@ An agent has no state of its own between turns; all of it is in the store.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NoReturn
 
 from anabranch._asking.answerer import Absent, Answerer
@@ -21,6 +21,7 @@ from anabranch.agents._events import Listener, NodeAdded, ignore_event
 from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import reply_of
+from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.errors import ToolError
@@ -39,7 +40,8 @@ class Agent:
         store: stores the threads.
         model: replies.
         tools: what the model may call: anabranch tools, or tools written for agents, such as
-            :class:`~anabranch.agents.BranchSelf`.
+            :class:`~anabranch.agents.BranchSelf`, and sources of tools, such as
+            :class:`~anabranch.agents.RemoteTools`.
         person: answers the questions of tools, with the node of the question as ``step_id``; by
             default, no question can be asked.
         limits: of each turn.
@@ -53,7 +55,7 @@ class Agent:
             default, only what a question needs is stored, in the tree.
 
     Attributes:
-        tools: all tools, by name.
+        tools: all tools, by name, as they are at present.
         dependencies: everything else that was given.
     """
 
@@ -62,7 +64,7 @@ class Agent:
         store: TreeStore,
         model: Model,
         *,
-        tools: Iterable[Tool[Any] | AgentTool] = (),
+        tools: Iterable[Tool[Any] | AgentTool | ToolSource] = (),
         person: Answerer | None = None,
         limits: TurnLimits | None = None,
         tool_limits: Limits | None = None,
@@ -72,13 +74,11 @@ class Agent:
         capabilities: Capabilities | None = None,
         calls: CallStore | Durability | None = None,
     ) -> None:
-        self.tools: Mapping[str, AgentTool] = {
-            tool.name: CalledTool(tool) if isinstance(tool, Tool) else tool for tool in tools
-        }
+        self.tools: ToolSet = ToolSet(tools)
         self.dependencies: AgentDependencies = AgentDependencies(
             store,
             model,
-            tuple(tool.spec for tool in self.tools.values()),
+            self.tools.specs,
             person := person or Absent(),
             limits or TurnLimits(),
             tool_limits or Limits(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -30,7 +30,7 @@ class AgentDependencies:
     Attributes:
         store: stores the threads.
         model: replies.
-        tool_specs: describes to the model the tools that it may call.
+        tool_specs: returns what describes to the model the tools that it may call.
         person: answers the questions of tools.
         limits: of each turn.
         tool_limits: of each call of a tool.
@@ -43,7 +43,7 @@ class AgentDependencies:
 
     store: TreeStore
     model: Model
-    tool_specs: Sequence[ToolSpec]
+    tool_specs: Callable[[], Sequence[ToolSpec]]
     person: Answerer
     limits: TurnLimits
     tool_limits: Limits

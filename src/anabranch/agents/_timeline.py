@@ -142,7 +142,7 @@ class Timeline:
             messages=messages,
             max_tokens=self.dependencies.limits.max_reply_tokens,
             system_prompt=self.thread.system_prompt,
-            tools=tuple(self.dependencies.tool_specs) or None,
+            tools=tuple(self.dependencies.tool_specs()) or None,
         )
 
     async def _receive(self, node: Node, stream: SampleStream) -> None:

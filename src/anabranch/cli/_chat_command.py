@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from anabranch._engine.combine import cancel_and_wait
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
-from anabranch.agents import AgentTool, BranchSelf, TurnLimits
+from anabranch.agents import ToolSet, TurnLimits
 from anabranch.chat import COMMANDS, SavedPrompts, Session, SessionDependencies
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
 from anabranch.chat._terminal_session.chat_models import ChatModels, NoModel
@@ -30,21 +29,24 @@ from anabranch.chat._terminal_session.chat_screen import ChatScreen
 from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
 from anabranch.chat._terminal_session.line_loop import run_lines
 from anabranch.cli._chat_options import LATEST, ChatOptions, data_folder, lines_of
+from anabranch.cli._chat_tools import (
+    ChatTargets,
+    ChatTool,
+    ServerHeaders,
+    connected,
+    tools_of,
+)
 from anabranch.cli._options import WEB_TOKEN, Model, Store, limits_of, store_url
-from anabranch.cli._targets import is_url, load
 from anabranch.errors import StoreError
 from anabranch.models import ModelError
 from anabranch.stores import CallStore, open_stores
-from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
-__all__ = ["chat_command", "tools_of"]
+__all__ = ["chat_command"]
 
 
 def chat_command(  # noqa: PLR0913 - the options of the command
-    *targets: Annotated[
-        str, Parameter(help="Where tools are: a Python file, a module, or module:attribute.")
-    ],
+    *targets: ChatTargets,
     thread: Annotated[
         str | None,
         Parameter(
@@ -85,6 +87,7 @@ def chat_command(  # noqa: PLR0913 - the options of the command
             " the command line: the environment variable is safer.",
         ),
     ] = None,
+    header: ServerHeaders = None,
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.ERROR)
@@ -93,24 +96,29 @@ def chat_command(  # noqa: PLR0913 - the options of the command
         raise UsageError("A turn cannot go without tokens. Give --max-tokens 1 or more.")
     options = ChatOptions(targets, thread, at, store, model, script, limits)
     if url is not None:
+        if header:
+            raise UsageError("--header is for a server among the targets. Leave it out with --url.")
         from anabranch.cli._remote_chat import chat_at_url  # noqa: PLC0415 - needs the extra chat
 
         chat_at_url(url, token, options)
         return
     if token is not None and token != os.environ.get(WEB_TOKEN):
         raise UsageError("--token is for the server at --url.")
-    anyio.run(chat, options, tools_of(targets), Console())
+    anyio.run(chat, options, tools_of(targets, header or ()), Console())
 
 
-async def chat(
-    options: ChatOptions, tools: Sequence[Tool[Any] | AgentTool], console: Console
-) -> None:
+async def chat(options: ChatOptions, tools: Sequence[ChatTool], console: Console) -> None:
     """Run a session until there are no more lines.
 
     Raises:
         CommandError: it cannot begin, a line of a script failed, or the person left.
     """
-    words = [f"/{name}" for name in (*COMMANDS, *(tool.name for tool in tools))]
+    async with connected(tools):
+        await _chat(options, tools, console)
+
+
+async def _chat(options: ChatOptions, tools: Sequence[ChatTool], console: Console) -> None:
+    words = [f"/{name}" for name in (*COMMANDS, *ToolSet(tools))]
     lines = lines_of(options.script, console, words)
     try:
         calls, store = open_stores(store_url(options.store))
@@ -133,28 +141,9 @@ async def chat(
         raise FailedError(f"{failed} of the lines failed.")
 
 
-def tools_of(targets: Sequence[str]) -> list[Tool[Any] | AgentTool]:
-    """Return the tools of a chat: ``branch_self``, and those found in the targets.
-
-    Raises:
-        UsageError: a target cannot be loaded, offers no tool, or two have the same name.
-    """
-    running = next(filter(is_url, targets), None)
-    if running is not None:
-        raise UsageError(f"{running} is a server. A chat takes its tools from files and modules.")
-    found = load(targets)
-    if targets and not found.tools:
-        raise UsageError(f"{' '.join(targets)} has no @tool and no HandoffTool for a chat.")
-    tools: list[Tool[Any] | AgentTool] = [BranchSelf(), *found.tools]
-    twice = [name for name, count in Counter(tool.name for tool in tools).items() if count > 1]
-    if twice:
-        raise UsageError(f"Two tools are called {twice[0]}. Leave one of them out.")
-    return tools
-
-
 def _dependencies(
     options: ChatOptions,
-    tools: Sequence[Tool[Any] | AgentTool],
+    tools: Sequence[ChatTool],
     console: Console,
     lines: InputLines,
     stores: tuple[CallStore, TreeStore],

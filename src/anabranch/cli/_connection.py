@@ -20,7 +20,6 @@ from pydantic import ValidationError
 
 from anabranch._asking.answerer import Answerer
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
-from anabranch.cli._http_tokens import WithHeaders
 from anabranch.cli._keys import KEYS, new_key
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._targets import is_url, split_target
@@ -29,6 +28,7 @@ from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._client import Connectable, connect, offers_sagas
 from anabranch.mcp._repeating import causes
 from anabranch.mcp._saga_client import SagaRoundsExceededError
+from anabranch.mcp._transports import WithHeaders
 
 __all__ = ["open_session", "server_of"]
 

@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -55,6 +56,7 @@ def serve_app(
     bounds: Bounds,
     *,
     on_started: Callable[[], object],
+    around: AbstractAsyncContextManager[object] | None = None,
 ) -> None:
     """Serve an application in this process until Ctrl-C or SIGTERM.
 
@@ -63,12 +65,19 @@ def serve_app(
         listener: where it is reached.
         bounds: what it spends on its clients.
         on_started: called when it serves.
+        around: is entered before it starts, and left when it has ended.
 
     Raises:
         FailedError: the application did not start.
+        CommandError: ``around`` raised it.
     """
+
+    async def serve() -> None:
+        async with around or nullcontext():
+            await HttpServer(app, bounds, on_started, _cut_off).serve([listener])
+
     try:
-        anyio.run(HttpServer(app, bounds, on_started, _cut_off).serve, [listener])
+        anyio.run(serve)
     except SystemExit as error:
         raise FailedError("The server could not start; the reason is above.") from error
 

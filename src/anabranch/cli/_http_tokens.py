@@ -9,14 +9,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
-import httpx2
-from mcp.client import Transport
-from mcp.client.streamable_http import streamable_http_client
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.provider import AccessToken
@@ -25,12 +20,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from anabranch._terminal.exits import UsageError
 
-__all__ = ["TOKEN", "WithHeaders", "authenticated", "headers_of", "read_tokens"]
+__all__ = ["TOKEN", "authenticated", "headers_of", "read_tokens"]
 
 TOKEN: Final = "ANABRANCH_TOKEN"  # noqa: S105 - the name of a variable
 
 SHORTEST = 16
-_TIMEOUT: Final = httpx2.Timeout(30, read=300)  # as the SDK's client has it
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_.~+/-]+=*")
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -99,29 +93,3 @@ def headers_of(token: str | None, lines: Iterable[str]) -> dict[str, str]:
         (only,) = read_tokens(token) or ("",)
         headers["Authorization"] = f"Bearer {only}"
     return headers
-
-
-class WithHeaders(Transport):
-    """A connection to the server at ``url``, for the SDK's client; it can be made several times.
-
-    The headers are sent to no other origin.
-    """
-
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
-        self._url = url
-        self._headers = dict(headers)
-        self._stack: AsyncExitStack = AsyncExitStack()
-
-    async def __aenter__(self) -> Any:  # noqa: ANN401 - the SDK names its streams privately
-        http = httpx2.AsyncClient(headers=self._headers, timeout=_TIMEOUT)
-        client = await self._stack.enter_async_context(http)
-        connection = streamable_http_client(self._url, http_client=client)
-        return await self._stack.enter_async_context(connection)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._stack.__aexit__(kind, error, traceback)

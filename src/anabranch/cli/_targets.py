@@ -1,5 +1,7 @@
 """TARGETs: a Python file, a module, ``module:attribute``, or the URL of a running server.
 
+The chat takes the command that starts a server, too: ``command:uvx some-server``.
+
 A target offers every ``@tool``, every ``HandoffTool`` instance and every ``MCPServer`` at module
 level. Loading a target runs its code; to call one, a server process is started that loads it.
 """
@@ -22,7 +24,7 @@ from mcp.server.mcpserver import MCPServer
 from anabranch._terminal.exits import UsageError
 from anabranch.tool import HandoffTool, Tool
 
-__all__ = ["Found", "identity_of", "is_url", "load", "name_of", "split_target"]
+__all__ = ["Found", "identity_of", "is_server", "is_url", "load", "name_of", "split_target"]
 
 
 @dataclass(slots=True)
@@ -53,6 +55,11 @@ def _among(value: object, known: Iterable[object]) -> bool:
 def is_url(target: str) -> bool:
     """Whether the target is a running server."""
     return target.startswith(("http://", "https://"))
+
+
+def is_server(target: str) -> bool:
+    """Whether the target is a running server, or the command that starts one."""
+    return is_url(target) or target.startswith("command:")
 
 
 def split_target(target: str) -> tuple[str, str | None]:

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 from cyclopts import Parameter
 
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import UsageError
-from anabranch.agents import AgentTool, BranchSelf
+from anabranch.agents import BranchSelf
 from anabranch.agents import Model as AgentModel
 from anabranch.chat import make_chat_app
 from anabranch.chat._web.access import LOOPBACK
-from anabranch.cli._chat_command import tools_of
+from anabranch.cli._chat_tools import (
+    ChatTargets,
+    ChatTool,
+    ServerHeaders,
+    connected,
+    tools_of,
+)
 from anabranch.cli._demo_tool import pick_card
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_access import Access, is_loopback
@@ -30,15 +36,12 @@ from anabranch.cli._web_models import DemoModel, WithoutModel
 from anabranch.errors import StoreError
 from anabranch.models import ModelError, open_model
 from anabranch.stores import open_stores
-from anabranch.tool import Tool
 
 __all__ = ["web_command"]
 
 
 def web_command(
-    *targets: Annotated[
-        str, Parameter(help="Where tools are: a Python file, a module, or module:attribute.")
-    ],
+    *targets: ChatTargets,
     host: Annotated[str, Parameter(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Parameter(help="The port to listen on; 0 for any.")] = 8080,
     allowed_host: Annotated[
@@ -55,13 +58,14 @@ def web_command(
             " the command line: the environment variable is safer.",
         ),
     ] = None,
+    header: ServerHeaders = None,
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.WARNING)
     endpoint = Endpoint("http", host, port, access=Access(tuple(allowed_host)))
     endpoint.check()
     _check_token(endpoint, token)
-    tools, leads = _tools(targets), _model(model, targets)
+    tools, leads = _tools(targets, header or ()), _model(model, targets)
     try:
         calls, tree = open_stores(store_url(store))
     except StoreError as error:
@@ -85,6 +89,7 @@ def web_command(
             listener,
             Bounds(endpoint.connections),
             on_started=lambda: Console().say(f"The chat is at {address}"),
+            around=connected(tools),
         )
 
 
@@ -97,8 +102,8 @@ def _check_token(endpoint: Endpoint, token: str | None) -> None:
         raise UsageError("The token is empty. Leave it out, or set one that is hard to guess.")
 
 
-def _tools(targets: Sequence[str]) -> list[Tool[Any] | AgentTool]:
-    return tools_of(targets) if targets else [BranchSelf(), pick_card]
+def _tools(targets: Sequence[str], headers: Sequence[str]) -> list[ChatTool]:
+    return tools_of(targets, headers) if targets or headers else [BranchSelf(), pick_card]
 
 
 def _model(name: str | None, targets: Sequence[str]) -> AgentModel:

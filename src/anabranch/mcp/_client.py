@@ -30,6 +30,7 @@ __all__ = [
     "call_tool",
     "connect",
     "list_tools",
+    "misfit",
     "offers_sagas",
 ]
 
@@ -37,6 +38,9 @@ Connectable: TypeAlias = MCPServer[Any] | Server[Any] | StdioServerParameters | 
 """What can be connected to: a server in this process, a command, a transport, a URL."""
 Era: TypeAlias = Literal["auto", "modern", "handshake"]
 MODES: dict[Era, str] = {"auto": "auto", "modern": "2026-07-28", "handshake": "legacy"}
+
+MOST_LISTED = 10_000
+"""Tools after which the list of a server ends."""
 
 LONGEST = 300
 """Characters of a foreign text that an error repeats."""
@@ -136,13 +140,15 @@ async def call_tool(
     try:
         return await client.call_tool(*given, progress_callback=notify, meta=meta)
     except RuntimeError as error:
-        if (problem := _misfit(name, error)) is None:
+        if (problem := misfit(name, error)) is None:
             raise
         raise ToolError(problem) from error
 
 
-def _misfit(name: str, error: RuntimeError) -> str | None:
+def misfit(name: str, error: Exception) -> str | None:
     """Return in one sentence what the SDK found in a tool's result or its output schema, if so."""
+    if not isinstance(error, RuntimeError):
+        return None
     if isinstance(error, RecursionError):
         return f"The tool {name!r} cannot be used: its output schema refers to itself."
     text = str(error).partition("\n")[0].rstrip(".")
@@ -163,7 +169,8 @@ async def list_tools(client: Client) -> dict[str, types.Tool]:
         known = len(tools)
         tools |= {tool.name: tool for tool in page.tools}
         cursor = page.next_cursor
-        if cursor is None or len(tools) == known:  # a server that repeats a page ends here
+        # A server that repeats a page ends here, and one that never ends, too.
+        if cursor is None or len(tools) == known or len(tools) > MOST_LISTED:
             return tools
 
 

@@ -18,7 +18,7 @@ from anabranch.elicitation import describe
 from anabranch.mcp._protocol import CONTEXT_META
 from anabranch.messages import ElicitRequest, SampleReply, SampleRequest, UrlRequest
 
-__all__ = ["answer_elicit", "answer_sample"]
+__all__ = ["answer_elicit", "answer_sample", "elicit_request"]
 
 
 async def answer_sample(
@@ -36,7 +36,7 @@ async def answer_elicit(
 ) -> types.ElicitResult | types.ErrorData:
     """Let ``answerer`` answer as the person; its :class:`AnswerError` becomes the answer."""
     try:
-        reply = await answerer.elicit(_elicit_request(step_id, params), step_id=step_id)
+        reply = await answerer.elicit(elicit_request(step_id, params), step_id=step_id)
     except AnswerError as error:
         return _error(error)
     return types.ElicitResult.model_validate(encodable(reply.wire()))
@@ -52,7 +52,8 @@ def _sample_request(params: types.CreateMessageRequestParams) -> SampleRequest:
         raise AnswerError(f"this client cannot read the request: {describe(error)}") from error
 
 
-def _elicit_request(step_id: str, params: types.ElicitRequestParams) -> ElicitRequest | UrlRequest:
+def elicit_request(step_id: str, params: types.ElicitRequestParams) -> ElicitRequest | UrlRequest:
+    """Return the question of a server, as this library spells it."""
     if isinstance(params, types.ElicitRequestURLParams):
         elicitation_id = params.elicitation_id or step_id
         return UrlRequest(message=params.message, url=params.url, elicitation_id=elicitation_id)

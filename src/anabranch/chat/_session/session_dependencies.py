@@ -17,6 +17,7 @@ from anabranch.agents import (
     Listener,
     Model,
     Naming,
+    ToolSource,
     TurnLimits,
     ignore_event,
     random_names,
@@ -69,7 +70,7 @@ class SessionDependencies:
     store: TreeStore
     model: Model
     model_name: str = "none"
-    tools: Sequence[Tool[Any] | AgentTool] = ()
+    tools: Sequence[Tool[Any] | AgentTool | ToolSource] = ()
     person: Answerer = field(default_factory=Absent)
     limits: TurnLimits = field(default_factory=TurnLimits)
     tool_limits: Limits = UNLIMITED

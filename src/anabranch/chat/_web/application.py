@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.combine import cancel_and_wait
-from anabranch.agents import AgentTool, Model, TurnLimits
+from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits
 from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.access import LOOPBACK, Access
 from anabranch.chat._web.agui_route import agui_route
@@ -32,7 +32,7 @@ __all__ = ["make_chat_app"]
 def make_chat_app(
     store: TreeStore,
     model: Model,
-    tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]] = (),
+    tools: Iterable[Tool[Any] | AgentTool | ToolSource | Plugin[Any]] = (),
     *,
     calls: CallStore | Durability | None = None,
     limits: TurnLimits | None = None,

@@ -26,6 +26,7 @@ from anabranch.agents import (
     Event,
     Model,
     Question,
+    ToolSource,
     TurnLimits,
 )
 from anabranch.chat._bridge.plugin import Plugin
@@ -70,7 +71,7 @@ class Conversations:
         self,
         store: TreeStore,
         model: Model,
-        tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]] = (),
+        tools: Iterable[Tool[Any] | AgentTool | ToolSource | Plugin[Any]] = (),
         *,
         calls: CallStore | Durability | None = None,
         limits: TurnLimits | None = None,

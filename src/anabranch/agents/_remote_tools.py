@@ -1,0 +1,199 @@
+"""Running MCP servers as the source of an agent's tools."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+import mcp_types as types
+from mcp import StdioServerParameters
+
+from anabranch._asking.host import Capabilities
+from anabranch._printable import printable
+from anabranch.agents._remote_tool import RemoteTool
+from anabranch.mcp._client import Connectable, Era
+from anabranch.mcp._tool_server import ToolServer
+from anabranch.mcp._transports import Started, WithHeaders
+from anabranch.messages import ToolSpec
+
+__all__ = ["RemoteTools"]
+
+LONGEST_NAME: Final = 64
+"""Characters of a tool's name that every provider accepts."""
+MOST_NAMES: Final = 10_000
+"""Names that the tools of all servers have had; after that, new ones are left out."""
+
+COMMAND: Final = "command:"
+OURS: Final = "ANABRANCH_"
+"""What the names of this library's own settings and secrets begin with."""
+
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class RemoteTools:
+    """The tools of running MCP servers, for ``Agent(tools=[…])``; connected while it is entered.
+
+        async with RemoteTools("https://example.com/mcp", "command:uvx some-server") as remote:
+            agent = Agent(store, model, tools=[book_flight, remote])
+
+    A tool has the name that its server gives it, as far as providers accept it. If another tool
+    has that name already, the server's name precedes it: ``example_search``. A name is never used
+    for another tool, and changes of the servers' lists are followed.
+
+    Args:
+        servers: each a URL, ``command:`` and the command that starts one, or whatever the SDK's
+            client connects to.
+        headers: sent with the requests to the URLs, which then have to be of one origin.
+        era: the protocol's era.
+
+    Raises:
+        ValueError: one of ``servers`` is neither, or the headers would go to several servers.
+    """
+
+    def __init__(
+        self,
+        *servers: Connectable,
+        headers: Mapping[str, str] | None = None,
+        era: Era = "auto",
+    ) -> None:
+        if headers and len({_origin(each) for each in servers if _is_url(each)}) != 1:
+            raise ValueError("Headers are for one server. Give exactly one URL along with them.")
+        self._servers = [
+            ToolServer(_targets(each, headers or {}), _place(each), Capabilities(), era)
+            for each in servers
+        ]
+        self._labels: list[str] = []
+        self._names: dict[frozenset[str], dict[tuple[int, str], str]] = {}
+        self._made: dict[str, RemoteTool] = {}
+
+    async def __aenter__(self) -> Self:
+        """Connect to all servers.
+
+        Raises:
+            ToolError: one cannot be reached, or does not speak MCP.
+        """
+        opening = [asyncio.ensure_future(server.open()) for server in self._servers]
+        try:
+            names = await asyncio.gather(*opening)
+        except BaseException:
+            for each in opening:
+                each.cancel()
+            await asyncio.gather(*opening, return_exceptions=True)
+            await self.aclose()
+            raise
+        self._labels = [_fit(name) or _fit(place) for name, place in self._zipped(names)]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for server in self._servers:
+            await server.close()
+
+    def tools_beside(self, taken: Collection[str], /) -> Sequence[RemoteTool]:
+        """Return the tools that the servers have now, under names that are not ``taken``."""
+        names = self._names.setdefault(frozenset(taken), {})
+        used = {*taken, *names.values()}
+        tools: list[RemoteTool] = []
+        for number, server in enumerate(self._servers):
+            for tool in server.tools.tools.values():
+                key = number, tool.name
+                if key not in names and len(names) < MOST_NAMES:
+                    names[key] = _new_name(tool.name, self._labels[number], used)
+                    used.add(names[key])
+                if key in names:
+                    tools.append(self._tool(names[key], server, tool))
+        return tools
+
+    def _tool(self, name: str, server: ToolServer, tool: types.Tool) -> RemoteTool:
+        made = self._made.get(name)
+        if made is None or made.tool is not tool:
+            text = printable(tool.description or tool.title or "")
+            spec = ToolSpec(name=name, description=text, input_schema=tool.input_schema)
+            made = self._made[name] = RemoteTool(server, tool, spec)
+        return made
+
+    def _zipped(self, names: Sequence[str]) -> Sequence[tuple[str, str]]:
+        return [(name, server.place) for name, server in zip(names, self._servers, strict=True)]
+
+
+def _new_name(name: str, label: str, used: Collection[str]) -> str:
+    """Return the tool's own name, after the server's if it is used, with a number if need be."""
+    own = _fit(name) or "tool"
+    if own not in used:
+        return own
+    base, number = _fit(f"{label}_{own}"), 1
+    found = base
+    while found in used:
+        number += 1
+        found = f"{base[: LONGEST_NAME - 6]}_{number}"
+    return found
+
+
+def _fit(text: str) -> str:
+    return _UNFIT.sub("_", text)[:LONGEST_NAME].strip("_")
+
+
+def _is_url(server: Connectable) -> bool:
+    return isinstance(server, str) and not server.startswith(COMMAND)
+
+
+def _origin(server: Connectable) -> tuple[str, str]:
+    url = urlsplit(str(server))
+    return url.scheme, url.netloc
+
+
+def _place(server: Connectable) -> str:
+    """Return what errors call a server: without its arguments, query or password."""
+    if _is_url(server):
+        url = urlsplit(str(server))
+        return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+    if isinstance(server, StdioServerParameters):
+        return server.command
+    if isinstance(server, str):
+        return _words(server)[0]
+    return str(getattr(server, "name", type(server).__name__))
+
+
+def _targets(server: Connectable, headers: Mapping[str, str]) -> Callable[[], Connectable]:
+    """Return what makes the target of each connection to ``server``."""
+    if isinstance(server, StdioServerParameters):
+        return partial(Started, server)
+    if not isinstance(server, str):
+        return lambda: server
+    if _is_url(server):
+        if urlsplit(server).scheme not in {"http", "https"}:
+            raise ValueError(
+                f"{server!r} is neither the URL of a server nor command:… to start one."
+            )
+        return partial(WithHeaders, server, headers)
+    command, *arguments = _words(server)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    started = StdioServerParameters(
+        command=command, args=arguments, env=inherited, encoding_error_handler="replace"
+    )
+    return partial(Started, started)
+
+
+def _words(server: str) -> list[str]:
+    try:
+        words = shlex.split(server.removeprefix(COMMAND))
+    except ValueError as error:
+        raise ValueError(f"{server!r} cannot be read as a command: {error}.") from error
+    if not words:
+        raise ValueError("Write the command that starts the server after command:.")
+    return words

@@ -1,0 +1,61 @@
+"""The tools of an agent by name: those that it was given, and those that its sources have now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from anabranch.agents._agent_tools import AgentTool
+from anabranch.agents._called_tool import CalledTool
+from anabranch.messages import ToolSpec
+from anabranch.tool import Tool
+
+__all__ = ["ToolSet", "ToolSource"]
+
+
+@runtime_checkable
+class ToolSource(Protocol):
+    """Tools that come and go while an agent runs, such as those of a running server."""
+
+    def tools_beside(self, taken: Collection[str], /) -> Sequence[AgentTool]:
+        """Return the tools that there are now, under names that are not ``taken``.
+
+        A name never passes from one tool to another.
+        """
+        ...
+
+
+class ToolSet(Mapping[str, AgentTool]):
+    """The tools of an agent, as they are whenever one looks.
+
+    Args:
+        given: tools, and sources of tools.
+    """
+
+    def __init__(self, given: Iterable[Tool[Any] | AgentTool | ToolSource]) -> None:
+        self._own: dict[str, AgentTool] = {}
+        self._sources: list[ToolSource] = []
+        for each in given:
+            if isinstance(each, ToolSource):
+                self._sources.append(each)
+            else:
+                self._own[each.name] = CalledTool(each) if isinstance(each, Tool) else each
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Return what describes the tools to a model."""
+        return tuple(tool.spec for tool in self._now().values())
+
+    def __getitem__(self, name: str) -> AgentTool:
+        return self._own[name] if name in self._own else self._now()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())
+
+    def _now(self) -> dict[str, AgentTool]:
+        found = dict(self._own)
+        for source in self._sources:
+            found |= {tool.name: tool for tool in source.tools_beside(found.keys())}
+        return found

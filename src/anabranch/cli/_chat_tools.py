@@ -1,0 +1,78 @@
+"""The tools of a chat: those in its targets, and those of the servers that its targets are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Annotated, Any, TypeAlias
+
+from cyclopts import Parameter
+
+from anabranch._terminal.exits import FailedError, UsageError
+from anabranch.agents import AgentTool, BranchSelf, RemoteTools, ToolSource
+from anabranch.cli._http_tokens import headers_of
+from anabranch.cli._targets import Found, is_server, load
+from anabranch.errors import ToolError
+from anabranch.mcp._client import Connectable
+from anabranch.tool import Tool
+
+__all__ = ["ChatTargets", "ChatTool", "ServerHeaders", "connected", "tools_of"]
+
+ChatTool: TypeAlias = Tool[Any] | AgentTool | ToolSource
+
+ChatTargets: TypeAlias = Annotated[
+    str,
+    Parameter(
+        help="Where tools are: a Python file, a module, module:attribute, the URL of an MCP server,"
+        " or command:… with the command that starts one."
+    ),
+]
+ServerHeaders: TypeAlias = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--header",
+        help="A header of the requests to the server at a URL, as 'Name: value'. May be repeated.",
+        negative=(),
+    ),
+]
+
+
+def tools_of(targets: Sequence[str], headers: Iterable[str] = ()) -> list[ChatTool]:
+    """Return the tools of a chat: ``branch_self``, and those that the targets offer.
+
+    Raises:
+        UsageError: a target cannot be loaded, offers nothing, or two tools have the same name.
+    """
+    local = [target for target in targets if not is_server(target)]
+    found = load(local) if local else Found()
+    tools: list[Tool[Any] | AgentTool] = [BranchSelf(), *found.tools]
+    twice = [name for name, count in Counter(tool.name for tool in tools).items() if count > 1]
+    if twice:
+        raise UsageError(f"Two tools are called {twice[0]}. Leave one of them out.")
+    servers: list[Connectable] = [
+        *(target for target in targets if is_server(target)),
+        *found.servers,
+    ]
+    try:
+        given = headers_of(None, headers)
+        return [*tools, RemoteTools(*servers, headers=given)] if servers or given else [*tools]
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+@asynccontextmanager
+async def connected(tools: Iterable[ChatTool]) -> AsyncGenerator[None]:
+    """Hold the connections to servers open.
+
+    Raises:
+        FailedError: one cannot be made.
+    """
+    async with AsyncExitStack() as stack:
+        for each in tools:
+            if isinstance(each, RemoteTools):
+                try:
+                    await stack.enter_async_context(each)
+                except ToolError as error:
+                    raise FailedError(str(error)) from error
+        yield

@@ -1,0 +1,187 @@
+"""Which call a server's request or notice belongs to, where several share one connection.
+
+The protocol does not always say. A reply over HTTP is read in the context of the call that it
+answers. Otherwise the call is known if it is alone, or if all that run were made for the same owner;
+a request that may be another owner's is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar
+
+from anabranch._asking.answerer import Answerer, AnswerError
+from anabranch._asking.host import Capabilities
+from anabranch._engine.combine import cancel_and_wait
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    LogLevel,
+    SampleReply,
+    SampleRequest,
+    UrlRequest,
+)
+
+__all__ = ["Addressed", "CallInFlight", "forget_call"]
+
+logger: logging.Logger = logging.getLogger("anabranch.mcp")
+
+T = TypeVar("T")
+
+MOST_NOTICES: Final = 1_000
+"""Notices of one call that wait for a slow reader; further ones are dropped."""
+LONGEST_NOTICE: Final = 4_000
+
+_here: ContextVar[CallInFlight | None] = ContextVar("anabranch.mcp.call", default=None)
+
+
+def forget_call() -> None:
+    """Let what is started from here belong to no call."""
+    _here.set(None)
+
+
+class CallInFlight:
+    """One call that a server may ask about, and report on.
+
+    Args:
+        answerer: answers what the call asks, and receives its notices.
+        owner: for whom it is made.
+    """
+
+    def __init__(self, answerer: Answerer, owner: str) -> None:
+        self.answerer = answerer
+        self.owner = owner
+        self._notices: asyncio.Queue[Callable[[], Awaitable[None]] | None] = asyncio.Queue()
+        self._answering: set[asyncio.Task[Any]] = set()
+        self._is_full = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Deliver notices in order until the block ends; what is being answered ends with it.
+
+        Raises:
+            Exception: what the receiver of notices raises.
+        """
+        delivering = asyncio.create_task(self._deliver())
+        try:
+            yield
+            self._notices.put_nowait(None)
+            await delivering
+        finally:
+            await cancel_and_wait([delivering, *self._answering])
+
+    async def answer(self, answering: Coroutine[Any, Any, T]) -> T:
+        """Return what ``answering`` returns, unless the call ends before that.
+
+        Raises:
+            AnswerError: the call has ended.
+            Exception: what ``answering`` raises.
+        """
+        task = asyncio.create_task(answering)
+        self._answering.add(task)
+        try:
+            await asyncio.wait({task})
+        finally:
+            task.cancel()
+            self._answering.discard(task)
+        if task.cancelled():
+            raise AnswerError("the call that asked has ended")
+        return task.result()
+
+    def log(self, level: LogLevel, message: str) -> None:
+        """Deliver a log message when the notices before it are."""
+        self._notice(lambda: self.answerer.log(level, message[:LONGEST_NOTICE]))
+
+    def notify(self, message: str, progress: float, total: float | None) -> None:
+        """Deliver a progress message when the notices before it are."""
+        self._notice(lambda: self.answerer.notify(message[:LONGEST_NOTICE], progress, total))
+
+    def _notice(self, deliver: Callable[[], Awaitable[None]]) -> None:
+        if self._notices.qsize() < MOST_NOTICES:
+            self._notices.put_nowait(deliver)
+        elif not self._is_full:
+            self._is_full = True
+            logger.warning("a server sends more notices than can be delivered; some are dropped")
+
+    async def _deliver(self) -> None:
+        while (deliver := await self._notices.get()) is not None:
+            await deliver()
+
+
+class Addressed:
+    """The answerer of a connection: passes on to each call what concerns it.
+
+    Args:
+        capabilities: what is declared to the server.
+    """
+
+    def __init__(self, capabilities: Capabilities) -> None:
+        self.capabilities = capabilities
+        self._calls: list[CallInFlight] = []
+
+    @asynccontextmanager
+    async def calling(self, call: CallInFlight) -> AsyncGenerator[None]:
+        """Let ``call`` be asked during the block."""
+        self._calls.append(call)
+        token = _here.set(call)
+        try:
+            async with call.running():
+                yield
+        finally:
+            _here.reset(token)
+            self._calls.remove(call)
+
+    async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
+        """Let the call's answerer answer as a model.
+
+        Raises:
+            AnswerError: it is not known which call asks.
+        """
+        call = self._asking()
+        return await call.answer(_sampled(call.answerer, request, step_id))
+
+    async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
+        """Let the call's answerer answer as the person.
+
+        Raises:
+            AnswerError: it is not known which call asks.
+        """
+        call = self._asking()
+        return await call.answer(_elicited(call.answerer, request, step_id))
+
+    async def log(self, level: LogLevel, message: str, /) -> None:
+        """Pass a log message on; where its call is not known, it is dropped."""
+        if (call := self._call()) is not None:
+            call.log(level, message)
+
+    async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
+        """Do nothing: a request has a callback of its own for its progress."""
+
+    def _call(self) -> CallInFlight | None:
+        known = _here.get()
+        if known in self._calls:
+            return known
+        owners = {call.owner for call in self._calls}
+        return self._calls[0] if len(owners) == 1 else None
+
+    def _asking(self) -> CallInFlight:
+        call = self._call()
+        if call is None:
+            raise AnswerError(
+                "several conversations use the server, and it is not known which asks"
+            )
+        return call
+
+
+async def _sampled(answerer: Answerer, request: SampleRequest, step_id: str) -> SampleReply:
+    return await answerer.sample(request, step_id=step_id)
+
+
+async def _elicited(
+    answerer: Answerer, request: ElicitRequest | UrlRequest, step_id: str
+) -> ElicitReply:
+    return await answerer.elicit(request, step_id=step_id)

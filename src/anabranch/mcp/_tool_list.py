@@ -1,0 +1,121 @@
+"""The tools of a server as they are now: read page by page, and again when the server says so.
+
+What a server lists is checked before a model is sent it: a single schema that a provider refuses
+would make every request of the conversation fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, NoReturn
+
+import anyio
+import mcp_types as types
+from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-untyped]
+from mcp import Client, MCPError
+from mcp.client.session import IncomingMessage
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from pydantic import ValidationError
+
+from anabranch._printable import printable_line
+from anabranch.mcp._client import list_tools
+from anabranch.mcp._repeating import takes_key
+
+__all__ = ["ToolList"]
+
+logger: logging.Logger = logging.getLogger("anabranch.mcp")
+
+MOST_TOOLS: Final = 1_000
+"""Tools of one server; further ones are left out."""
+PAUSE: Final = 5.0
+"""Seconds between two readings of the list, however often it changes."""
+
+
+class ToolList:
+    """The tools of the server at ``place``.
+
+    Attributes:
+        tools: by name, in the server's order.
+    """
+
+    def __init__(self, place: str) -> None:
+        self.tools: dict[str, types.Tool] = {}
+        self._place = place
+        self._changed = asyncio.Event()
+
+    def takes_key(self, name: str) -> bool:
+        """Whether the tool repeats its reply to a request that has an idempotency key."""
+        return name in self.tools and takes_key(self.tools[name])
+
+    async def on_message(self, message: IncomingMessage) -> None:
+        """Receive what the server sends by itself."""
+        if isinstance(message, types.ToolListChangedNotification):
+            self._changed.set()
+
+    async def read(self, client: Client) -> None:
+        """Read the list.
+
+        Raises:
+            MCPError: the server refused, or the connection broke.
+            pydantic.ValidationError: it has answered something else.
+        """
+        try:
+            listed = await list_tools(client)
+        except MCPError as error:
+            if error.code != types.METHOD_NOT_FOUND:
+                raise
+            listed = {}
+        unfit = {name: problem for name, tool in listed.items() if (problem := _problem(tool))}
+        for name, problem in unfit.items():
+            logger.warning(
+                "%s: the tool %s is left out: %s", self._place, printable_line(name), problem
+            )
+        fit = [(name, tool) for name, tool in listed.items() if name not in unfit]
+        if len(fit) > MOST_TOOLS:
+            logger.warning("%s: of %d tools %d are used", self._place, len(fit), MOST_TOOLS)
+        # A tool that has not changed stays the same object.
+        self.tools = {
+            name: self.tools[name] if self.tools.get(name) == tool else tool
+            for name, tool in fit[:MOST_TOOLS]
+        }
+
+    async def follow(self, client: Client) -> NoReturn:
+        """Read the list again whenever the server says that it has changed, until cancelled."""
+        listening = asyncio.create_task(self._listen(client))
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                try:
+                    await self.read(client)
+                except (MCPError, ValidationError) as error:
+                    logger.warning("%s: its tools cannot be listed again: %s", self._place, error)
+                await anyio.sleep(PAUSE)
+        finally:
+            listening.cancel()
+            await asyncio.wait({listening})
+
+    async def _listen(self, client: Client) -> None:
+        """In the modern era, changes are only reported to those who listen."""
+        tools = client.server_capabilities.tools
+        while tools is not None and tools.list_changed:
+            try:
+                async with client.listen(tools_list_changed=True) as events:
+                    async for _ in events:
+                        self._changed.set()
+            except SubscriptionLost:
+                self._changed.set()  # it may have changed meanwhile
+            except (ListenNotSupportedError, MCPError, TimeoutError) as refusal:
+                logger.debug("%s does not report changes: %s", self._place, refusal)
+                return
+            await anyio.sleep(PAUSE)
+
+
+def _problem(tool: types.Tool) -> str | None:
+    """Return why a model cannot be offered ``tool``, ``None`` if it can."""
+    try:
+        Draft202012Validator.check_schema(tool.input_schema)
+    except (SchemaError, RecursionError) as error:
+        return f"its parameters have no valid schema ({str(error).partition(chr(10))[0][:200]})"
+    return None

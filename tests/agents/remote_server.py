@@ -1,0 +1,39 @@
+"""A server over stdio with tools of other makers' kinds: ``python -m tests.agents.remote_server``."""
+
+import os
+import sys
+
+from mcp.server.mcpserver import Context, MCPServer
+
+server: MCPServer[None] = MCPServer("other maker's")
+
+
+@server.tool()
+def process() -> int:
+    """The id of the process."""
+    return os.getpid()
+
+
+@server.tool()
+def die() -> str:
+    """Never return."""
+    os._exit(1)
+
+
+@server.tool()
+def paint(colour: str) -> str:
+    """Return what a terminal would obey."""
+    return f"{colour} \x1b[0m"
+
+
+@server.tool()
+async def flood(ctx: Context, number: int) -> str:
+    """Send far too many notices."""
+    for each in range(number):
+        await ctx.report_progress(each, number, f"at {each}")
+    return "flooded"
+
+
+if __name__ == "__main__":
+    sys.stderr.write("\x1b[2Jstarting\n")
+    server.run("stdio")

@@ -1,0 +1,447 @@
+"""An agent calls the tools of running MCP servers, whoever made them and whatever they send."""
+
+import asyncio
+import base64
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import StdioServerParameters
+from mcp.server import Server
+from mcp.server.mcpserver import Context, MCPServer
+
+from anabranch import BranchContext, ToolError, tool
+from anabranch.agents import RemoteTools, ToolNoticed, TurnLimits
+from anabranch.mcp import _tool_list
+from anabranch.messages import ImageBlock, ResultBlock, SampleRequest, ToolResultBlock
+from anabranch.testing import calls as calling
+from tests.agents.harness import Setting, set_up
+from tests.mcp.harness import ROOT, asgi, http, serving
+
+ERAS = ["handshake", "auto"]
+OTHER = f"command:{sys.executable} -m tests.agents.remote_server"
+PIXEL = base64.b64encode(b"a picture").decode()
+
+
+def using(name: str, **arguments: Any) -> Any:
+    """A model that calls one tool, and then repeats what it returned."""
+
+    def decide(request: SampleRequest) -> Any:
+        last = request.messages[-1].content[0]
+        if isinstance(last, ToolResultBlock):
+            return "done"
+        return calling(("use", name, arguments))
+
+    return decide
+
+
+async def result_of(setting: Setting) -> tuple[tuple[ResultBlock, ...], bool]:
+    """What the one tool returned, and whether it failed."""
+    node = await setting.say("go")
+    path = await setting.agent.store.path(node.id)
+    [result] = path.results.values()
+    return result.content, result.is_error
+
+
+async def outcome_of(source: RemoteTools, name: str, **arguments: Any) -> tuple[str, bool]:
+    setting = await set_up(using(name, **arguments), tools=[source])
+    content, failed = await result_of(setting)
+    return "".join(part.text for part in content if part.type == "text"), failed
+
+
+@tool
+async def count(ctx: BranchContext, to: int) -> str:
+    """Count up."""
+    for number in range(to):
+        await ctx.notify(f"at {number}", number, to)
+        await ctx.log("info", f"after {number}")
+    return f"counted to {to}"
+
+
+@pytest.fixture(autouse=True)
+def found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands find the servers of these tests."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@asynccontextmanager
+async def reached(how: str, server: Any) -> AsyncGenerator[Any]:
+    if how == "http":
+        async with http(server) as url:
+            yield url
+    else:
+        yield server
+
+
+# -- calls -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["http", "in process"])
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_tool_of_a_server_is_described_called_and_heard(how: str, era: Any) -> None:
+    async with reached(how, serving(count)) as place, RemoteTools(place, era=era) as remote:
+        setting = await set_up(using("count", to=2), tools=[remote])
+        content, failed = await result_of(setting)
+    assert [part.text for part in content if part.type == "text"] == ["counted to 2"]
+    assert not failed
+    [spec] = [each for each in setting.model.requests[0].tools or () if each.name == "count"]
+    assert spec.description == "Count up."
+    assert spec.input_schema["required"] == ["to"]
+    notices = [event.notice for event in setting.events if isinstance(event, ToolNoticed)]
+    assert [each.message for each in notices] == ["at 0", "after 0", "at 1", "after 1"]
+    assert [(each.level, each.progress, each.total) for each in notices[:2]] == [
+        (None, 0, 2),
+        ("info", None, None),
+    ]
+
+
+async def test_a_server_is_started_by_its_command_and_may_not_write_to_the_terminal(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANABRANCH_KEYS", "secret")
+    async with RemoteTools(OTHER) as remote:
+        text, failed = await outcome_of(remote, "process")
+    assert int(text) != os.getpid()
+    assert not failed
+    assert capfd.readouterr().err == ""
+
+
+def media() -> MCPServer[Any]:
+    server: MCPServer[Any] = MCPServer("media")
+
+    @server.tool(structured_output=False)
+    def everything() -> Any:
+        """All kinds of content."""
+        text = types.TextResourceContents(uri="file:///a", text="a file")
+        link = types.ResourceLink(type="resource_link", name="b", uri="file:///b", title="B")
+        return [
+            types.TextContent(type="text", text="<b>bold</b>"),
+            types.ImageContent(type="image", data=PIXEL, mime_type="image/png"),
+            types.EmbeddedResource(type="resource", resource=text),
+            link,
+        ]
+
+    @server.tool(structured_output=False)
+    def data() -> types.CallToolResult:
+        """Structured content without a text."""
+        return types.CallToolResult(content=[], structured_content={"n": 1})
+
+    @server.tool(structured_output=False)
+    def failing() -> types.CallToolResult:
+        """An error of the tool."""
+        text = types.TextContent(type="text", text="no such place")
+        return types.CallToolResult(content=[text], is_error=True)
+
+    return server
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_result_is_what_a_model_can_be_sent(era: Any) -> None:
+    async with RemoteTools(media(), era=era) as remote:
+        content, _ = await result_of(await set_up(using("everything"), tools=[remote]))
+        assert [part.text for part in content if part.type == "text"] == [
+            "<b>bold</b>",
+            "a file",
+            "b: file:///b\nB",
+        ]
+        assert content[1] == ImageBlock(data=PIXEL, mime_type="image/png")
+        assert await outcome_of(remote, "data") == ('{\n  "n": 1\n}', False)
+        assert await outcome_of(remote, "failing") == ("no such place", True)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_a_server_refuses_is_the_models_to_read(era: Any) -> None:
+    async with RemoteTools(serving(count), era=era) as remote:
+        text, failed = await outcome_of(remote, "count", to="many")
+    assert "to: " in text
+    assert failed
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("how", ["http", "in process"])
+async def test_a_cancelled_turn_reaches_the_server(how: str, era: Any) -> None:
+    running, undone = asyncio.Event(), asyncio.Event()
+    server: MCPServer[Any] = MCPServer("slow")
+
+    @server.tool()
+    async def wait() -> None:
+        """Wait for ever."""
+        running.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            undone.set()
+
+    async with reached(how, server) as place, RemoteTools(place, era=era) as remote:
+        setting = await set_up(using("wait"), tools=[remote])
+        turn = asyncio.create_task(setting.say("go"))
+        await running.wait()
+        turn.cancel()
+        await undone.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+
+# -- the model of the agent ----------------------------------------------------------------------
+
+
+@tool
+async def summarise(ctx: BranchContext) -> str:
+    """Ask the model."""
+    return (await ctx.sample("sum up")).text
+
+
+@pytest.mark.parametrize("how", ["http", "in process"])
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_servers_samples_go_to_the_agents_model(how: str, era: Any) -> None:
+    def decide(request: SampleRequest) -> Any:
+        asked = request.messages[-1].text
+        return "short" if asked == "sum up" else using("summarise")(request)
+
+    async with reached(how, serving(summarise)) as place, RemoteTools(place, era=era) as remote:
+        setting = await set_up(decide, tools=[remote])
+        content, failed = await result_of(setting)
+    assert ([part.text for part in content if part.type == "text"], failed) == (["short"], False)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_samples_count_within_the_limits_of_the_turn(era: Any) -> None:
+    @tool
+    async def digest(ctx: BranchContext) -> str:
+        """Ask the model for too much."""
+        return (await ctx.sample("much " * 5_000)).text
+
+    async with RemoteTools(serving(digest), era=era) as remote:
+        limits = TurnLimits(max_tokens=2_000)
+        setting = await set_up(using("digest"), tools=[remote], limits=limits)
+        [content], failed = await result_of(setting)
+    assert "The turn stopped: it has used" in str(content)
+    assert failed
+    assert len(setting.model.requests) == 2
+
+
+# -- names and lists -----------------------------------------------------------------------------
+
+
+def listing(name: str, *tools: types.Tool) -> Server[Any]:
+    async def listed(_ctx: Any, _params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=list(tools))
+
+    async def called(_ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        text = types.TextContent(type="text", text=f"{name}: {params.name}")
+        return types.CallToolResult(content=[text])
+
+    return Server(name, on_list_tools=listed, on_call_tool=called)
+
+
+def plain(name: str, schema: Any = None) -> types.Tool:
+    return types.Tool(name=name, input_schema={"type": "object"} if schema is None else schema)
+
+
+async def test_names_that_clash_are_preceded_by_the_servers() -> None:
+    one, two = listing("one", plain("search"), plain("count")), listing("two", plain("search"))
+    async with RemoteTools(one, two, era="handshake") as remote:
+        agent = (await set_up(using(""), tools=[count, remote])).agent
+        assert list(agent.tools) == ["branch_self", "count", "search", "one_count", "two_search"]
+        assert await outcome_of(remote, "search") == ("one: search", False)
+        assert await outcome_of(remote, "two_search") == ("two: search", False)
+
+
+async def test_hostile_names_are_made_fit_for_providers() -> None:
+    hostile = ["a b", "a\x1b[2Jb", "a_b", "<script>", "ä" * 200, "x" * 200, "\n", "../etc/passwd"]
+    server = listing("ho\x1bst\nile", *map(plain, hostile))
+    async with RemoteTools(server, era="handshake") as remote:
+        made = remote.tools_beside(())
+        assert [each.name for each in made] == [
+            "a_b",
+            "a_2Jb",
+            "ho_st_ile_a_b",
+            "script",
+            "tool",
+            "x" * 64,
+            "ho_st_ile_tool",
+            "etc_passwd",
+        ]
+        assert await outcome_of(remote, "script") == ("ho\x1bst\nile: <script>", False)
+
+
+async def test_a_tool_without_a_valid_schema_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    unfit = {"type": "object", "properties": {"a": {"type": "nonsense"}}}
+    server = listing("some", plain("good"), plain("bad\x1b", unfit))
+    async with RemoteTools(server, era="handshake") as remote:
+        assert [each.name for each in remote.tools_beside(())] == ["good"]
+    assert "some: the tool bad\N{REPLACEMENT CHARACTER} is left out" in caplog.text
+
+
+@pytest.mark.parametrize("schema", ["[]", "true", '{"type": "array"}', '"x"'])
+async def test_a_server_that_lists_what_is_no_tool_is_refused_in_a_sentence(schema: str) -> None:
+    server = f"command:{sys.executable} -m tests.agents.raw_server '{schema}'"
+    with pytest.raises(ToolError, match="cannot be used: it answers with something that is no"):
+        async with RemoteTools(server):
+            raise AssertionError
+
+
+async def test_five_hundred_tools_are_offered_and_more_than_a_thousand_are_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    many = listing("many", *(plain(f"tool_{n}") for n in range(500)))
+    async with RemoteTools(many, era="handshake") as remote:
+        setting = await set_up(using("tool_499"), tools=[remote])
+        await setting.say("go")
+        assert len(setting.model.requests[0].tools or ()) == 501
+    monkeypatch.setattr(_tool_list, "MOST_TOOLS", 400)
+    async with RemoteTools(many, era="handshake") as remote:
+        assert len(remote.tools_beside(())) == 400
+    assert "of 500 tools 400 are used" in caplog.text
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("how", ["http", "in process"])
+async def test_a_changed_list_is_followed_and_names_stay_with_their_tools(
+    how: str, era: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server: MCPServer[Any] = MCPServer("growing")
+
+    @server.tool()
+    async def grow(ctx: Context) -> str:
+        """Offer another tool."""
+        server.add_tool(lambda: "grown", name="search", description="Search.")
+        await ctx.session.send_tool_list_changed()
+        await ctx.notify_tools_changed()
+        return "grown"
+
+    other = listing("other", plain("search"))
+    async with (
+        reached(how, server) as place,
+        RemoteTools(place, era=era) as growing,
+        RemoteTools(other, era="handshake") as second,
+    ):
+        both = [growing, second]
+        assert [each.name for each in second.tools_beside(())] == ["search"]
+        changed = asyncio.Event()
+        read = _tool_list.ToolList.read
+
+        async def reading(self: Any, client: Any) -> None:
+            await read(self, client)
+            changed.set()
+
+        monkeypatch.setattr(_tool_list.ToolList, "read", reading)
+        assert await outcome_of(growing, "grow") == ("grown", False)
+        await changed.wait()
+        agent = (await set_up(using(""), tools=both)).agent
+        assert list(agent.tools) == ["branch_self", "grow", "search", "other_search"]
+
+
+# -- connections ---------------------------------------------------------------------------------
+
+
+async def test_a_server_that_dies_in_a_call_is_started_again_for_the_next() -> None:
+    async with RemoteTools(OTHER) as remote:
+        first, _ = await outcome_of(remote, "process")
+        text, failed = await outcome_of(remote, "die")
+        assert failed
+        assert "was lost while 'die' ran, so it is not known whether it has finished" in text
+        second, failed = await outcome_of(remote, "process")
+    assert not failed
+    assert int(second) != int(first)
+
+
+async def test_a_session_that_a_server_has_forgotten_is_begun_again() -> None:
+    server = serving(count)
+    async with http(server) as url, RemoteTools(url, era="handshake") as remote:
+        await outcome_of(remote, "count", to=0)
+        sessions: Any = server.session_manager
+        for session in list(sessions._server_instances.values()):
+            await session.terminate()
+        sessions._server_instances.clear()
+        assert await outcome_of(remote, "count", to=1) == ("counted to 1", False)
+
+
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        ("http://127.0.0.1:9/mcp", "http://127.0.0.1:9/mcp cannot be used: "),
+        ("command:no-such-command --key secret", "no-such-command cannot be used: No such file"),
+        (f"command:{sys.executable} -c 'raise SystemExit(\"no key\")'", "ended the .*: no key."),
+    ],
+    ids=["a port", "a command", "a process"],
+)
+async def test_a_server_that_cannot_be_reached_is_reported_in_a_sentence(
+    place: str, problem: str
+) -> None:
+    with pytest.raises(ToolError, match=problem) as caught:
+        async with RemoteTools(place):
+            raise AssertionError
+    assert "secret" not in str(caught.value)
+
+
+async def test_what_is_connected_is_closed_where_another_fails() -> None:
+    left = asyncio.Event()
+
+    @asynccontextmanager
+    async def life(_: Any) -> AsyncGenerator[None]:
+        yield
+        left.set()
+
+    server: MCPServer[None] = MCPServer("some", lifespan=life)
+    with pytest.raises(ToolError):
+        async with RemoteTools(server, "command:no-such-command"):
+            raise AssertionError
+    assert left.is_set()
+
+
+async def test_headers_go_to_the_server_and_errors_name_it_without_what_is_secret() -> None:
+    given: list[str] = []
+
+    async def guarded(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            given.extend(value.decode() for name, value in scope["headers"] if name == b"x-key")
+        await app(scope, receive, send)
+
+    app = serving(count).streamable_http_app()
+    async with asgi(guarded) as url:
+        async with RemoteTools(url, headers={"X-Key": "k1"}) as remote:
+            assert await outcome_of(remote, "count", to=1) == ("counted to 1", False)
+        assert set(given) == {"k1"}
+        secret = url.replace("http://", "http://me:pass@") + "x?key=secret"
+        with pytest.raises(ToolError, match="cannot be used") as caught:
+            async with RemoteTools(secret):
+                raise AssertionError
+    assert "pass" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+async def test_notices_beyond_measure_hold_nothing_up() -> None:
+    async with RemoteTools(OTHER) as remote:
+        setting = await set_up(using("flood", number=1_200), tools=[remote])
+        content, failed = await result_of(setting)
+    assert not failed
+    assert [part.text for part in content if part.type == "text"] == ["flooded"]
+    assert any(isinstance(event, ToolNoticed) for event in setting.events)
+
+
+@pytest.mark.parametrize(
+    ("places", "headers", "problem"),
+    [
+        (["ftp://example.com"], {}, "neither the URL of a server nor command:"),
+        (["command:"], {}, "Write the command"),
+        (["command:'"], {}, "cannot be read as a command"),
+        (["http://a.example", "http://b.example"], {"X": "1"}, "Headers are for one server"),
+        (["command:some"], {"X": "1"}, "Headers are for one server"),
+    ],
+    ids=["a scheme", "no command", "a quote", "two origins", "no url"],
+)
+def test_what_cannot_be_meant_is_refused(
+    places: list[str], headers: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        RemoteTools(*places, headers=headers)
+
+
+def test_a_command_may_be_given_as_the_sdk_has_it() -> None:
+    assert RemoteTools(StdioServerParameters(command="some"))

@@ -17,6 +17,7 @@ from mcp import StdioServerParameters
 
 from anabranch._asking.host import Capabilities
 from anabranch._printable import printable
+from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._remote_tool import RemoteTool
 from anabranch.mcp._client import Connectable, Era
 from anabranch.mcp._tool_server import ToolServer
@@ -97,6 +98,7 @@ class RemoteTools:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """Close all connections."""
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -104,11 +106,11 @@ class RemoteTools:
         for server in self._servers:
             await server.close()
 
-    def tools_beside(self, taken: Collection[str], /) -> Sequence[RemoteTool]:
+    def tools_beside(self, taken: Collection[str], /) -> Sequence[AgentTool]:
         """Return the tools that the servers have now, under names that are not ``taken``."""
         names = self._names.setdefault(frozenset(taken), {})
         used = {*taken, *names.values()}
-        tools: list[RemoteTool] = []
+        tools: list[AgentTool] = []
         for number, server in enumerate(self._servers):
             for tool in server.tools.tools.values():
                 key = number, tool.name

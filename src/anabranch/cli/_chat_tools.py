@@ -62,7 +62,7 @@ def tools_of(targets: Sequence[str], headers: Iterable[str] = ()) -> list[ChatTo
 
 
 @asynccontextmanager
-async def connected(tools: Iterable[ChatTool]) -> AsyncGenerator[None]:
+async def connected(tools: Iterable[object]) -> AsyncGenerator[None]:
     """Hold the connections to servers open.
 
     Raises:

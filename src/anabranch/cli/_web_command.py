@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from cyclopts import Parameter
@@ -17,7 +18,7 @@ from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import UsageError
 from anabranch.agents import BranchSelf
 from anabranch.agents import Model as AgentModel
-from anabranch.chat import make_chat_app
+from anabranch.chat import Plugin, make_chat_app, make_plugin
 from anabranch.chat._web.access import LOOPBACK
 from anabranch.cli._chat_tools import (
     ChatTargets,
@@ -26,7 +27,7 @@ from anabranch.cli._chat_tools import (
     connected,
     tools_of,
 )
-from anabranch.cli._demo_tool import pick_card
+from anabranch.cli._demo_tool import Outcome, PickCard, pick_card
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_access import Access, is_loopback
 from anabranch.cli._http_connections import Bounds
@@ -102,8 +103,15 @@ def _check_token(endpoint: Endpoint, token: str | None) -> None:
         raise UsageError("The token is empty. Leave it out, or set one that is hard to guess.")
 
 
-def _tools(targets: Sequence[str], headers: Sequence[str]) -> list[ChatTool]:
-    return tools_of(targets, headers) if targets or headers else [BranchSelf(), pick_card]
+def _tools(targets: Sequence[str], headers: Sequence[str]) -> list[ChatTool | Plugin[Any]]:
+    return [*tools_of(targets, headers)] if targets or headers else [BranchSelf(), _game()]
+
+
+def _game() -> Plugin[Outcome]:
+    """Return the card game, with cards to click in the page; which of them wins stays here."""
+    module = Path(__file__).with_name("pick_card.mjs")
+    plugin = make_plugin(pick_card, expose=("params", "handoff.cards"))
+    return plugin.on_page(PickCard.card, module).build()
 
 
 def _model(name: str | None, targets: Sequence[str]) -> AgentModel:

@@ -1,17 +1,20 @@
 """A plugin: a tool together with the handlers that show its questions in an application's own way.
 
-A plugin has a handler for each elicitation that its tool declares. That is checked when it is
-built, so that no question of the tool is ever without one.
+A plugin has a handler for each elicitation that its tool declares, or a module that shows it in the
+page. That is checked when it is built, so that no question of the tool is ever without one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from anabranch.chat._bridge.exposure import Exposure
+from anabranch.chat._bridge.page_module import PageModule, read_module
 from anabranch.chat._bridge.plugin_request import ElicitHandler, PluginRequest
 from anabranch.elicitation import Accepted, Elicitation, describe
 from anabranch.messages import ElicitReply
@@ -20,10 +23,13 @@ from anabranch.tool import HandoffTool, Tool
 __all__ = ["Plugin", "PluginBuilder", "PluginClient", "PluginServer", "make_plugin"]
 
 T = TypeVar("T")
+V = TypeVar("V")
 M = TypeVar("M", bound=BaseModel)
 
 Handled: TypeAlias = tuple[Elicitation[Any] | str, ElicitHandler[Any]]
 """An elicitation, or its key, and its handler."""
+Shown: TypeAlias = tuple[Elicitation[Any] | str, str | Path | Traversable]
+"""An elicitation, or its key, and the file of the module that shows it in the page."""
 
 PARAMETERS = ("params",)
 
@@ -34,11 +40,15 @@ class PluginServer:
     Attributes:
         tools: the tools for an agent.
         exposure: which of a call's data may leave the server.
+        modules: what shows its questions in the page, by key; a form shows the others.
     """
 
-    def __init__(self, tool: Tool[Any], exposure: Exposure) -> None:
+    def __init__(
+        self, tool: Tool[Any], exposure: Exposure, modules: Mapping[str, PageModule]
+    ) -> None:
         self.tools: tuple[Tool[Any], ...] = (tool,)
         self.exposure = exposure
+        self.modules = modules
 
 
 class PluginClient:
@@ -46,12 +56,14 @@ class PluginClient:
 
     Attributes:
         tool_name: the tool whose questions it answers.
-        elicits: the tool's elicitations by key.
+        elicits: those of the tool's elicitations that have a handler, by key.
     """
 
     def __init__(self, tool: Tool[Any], handlers: Mapping[str, ElicitHandler[Any]]) -> None:
         self.tool_name: str = tool.name
-        self.elicits: Mapping[str, Elicitation[Any]] = {each.key: each for each in tool.elicits}
+        self.elicits: Mapping[str, Elicitation[Any]] = {
+            each.key: each for each in tool.elicits if each.key in handlers
+        }
         self._handlers = handlers
 
     async def answer(self, request: PluginRequest[Any]) -> ElicitReply:
@@ -89,13 +101,15 @@ def _checked(model: type[BaseModel], content: object, where: str) -> dict[str, A
 
 
 class Plugin(Generic[T]):
-    """A tool with a handler for each question that it can ask.
+    """A tool with a handler, or a module for the page, for each question that it can ask.
 
     Args:
         tool: the tool; it must declare its elicitations.
         on_elicit: the handlers, by elicitation or by its key: a mapping, or a list of pairs.
         expose: which of a call's data a handler is given, as dotted paths below ``params`` and
             ``handoff``; by default, the parameters alone.
+        on_page: ES modules that show questions in the page: pairs of an elicitation, or its key,
+            and a file.
 
     Attributes:
         server: for the side that runs the tool.
@@ -103,8 +117,9 @@ class Plugin(Generic[T]):
         mcp: the same tool for an MCP server, where the client's user answers.
 
     Raises:
-        ValueError: the tool declares no elicitations; a key has no handler, two, or is unknown; an
-            elicitation is not the tool's own; or ``expose`` names what the tool does not have.
+        ValueError: the tool declares no elicitations; a key has neither handler nor module, has two
+            of a kind, or is unknown; an elicitation is not the tool's own; a module cannot be read;
+            or ``expose`` names what the tool does not have.
     """
 
     def __init__(
@@ -113,13 +128,16 @@ class Plugin(Generic[T]):
         on_elicit: Mapping[Elicitation[Any] | str, ElicitHandler[Any]] | list[Handled],
         *,
         expose: Iterable[str] = PARAMETERS,
+        on_page: Iterable[Shown] = (),
     ) -> None:
         handled = on_elicit if isinstance(on_elicit, list) else list(on_elicit.items())
         exposure = Exposure(expose)
         if "handoff" in exposure.roots and not isinstance(tool, HandoffTool):
             raise ValueError(f"Tool {tool.name!r} is no HandoffTool and has no handoff to expose.")
-        self.server: PluginServer = PluginServer(tool, exposure)
-        self.client: PluginClient = PluginClient(tool, _by_key(tool, handled))
+        handlers, files = _by_key(tool, handled, list(on_page))
+        modules = {key: read_module(file) for key, file in files.items()}
+        self.server: PluginServer = PluginServer(tool, exposure, modules)
+        self.client: PluginClient = PluginClient(tool, handlers)
         self.mcp: Tool[T] = tool
 
     def __repr__(self) -> str:
@@ -133,6 +151,7 @@ class PluginBuilder(Generic[T]):
         self._tool = tool
         self._expose = expose
         self._handled: list[Handled] = []
+        self._shown: list[Shown] = []
 
     def on_elicit(
         self, handlers: Mapping[Elicitation[Any] | str, ElicitHandler[Any]]
@@ -146,13 +165,20 @@ class PluginBuilder(Generic[T]):
         self._handled.append((elicitation, handler))
         return self
 
+    def on_page(
+        self, elicitation: Elicitation[Any] | str, file: str | Path | Traversable
+    ) -> PluginBuilder[T]:
+        """Show an elicitation in the page of the web application by the ES module in ``file``."""
+        self._shown.append((elicitation, file))
+        return self
+
     def build(self) -> Plugin[T]:
         """Return the plugin.
 
         Raises:
             ValueError: see :class:`Plugin`.
         """
-        return Plugin(self._tool, self._handled, expose=self._expose)
+        return Plugin(self._tool, self._handled, expose=self._expose, on_page=self._shown)
 
 
 def make_plugin(tool: Tool[T], *, expose: Iterable[str] = PARAMETERS) -> PluginBuilder[T]:
@@ -165,8 +191,10 @@ def make_plugin(tool: Tool[T], *, expose: Iterable[str] = PARAMETERS) -> PluginB
     return PluginBuilder(tool, expose)
 
 
-def _by_key(tool: Tool[Any], handled: Iterable[Handled]) -> dict[str, ElicitHandler[Any]]:
-    """Return the handlers by key.
+def _by_key(
+    tool: Tool[Any], handled: Iterable[Handled], shown: Iterable[Shown]
+) -> tuple[dict[str, ElicitHandler[Any]], dict[str, str | Path | Traversable]]:
+    """Return the handlers and the files by key.
 
     Raises:
         ValueError: see :class:`Plugin`.
@@ -177,26 +205,43 @@ def _by_key(tool: Tool[Any], handled: Iterable[Handled]) -> dict[str, ElicitHand
             f"Tool {tool.name!r} declares no elicitations, so there is nothing for a plugin to show."
             " Declare them: @tool(elicits=[…]), or in the class body of a HandoffTool."
         )
-    handlers: dict[str, ElicitHandler[Any]] = {}
-    twice: list[str] = []
-    for of, handler in handled:
+    handlers, many = _unique(tool, handled)
+    files, much = _unique(tool, shown)
+    problems = {
+        "lacks handlers for": declared.keys() - handlers.keys() - files.keys(),
+        "has handlers for unknown keys": handlers.keys() - declared.keys(),
+        "has modules for unknown keys": files.keys() - declared.keys(),
+        "has two handlers for": many,
+        "has two modules for": much,
+    }
+    found = [f"{what} {', '.join(sorted(keys))}" for what, keys in problems.items() if keys]
+    if found:
+        raise ValueError(
+            f"The plugin for tool {tool.name!r} {'; '.join(found)}. Give one handler, or one module"
+            f" for the page, for each of: {', '.join(sorted(declared))}."
+        )
+    return handlers, files
+
+
+def _unique(
+    tool: Tool[Any], given: Iterable[tuple[Elicitation[Any] | str, V]]
+) -> tuple[dict[str, V], set[str]]:
+    """Return what is given by key, and the keys that are given twice.
+
+    Raises:
+        ValueError: an elicitation is not the tool's own.
+    """
+    declared = {each.key: each for each in tool.elicits}
+    found: dict[str, V] = {}
+    twice: set[str] = set()
+    for of, value in given:
         key = of if isinstance(of, str) else of.key
         if isinstance(of, Elicitation) and declared.get(key, of) is not of:
             raise ValueError(
                 f"The elicitation {key!r} is not that of tool {tool.name!r}, which declares another"
                 " one under this key. Use the tool's own."
             )
-        twice += [key] if key in handlers else []
-        handlers[key] = handler
-    problems = {
-        "lacks handlers for": declared.keys() - handlers.keys(),
-        "has handlers for unknown keys": handlers.keys() - declared.keys(),
-        "has two handlers for": set(twice),
-    }
-    found = [f"{what} {', '.join(sorted(keys))}" for what, keys in problems.items() if keys]
-    if found:
-        raise ValueError(
-            f"The plugin for tool {tool.name!r} {'; '.join(found)}. Give one handler for each of:"
-            f" {', '.join(sorted(declared))}."
-        )
-    return handlers
+        if key in found:
+            twice.add(key)
+        found[key] = value
+    return found, twice

@@ -24,7 +24,7 @@ class PluginAnswerer(Absent):
         store: the agent's store, in which each question is before it is asked.
         plugins: whose tools' questions are answered; their tools have different names.
         otherwise: answers what no handler is for, such as a question that its tool does not
-            declare. By default, it is declined.
+            declare, or that has a module for the page alone. By default, it is declined.
 
     Raises:
         ValueError: two plugins are for tools of the same name.
@@ -45,7 +45,7 @@ class PluginAnswerer(Absent):
         self._plugins = {plugin.client.tool_name: plugin for plugin in plugins}
         self._tools = {plugin.mcp.name: plugin.mcp for plugin in plugins}
         self._otherwise = otherwise or Absent()
-        # Every declared elicitation has a handler; the rest is up to the other answerer.
+        # What has a handler can be asked; the rest is up to the other answerer.
         self.capabilities: Capabilities = Capabilities(
             sampling=self._otherwise.capabilities.sampling,
             sampling_tools=self._otherwise.capabilities.sampling_tools,
@@ -62,7 +62,7 @@ class PluginAnswerer(Absent):
         if node is not None and isinstance(question, ElicitRequest) and question.key:
             stored = await read_question(self._store, node, self._tools)
             plugin = self._plugins.get(stored.id.tool_name)
-            if plugin is not None:
+            if plugin is not None and stored.id.key in plugin.client.elicits:
                 return await plugin.client.answer(_request(plugin, stored, question))
         return await self._otherwise.elicit(question, step_id=step_id)
 

@@ -29,6 +29,7 @@ from anabranch.agents import (
     ToolSource,
     TurnLimits,
 )
+from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.live_turn import current_turn
@@ -65,6 +66,11 @@ class Conversations:
         tools: what the model, and the person, may call; a plugin stands for its tools.
         calls: stores the calls of tools.
         limits: of each turn.
+
+    Attributes:
+        agent: leads them.
+        questions: reads their questions.
+        modules: show questions of plugins in the page, by their names.
     """
 
     def __init__(
@@ -92,8 +98,11 @@ class Conversations:
         self.questions: Questions = Questions(
             store,
             {each.name: each.tool for each in self.agent.tools.values() if _is_called(each)},
-            {plugin.mcp.name: plugin.server.exposure for plugin in plugins},
+            {plugin.mcp.name: plugin.server for plugin in plugins},
         )
+        self.modules: dict[str, PageModule] = {
+            each.name: each for plugin in plugins for each in plugin.server.modules.values()
+        }
         self._threads: dict[str, Conversation] = {}
 
     async def find(self, thread_id: str) -> Conversation | None:

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch.chat._bridge.exposure import Exposure
+from anabranch.chat._bridge.plugin import PluginServer
 from anabranch.chat._bridge.plugin_request import ElicitId
 from anabranch.chat._bridge.stored_question import StoredQuestion, read_question
 from anabranch.errors import ToolError
@@ -24,7 +25,7 @@ __all__ = ["FieldError", "PendingQuestion", "Questions"]
 
 
 class PendingQuestion(BaseModel):
-    """A question as a page, or a client, is sent it."""
+    """A question as a page, or a client, is sent it; ``module`` shows it in the page."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,6 +34,7 @@ class PendingQuestion(BaseModel):
     message: str
     form: dict[str, Any] | None = Field(serialization_alias="schema")
     url: str | None = None
+    module: str | None = None
     params: dict[str, Any]
     handoff: JsonValue = None
     context: JsonValue = None
@@ -51,19 +53,19 @@ class Questions:
     Args:
         store: has the threads.
         tools: the tools that ask, by name.
-        exposures: by a tool's name, which of its data may leave the server; by default, the
-            parameters.
+        servers: of the plugins, by a tool's name: which of its data may leave the server (by
+            default, the parameters), and what shows its questions.
     """
 
     def __init__(
         self,
         store: TreeStore,
         tools: Mapping[str, Tool[Any]],
-        exposures: Mapping[str, Exposure] | None = None,
+        servers: Mapping[str, PluginServer] | None = None,
     ) -> None:
         self._store = store
         self._tools = tools
-        self._exposures = exposures or {}
+        self._servers = servers or {}
         self._default = Exposure(["params"])
 
     async def open_in(self, thread_id: str) -> list[PendingQuestion]:
@@ -99,8 +101,9 @@ class Questions:
         return self._shown(await read_question(self._store, node, self._tools))
 
     def _shown(self, stored: StoredQuestion) -> PendingQuestion:
-        exposure = self._exposures.get(stored.id.tool_name, self._default)
-        values, request = exposure.of(stored.values), stored.request
+        server, request = self._servers.get(stored.id.tool_name), stored.request
+        values = (server.exposure if server else self._default).of(stored.values)
+        module = server.modules.get(stored.id.key) if server else None
         asked = request if isinstance(request, ElicitRequest) else None
         return PendingQuestion(
             id=stored.id,
@@ -108,6 +111,7 @@ class Questions:
             message=request.message,
             form=asked.requested_schema if asked else None,
             url=request.url if isinstance(request, UrlRequest) else None,
+            module=f"modules/{module.name}" if module else None,
             params=values.get("params", {}),
             handoff=values.get("handoff"),
             context=asked.context if asked else None,

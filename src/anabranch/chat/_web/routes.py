@@ -10,6 +10,7 @@ POST /threads/{id}/stop        stop the running turn
 POST /threads/{id}/labels      label a node
 DELETE /threads/{id}/labels/…  remove a label
 GET  /tools                    what can be called with /TOOL
+GET  /modules/{name}           a plugin's module, which shows a question in the page
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from anabranch._encodable import encodable
 from anabranch.chat._web.conversation import AnswerRefusedError, BusyError, Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
+from anabranch.chat._web.page_files import PageFile
 from anabranch.chat._web.requests import AnswerBody, LabelBody, ThreadBody, read_body
 from anabranch.chat._web.shown_node import shown_data
 from anabranch.chat._web.thread_log import position
@@ -57,6 +59,7 @@ class Routes:
             Route("/threads/{id}/labels", self.label, methods=["POST"]),
             Route("/threads/{id}/labels/{label:path}", self.unlabel, methods=["DELETE"]),
             Route("/tools", self.tools, methods=["GET"]),
+            Route("/modules/{name}", self.module, methods=["GET"]),
         ]
 
     async def threads(self, request: Request) -> Response:
@@ -146,6 +149,13 @@ class Routes:
         del request
         specs = [tool.spec for tool in self._agent.tools.values()]
         return _json([each.model_dump(mode="json") for each in specs])
+
+    async def module(self, request: Request) -> Response:
+        """Return a plugin's module for the page."""
+        module = self._conversations.modules.get(request.path_params["name"])
+        if module is None:
+            raise HTTPException(404, "There is no such module. Reload the page.")
+        return PageFile.of(module.name, module.source).response(request)
 
     async def _conversation(self, request: Request) -> Conversation:
         name = request.path_params["id"]

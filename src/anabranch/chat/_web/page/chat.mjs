@@ -117,7 +117,7 @@ export function Chat({ address, go, links }) {
   };
   const relabel = (work) => work.then(read);
   const atLeaf = state.cursor === null || leafBelow(state, state.cursor) === state.cursor;
-  const told = !connected ? "Reconnecting…" : state.running ? "Working…" : questions.length ? `${questions[0].id.tool_name} asks` : "";
+  const announced = !connected ? "Reconnecting…" : state.running ? "Working…" : questions.length ? `${questions[0].id.tool_name} asks` : "";
   const failure = problem?.message ?? state.error;
   const nodes = useMemo(() => [...state.nodes.values()], [state.nodes]);
   return html`<div class=${`page ${drawer}`} onKeyDown=${(event) => event.key === "Escape" && setDrawer("")}>
@@ -127,7 +127,7 @@ export function Chat({ address, go, links }) {
       <header class="bar">
         <button type="button" class="toggle for-threads" aria-expanded=${drawer === "threads-open"} aria-label="Conversations" onClick=${() => setDrawer("threads-open")}>☰</button>
         <h1>${title}</h1>
-        <span class="status" role="status">${told}</span>
+        <span class="status" role="status">${announced}</span>
         <${TotalUsage} nodes=${nodes} />
         ${thread && html`<button type="button" class="toggle for-tree" aria-expanded=${drawer === "tree-open"} onClick=${() => setDrawer("tree-open")}>Tree</button>`}
       </header>

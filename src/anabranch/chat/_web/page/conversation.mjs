@@ -25,7 +25,7 @@ export function fromTree(tree, before) {
     else state.labels.set(id, [...(state.labels.get(id) ?? []), name]);
   }
   const stays = before.loaded && (before.cursor === null || state.nodes.has(before.cursor));
-  return { ...state, loaded: true, cursor: stays ? before.cursor : leafBelow(state, state.head) };
+  return { ...state, loaded: true, running: tree.running, cursor: stays ? before.cursor : leafBelow(state, state.head) };
 }
 
 function add(state, node) {

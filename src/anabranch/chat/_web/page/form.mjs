@@ -4,6 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from "./vendor.mjs";
 import * as drafts from "./drafts.mjs";
 import { Field, content, initial, problems } from "./fields.mjs";
 import { Markdown } from "./markdown.mjs";
+import { OwnForm } from "./own_form.mjs";
 
 /**
  * @param question as /pending has it
@@ -14,6 +15,8 @@ export function Question({ question, onAnswer }) {
   const [errors, setErrors] = useState({});
   const [problem, setProblem] = useState("");
   const [sending, setSending] = useState(false);
+  const [refused, setRefused] = useState({ errors: [], draft: null });
+  const [formed, setFormed] = useState(!question.module);
 
   const send = async (action, given) => {
     setSending(true);
@@ -25,7 +28,8 @@ export function Question({ question, onAnswer }) {
     } catch (error) {
       const found = Object.fromEntries((error.errors ?? []).map(({ field, message }) => [field, message]));
       setErrors(found);
-      if (!Object.keys(found).some((name) => name in (schema?.properties ?? {}))) setProblem(error.message);
+      if (!formed || !Object.keys(found).some((name) => name in (schema?.properties ?? {}))) setProblem(error.message);
+      setRefused({ errors: error.errors ?? [], draft: given ?? null });
       setSending(false);
     }
   };
@@ -34,7 +38,13 @@ export function Question({ question, onAnswer }) {
     <${Markdown} text=${question.message} />
     ${url && html`<${Link} url=${url} />`}
     ${problem && html`<p class="error" role="alert">${problem}</p>`}
-    <${Form} question=${question} errors=${errors} onErrors=${setErrors} sending=${sending} onSend=${send} />
+    ${question.module && html`<${OwnForm} question=${question} refused=${refused} onSend=${send} onForm=${setFormed} />`}
+    ${formed
+      ? html`<${Form} question=${question} errors=${errors} onErrors=${setErrors} sending=${sending} onSend=${send} />`
+      : html`<div class="buttons">
+          <${Refusals} sending=${sending} onSend=${send} />
+          <button type="button" class="quiet" onClick=${() => setFormed(true)}>Answer by form</button>
+        </div>`}
   </section>`;
 }
 
@@ -86,8 +96,13 @@ function Form({ question, errors, onErrors, sending, onSend }) {
     ${fields}
     <div class="buttons">
       <button class="primary" disabled=${sending}>Accept</button>
-      <button type="button" disabled=${sending} onClick=${() => onSend("decline")}>Decline</button>
-      <button type="button" disabled=${sending} onClick=${() => onSend("cancel")}>Cancel</button>
+      <${Refusals} sending=${sending} onSend=${onSend} />
     </div>
   </form>`;
 }
+
+/** The ways to answer without an answer, which no module takes away. */
+const Refusals = ({ sending, onSend }) => html`
+  <button type="button" disabled=${sending} onClick=${() => onSend("decline")}>Decline</button>
+  <button type="button" disabled=${sending} onClick=${() => onSend("cancel")}>Cancel</button>
+`;

@@ -18,15 +18,17 @@ export function ToolUse({ use, tool, result, running, asks, branches, onGo }) {
   const returned = result?.content ?? (tool?.result === undefined ? undefined : [{ type: "text", text: tool.result }]);
   const state = result?.is_error ? "failed" : returned ? "done" : asks ? "waiting" : running ? "running" : "left";
   const forked = branches.length > 0;
+  const reports = tool !== undefined && tool.notices.length + tool.branches.size > 0;
+  const open = state === "running" || state === "failed" || (state === "waiting" && reports);
   return html`<div class="use">
-    <details class=${`tool ${state}`} open=${state !== "done" && state !== "left"}>
+    <details class=${`tool ${state}`} open=${open}>
       <summary>
         <span class="mark" aria-hidden="true"></span>
         <span class="tool-name">${use.name}</span>${" "}
         <span class="tool-state">${WORDS[state]}</span>${" "}
         <span class="brief">${brief(use.input)}</span>
       </summary>
-      ${tool && html`<${Report} name=${use.name} tool=${tool} />`}
+      ${reports && html`<${Report} name=${use.name} tool=${tool} />`}
       ${Object.keys(use.input).length > 0 &&
       html`<pre tabindex="0" role="group" aria-label="Arguments">${JSON.stringify(use.input, null, 1)}</pre>`}
       ${returned && !forked && html`<div class="result" role="group" aria-label="Result">${returned.map(block)}</div>`}

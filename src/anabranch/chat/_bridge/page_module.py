@@ -1,0 +1,39 @@
+"""An ES module with which a tool shows a question in the page in its own way, in place of the form."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+__all__ = ["PageModule", "read_module"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageModule:
+    """A module as it is served.
+
+    Attributes:
+        name: changes with the source, so that no browser runs an old one.
+        source: the text of the file.
+    """
+
+    name: str
+    source: bytes
+
+
+def read_module(file: str | Path | Traversable) -> PageModule:
+    """Return the module in ``file``.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    try:
+        source = (Path(file) if isinstance(file, str) else file).read_bytes()
+    except OSError as error:
+        raise ValueError(
+            f"The module {str(file)!r} of a page cannot be read: {error.strerror}. Name a file of"
+            " your package, such as Path(__file__).with_name('cards.mjs')."
+        ) from error
+    return PageModule(f"{hashlib.sha256(source).hexdigest()[:32]}.mjs", source)

@@ -1,0 +1,47 @@
+// A question that its tool shows in its own way: a module of the tool's author draws it, and returns the
+// answer. The module is given what its plugin exposes, and nothing else.
+//
+//   export default async function show(element, question, signal)   draws into the element, and returns
+//                          {action: "accept", content: {…}}, {action: "decline"} or {action: "cancel"}
+//   export const form = true                                        leaves the form below it
+//
+// `question` is {message, schema, params, handoff, context, errors, draft}: when the server refuses an
+// answer, the module is called again, with what was wrong and what it had answered. `signal` is aborted
+// when the question is gone.
+import { html, useEffect, useRef } from "./vendor.mjs";
+
+const ACTIONS = ["accept", "decline", "cancel"];
+
+/**
+ * @param refused {errors, draft} of the last answer; a new object calls the module again
+ * @param onSend takes the action and the content
+ * @param onForm is told whether the form is wanted, too
+ */
+export function OwnForm({ question, refused, onSend, onForm }) {
+  const place = useRef(null);
+  useEffect(() => {
+    const gone = new AbortController();
+    const show = async () => {
+      const module = await import(new URL(question.module, document.baseURI));
+      if (gone.signal.aborted) return;
+      onForm(module.form === true);
+      const element = document.createElement("div");
+      place.current.replaceChildren(element);
+      const answer = await module.default(element, asked(question, refused), gone.signal);
+      if (gone.signal.aborted) return;
+      if (!ACTIONS.includes(answer?.action)) throw new TypeError("The module returned no answer.");
+      onSend(answer.action, answer.action === "accept" ? answer.content : undefined);
+    };
+    show().catch((error) => {
+      if (gone.signal.aborted) return;
+      console.error(`The module for ${question.id.tool_name} has failed.`, error);
+      place.current.replaceChildren();
+      onForm(true);
+    });
+    return () => gone.abort();
+  }, [question.interrupt_id, refused]);
+  return html`<div class="own" ref=${place}></div>`;
+}
+
+const asked = ({ message, schema, params, handoff, context }, refused) =>
+  structuredClone({ message, schema, params, handoff, context, ...refused });

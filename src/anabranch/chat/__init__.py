@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from anabranch._extras import needs_extra
 from anabranch.chat._bridge.exposure import Exposure
+from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import (
     Plugin,
     PluginBuilder,
@@ -59,6 +60,7 @@ __all__ = [
     "ModelCatalogue",
     "Output",
     "Outputs",
+    "PageModule",
     "Plugin",
     "PluginAnswerer",
     "PluginBuilder",

@@ -14,6 +14,7 @@ from bench import (
     sagas,
     sealing,
     state,
+    streaming,
     throughput,
     tree,
     wizard,
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
         branches,
         branching,
         tree,
+        streaming,
         imports,
     )
 }

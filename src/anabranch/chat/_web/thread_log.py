@@ -1,8 +1,8 @@
 """The log of a thread's events: each has a number, so that a reader can come back for what it missed.
 
 An event is stored before anyone reads it, so its number outlives the process and means the same in
-every other. Writing never waits for the store: what happens meanwhile is stored as the next batch,
-and the first event at once. The tree is the record of the conversation; the log is for watching it
+every other. Writing never waits for the store: the first event is stored at once, and what happens
+meanwhile as the next batch. The more a store has to do, the larger the batches are. The tree is the record of the conversation; the log is for watching it
 happen. It is bounded, so a reader who was away for too long is sent :data:`MISSED` and reads the
 tree again.
 """
@@ -13,7 +13,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from itertools import count
 
 from pydantic import BaseModel
@@ -30,6 +30,9 @@ MISSED = b'{"type":"CUSTOM","name":"anabranch.missed","value":null}'
 
 MOST_WAITING = 2**20
 """The most bytes that wait for the store before a turn waits, too."""
+
+REST = 3.0
+"""How long nothing is stored after a batch, in units of the time that it has taken."""
 
 RETRY, PATIENCE = 0.25, 60.0
 """Seconds until a store that has failed is tried again, and until events are dropped."""
@@ -55,6 +58,7 @@ class ThreadLog:
         self._waiting: list[bytes] = []
         self._size = 0
         self._writer: asyncio.Task[None] | None = None
+        self._awaited = asyncio.Event()
 
     @property
     def is_written(self) -> bool:
@@ -92,14 +96,21 @@ class ThreadLog:
 
     async def flush(self) -> None:
         """Wait until all that was added is stored."""
+        self._awaited.set()
         while self._writer is not None:
             await asyncio.wait({self._writer})
 
     async def _write(self) -> None:
+        self._awaited.clear()
+        loop = asyncio.get_running_loop()
         try:
             while self._waiting:
                 batch, self._waiting, self._size = self._waiting, [], 0
+                began = loop.time()
                 await self._store(batch)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(REST * (loop.time() - began)):
+                        await self._awaited.wait()
         finally:
             self._writer = None
 
@@ -146,7 +157,10 @@ class ThreadLog:
 
 def encoded(event: BaseModel) -> bytes:
     """Return an event as it is sent."""
-    return encodable(event).model_dump_json(by_alias=True, exclude_none=True).encode()
+    try:
+        return event.model_dump_json(by_alias=True, exclude_none=True).encode()
+    except ValueError:  # texts of tools and models may have what UTF-8 has not
+        return encodable(event).model_dump_json(by_alias=True, exclude_none=True).encode()
 
 
 def position(text: str) -> int:

@@ -14,6 +14,7 @@ value. The same function runs unchanged over every way of calling it. The public
     anabranch.inprocess       run a tool in this process
     anabranch.limits          limits on depth, tokens and time
     anabranch.mcp             serve and call tools over the Model Context Protocol
+    anabranch.memory          what was learned from earlier work
     anabranch.messages        messages, requests and replies
     anabranch.models          provider models and scripted ones
     anabranch.replay_check    find what in a tool is not safe to replay

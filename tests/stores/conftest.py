@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.stores import open_run_events, open_store, open_tree_store
-from anabranch.testing.suites import OpenCallStore, OpenRunEvents, OpenTreeStore
+from anabranch.stores import open_memory_store, open_run_events, open_store, open_tree_store
+from anabranch.testing.suites import (
+    OpenCallStore,
+    OpenMemoryStore,
+    OpenRunEvents,
+    OpenTreeStore,
+)
 from tests.postgres import Server
 
 
@@ -59,3 +64,9 @@ def open_shared_events(url: str) -> OpenRunEvents:
 def open_any_events(request: pytest.FixtureRequest, tmp_path: Path) -> OpenRunEvents:
     """Opens a new store of run events; to be used once."""
     return partial(open_run_events, _new_url(request.param, request, tmp_path))
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "memory"])
+def open_any_memories(request: pytest.FixtureRequest, tmp_path: Path) -> OpenMemoryStore:
+    """Opens a new store of memories; to be used once."""
+    return partial(open_memory_store, _new_url(request.param, request, tmp_path))

@@ -9,13 +9,16 @@ import pytest
 
 from anabranch.testing.suites import (
     CALL_STORE_CHECKS,
+    MEMORY_STORE_CHECKS,
     RUN_EVENT_CHECKS,
     SHARED_CALL_STORE_CHECKS,
     SHARED_RUN_EVENT_CHECKS,
     SHARED_TREE_STORE_CHECKS,
     TREE_STORE_CHECKS,
     CallStoreCheck,
+    MemoryStoreCheck,
     OpenCallStore,
+    OpenMemoryStore,
     OpenRunEvents,
     OpenTreeStore,
     RunEventCheck,
@@ -23,6 +26,7 @@ from anabranch.testing.suites import (
 )
 from anabranch.testing.suites import _call_round_checks as call_rounds
 from anabranch.testing.suites import _call_store_checks as call_store
+from anabranch.testing.suites import _memory_store_checks as memory_store
 from anabranch.testing.suites import _run_event_checks as run_events
 from anabranch.testing.suites import _shared_call_store_checks as call_sharing
 from anabranch.testing.suites import _shared_run_event_checks as event_sharing
@@ -31,7 +35,7 @@ from anabranch.testing.suites import _tree_change_checks as tree_changes
 from anabranch.testing.suites import _tree_reading_checks as tree_reading
 from anabranch.testing.suites import _tree_store_checks as tree_store
 
-Check: TypeAlias = CallStoreCheck | TreeStoreCheck | RunEventCheck
+Check: TypeAlias = CallStoreCheck | MemoryStoreCheck | TreeStoreCheck | RunEventCheck
 
 
 def name_of(check: Check) -> str:
@@ -46,6 +50,7 @@ SUITES: Sequence[tuple[ModuleType, Sequence[Check]]] = [
     (tree_changes, TREE_STORE_CHECKS),
     (tree_reading, TREE_STORE_CHECKS),
     (tree_sharing, SHARED_TREE_STORE_CHECKS),
+    (memory_store, MEMORY_STORE_CHECKS),
     (run_events, RUN_EVENT_CHECKS),
     (event_sharing, SHARED_RUN_EVENT_CHECKS),
 ]
@@ -107,3 +112,10 @@ async def test_a_shared_store_of_run_events_does_what_the_port_promises(
     check: RunEventCheck, open_shared_events: OpenRunEvents
 ) -> None:
     await check(open_shared_events)
+
+
+@pytest.mark.parametrize("check", MEMORY_STORE_CHECKS, ids=name_of)
+async def test_a_store_of_memories_does_what_the_port_promises(
+    check: MemoryStoreCheck, open_any_memories: OpenMemoryStore
+) -> None:
+    await check(open_any_memories)

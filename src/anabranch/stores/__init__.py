@@ -1,7 +1,8 @@
 """Stores of calls, conversations and run events: SQLite by default, Postgres for several machines.
 
-The ports are ``CallStore``, ``TreeStore`` and ``RunEvents``; they belong to the rooms that need them (``_durable``,
-``tree``) and are exported here, with their records, for users of :func:`open_store`. Nothing here
+The ports are ``CallStore``, ``TreeStore``, ``RunEvents`` and ``MemoryStore``; they belong to the
+rooms that need them (``_durable``, ``tree``, ``memory``) and are exported here, with their records,
+for users of :func:`open_store`. Nothing here
 decides what a record means. ``memory:`` is SQLite without a file: each store is then written once,
 and what tests see is what runs in production.
 
@@ -26,6 +27,11 @@ and what tests see is what runs in production.
     _event_tails.py      the latest events, and who waits for further ones
     _event_watches.py    how events of other processes are noticed
     _run_events.py       the store of run events
+    _memory_tables.py    the tables of memories
+    _memory_rows.py      memories as rows
+    _memory_search.py    the full-text search of memories
+    _memory_vectors.py   the vectors of memories
+    _memories.py         the store of memories
 
 Another kind of record gets a migration, tables and a module of its own beside those of calls.
 """
@@ -38,6 +44,7 @@ from anabranch._durable.run_events import MissedEventsError, RunEvents
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch._extras import needs_extra
 from anabranch.errors import StoreError, UnknownCallError
+from anabranch.memory import MemoryStore
 from anabranch.tree import TreeStore
 
 if TYPE_CHECKING:
@@ -46,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CallRecord",
     "CallStore",
+    "MemoryStore",
     "MissedEventsError",
     "OpenedRound",
     "RoundRecord",
@@ -53,6 +61,7 @@ __all__ = [
     "StoreError",
     "TreeStore",
     "UnknownCallError",
+    "open_memory_store",
     "open_run_events",
     "open_store",
     "open_stores",
@@ -93,6 +102,14 @@ def open_tree_store(url: str) -> TreeStore:
     from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 
     return Trees(database)
+
+
+def open_memory_store(url: str) -> MemoryStore:
+    """Return the store of memories at ``url``, as :func:`open_store` does that of calls."""
+    database = _open_database(url)
+    from anabranch.stores._memories import Memories  # noqa: PLC0415  # see _open_database
+
+    return Memories(database)
 
 
 def open_stores(url: str) -> tuple[CallStore, TreeStore]:

@@ -6,8 +6,8 @@ Write a store of your own, and hold it to them::
     async def test_my_store_does_what_the_port_promises(check, tmp_path):
         await check(partial(MyStore, tmp_path / "calls.db"))
 
-``CALL_STORE_CHECKS``, ``TREE_STORE_CHECKS`` and ``RUN_EVENT_CHECKS`` need a function that opens a new,
-empty store; the checks whose names begin with ``SHARED_`` one that opens the same store every time
+``CALL_STORE_CHECKS``, ``TREE_STORE_CHECKS``, ``RUN_EVENT_CHECKS`` and ``MEMORY_STORE_CHECKS`` need a
+function that opens a new, empty store; the checks whose names begin with ``SHARED_`` one that opens the same store every time
 and can be pickled, since they also start processes. ``CallModel`` and ``TreeModel`` are the ports as
 plain models in memory: :func:`run_clients` lets several clients work on stores at the same time,
 and :func:`explains` searches for an order in which the model does what they saw.
@@ -23,6 +23,11 @@ from anabranch.testing.suites._linearizability import (
     explains,
     run_clients,
 )
+from anabranch.testing.suites._memory_store_checks import (
+    MEMORY_STORE_CHECKS,
+    MemoryStoreCheck,
+    OpenMemoryStore,
+)
 from anabranch.testing.suites._run_event_checks import (
     RUN_EVENT_CHECKS,
     OpenRunEvents,
@@ -37,6 +42,7 @@ from anabranch.testing.suites._tree_store_checks import TREE_STORE_CHECKS
 
 __all__ = [
     "CALL_STORE_CHECKS",
+    "MEMORY_STORE_CHECKS",
     "RUN_EVENT_CHECKS",
     "SHARED_CALL_STORE_CHECKS",
     "SHARED_RUN_EVENT_CHECKS",
@@ -44,8 +50,10 @@ __all__ = [
     "TREE_STORE_CHECKS",
     "CallModel",
     "CallStoreCheck",
+    "MemoryStoreCheck",
     "Model",
     "OpenCallStore",
+    "OpenMemoryStore",
     "OpenRunEvents",
     "OpenTreeStore",
     "Operation",

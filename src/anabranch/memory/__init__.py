@@ -1,0 +1,70 @@
+"""The memory: what was learned from earlier work, found again when a branch begins.
+
+A :class:`ReasoningBank` over a store of ``anabranch.stores`` records, finds and rates memories, and
+queues finished branches to be learned from. It knows neither agents nor branches' budgets. Nothing
+enters it with a secret: :class:`Scrubber` takes those out, also for texts that leave a branch.
+
+    _items.py            memories, their scopes, lengths and confidence
+    _finished.py         a finished branch, as something to learn from
+    _memory_store.py     the protocol of stores
+    _words.py            the words that a search is about
+    _embedding.py        the port of embedders, and rank fusion
+    _recall.py           what fits into a branch's allowance, and how it is sent
+    _secret_patterns.py  secrets that the detector library does not know
+    _secrets.py          secrets found and replaced, failing closed
+    _bank.py             one caller's memories
+"""
+
+from anabranch.memory._bank import FLOOR, MOST, ReasoningBank, UnknownMemoryError, WithheldError
+from anabranch.memory._embedding import EmbeddedKind, Embedder
+from anabranch.memory._finished import FinishedBranch, QueuedBranch
+from anabranch.memory._items import (
+    START,
+    Draft,
+    Level,
+    Memory,
+    Outcome,
+    Provenance,
+    Scope,
+    Scopes,
+)
+from anabranch.memory._memory_store import Filter, MemoryStore
+from anabranch.memory._recall import InjectedMemory, Recall
+from anabranch.memory._secrets import (
+    REDACTED,
+    WITHHELD,
+    Detector,
+    Scrubbed,
+    Scrubber,
+    find_secrets,
+)
+
+__all__ = [
+    "FLOOR",
+    "MOST",
+    "REDACTED",
+    "START",
+    "WITHHELD",
+    "Detector",
+    "Draft",
+    "EmbeddedKind",
+    "Embedder",
+    "Filter",
+    "FinishedBranch",
+    "InjectedMemory",
+    "Level",
+    "Memory",
+    "MemoryStore",
+    "Outcome",
+    "Provenance",
+    "QueuedBranch",
+    "ReasoningBank",
+    "Recall",
+    "Scope",
+    "Scopes",
+    "Scrubbed",
+    "Scrubber",
+    "UnknownMemoryError",
+    "WithheldError",
+    "find_secrets",
+]

@@ -1,0 +1,47 @@
+"""A finished branch as something to learn from, and its place in the queue."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from anabranch.memory._items import Scopes
+from anabranch.messages import Shape
+
+__all__ = ["TRANSCRIPT", "FinishedBranch", "QueuedBranch"]
+
+TRANSCRIPT = 40_000
+"""How many characters of what was done are read, from its beginning and its end."""
+
+
+class FinishedBranch(Shape):
+    """What a branch was to do, how it ended, and what it has done.
+
+    ``injected`` are the ids of the memories that it was given. ``transcript`` is its conversation
+    as text.
+    """
+
+    branch_id: str = Field(min_length=1, max_length=200)
+    description: str
+    prompt: str = ""
+    status: Literal["completed", "failed", "timeout"] = "completed"
+    message: str = ""
+    transcript: str = ""
+    injected: tuple[str, ...] = ()
+
+    def texts(self) -> dict[str, JsonValue]:
+        """Return what can hold secrets, by the names of the fields."""
+        return {name: getattr(self, name) for name in _TEXTS}
+
+
+_TEXTS = ("description", "prompt", "message", "transcript")
+
+
+class QueuedBranch(Shape):
+    """A finished branch that waits to be learned from, and whose memories it becomes."""
+
+    branch: FinishedBranch
+    scopes: Scopes = Scopes()
+    queued_at: float
+    attempts: int = 0

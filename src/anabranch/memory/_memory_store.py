@@ -1,0 +1,123 @@
+"""``MemoryStore``, the protocol of stores of memories, and the queue of branches to learn from.
+
+A memory never changes but for its ratings. Scopes and confidence are filters: what they exclude is
+not ranked, so it cannot push out what may be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from anabranch.memory._finished import QueuedBranch
+from anabranch.memory._items import Memory, Scope
+
+__all__ = ["Filter", "MemoryStore"]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which memories may be found.
+
+    Attributes:
+        scopes: only those of these scopes; ``None`` for all.
+        min_confidence: only those of at least this confidence.
+        limit: how many at most.
+    """
+
+    scopes: tuple[Scope, ...] | None = None
+    min_confidence: float = 0.0
+    limit: int = 10
+
+
+class MemoryStore(Protocol):
+    """A store of memories.
+
+    A method that raises ``StoreError`` has changed nothing. When a method returns, what it wrote
+    survives a crash. What is unknown is no error: ``None``, ``False`` or nothing is returned.
+    """
+
+    async def add(self, memories: Sequence[Memory]) -> list[Memory]:
+        """Add memories, all or none, and return what is stored.
+
+        Where its scope has a memory of the same ``digest`` already, that one is returned, and
+        nothing is added.
+        """
+        ...
+
+    async def find(self, memory_id: str) -> Memory | None:
+        """Return the memory."""
+        ...
+
+    async def newest(self, which: Filter) -> list[Memory]:
+        """Return the latest memories, the newest first."""
+        ...
+
+    async def search(self, words: Sequence[str], which: Filter) -> list[Memory]:
+        """Return memories that have any of the ``words``, the most relevant first.
+
+        Words are single, in lower case. Endings do not count, and rare words count for more.
+        """
+        ...
+
+    async def rate(self, memory_id: str, *, helpful: bool) -> Memory | None:
+        """Count a rating, and return the memory as it is then."""
+        ...
+
+    async def forget(self, memory_id: str) -> bool:
+        """Delete the memory, its vectors included; return whether it existed."""
+        ...
+
+    async def without_vector(self, embedder: str, limit: int) -> list[Memory]:
+        """Return memories that have no vector of the embedder, the oldest first."""
+        ...
+
+    async def add_vectors(self, embedder: str, vectors: Mapping[str, Sequence[float]]) -> None:
+        """Store the vectors of memories, by their ids; those of unknown memories are dropped."""
+        ...
+
+    async def nearest(
+        self, embedder: str, vector: Sequence[float], which: Filter, min_similarity: float
+    ) -> list[Memory]:
+        """Return the memories whose vectors have the largest cosine with ``vector``, that first."""
+        ...
+
+    async def queue(self, branch: QueuedBranch) -> bool:
+        """Queue a finished branch; return whether it is new. A branch is queued once.
+
+        Those that were done with 30 days before this one was queued are deleted.
+        """
+        ...
+
+    async def lease(self, owner: str, now: float, until: float) -> QueuedBranch | None:
+        """Return the branch that has waited longest, with one more attempt, for ``owner`` alone.
+
+        No one else is given it before ``until``. One that is leased, or is to be tried again
+        later than ``now``, is passed over.
+        """
+        ...
+
+    async def finish(
+        self, branch_id: str, owner: str, learned: Sequence[Memory], confirmed: Sequence[str]
+    ) -> bool:
+        """End the work on a branch: add what was learned, and rate what was confirmed helpful.
+
+        All or nothing, and nothing if the lease is no longer the owner's; returns whether it was.
+        """
+        ...
+
+    async def retry(self, branch_id: str, owner: str, at: float | None, problem: str) -> bool:
+        """Let the branch be leased again from ``at``; ``None`` gives it up.
+
+        Nothing happens if the lease is no longer the owner's; returns whether it was.
+        """
+        ...
+
+    async def waiting(self) -> int:
+        """Return how many branches are still to be learned from."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections and files; closing again does nothing."""
+        ...

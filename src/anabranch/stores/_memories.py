@@ -1,0 +1,181 @@
+"""Memories in a database: the store behind the port :class:`~anabranch.memory.MemoryStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from anabranch.memory import Filter, Memory, QueuedBranch
+from anabranch.stores._database import Database
+from anabranch.stores._memory_rows import COLUMNS, allowed, memory_row, to_memory
+from anabranch.stores._memory_search import search
+from anabranch.stores._memory_tables import DUE, MEMORY, QUEUE, VECTOR
+from anabranch.stores._memory_vectors import Vectors
+from anabranch.stores._statements import insert_of
+
+__all__ = ["Memories"]
+
+_REMEMBERED = 30 * 24 * 3600.0
+_SELECT = sa.select(*(MEMORY.c[name] for name in COLUMNS))
+
+
+class Memories:
+    """Memories in a database. What each method promises is said at the port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        insert = insert_of(is_postgresql=database.is_postgresql)
+        self._add: sa.Insert = (
+            insert(MEMORY).inline().on_conflict_do_nothing(index_elements=["place", "digest"])
+        )
+        self._queue: sa.Insert = (
+            insert(QUEUE)
+            .inline()
+            .on_conflict_do_nothing()
+            .execution_options(preserve_rowcount=True)
+        )
+        self._vectors = Vectors(database)
+
+    async def add(self, memories: Sequence[Memory]) -> list[Memory]:
+        return await self._database.write(lambda connection: self._added(connection, memories))
+
+    def _added(self, connection: sa.Connection, memories: Sequence[Memory]) -> list[Memory]:
+        stored: list[Memory] = []
+        for row in map(memory_row, memories):
+            connection.execute(self._add, row)
+            same = (MEMORY.c.place == row["place"], MEMORY.c.digest == row["digest"])
+            stored.append(to_memory(connection.execute(_SELECT.where(*same)).one()))
+        return stored
+
+    async def find(self, memory_id: str) -> Memory | None:
+        def work(connection: sa.Connection) -> Memory | None:
+            row = connection.execute(_SELECT.where(MEMORY.c.id == memory_id)).one_or_none()
+            return None if row is None else to_memory(row)
+
+        return await self._database.read(work)
+
+    async def newest(self, which: Filter) -> list[Memory]:
+        latest = _SELECT.where(*allowed(which)).order_by(MEMORY.c.seq.desc()).limit(which.limit)
+
+        def work(connection: sa.Connection) -> list[Memory]:
+            return [to_memory(row) for row in connection.execute(latest)]
+
+        return await self._database.read(work)
+
+    async def search(self, words: Sequence[str], which: Filter) -> list[Memory]:
+        is_postgresql = self._database.is_postgresql
+        return await self._database.read_at_once(
+            lambda connection: search(connection, words, which, is_postgresql=is_postgresql)
+        )
+
+    async def rate(self, memory_id: str, *, helpful: bool) -> Memory | None:
+        return await self._database.write(
+            lambda connection: _rated(connection, memory_id, helpful=helpful)
+        )
+
+    async def forget(self, memory_id: str) -> bool:
+        deleting = sa.delete(MEMORY).where(MEMORY.c.id == memory_id)
+        return await self._database.write_single(
+            lambda connection: connection.execute(deleting).rowcount > 0
+        )
+
+    async def without_vector(self, embedder: str, limit: int) -> list[Memory]:
+        has_one = sa.exists().where(VECTOR.c.memory == MEMORY.c.seq, VECTOR.c.embedder == embedder)
+        missing = _SELECT.where(~has_one).order_by(MEMORY.c.seq).limit(limit)
+
+        def work(connection: sa.Connection) -> list[Memory]:
+            return [to_memory(row) for row in connection.execute(missing)]
+
+        return await self._database.read(work)
+
+    async def add_vectors(self, embedder: str, vectors: Mapping[str, Sequence[float]]) -> None:
+        await self._vectors.add(embedder, vectors)
+
+    async def nearest(
+        self, embedder: str, vector: Sequence[float], which: Filter, min_similarity: float
+    ) -> list[Memory]:
+        return await self._vectors.nearest(embedder, vector, which, min_similarity)
+
+    async def queue(self, branch: QueuedBranch) -> bool:
+        row: dict[str, Any] = {
+            "branch_id": branch.branch.branch_id,
+            "branch": branch.model_dump_json(),
+            "queued_at": branch.queued_at,
+            "due_at": branch.queued_at,
+            "attempts": 0,
+        }
+        old = sa.delete(QUEUE).where(
+            QUEUE.c.branch == "", QUEUE.c.queued_at < branch.queued_at - _REMEMBERED
+        )
+
+        def work(connection: sa.Connection) -> bool:
+            connection.execute(old)
+            return connection.execute(self._queue, row).rowcount == 1
+
+        return await self._database.write(work)
+
+    async def lease(self, owner: str, now: float, until: float) -> QueuedBranch | None:
+        leasing = (
+            sa.update(QUEUE)
+            .where(QUEUE.c.branch_id == DUE.scalar_subquery())
+            .values(owner=owner, due_at=until, attempts=QUEUE.c.attempts + 1)
+            .returning(QUEUE.c.branch, QUEUE.c.attempts)
+        )
+
+        def work(connection: sa.Connection) -> QueuedBranch | None:
+            row = connection.execute(leasing, {"now": now}).one_or_none()
+            if row is None:
+                return None
+            return QueuedBranch.model_validate_json(row[0]).model_copy(update={"attempts": row[1]})
+
+        return await self._database.write(work)
+
+    async def finish(
+        self, branch_id: str, owner: str, learned: Sequence[Memory], confirmed: Sequence[str]
+    ) -> bool:
+        ending = _leased(branch_id, owner).values(branch="", owner=None, problem=None)
+
+        def work(connection: sa.Connection) -> bool:
+            if not connection.execute(ending).rowcount:
+                return False
+            self._added(connection, learned)
+            for memory_id in confirmed:
+                _rated(connection, memory_id, helpful=True)
+            return True
+
+        return await self._database.write(work)
+
+    async def retry(self, branch_id: str, owner: str, at: float | None, problem: str) -> bool:
+        values: dict[str, Any] = {"due_at": at} if at is not None else {"branch": ""}
+        ending = _leased(branch_id, owner).values(owner=None, problem=problem, **values)
+        return await self._database.write_single(
+            lambda connection: connection.execute(ending).rowcount > 0
+        )
+
+    async def waiting(self) -> int:
+        counting = sa.select(sa.func.count()).where(QUEUE.c.branch != "")
+        return await self._database.read(lambda connection: connection.scalar(counting) or 0)
+
+    async def close(self) -> None:
+        await self._database.close()
+
+
+def _leased(branch_id: str, owner: str) -> sa.Update:
+    return sa.update(QUEUE).where(QUEUE.c.branch_id == branch_id, QUEUE.c.owner == owner)
+
+
+def _rated(connection: sa.Connection, memory_id: str, *, helpful: bool) -> Memory | None:
+    this = MEMORY.c.id == memory_id
+    row = connection.execute(_SELECT.where(this).with_for_update()).one_or_none()
+    if row is None:
+        return None
+    rated = to_memory(row).rated(helpful=helpful)
+    changes = {
+        "helpful": rated.helpful,
+        "unhelpful": rated.unhelpful,
+        "confidence": rated.confidence,
+    }
+    connection.execute(sa.update(MEMORY).where(this).values(changes))
+    return rated

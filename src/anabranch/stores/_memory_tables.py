@@ -1,0 +1,99 @@
+"""The tables of memories, their full-text index, and the SQL that reads and writes them.
+
+The index of SQLite is an FTS5 table beside the rows, which triggers of the migration follow; that
+of Postgres is a column which the database computes. Both have a place's name as a word of its own,
+so that a search counts and ranks what may be found alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from anabranch.memory import Scope
+from anabranch.stores._columns import metadata
+
+__all__ = [
+    "DUE",
+    "MEMORY",
+    "QUEUE",
+    "VECTOR",
+    "place_of",
+]
+
+
+def _seq() -> sa.Column[int]:
+    number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+    return sa.Column[int]("seq", number, sa.Identity(), primary_key=True)
+
+
+MEMORY = sa.Table(
+    "anabranch_memory",
+    metadata,
+    _seq(),
+    sa.Column[str]("id", sa.Text, nullable=False, unique=True),
+    sa.Column[str]("place", sa.Text, nullable=False),
+    sa.Column[str]("digest", sa.Text, nullable=False),
+    sa.Column[str]("level", sa.Text, nullable=False),
+    sa.Column[str]("owner", sa.Text, nullable=False),
+    sa.Column[str]("title", sa.Text, nullable=False),
+    sa.Column[str]("description", sa.Text, nullable=False),
+    sa.Column[str]("content", sa.Text, nullable=False),
+    sa.Column[str]("task", sa.Text, nullable=False),
+    sa.Column[float]("confidence", sa.Double(), nullable=False),
+    sa.Column[float]("prior", sa.Double(), nullable=False),
+    sa.Column[int]("helpful", sa.Integer, nullable=False),
+    sa.Column[int]("unhelpful", sa.Integer, nullable=False),
+    sa.Column[str]("provenance", sa.Text, nullable=False),
+    sa.Column[float]("created_at", sa.Double(), nullable=False),
+    sa.UniqueConstraint("place", "digest"),
+    sa.Index("anabranch_memory_newest", "place", "seq"),
+)
+VECTOR = sa.Table(
+    "anabranch_memory_vector",
+    metadata,
+    sa.Column[int](
+        "memory",
+        sa.BigInteger(),
+        sa.ForeignKey("anabranch_memory.seq", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    sa.Column[str]("embedder", sa.Text, primary_key=True),
+    # Half-precision numbers; on Postgres what pgvector makes its own vectors of.
+    sa.Column[Any](
+        "vector",
+        sa.LargeBinary().with_variant(postgresql.ARRAY(sa.REAL), "postgresql"),
+        nullable=False,
+    ),
+)
+_IS_DUE = sa.text("branch <> ''")
+QUEUE = sa.Table(
+    "anabranch_memory_queue",
+    metadata,
+    sa.Column[str]("branch_id", sa.Text, primary_key=True),
+    # Empty when the work on it has ended: what is left says that it has been done.
+    sa.Column[str]("branch", sa.Text, nullable=False),
+    sa.Column[float]("queued_at", sa.Double(), nullable=False),
+    sa.Column[int]("attempts", sa.Integer, nullable=False),
+    sa.Column[float]("due_at", sa.Double(), nullable=False),
+    sa.Column[str]("owner", sa.Text),
+    sa.Column[str]("problem", sa.Text),
+    sa.Index("anabranch_memory_due", "due_at", sqlite_where=_IS_DUE, postgresql_where=_IS_DUE),
+)
+
+DUE = (
+    sa.select(QUEUE.c.branch_id)
+    .where(QUEUE.c.branch != "", QUEUE.c.due_at <= sa.bindparam("now"))
+    .order_by(QUEUE.c.due_at, QUEUE.c.queued_at, QUEUE.c.branch_id)
+    .limit(1)
+    .with_for_update(skip_locked=True)  # another process leases those; SQLite ignores it
+)
+
+
+def place_of(scope: Scope) -> str:
+    """Return one word for a scope, which no other scope has."""
+    return "p" + hashlib.sha256(f"{scope.level}:{scope.name}".encode()).hexdigest()[:24]

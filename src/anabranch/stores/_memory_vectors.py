@@ -1,0 +1,185 @@
+"""The vectors of memories: scanned with numpy on SQLite, found by pgvector on Postgres.
+
+Vectors are normalised, so that the cosine of two is their product. SQLite stores them as
+half-precision numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from anabranch.errors import StoreError
+from anabranch.memory import Filter, Memory
+from anabranch.stores._database import Database
+from anabranch.stores._memory_rows import COLUMNS, allowed, to_memory
+from anabranch.stores._memory_tables import MEMORY, VECTOR
+from anabranch.stores._statements import insert_of
+
+__all__ = ["Vectors"]
+
+_PGVECTOR = (
+    "The Postgres store lacks pgvector (0.8 or newer), which embeddings need: install it and let an"
+    " administrator run CREATE EXTENSION vector, or configure no embedder."
+)
+_NUMPY = 'Embeddings in a SQLite store need numpy: install "anabranch[memory]".'
+_LOCK = 0x616E6163  # any number but that of the migrations
+_SELECT = (
+    sa.select(*(MEMORY.c[name] for name in COLUMNS))
+    .join_from(MEMORY, VECTOR, VECTOR.c.memory == MEMORY.c.seq)
+    .where(VECTOR.c.embedder == sa.bindparam("embedder"))
+)
+
+
+class Vectors:
+    """The vectors of memories in one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        insert = insert_of(is_postgresql=database.is_postgresql)
+        given = (
+            sa.bindparam("embedder", type_=sa.Text),
+            sa.bindparam("vector", type_=VECTOR.c.vector.type),
+        )
+        row = sa.select(MEMORY.c.seq, *given).where(MEMORY.c.id == sa.bindparam("this"))
+        adding = insert(VECTOR).from_select(["memory", "embedder", "vector"], row)
+        self._add: sa.Insert = adding.on_conflict_do_nothing()
+        self._schema = ""
+
+    async def add(self, embedder: str, vectors: Mapping[str, Sequence[float]]) -> None:
+        """Store vectors; see the port."""
+        encode = _normalised if self._database.is_postgresql else _packed
+        rows = [
+            {"this": memory_id, "embedder": embedder, "vector": encode(vector)}
+            for memory_id, vector in vectors.items()
+        ]
+
+        def work(connection: sa.Connection) -> None:
+            if self._database.is_postgresql:
+                self._make_index(connection, embedder, len(rows[0]["vector"]))
+            for row in rows:
+                connection.execute(self._add, row)
+
+        if rows:
+            await self._database.write(work)
+
+    async def nearest(
+        self, embedder: str, vector: Sequence[float], which: Filter, min_similarity: float
+    ) -> list[Memory]:
+        """Return memories by the cosine of their vectors; see the port."""
+        find = self._by_pgvector if self._database.is_postgresql else _by_scan
+
+        def work(connection: sa.Connection) -> list[Memory]:
+            return find(connection, embedder, vector, which, min_similarity)
+
+        return await self._database.read_at_once(work)
+
+    def _by_pgvector(
+        self,
+        connection: sa.Connection,
+        embedder: str,
+        vector: Sequence[float],
+        which: Filter,
+        min_similarity: float,
+    ) -> list[Memory]:
+        schema = self._pgvector(connection)
+        # Without it, an index looks at a few neighbours only, which the filter may all exclude.
+        connection.execute(sa.text("SET LOCAL hnsw.iterative_scan = strict_order"))
+        target = f'CAST(:vector AS "{schema}".halfvec({len(vector)}))'
+        distance: sa.ColumnElement[Any] = sa.literal_column(
+            f'({_indexed(schema, len(vector))}) OPERATOR("{schema}".<=>) {target}'
+        )
+        finding = (
+            _SELECT.where(*allowed(which), distance <= 1 - min_similarity)
+            .order_by(distance)
+            .limit(which.limit)
+        )
+        values = {"embedder": embedder, "vector": str(_normalised(vector))}
+        return [to_memory(row) for row in connection.execute(finding, values)]
+
+    def _make_index(self, connection: sa.Connection, embedder: str, dim: int) -> None:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+        schema = self._pgvector(connection)
+        name = hashlib.sha256(f"{embedder} {dim}".encode()).hexdigest()[:16]
+        literal = "'" + embedder.replace("'", "''") + "'"
+        connection.execute(
+            sa.text(
+                f"CREATE INDEX IF NOT EXISTS anabranch_memory_hnsw_{name} ON anabranch_memory_vector"
+                f' USING hnsw (({_indexed(schema, dim)}) "{schema}".halfvec_cosine_ops)'
+                f" WHERE embedder = {literal}".replace(":", r"\:")
+            )
+        )
+
+    def _pgvector(self, connection: sa.Connection) -> str:
+        """Return the schema that pgvector is in; it need not be on the search path."""
+        if not self._schema:
+            finding = sa.text(
+                "SELECT nspname FROM pg_extension JOIN pg_namespace ON extnamespace = pg_namespace.oid"
+                " WHERE extname = 'vector'"
+            )
+            found = connection.scalar(finding)
+            if found is None:
+                try:
+                    with connection.begin_nested():
+                        connection.execute(sa.text("CREATE EXTENSION vector"))
+                except exc.DBAPIError as error:
+                    raise StoreError(_PGVECTOR) from error
+                found = connection.scalar(finding)
+            self._schema = str(found).replace('"', '""')
+        return self._schema
+
+
+def _indexed(schema: str, dim: int) -> str:
+    return f'anabranch_memory_vector.vector::"{schema}".halfvec({dim})'.replace("::", r"\:\:")
+
+
+def _normalised(vector: Sequence[float]) -> list[float]:
+    length = math.sqrt(math.fsum(x * x for x in vector)) or 1.0
+    return [float(x) / length for x in vector]
+
+
+def _numpy() -> Any:  # noqa: ANN401 - an extra, whose types are not there for every user
+    try:
+        import numpy  # noqa: PLC0415, ICN001
+    except ModuleNotFoundError as error:
+        raise StoreError(_NUMPY) from error
+    return numpy
+
+
+def _packed(vector: Sequence[float]) -> bytes:
+    packed: bytes = _numpy().asarray(_normalised(vector), dtype="<f2").tobytes()
+    return packed
+
+
+def _by_scan(
+    connection: sa.Connection,
+    embedder: str,
+    vector: Sequence[float],
+    which: Filter,
+    min_similarity: float,
+) -> list[Memory]:
+    numpy = _numpy()
+    scanning = (
+        sa.select(VECTOR.c.memory, VECTOR.c.vector)
+        .join_from(VECTOR, MEMORY, VECTOR.c.memory == MEMORY.c.seq)
+        .where(VECTOR.c.embedder == embedder, *allowed(which))
+    )
+    # Vectors of another length are those of an embedder that has changed under the same name.
+    size = 2 * len(vector)
+    rows = [row for row in connection.execute(scanning).fetchall() if len(row[1]) == size]
+    if not rows:
+        return []
+    matrix = numpy.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), -1)
+    similarity = matrix.astype("<f4") @ numpy.asarray(_normalised(vector), dtype="<f4")
+    best = numpy.argsort(-similarity, kind="stable")[: which.limit]
+    seqs: list[int] = [rows[at][0] for at in best.tolist() if similarity[at] >= min_similarity]
+    finding = sa.select(MEMORY.c.seq, *(MEMORY.c[name] for name in COLUMNS)).where(
+        MEMORY.c.seq.in_(seqs)
+    )
+    found = {row[0]: to_memory(row[1:]) for row in connection.execute(finding)}
+    return [found[seq] for seq in seqs]

@@ -1,0 +1,145 @@
+"""Secrets in texts: what is found, what is not touched, and what happens if the search fails."""
+
+import logging
+import random
+import string
+from collections.abc import Iterable
+
+import pytest
+
+from anabranch.memory import REDACTED, WITHHELD, Scrubbed, Scrubber
+
+LETTERS = string.ascii_letters + string.digits
+HEX = "0123456789abcdef"
+_source = random.Random(7)
+
+
+def some(number: int, of: str = LETTERS) -> str:
+    return "".join(_source.choice(of) for _ in range(number))
+
+
+# Made here, so that no scanner of repositories finds a secret in this file.
+SECRETS: dict[str, tuple[str, str]] = {
+    "aws-access-key-id": ("{}", "AKIA" + some(16, string.ascii_uppercase + string.digits)),
+    "aws-secret-access-key": ("aws_secret_access_key = {}", some(40)),
+    "generic-api-key": ('"api_key": "{}"', some(24)),
+    "generic-secret": ("CLIENT_SECRET={}", some(20)),
+    "private-key": (
+        "{}",
+        f"-----BEGIN RSA PRIVATE KEY-----\n{some(64)}\n{some(64)}\n-----END RSA PRIVATE KEY-----",
+    ),
+    "github-token": ("{}", f"ghp_{some(36)}"),
+    "github-oauth": ("{}", f"gho_{some(36)}"),
+    "github-app": ("{}", f"ghs_{some(36)}"),
+    "github-fine-grained": ("{}", f"github_pat_{some(22)}_{some(59)}"),
+    "gitlab-token": ("{}", f"glpat-{some(20)}"),
+    "slack-token": ("{}", f"xoxb-123456789012-123456789012-{some(24)}"),
+    "stripe-key": ("{}", f"sk_live_{some(24)}"),
+    "database-url": ("postgres://{}@db.example/main", "app:s3cr3t"),
+    "jwt": ("{}", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"),
+    "google-api-key": ("{}", f"AIza{some(35)}"),
+    "google-oauth": ("{}", f"ya29.{some(40)}"),
+    "azure-storage-key": ("AccountKey={}", f"{some(86)}=="),
+    "anthropic-api-key": ("{}", f"sk-ant-api03-{some(60)}"),
+    "openai-api-key": ("{}", f"sk-proj-{some(40)}"),
+    "sendgrid-api-key": ("{}", f"SG.{some(22)}.{some(43)}"),
+    "twilio-api-key": ("{}", f"SK{some(32, HEX)}"),
+    "npm-token": ("{}", f"npm_{some(36)}"),
+    "heroku-api-key": ("HEROKU_API_KEY={}", "12345678-1234-1234-1234-123456789abc"),
+    "bearer-token": ("Authorization: Bearer {}", some(40)),
+    "ssh-key": ("{}", f"-----BEGIN OPENSSH PRIVATE KEY-----\n{some(70)}"),
+    "env-credential": ("export DB_PASSWORD={}", "hunter2x"),
+}
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+async def test_a_secret_of_each_kind_is_replaced(kind: str) -> None:
+    """Required: the kinds that the predecessor knows."""
+    form, secret = SECRETS[kind]
+    text = f"It was\n{form.format(secret)}\n"
+
+    scrubbed = await Scrubber().scrub(text)
+
+    assert secret not in scrubbed.text
+    assert scrubbed.text.startswith("It was\n")
+    assert REDACTED in scrubbed.text
+    assert scrubbed.found == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The password handling lives in auth.py; rotate the secret before release.",
+        "Use max_tokens = 500, and tokens=4096.",
+        "Commit 144ae36f0e3b of https://example.org/a?b=c, seen at http://localhost:8000/mcp.",
+        "sha256:78625e48e544eb9c7369237caf3511061fea83537c7fec5779ec6e8af362100f",
+        "The token: see the docs. def scrub(text: str) -> str: return text",
+        "task-runner and ask-questions-later-with-a-very-long-name",
+        "192.0.2.1 answered",
+        "",
+    ],
+)
+async def test_what_is_no_secret_stays(text: str) -> None:
+    assert await Scrubber().scrub(text) == Scrubbed(text)
+
+
+async def test_all_secrets_of_a_line_are_replaced_and_the_rest_stays() -> None:
+    one, two = f"ghp_{some(36)}", some(24)
+
+    scrubbed = await Scrubber().scrub(f'a {one} b password = "{two}" c secret = "{two}!" d')
+
+    assert scrubbed == Scrubbed(
+        f'a {REDACTED} b password = "{REDACTED}" c secret = "{REDACTED}" d', 3
+    )
+
+
+async def test_a_secret_in_the_middle_of_a_long_line_is_found() -> None:
+    secret = f"{some(32, HEX)}-us12"
+
+    scrubbed = await Scrubber().scrub(f"{'word ' * 396}{secret}{' word' * 1000}")
+
+    assert secret not in scrubbed.text
+
+
+async def test_what_was_scrubbed_is_not_changed_again() -> None:
+    scrubber = Scrubber()
+    text = "\n".join(form.format(secret) for form, secret in SECRETS.values())
+
+    once = (await scrubber.scrub(text)).text
+
+    assert (await scrubber.scrub(once)).text == once
+
+
+async def test_a_text_that_cannot_be_searched_is_withheld(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Required: it fails closed, and what is logged does not quote the text."""
+
+    def failing(text: str) -> Iterable[tuple[int, int]]:
+        raise ValueError(f"cannot read {text}")
+
+    with caplog.at_level(logging.ERROR, "anabranch"):
+        scrubbed = await Scrubber(failing).scrub("harmless")
+
+    assert scrubbed == Scrubbed(WITHHELD, withheld=True)
+    assert "ValueError" in caplog.text
+    assert "harmless" not in caplog.text
+
+
+async def test_without_the_detector_library_nothing_leaves(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def missing(_: str) -> Iterable[tuple[int, int]]:
+        raise ModuleNotFoundError(name="detect_secrets")
+
+    with caplog.at_level(logging.ERROR, "anabranch"):
+        scrubbed = await Scrubber(missing).scrub("harmless")
+
+    assert scrubbed.withheld
+    assert "install anabranch[memory]" in caplog.text
+
+
+async def test_overlapping_secrets_become_one() -> None:
+    scrubber = Scrubber(lambda _: [(4, 8), (0, 2), (6, 10), (5, 5)])
+
+    assert await scrubber.scrub("0123456789abcdef") == Scrubbed(f"{REDACTED}23{REDACTED}abcdef", 2)

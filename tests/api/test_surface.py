@@ -28,6 +28,7 @@ MODULES = [
     "anabranch.inprocess",
     "anabranch.limits",
     "anabranch.mcp",
+    "anabranch.memory",
     "anabranch.messages",
     "anabranch.models",
     "anabranch.replay_check",

@@ -31,6 +31,8 @@
     ├── chat.SessionError             a line of a chat cannot be carried out
     ├── chat.ChatClientError          a chat's server cannot be reached, refuses, or fails
     ├── agents.TurnLimitError         a turn of an agent reached one of its limits
+    ├── memory.UnknownMemoryError     the caller sees no such memory
+    ├── memory.WithheldError          a text could not be searched for secrets
     ├── AnswerError                   raised by an answerer: it answers with an error
     ├── mcp.SagaRoundsExceededError   a saga asked more often than its caller allows
     ├── replay_check.NoSourceError    the source of a tool cannot be checked

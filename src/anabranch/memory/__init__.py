@@ -15,7 +15,7 @@ enters it with a secret: :class:`Scrubber` takes those out, also for texts that 
     _bank.py             one caller's memories
 """
 
-from anabranch.memory._bank import FLOOR, MOST, ReasoningBank, UnknownMemoryError, WithheldError
+from anabranch.memory._bank import FLOOR, MOST, ReasoningBank, UnknownMemoryError
 from anabranch.memory._embedding import EmbeddedKind, Embedder
 from anabranch.memory._finished import FinishedBranch, QueuedBranch
 from anabranch.memory._items import (
@@ -36,6 +36,7 @@ from anabranch.memory._secrets import (
     Detector,
     Scrubbed,
     Scrubber,
+    WithheldError,
     find_secrets,
 )
 

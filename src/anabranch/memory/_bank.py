@@ -31,7 +31,7 @@ from anabranch.memory._recall import Recall, packed
 from anabranch.memory._secrets import Scrubber
 from anabranch.memory._words import words_of
 
-__all__ = ["ReasoningBank", "UnknownMemoryError", "WithheldError"]
+__all__ = ["FLOOR", "MOST", "ReasoningBank", "UnknownMemoryError"]
 
 logger: logging.Logger = logging.getLogger("anabranch")
 
@@ -61,15 +61,6 @@ class UnknownMemoryError(AnabranchError):
         super().__init__(
             f"There is no memory {memory_id!r}; memory_search returns the ids of those that exist.",
             memory_id=memory_id,
-        )
-
-
-class WithheldError(AnabranchError):
-    """A memory is not stored, because it could not be searched for secrets."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The memory was not stored: the search for secrets in it failed. The reason is in the log."
         )
 
 
@@ -145,10 +136,7 @@ class ReasoningBank:
         )
 
     async def _safe(self, *texts: str) -> list[str]:
-        scrubbed = [await self.scrubber.scrub(text) for text in texts]
-        if any(each.withheld for each in scrubbed):
-            raise WithheldError
-        return [each.text for each in scrubbed]
+        return [await self.scrubber.clean(text) for text in texts]
 
     async def search(
         self, text: str, *, limit: int = 10, min_confidence: float = 0.0

@@ -21,12 +21,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio.to_thread
 
+from anabranch.errors import AnabranchError
 from anabranch.memory._secret_patterns import pattern_spans
 
 if TYPE_CHECKING:
     from detect_secrets.plugins.base import BasePlugin  # an extra
 
-__all__ = ["REDACTED", "WITHHELD", "Detector", "Scrubbed", "Scrubber", "find_secrets"]
+__all__ = [
+    "REDACTED",
+    "WITHHELD",
+    "Detector",
+    "Scrubbed",
+    "Scrubber",
+    "WithheldError",
+    "find_secrets",
+]
 
 logger: logging.Logger = logging.getLogger("anabranch")
 
@@ -43,6 +52,15 @@ Detector: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
 """Returns where the secrets of a text begin and end; called in a thread. May raise anything."""
 
 _LINE, _OVERLAP = 2_000, 500
+
+
+class WithheldError(AnabranchError):
+    """A text is withheld, because it could not be searched for secrets."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A text was withheld: the search for secrets in it failed. The reason is in the server's log."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +121,17 @@ class Scrubber:
             pieces += text[shown:begin], REDACTED
             shown = end
         return Scrubbed("".join([*pieces, text[shown:]]), len(merged))
+
+    async def clean(self, text: str) -> str:
+        """Return ``text`` without secrets.
+
+        Raises:
+            WithheldError: the search fails.
+        """
+        scrubbed = await self.scrub(text)
+        if scrubbed.withheld:
+            raise WithheldError
+        return scrubbed.text
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -29,14 +29,11 @@ class Office:
 
     def __init__(self) -> None:
         self.done: list[tuple[str, str]] = []
-        self.slow = asyncio.Event()
         self.asked = asyncio.Event()
         self.never = asyncio.Event()
 
     async def do(self, what: str, key: str) -> str:
         self.done.append((what, key))
-        if what == "slow" and not self.slow.is_set():
-            await self.slow.wait()
         return what
 
     async def undo(self, what: str) -> None:
@@ -66,7 +63,6 @@ async def office(
     store: CallStore | None,
     answer: Callable[[Question], ElicitReply | Awaitable[ElicitReply]] | None = None,
     *,
-    slow: bool = False,
     undo: bool = False,
     clock: ManualClock | None = None,
 ) -> tuple[Office, Setting]:
@@ -77,16 +73,10 @@ async def office(
     async def travel(ctx: BranchContext) -> str:
         """Reserve, ask, book."""
 
-        async def beside() -> None:
-            await ctx.step(office.do, "slow", ctx.idempotency_key)
-
         await ctx.step(
             office.do, "reserve", ctx.idempotency_key, undo=office.undo if undo else None
         )
-        async with asyncio.TaskGroup() as group:
-            if slow:
-                group.create_task(beside())
-            answer = await ctx.elicit(Seats, f"How many, after {len(ctx.parent_messages)}?")
+        answer = await ctx.elicit(Seats, f"How many, after {len(ctx.parent_messages)}?")
         if not isinstance(answer, Accepted):
             raise ToolError("not wanted")
         await ctx.step(office.do, f"book {answer.content.number}", ctx.idempotency_key)
@@ -125,22 +115,12 @@ async def test_another_answer_has_effects_of_its_own_after_the_question(stored: 
     assert here.names == ["reserve", "book 1", "book 2"]
     assert here.key("book 1") != here.key("book 2")
     await setting.agent.answer(question.id, seats(2))
-    key = here.key("book 2")  # there is one, however often it was booked
+    key = here.key("book 2")
     assert await result(setting) == "2 seats"
-    assert here.names.count("book 2") == (1 if stored else 2)
+    assert here.names.count("book 2") == 1
     await setting.agent.answer(question.id, seats(3))
     assert here.key("book 3") not in {key, here.key("book 1")}
     await setting.check()
-
-
-@either
-async def test_a_step_in_flight_keeps_its_key_on_the_line_that_continues(stored: bool) -> None:
-    here, setting = await office(Modelled() if stored else None, slow=True)
-    question = await interrupted(setting, here)
-    here.slow.set()
-    await setting.agent.answer(question.id, seats(1))
-    assert here.names == ["reserve", "slow", "slow", "book 1"]
-    assert here.key("slow").endswith("/step.1")
 
 
 async def test_a_question_asked_twice_is_not_given_the_answer_of_the_other() -> None:

@@ -2,13 +2,15 @@
 
 import asyncio
 
+import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
-from anabranch.agents import Question
+from anabranch.agents import CallStore, Question
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
 from anabranch.testing import calls
 from tests.agents.harness import Answering, Setting, results_in, set_up
+from tests.durable.stores import Modelled
 
 YES = ElicitReply(action="accept", content={"ok": True})
 
@@ -128,7 +130,7 @@ class Service:
         return "done"
 
 
-async def charging(service: Service, *, undo: bool) -> Setting:
+async def charging(service: Service, *, undo: bool, store: CallStore | None = None) -> Setting:
     """An agent whose tool charges, and then waits in the first process for ever."""
 
     @tool
@@ -141,7 +143,7 @@ async def charging(service: Service, *, undo: bool) -> Setting:
         used = any(isinstance(b, ToolUseBlock) for m in request.messages for b in m.content)
         return "fine" if used else calls(("use", "pay", {}))
 
-    return await set_up(decide, tools=[pay])
+    return await set_up(decide, tools=[pay], calls=store)
 
 
 async def test_a_tool_that_runs_again_after_a_crash_keeps_its_idempotency_keys() -> None:
@@ -179,11 +181,57 @@ async def test_a_tool_that_was_undone_does_not_run_again_under_the_same_keys() -
     await setting.check()
 
 
-async def test_one_without_undos_runs_again_under_the_same_keys() -> None:
+async def test_one_without_undos_has_ended_as_well() -> None:
     service = Service()
     setting = await charging(service, undo=False)
     await interrupted(setting, service.called)
     service.lives = True
+    end = await setting.agent.go_on(await setting.caller())
+    assert (len(service.keys), end.text) == (1, "fine")
+    assert "interrupted" in str(setting.model.requests[-1].messages[-1].content)
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["without", "with"])
+async def test_one_that_is_suspended_continues_under_the_same_keys(stored: bool) -> None:
+    service, store = Service(), Modelled() if stored else None
+    setting = await charging(service, undo=False, store=store)
+    setting.agent.suspend()
+    await interrupted(setting, service.called)
+    service.lives = True
     await setting.agent.go_on(await setting.caller())
-    first, second = service.keys
-    assert first == second
+    assert len(service.keys) == (1 if stored else 2)
+    assert len(set(service.keys)) == 1
+    await setting.check()
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["without", "with"])
+async def test_what_was_done_before_an_answered_question_is_undone_as_well(stored: bool) -> None:
+    hall, asked = Hall(), list[Question]()
+
+    @tool
+    async def book(ctx: BranchContext) -> str:
+        """Reserve a seat, ask, and work for ever."""
+        await ctx.step(hall.reserve, undo=hall.release)
+        await ctx.elicit(Confirm, "Take it?")
+        await ctx.step(hall.never)
+        return "never"
+
+    def yes(question: Question) -> ElicitReply:
+        asked.append(question)
+        return YES
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        used = any(isinstance(b, ToolUseBlock) for m in request.messages for b in m.content)
+        return "fine" if used else calls(("use", "book", {}))
+
+    store = Modelled() if stored else None
+    setting = await set_up(decide, tools=[book], person=Answering(yes), calls=store)
+    await interrupted(setting, hall.working)
+    assert hall.done == ["reserve", "release seat"]
+    head = await setting.agent.head(setting.thread_id)
+    answer = await setting.agent.store.node(head or "")
+    assert answer is not None
+    end = await setting.agent.go_on(answer)
+    assert (end.text, len(asked)) == ("fine", 1)
+    assert hall.done == ["reserve", "release seat"]
+    await setting.check()

@@ -159,27 +159,25 @@ async def test_an_unexpected_error_of_an_agent_tool_is_masked_and_logged(
     assert logged.message == "tool 'careless' raised an unexpected exception"
 
 
-async def test_an_error_of_the_store_while_a_tool_asks_is_masked(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    class WithoutQuestions(MemoryTrees):
+async def test_a_question_that_cannot_be_stored_ends_the_turn_and_is_asked_by_the_next() -> None:
+    class Full(MemoryTrees):
+        full = True
+
         async def append(
             self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
         ) -> None:
-            if nodes[0].kind == "question":
+            if nodes[0].kind == "question" and self.full:
                 raise StoreError("The disk /var/secret is full.")
             await super().append(nodes, results=results, refs=refs)
 
-    here = await set_up(
-        once(("u1", "pick", {})), tools=[pick], store=WithoutQuestions(), person=picking(3)
-    )
-    assert (await here.say("hello")).text == "done"
+    store = Full()
+    here = await set_up(once(("u1", "pick", {})), tools=[pick], store=store, person=picking(3))
+    with pytest.raises(StoreError):
+        await here.say("hello")
     await here.check()
-    results = results_in(here.model.requests[-1].messages[-1].content)
-    assert results == {"u1": "Error executing tool pick"}
-    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
-        "The disk /var/secret is full."
-    ]
+    store.full = False
+    assert (await here.agent.go_on(await here.caller())).text == "done"
+    assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": "card 3"}
 
 
 async def test_a_question_and_its_answer_are_nodes() -> None:
@@ -240,35 +238,27 @@ async def test_a_question_answered_again_sees_the_answers_before_it() -> None:
     await here.check()
 
 
-async def test_steps_that_ran_while_a_question_waited_are_not_run_again() -> None:
-    asked, done = asyncio.Event(), asyncio.Event()
+async def test_a_step_beside_a_question_has_ended_when_it_is_shown_and_is_not_run_again() -> None:
     effects: list[str] = []
-
-    async def pay() -> None:
-        await asked.wait()
-        effects.append("paid")
 
     @tool
     async def busy(ctx: BranchContext) -> str:
         """Ask, and pay at the same time."""
 
         async def work(ctx: BranchContext) -> None:
-            await ctx.step(pay)
-            done.set()
+            await ctx.step(effects.append, "paid")
 
         async def ask(ctx: BranchContext) -> str:
             return (await ctx.elicit(Card, "Which?")).action
 
         return (await ctx.gather(ctx.branch(work), ctx.branch(ask)))[1]
 
-    async def answer(_: Question) -> ElicitReply:
-        asked.set()
-        await done.wait()
+    def answer(_: Question) -> ElicitReply:
+        assert effects == ["paid"]
         return ElicitReply(action="accept", content={"number": 1})
 
     here = await set_up(once(("u1", "busy", {})), tools=[busy], person=Answering(answer))
-    with anyio.fail_after(5):
-        await here.say("hello")
+    await here.say("hello")
     [question] = await here.of_kind("question")
     end = await here.agent.answer(question.id, ElicitReply(action="decline"))
     assert (end.text, effects) == ("done", ["paid"])

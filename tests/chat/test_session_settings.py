@@ -198,7 +198,7 @@ async def test_the_tree_is_drawn_with_branches_labels_and_the_place_where_one_is
         "      assistant  n5  You said: (self-prompt): one  (best, head)",
         "  b2  branch     n4  (self-prompt): two",
         "      assistant  n6  You said: (self-prompt): two",
-        "results    n7",
+        "results    node_wDw7VY3JPXox",
         "assistant  n8  Done.",
     ]
     await feed(chat, "/config set width 10")

@@ -109,6 +109,18 @@ class Reaper:
             pass
         return ended
 
+    async def end(self, line: str) -> None:
+        """End a call now, whatever its deadline. If that fails, the next pass tries it again.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        store = self._policy.store
+        record = await store.find(line)
+        if record is not None:
+            await store.finish(line, "open", deadline=self._calls.runtime.clock.now())
+            await self._try_to_end(record)
+
     async def _end_all(self, records: Sequence[CallRecord]) -> int:
         """End calls at the same time; return how many were ended within ``patience``."""
         running = [asyncio.ensure_future(self._try_to_end(record)) for record in records]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,8 @@ class Job:
         host: what the client, or this server, can answer.
         sink: where notices go.
         principal: who calls, if that is known.
+        cuts_effects: says of a recorded round that is cancelled whether its effects are cancelled,
+            too, instead of awaited and recorded.
     """
 
     tool: Tool[Any]
@@ -30,3 +32,4 @@ class Job:
     host: Host
     sink: Sink
     principal: str = ""
+    cuts_effects: Callable[[], bool] = lambda: False

@@ -58,9 +58,9 @@ class UnrecordedRound:
     """A round that is played without a store: the state that it hands out is all there is."""
 
     recorder: None = None
-    failure: None = None
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, failure: Exception | None = None) -> None:
+        self.failure = failure
         self._journal = journal
 
     async def returned(self, value: object) -> Finished[Any]:

@@ -20,12 +20,13 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
     nullcontext,
+    suppress,
 )
 from typing import Any, TypeVar
 
 from anabranch._durable.entered import entered
 from anabranch._durable.job import Job
-from anabranch._durable.lines import find_line, name_line
+from anabranch._durable.lines import ensure_line, find_line, name_line
 from anabranch._durable.policy import Durability
 from anabranch._durable.replies import (
     ForeignErrors,
@@ -37,7 +38,7 @@ from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
 from anabranch._durable.running import RunningCalls
 from anabranch._durable.states import digest, is_reference, load_reference, refer
 from anabranch._durable.store import CallRecord, RoundRecord
-from anabranch._engine import Answer, Call, Finished, Journal, canonical
+from anabranch._engine import Answer, Call, Finished, Journal, Waiting, canonical
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
 from anabranch._shielded import run_shielded
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
@@ -162,12 +163,8 @@ class CallService:
             return reply
         return repeat_value(job.tool, journal.line, ended, self._foreign)
 
-    async def run_live(
-        self, job: Job, journal: Journal, drive: Drive, *, resumable: bool = False
-    ) -> object:
+    async def run_live(self, job: Job, journal: Journal, drive: Drive) -> object:
         """Run the call until it has ended, as ``drive`` does it; return the tool's value.
-
-        ``resumable`` says that a call that is cancelled may be continued later.
 
         Raises:
             ToolError: the store does not answer.
@@ -184,20 +181,38 @@ class CallService:
                         ended = await opened.returned(value)
             except asyncio.CancelledError:
                 # Its client is gone, and every compensation has been run.
-                if not (journal.compensations or resumable):
+                if not journal.compensations:
                     await run_shielded(self._give_up(journal.line))
                 raise
         if isinstance(ended, RoundRecord):
             ended = repeat_value(job.tool, journal.line, ended, self._foreign)
         return ended.value
 
+    async def find_state(
+        self, job: Job, journal: Journal, answers: Mapping[str, Answer], *, differs: bool
+    ) -> None:
+        """Prepare a round of ``journal``, which a conversation has stored.
+
+        ``answers`` are what the round will be given; ``differs`` says that others were given
+        before, so that, without a store that would know them, another line begins.
+
+        Raises:
+            ToolError: the store does not answer.
+        """
+        if self.durability is not None:
+            record = self._rounds(self.durability).record_of(job, journal)
+            with _store_errors_mapped():
+                await ensure_line(self.durability.store, record, journal)
+        elif differs:
+            name_line(journal, answers)
+
     async def find_line(
         self, job: Job, journal: Journal, answers: Mapping[str, Answer], *, differs: bool
     ) -> None:
-        """Bring ``journal``, which was stored elsewhere, to the line that it continues.
+        """Bring ``journal``, which was stored while its call ran live, to the line it continues.
 
         ``answers`` are for what the call had asked then; ``differs`` says that they were others
-        before. :meth:`run_live` comes next, and must give them to the call.
+        before. A round comes next, and must find them in the journal.
 
         Raises:
             ToolError: the call cannot be continued, or the store does not answer.
@@ -209,16 +224,13 @@ class CallService:
         elif differs:
             name_line(journal, answers)
 
-    async def postpone_expiry(self, journal: Journal) -> None:
-        """Restart the time until the call expires: it asks a question now.
-
-        Raises:
-            ToolError: the store does not answer.
-        """
-        if self.durability is not None:
-            deadline = self.runtime.clock.now() + self.durability.expire_after
-            with _store_errors_mapped():
-                await self.durability.store.finish(journal.line, "open", deadline=deadline)
+    async def undo(self, job: Job, journal: Journal) -> None:
+        """Undo what is left of a call that is not stored, as an interrupted round has left it."""
+        if not journal.compensations:
+            return
+        round_ = UnrecordedRound(journal, InterruptedError("the call was interrupted"))
+        with suppress(InterruptedError):
+            await self._run(job, journal, round_, lambda call: call.round())
 
     async def find(self, line: str, principal: str) -> CallRecord | None:
         """Return the call of that name, if it is stored here and ``principal`` has made it.
@@ -290,7 +302,15 @@ class CallService:
     async def _play(
         self, job: Job, journal: Journal, opened: _Opened, replies: Replies[R]
     ) -> Finished[Any] | R | RoundRecord:
-        outcome = await self._run(job, journal, opened, lambda call: call.round())
+        async def play(call: Call[Any]) -> Finished[Any] | Waiting:
+            try:
+                return await call.round()
+            except asyncio.CancelledError:
+                if job.cuts_effects():
+                    await run_shielded(call.scheduler.cancel_and_wait())
+                raise
+
+        outcome = await self._run(job, journal, opened, play)
         if isinstance(outcome, Finished):
             return await opened.returned(outcome.value)
         if job.tool.name not in self._warned and warn_of_rounds(job.tool.name, journal):

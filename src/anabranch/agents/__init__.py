@@ -17,7 +17,8 @@ from anabranch._engine import Notice
 from anabranch._engine.clock import Clock, Timer
 from anabranch.agents._agent import Agent
 from anabranch.agents._agent_dependencies import AgentDependencies
-from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse
+from anabranch.agents._agent_tools import AgentTool, Asked, Outcome, ToolUse
+from anabranch.agents._batch_line import AnsweredRound, open_questions, result_at
 from anabranch.agents._branch_runs import BranchOutcome
 from anabranch.agents._branch_self_tool import BranchSelf
 from anabranch.agents._called_tool import CalledTool
@@ -45,10 +46,11 @@ from anabranch.agents._flows import (
     tool_used,
     tree_of_thought,
 )
+from anabranch.agents._line_writer import QuestionAnsweredError
 from anabranch.agents._ports import Model, Naming, Question, random_names
 from anabranch.agents._recombination import Recombined
 from anabranch.agents._timeline import RequestMessages, Timeline
-from anabranch.agents._tool_questions import ToolQuestions, question_of
+from anabranch.agents._tool_questions import Reply, question_of, request_of
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import (
@@ -72,7 +74,9 @@ __all__ = [
     "Agent",
     "AgentDependencies",
     "AgentTool",
+    "AnsweredRound",
     "Answerer",
+    "Asked",
     "BranchOutcome",
     "BranchSelf",
     "CallStore",
@@ -89,8 +93,10 @@ __all__ = [
     "Outcome",
     "Price",
     "Question",
+    "QuestionAnsweredError",
     "Recombined",
     "RemoteTools",
+    "Reply",
     "RequestMessages",
     "Reservation",
     "SideUsage",
@@ -100,7 +106,6 @@ __all__ = [
     "Timer",
     "ToolEnded",
     "ToolNoticed",
-    "ToolQuestions",
     "ToolSet",
     "ToolSource",
     "ToolStarted",
@@ -114,10 +119,13 @@ __all__ = [
     "chain",
     "combine",
     "ignore_event",
+    "open_questions",
     "parallel",
     "prompt_while",
     "question_of",
     "random_names",
+    "request_of",
+    "result_at",
     "said",
     "tool_not_used",
     "tool_used",

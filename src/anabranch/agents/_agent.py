@@ -5,7 +5,7 @@ An agent has no state of its own between turns; all of it is in the store.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from anabranch._asking.answerer import Absent, Answerer
@@ -15,18 +15,20 @@ from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.agents._agent_dependencies import AgentDependencies, durability_of, offered
 from anabranch.agents._agent_tools import AgentTool
+from anabranch.agents._answers import Cancelling, check_unasked, end_below, store_answer
+from anabranch.agents._batch_line import ASIDE, BatchLine
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import Listener, NodeAdded, ignore_event
+from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._timeline import Timeline
-from anabranch.agents._tool_questions import reply_of
+from anabranch.agents._tool_questions import Reply
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.errors import ToolError
 from anabranch.limits import Limits
-from anabranch.messages import ElicitReply
 from anabranch.tool import Tool
 from anabranch.tree import HEAD, Node, Ref, Result, Thread, TreeStore
 
@@ -42,8 +44,9 @@ class Agent:
         tools: what the model may call: anabranch tools, or tools written for agents, such as
             :class:`~anabranch.agents.BranchSelf`, and sources of tools, such as
             :class:`~anabranch.agents.RemoteTools`.
-        person: answers the questions of tools, with the node of the question as ``step_id``; by
-            default, no question can be asked.
+        person: answers the questions of tools at once, with the node of the question as
+            ``step_id``. Without one, and with ``capabilities`` that offer questions, a turn ends
+            at them, and :meth:`answer` continues it; by default, no question can be asked.
         limits: of each turn.
         tool_limits: of each call of a tool, in addition to the tool's own.
         listener: receives the events of a turn.
@@ -53,6 +56,8 @@ class Agent:
             them, and samples, which ``model`` answers.
         calls: stores the calls of tools, so that their effects happen once whatever dies; by
             default, only what a question needs is stored, in the tree.
+        samples_asked: whether tools' samples become questions, which ``person`` or :meth:`answer`
+            answers with a :class:`~anabranch.SampleReply`; by default, ``model`` answers them.
 
     Attributes:
         tools: all tools, by name, as they are at present.
@@ -73,20 +78,22 @@ class Agent:
         naming: Naming = random_names,
         capabilities: Capabilities | None = None,
         calls: CallStore | Durability | None = None,
+        samples_asked: bool = False,
     ) -> None:
         self.tools: ToolSet = ToolSet(tools)
         self.dependencies: AgentDependencies = AgentDependencies(
             store,
             model,
             self.tools.specs,
-            person := person or Absent(),
+            person,
             limits or TurnLimits(),
             tool_limits or Limits(),
             listener,
             clock or SystemClock(),
             naming,
-            capabilities or offered(person, model),
+            capabilities or offered((person or Absent()).capabilities, model),
             durability_of(calls),
+            samples_asked,
         )
 
     @property
@@ -155,8 +162,9 @@ class Agent:
     async def go_on(self, node: Node) -> Node:
         """Run a turn from ``node`` on, and return its last node.
 
-        If ``node`` calls tools, those that have no result yet are run first; if it answers the
-        question of a tool that has none, the tool is resumed there. If the turn is cancelled, what was received until then is stored, and the thread is valid.
+        If ``node`` calls tools, those that have no result yet are run first. If it is a question of
+        a tool, or an answer, the tools of its line go on as far as they have answers. If the turn
+        is cancelled, what was received until then is stored, and the thread is valid.
 
         Raises:
             ToolError: one of these tools has asked a question. Running it again would repeat what
@@ -165,30 +173,105 @@ class Agent:
             Exception: what the model raises.
         """
         turn = await self.turn(node)
-        if node.tool_uses:
-            results = (await self.store.path(node.id)).results
-            returned = [use.id for use in node.tool_uses if (node.id, use.id) in results]
-            await self._check_unasked(node, returned)
-            node = await turn.use_tools(node, returned=returned)
-        elif node.kind == "answer" and (question := await self._unfinished(node)) is not None:
-            return await turn.answer(question, reply_of(node), answered=node)
+        if node.tool_uses or node.kind in ASIDE:
+            writer = await LineWriter.at(turn.timeline, node)
+            if node.tool_uses:
+                check_unasked(writer.line)
+            return await self._go_on_line(turn, writer)
         return await turn.run(node)
 
-    async def answer(self, question_id: str, reply: ElicitReply) -> Node:
-        """Answer a question of a tool, whether or not it has been answered before.
+    async def _go_on_line(self, turn: Turn, writer: LineWriter) -> Node:
+        after = writer.after or await turn.use_tools_on(writer)
+        return await turn.run(after) if after.kind == "results" else after
 
-        On a new branch below the question, the tool's call is replayed up to the question and
-        continues with this answer; then the model continues. Returns the turn's last node.
+    async def answer(self, question_id: str, reply: Reply) -> Node:
+        """Answer a question of a tool, in any process, at any time; return the turn's last node.
+
+        The tool goes on when all that it has asked in this round is answered; then, when all tools
+        have returned, the model continues. Steps that had finished are replayed from the journal.
+
+        A question that is answered again, differently, begins another line of the conversation,
+        and of the call: effects after the question happen on each, under different keys. The same
+        answer again goes on with the line that it has begun, if something is left to do there.
 
         Raises:
             ToolError: the question does not exist, or the agent does not have its tool.
             TurnLimitError: a limit of the turn is reached.
             Exception: what the model raises.
         """
-        node = await self.store.node(question_id)
-        if node is None or node.kind != "question":
+        question = await self._question(question_id)
+        turn = await self.turn(question)
+        writer = await store_answer(turn, question, reply, again=True)
+        return await end_below(turn, writer) or await self._go_on_line(turn, writer)
+
+    async def add_answer(self, question_id: str, reply: Reply) -> Node:
+        """Store the first answer to a question, without going on; :meth:`go_on` does.
+
+        Returns the last node of the question's line. With this same answer, nothing is changed.
+
+        Raises:
+            QuestionAnsweredError: it has been answered differently, maybe just now in another
+                process.
+            ToolError: as for :meth:`answer`.
+        """
+        question = await self._question(question_id)
+        writer = await store_answer(await self.turn(question), question, reply, again=False)
+        return writer.after or writer.line.last
+
+    async def _question(self, question_id: str) -> Node:
+        question = await self.store.node(question_id)
+        if question is None or question.kind != "question":
             raise ToolError(f"There is no question {question_id!r}.")
-        return await (await self.turn(node)).answer(node, reply)
+        return question
+
+    async def cancel_questions(self, node: Node) -> Node:
+        """Answer all open questions of a line with ``cancel``; return the node where it ends.
+
+        The tools go on with that, also if they ask more, until they have returned. The model is
+        not asked. ``node`` is a question, or any other node of the line.
+
+        Raises:
+            ToolError: no tool waits there.
+        """
+        turn = await self.turn(node)
+        turn.person = Cancelling()
+        writer = await LineWriter.at(turn.timeline, node)
+        return writer.after or await turn.use_tools_on(writer)
+
+    async def open_questions(self, node: Node) -> list[Node]:
+        """Return the questions that wait for an answer on the line of ``node``, in their order.
+
+        Where a turn ends at questions, its last node is such a ``node``.
+        """
+        line = BatchLine.read(await self.store.path(node.id))
+        waiting = (
+            []
+            if line is None
+            else [line.rounds[use.id] for use in line.unfinished if line.is_waiting(use.id)]
+        )
+        found = {question.id for round_ in waiting for question in round_.unanswered}
+        return [] if line is None else [each for each in line.nodes if each.id in found]
+
+    async def cut_off(self, thread_id: str) -> Node | None:
+        """Return the node at the head if tools were cut off there, as by a crash.
+
+        These are tools that have neither returned nor been interrupted, and wait for no answer;
+        :meth:`go_on` continues them.
+        """
+        head = await self.head(thread_id)
+        node = None if head is None else await self.store.node(head)
+        if node is None or not (node.tool_uses or node.kind in ASIDE):
+            return None
+        line = BatchLine.read(await self.store.path(node.id))
+        ready = line is not None and any(not line.is_waiting(use.id) for use in line.unfinished)
+        return node if ready else None
+
+    def suspend(self) -> None:
+        """Have turns that are interrupted from now on continued later: the process ends.
+
+        Without this, what an interrupted tool has done is undone, and the tool has ended.
+        """
+        self.dependencies.suspension.begun = True
 
     async def turn(self, node: Node) -> Turn:
         """Return a turn in the thread of ``node``; nothing has happened in it yet.
@@ -199,7 +282,7 @@ class Agent:
         thread = await self.store.thread(node.thread_id)
         if thread is None:
             raise ToolError(f"There is no thread {node.thread_id!r}.")
-        return Turn(Timeline(self.dependencies, thread), self.tools)
+        return Turn(Timeline(self.dependencies, thread), self.tools, self.dependencies.person)
 
     async def expire_calls(self) -> NoReturn:
         """Undo what tools have done whose questions are not answered in time, until cancelled.
@@ -215,29 +298,3 @@ class Agent:
             if isinstance(called, CalledTool)
         }
         await reaper_of(self.dependencies, tools).run()
-
-    async def _unfinished(self, answer: Node) -> Node | None:
-        """Return the question of ``answer`` if the tool that asked it has no result."""
-        path = await self.store.path(answer.id)
-        question = path.nodes[-2]
-        caller, use_id = question.data.get("caller"), str(question.data.get("tool_use_id"))
-        if caller is None:  # loaded from a file
-            return None
-        ended = any((each, use_id) in path.results for each in (str(caller), answer.id))
-        return None if ended else question
-
-    async def _check_unasked(self, caller: Node, returned: Collection[str]) -> None:
-        """Refuse to run a tool again that has asked a question."""
-        names = {use.id: use.name for use in caller.tool_uses if use.id not in returned}
-        asked: list[Node] = []
-        below = [caller] if names else []
-        for node in below:  # the list grows meanwhile; the last question found is the deepest
-            asked += [node] if str(node.data.get("tool_use_id")) in names else []
-            followers = await self.store.children(node.id)
-            below += [each for each in followers if each.kind in {"question", "answer"}]
-        if asked:
-            question = asked[-1]
-            raise ToolError(
-                f"The tool {names[str(question.data['tool_use_id'])]!r} has asked {question.text!r}"
-                f" and continues from there: answer that question ({question.id}), below this node."
-            )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from pydantic import JsonValue
@@ -23,6 +24,13 @@ from anabranch.tree import Kind, Node, TreeStore
 __all__ = ["AgentDependencies", "durability_of", "offered"]
 
 
+@dataclass(slots=True)
+class Suspension:
+    """Says that turns which are interrupted from now on will be continued."""
+
+    begun: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class AgentDependencies:
     """The surroundings in which an agent's turns run.
@@ -31,7 +39,7 @@ class AgentDependencies:
         store: stores the threads.
         model: replies.
         tool_specs: returns what describes to the model the tools that it may call.
-        person: answers the questions of tools.
+        person: answers the questions of tools at once; ``None`` if they are answered later.
         limits: of each turn.
         tool_limits: of each call of a tool.
         listener: receives the events of a turn.
@@ -39,12 +47,14 @@ class AgentDependencies:
         naming: names threads and nodes.
         capabilities: what tools may ask for.
         calls: the store of the tools' calls, and how it is used; ``None`` without one.
+        samples_asked: whether tools' samples are asked like questions, instead of the model.
+        suspension: says what an interruption means.
     """
 
     store: TreeStore
     model: Model
     tool_specs: Callable[[], Sequence[ToolSpec]]
-    person: Answerer
+    person: Answerer | None
     limits: TurnLimits
     tool_limits: Limits
     listener: Listener
@@ -52,6 +62,8 @@ class AgentDependencies:
     naming: Naming
     capabilities: Capabilities
     calls: Durability | None
+    samples_asked: bool = False
+    suspension: Suspension = field(default_factory=Suspension)
 
     def node(
         self,
@@ -74,10 +86,16 @@ EXPIRE_AFTER = 86_400.0
 
 
 def durability_of(calls: CallStore | Durability | None) -> Durability | None:
-    """Return how a store of calls is used: as given, or with the times of an agent."""
-    if calls is None or isinstance(calls, Durability):
-        return calls
-    return Durability(calls, expire_after=EXPIRE_AFTER)
+    """Return how a store of calls is used: as given, or with the times of an agent.
+
+    A question can be answered again, differently, and its state is in the tree.
+    """
+    if calls is None:
+        return None
+    policy = (
+        calls if isinstance(calls, Durability) else Durability(calls, expire_after=EXPIRE_AFTER)
+    )
+    return replace(policy, forks="fork", spill=sys.maxsize)
 
 
 @runtime_checkable
@@ -88,11 +106,11 @@ class _Declaring(Protocol):
     def capabilities(self) -> Capabilities: ...
 
 
-def offered(person: Answerer, model: Model) -> Capabilities:
-    """Return what tools can ask for: questions of ``person``, and samples of ``model``."""
+def offered(asked: Capabilities, model: Model) -> Capabilities:
+    """Return what tools can ask for: questions as ``asked`` says, and samples of ``model``."""
     samples = model.capabilities if isinstance(model, _Declaring) else Capabilities()
     return replace(
-        person.capabilities,
+        asked,
         sampling=samples.sampling,
         sampling_tools=samples.sampling_tools,
         sampling_context=samples.sampling_context,

@@ -10,15 +10,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from anabranch._engine import Ask
+from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._events import Event
 from anabranch.agents._ports import Model
 from anabranch.agents._timeline import Timeline
-from anabranch.agents._tool_questions import ToolQuestions
 from anabranch.agents._turn_limits import UsageTotal
 from anabranch.messages import ResultBlock, SampleReply, SampleRequest, ToolSpec, ToolUseBlock
 from anabranch.tree import Node
 
-__all__ = ["AgentTool", "Outcome", "ToolUse"]
+__all__ = ["AgentTool", "Asked", "Outcome", "ToolUse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,21 @@ class Outcome:
     text: str
     is_error: bool = False
     blocks: tuple[ResultBlock, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a tool asks before it can return anything.
+
+    The questions are stored, and the tool is used again with the answers, in whatever process.
+
+    Attributes:
+        asks: what it asks.
+        state: what it will be resumed from.
+    """
+
+    asks: tuple[Ask, ...]
+    state: str
 
 
 class AgentTool(Protocol):
@@ -56,8 +72,8 @@ class AgentTool(Protocol):
         """The name by which the model calls it."""
         ...
 
-    async def use(self, here: ToolUse) -> Outcome:
-        """Run the tool for one tool use, and return its outcome."""
+    async def use(self, here: ToolUse) -> Outcome | Asked:
+        """Run the tool for one tool use, and return its outcome, or what it asks first."""
         ...
 
 
@@ -70,7 +86,7 @@ class ToolUse:
         caller: the node of that reply.
         timeline: the path that is being extended, with the agent's dependencies.
         tools: all tools of the agent, by name.
-        questions: asks the person; shared by all tools of the reply.
+        answered: what the tool has asked in its last round, with the answers; ``None`` before.
         side_usage: usage of requests beside the thread; stored with the next node of the tools.
         record: stores an outcome before the tool returns, in case it never does.
     """
@@ -79,7 +95,7 @@ class ToolUse:
     caller: Node
     timeline: Timeline
     tools: Mapping[str, AgentTool]
-    questions: ToolQuestions
+    answered: AnsweredRound | None
     side_usage: UsageTotal
     record: Callable[[Outcome], Awaitable[None]]
 

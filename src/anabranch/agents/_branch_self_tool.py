@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from anabranch._asking.answerer import Absent
 from anabranch._shielded import run_shielded
 from anabranch.agents._agent_tools import Outcome, ToolUse
 from anabranch.agents._branch_runs import BranchOutcome, run_branches
@@ -102,7 +103,12 @@ class _Fork:
     async def run(self, messages: Iterable[RequestMessages]) -> None:
         """Run all branches, and look up their names meanwhile."""
         await run_branches(
-            Turn(self.here.timeline, self.here.tools),
+            Turn(
+                self.here.timeline,
+                self.here.tools,
+                # A branch does not outlive the tool: without a person, its questions are declined.
+                self.here.timeline.dependencies.person or Absent(),
+            ),
             zip(self.starts, messages, strict=True),
             self.outcomes,
             work=self.wanted.allow_work,

@@ -1,7 +1,8 @@
-"""An anabranch tool as a tool of an agent: its call runs live in this process.
+"""An anabranch tool as a tool of an agent: its call runs round by round, and waits in the store.
 
-The agent's model answers the tool's samples, and the person its questions. Each question becomes a
-node that contains the call's journal, so that the call can be resumed from there.
+A round ends when the tool has returned, or when all that leads to its result waits for answers. Then
+nothing of the call is alive: what it asks becomes nodes of the tree, with the journal from which the
+next round resumes it. The agent's model answers the tool's samples, unless the client's does.
 """
 
 from __future__ import annotations
@@ -13,28 +14,32 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from pydantic import JsonValue
-
 from anabranch._asking.host import Host
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
-from anabranch._engine import Answer, Ask, Call, Journal, Notice
+from anabranch._engine import Answer, Ask, Journal, Notice
 from anabranch._opening import Runtime, new_journal
 from anabranch._shielded import run_shielded
-from anabranch.agents._agent_tools import Outcome, ToolUse
-from anabranch.agents._call_expiry import principal_of, runtime_at
+from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
+from anabranch.agents._batch_line import AnsweredRound
+from anabranch.agents._call_expiry import principal_of, reaper_of, runtime_at
 from anabranch.agents._events import ToolNoticed
 from anabranch.agents._result_blocks import result_blocks
-from anabranch.agents._tool_questions import reply_data, reply_of, stored_with
+from anabranch.agents._tool_questions import dump_ask, load_ask
 from anabranch.agents._turn_limits import TurnLimitError
-from anabranch.errors import ToolError
-from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec, text_of
+from anabranch.errors import InvalidTokenError, ToolError
+from anabranch.messages import SampleReply, SampleRequest, ToolSpec, text_of
 from anabranch.tool import Tool
-from anabranch.tree import NO_RESULT, Node
+from anabranch.tree import NO_RESULT
 
 __all__ = ["CalledTool"]
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
+
+_OVER = (
+    "This call cannot be continued: it is over, or what it had done before its question has been"
+    " undone. Call the tool again."
+)
 
 
 class CalledTool:
@@ -53,67 +58,109 @@ class CalledTool:
         """The tool's name."""
         return self.tool.name
 
-    async def use(self, here: ToolUse) -> Outcome:
-        """Call the tool.
+    async def use(self, here: ToolUse) -> Outcome | Asked:
+        """Run the next round of the call, which begins with the first.
+
+        What an earlier round has recorded is replayed. If the round is interrupted, what the call
+        has done is undone, and it has ended; unless the agent's turns are suspended.
 
         Raises:
+            ToolError: the call cannot be continued.
             AnabranchError: what the call raises.
         """
-        runtime = Runtime(clock=here.timeline.dependencies.clock)
-        journal = new_journal(runtime, _call_id(here))
-        return await self._run(here, journal, {}, differs=False)
-
-    async def resume(self, here: ToolUse, question: Node, reply: ElicitReply) -> Outcome:
-        """Resume the call that has asked ``question``, with ``reply`` as the answer.
-
-        Steps that had finished when the question was first answered are replayed from the journal.
-        A step that was running at that moment runs again, under the same idempotency key. Another
-        answer than the first begins a line of the call with effects and keys of its own.
-
-        Raises:
-            ToolError: the question was stored by another release of this library, or was loaded
-                from a file; or what the call had done before it has been undone.
-            AnabranchError: what the call raises.
-        """
-        followers = await here.timeline.dependencies.store.children(question.id)
-        states = (node.data["state"] for node in followers if "state" in node.data)
+        dependencies, job = here.timeline.dependencies, self._job(here)
+        runtime = await runtime_at(dependencies, here.caller)
+        service = CallService(runtime, dependencies.calls)
+        journal, answers = await _opened(here, service, job)
         try:
-            journal = Journal.loads(str(next(states, None) or stored_with(question, "state")))
-        except ValueError as problem:
-            raise ToolError(
-                f"The question {question.id!r} cannot be answered: {problem}."
-            ) from None
-        first = next((reply_of(node) for node in followers if node.kind == "answer"), reply)
-        differs = reply_data(first) != reply_data(reply)
-        answers = {str(stored_with(question, "step_id")): _answer(reply)}
-        return await self._run(here, journal, answers, differs=differs)
+            outcome = await service.run_round(job, journal, answers, _RESUMABLE)
+        except InvalidTokenError as error:
+            raise ToolError(_OVER) from error
+        except asyncio.CancelledError:
+            if not dependencies.suspension.begun:
+                await run_shielded(self._end(here, service, job, journal))
+            raise
+        if isinstance(outcome, Asked):
+            return outcome
+        blocks = result_blocks(outcome.value)
+        return Outcome(text_of(blocks), blocks=blocks)
 
-    async def _run(
-        self, here: ToolUse, journal: Journal, answers: Mapping[str, Answer], *, differs: bool
-    ) -> Outcome:
+    def _job(self, here: ToolUse) -> Job:
         async def deliver(notice: Notice) -> None:
             await here.emit(ToolNoticed(here.caller.id, here.block, notice))
 
         dependencies = here.timeline.dependencies
-        offered = dependencies.capabilities
-        service = CallService(await runtime_at(dependencies, here.caller), dependencies.calls)
-        job = Job(
+        offered, suspension = dependencies.capabilities, dependencies.suspension
+        return Job(
             self.tool,
             self.tool.validate(here.block.input),
-            Host(offered, _TurnModel(here), own=offered),
+            Host(offered, None if dependencies.samples_asked else _TurnModel(here), own=offered),
             deliver,
             principal_of(here.caller),
+            lambda: not suspension.begun,
         )
-        await service.find_line(job, journal, answers, differs=differs)
-        live = _LiveCall(here, service, answers)
+
+    async def _end(self, here: ToolUse, service: CallService, job: Job, journal: Journal) -> None:
+        """Undo what an interrupted call has done, and record that it has ended."""
+        dependencies = here.timeline.dependencies
         try:
-            value = await service.run_live(job, journal, live.drive, resumable=True)
-        except asyncio.CancelledError:
-            if live.is_undone:
-                await run_shielded(_record_undone(here))
-            raise
-        blocks = result_blocks(value)
-        return Outcome(text_of(blocks), blocks=blocks)
+            if dependencies.calls is None:
+                await service.undo(job, journal)
+            else:
+                await reaper_of(dependencies, {self.name: self.tool}).end(journal.line)
+            await here.record(Outcome(NO_RESULT, is_error=True))
+        except Exception:  # the interruption is about to be raised, and must not be replaced
+            logger.exception("the interrupted tool %r could not be ended", self.name)
+
+
+async def _opened(
+    here: ToolUse, service: CallService, job: Job
+) -> tuple[Journal, Mapping[str, Answer]]:
+    """Return the journal of the call, and what the next round is given.
+
+    Raises:
+        ToolError: the questions were stored by another release of this library, or the call
+            cannot be continued.
+    """
+    answered = here.answered
+    if answered is None:
+        runtime = Runtime(clock=here.timeline.dependencies.clock)
+        return new_journal(runtime, _call_id(here)), {}
+    journal, answers = _loaded(answered), answered.answers
+    if not answered.began_live:
+        await service.find_state(job, journal, answers, differs=answered.other)
+        return journal, answers
+    await service.find_line(job, journal, answers, differs=answered.other)
+    journal.answer(answers)
+    return journal, {}
+
+
+def _loaded(answered: AnsweredRound) -> Journal:
+    try:
+        return Journal.loads(answered.state)
+    except ValueError as problem:
+        raise ToolError(f"What this call has asked cannot be answered: {problem}.") from None
+
+
+class _Resumable:
+    """How this edge asks: what a round has asked is given back, and can be repeated from a store."""
+
+    kind = "agent"
+
+    def make(self, asks: tuple[Ask, ...], state: str) -> Asked:
+        """Return what was asked."""
+        return Asked(asks, state)
+
+    def dump(self, reply: Asked) -> dict[str, Any]:
+        """Return what was asked as JSON."""
+        return {"asks": [dump_ask(ask) for ask in reply.asks]}
+
+    def load(self, stored: dict[str, Any], state: str) -> Asked:
+        """Return what was asked again."""
+        return Asked(tuple(map(load_ask, stored["asks"])), state)
+
+
+_RESUMABLE = _Resumable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,76 +186,7 @@ class _TurnModel:
             raise ToolError(str(refusal)) from None
 
 
-class _LiveCall:
-    """One run of a call, whose questions are asked as nodes of the tree.
-
-    Args:
-        here: the use of the tool.
-        service: runs the call.
-        answers: to what the call had asked before.
-    """
-
-    def __init__(self, here: ToolUse, service: CallService, answers: Mapping[str, Answer]) -> None:
-        self._here = here
-        self._service = service
-        self._answers = answers
-        self._call: Call[Any] | None = None
-        self._stored: set[str] = set()
-
-    @property
-    def is_undone(self) -> bool:
-        """Whether the run was ended by undoing what it had done."""
-        call = self._call
-        return call is not None and call.compensations.bound and call.scheduler.failure is None
-
-    async def drive(self, call: Call[Any]) -> object:
-        """Run the call until it returns.
-
-        If it is interrupted while one of its questions is stored and unanswered, it is suspended
-        as by a crash instead of being undone: the stored question relies on the steps before it.
-        """
-        self._call = call
-        for step_id, answer in self._answers.items():
-            if call.cursor.is_pending(step_id):
-                call.cursor.answer(step_id, answer)
-        try:
-            return await call.drive(lambda ask: self._ask(call, ask))
-        except asyncio.CancelledError:
-            if any(call.is_open(step_id) for step_id in self._stored):
-                call.abort(InterruptedError("interrupted at a question"))
-            raise
-
-    async def _ask(self, call: Call[Any], ask: Ask) -> Answer:
-        def state() -> str:
-            self._stored.add(ask.step_id)
-            return call.journal.dumps()
-
-        data: dict[str, JsonValue] = {
-            "step_id": ask.step_id,
-            "request": ask.request.model_dump(mode="json", exclude_none=True),
-        }
-        questions = self._here.questions
-        async with questions.lock:
-            await self._service.postpone_expiry(call.journal)
-            answer = _answer(await questions.ask(self._here.block.id, ask.request, data, state))
-            # Under the lock: the state that is stored with the next question has this answer.
-            call.answer(ask.step_id, answer)
-        return answer
-
-
 def _call_id(here: ToolUse) -> str:
     """Name the call of a tool use, the same each time that it runs, so that effects keep keys."""
     place = f"{here.caller.id}/{here.block.id}"
     return f"call_{blake2b(place.encode('utf-8', 'surrogatepass'), digest_size=9).hexdigest()}"
-
-
-async def _record_undone(here: ToolUse) -> None:
-    """Record that an interrupted call is undone: services know its keys, so it must not run again."""
-    try:
-        await here.record(Outcome(NO_RESULT, is_error=True))
-    except Exception:  # the interruption is about to be raised, and must not be replaced
-        logger.exception("that tool %r was undone could not be stored", here.block.name)
-
-
-def _answer(reply: ElicitReply) -> Answer:
-    return Answer(reply_data(reply))

@@ -153,13 +153,18 @@ class Timeline:
 
     # -- writing nodes -----------------------------------------------------------------------
 
-    async def add(self, node: Node, results: Sequence[Result] = ()) -> Node:
-        """Store ``node`` with results of tools, and return it."""
-        refs = [Ref(HEAD, node.id)] if self.moves_head else []
-        await self._appends.append([node], results, refs)
-        self.last_added = node
-        await self.dependencies.listener(NodeAdded(node))
+    async def add(self, node: Node) -> Node:
+        """Store ``node``, and return it."""
+        await self.add_all([node])
         return node
+
+    async def add_all(self, nodes: Sequence[Node], results: Sequence[Result] = ()) -> None:
+        """Store ``nodes``, each with what it follows before it, and results of tools."""
+        refs = [Ref(HEAD, nodes[-1].id)] if self.moves_head else []
+        await self._appends.append(nodes, results, refs)
+        self.last_added = nodes[-1]
+        for node in nodes:
+            await self.dependencies.listener(NodeAdded(node))
 
     async def _store_reply(self, node: Node, reply: SampleReply, cost: float | None) -> Node:
         data: dict[str, JsonValue] = {"model": reply.model, "stop_reason": reply.stop_reason}

@@ -4,23 +4,29 @@ Mostly, a result is stored as soon as its tool returns. If one of the tools open
 the unfinished turn, a placeholder is stored for every result first, and what the tools return
 becomes visible with the next message only: so the branches' requests go on sharing their beginning,
 and a result is never lost, wherever the turn is interrupted.
+
+A tool that asks is resumed when all questions of its round are answered. Until then nothing of it is
+alive: its questions are in the tree, each tool's beside those of the others.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 
-from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse
-from anabranch.agents._called_tool import CalledTool
+from anabranch._asking.answerer import Answerer
+from anabranch.agents._agent_tools import AgentTool, Asked, Outcome, ToolUse
+from anabranch.agents._batch_line import AskedRound, BatchLine
 from anabranch.agents._events import ToolEnded, ToolStarted
 from anabranch.agents._gather_structured import gather_structured
+from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._timeline import Timeline
-from anabranch.agents._tool_questions import ToolQuestions
+from anabranch.agents._tool_questions import answer_live
 from anabranch.agents._turn_limits import SideUsage
 from anabranch.errors import AnabranchError, StoreError
-from anabranch.messages import CUT, ElicitReply, TextBlock, ToolUseBlock
+from anabranch.messages import CUT, TextBlock, ToolUseBlock
 from anabranch.tree import NO_RESULT, Node, Result
 
 __all__ = ["ToolBatch"]
@@ -29,53 +35,60 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 
 class ToolBatch:
-    """The tools that the node ``caller`` calls.
+    """The tools of one line.
 
     Args:
-        timeline: the path that the results extend.
+        timeline: the path that the line extends.
         tools: the agent's tools, by name.
-        caller: the node that calls tools.
-        returned: ids of tool uses whose results are stored already; their tools do not run again.
-        resumed_at: the question, or its answer, at which one tool is resumed. Its result then holds
-            below that answer only, and leaves what the caller's other descendants see unchanged.
+        writer: at the end of the line.
+        person: answers questions at once; without one, the batch stops at them.
     """
 
     def __init__(
         self,
         timeline: Timeline,
         tools: Mapping[str, AgentTool],
-        caller: Node,
-        *,
-        returned: Collection[str] = (),
-        resumed_at: Node | None = None,
+        writer: LineWriter,
+        person: Answerer | None,
     ) -> None:
         self._timeline = timeline
         self._tools = tools
-        self._caller = caller
-        self._uses = [use for use in caller.tool_uses if use.id not in returned]
-        self._resumed = resumed_at is not None
+        self._writer = writer
+        self._person = person
+        self._asking = asyncio.Lock()
+        self._uses = writer.line.unfinished
         self._placeholder: str | None = None
-        self._outcomes: dict[str, Outcome] = {}
+        self._results: dict[str, Result] = {}
         self._side_usage = SideUsage()
-        self._questions = ToolQuestions(timeline, caller, resumed_at or caller, self._side_usage)
+
+    @property
+    def _line(self) -> BatchLine:
+        return self._writer.line
 
     async def run(self) -> Node:
-        """Run the tools concurrently; return the node at which the model sees their results."""
+        """Run the tools concurrently, as far as they come.
+
+        Returns:
+            The node of kind ``results`` at which the model sees the results. Or the last node of
+            the line, if a tool waits for answers, or another process has ended the batch.
+        """
         await self._store_placeholders()
-        await gather_structured([partial(self._use, use) for use in self._uses])
-        return await self._add_results()
+        while True:
+            await gather_structured([partial(self._use, use) for use in self._unfinished])
+            if not self._unfinished:
+                self._placeholder = None
+                ended = await self._writer.finish(self._shown(), self._side_usage)
+                return ended or self._line.last
+            await self._writer.refresh()  # answers may have come from elsewhere meanwhile
+            if all(self._line.is_waiting(use.id) for use in self._unfinished):
+                return self._line.last
 
-    async def add_answer(self, reply: ElicitReply) -> None:
-        """Store the answer to the question at which a tool is to be resumed."""
-        await self._questions.add_answer(reply)
+    @property
+    def _unfinished(self) -> list[ToolUseBlock]:
+        return [use for use in self._uses if not self._is_done(use)]
 
-    async def resume(
-        self, use: ToolUseBlock, tool: CalledTool, question: Node, reply: ElicitReply
-    ) -> Node:
-        """Resume the tool that has asked; return the node where the model sees the result."""
-        resumed = tool.resume(self._tool_use(use), question, reply)
-        await self._record(use, await self._outcome(use, resumed))
-        return await self._add_results()
+    def _is_done(self, use: ToolUseBlock) -> bool:
+        return use.id in self._results or self._line.has_returned(use.id)
 
     async def _store_placeholders(self) -> None:
         """Store a placeholder for every result, if a tool lets branches see them meanwhile.
@@ -90,33 +103,42 @@ class ToolBatch:
             results = [self._result(use.id, interrupted) for use in self._uses]
             await self._timeline.dependencies.store.set_results(results)
 
+    # -- one tool ----------------------------------------------------------------------------
+
     async def _use(self, use: ToolUseBlock) -> None:
-        await self._timeline.dependencies.listener(ToolStarted(self._caller.id, use))
+        """Run a tool round by round, until it has returned or waits for answers."""
+        if self._line.round_id(use.id) is None:
+            await self._timeline.dependencies.listener(ToolStarted(self._line.caller.id, use))
+        while not self._is_done(use):
+            round_ = self._line.rounds.get(use.id)
+            if round_ is not None and round_.unanswered:
+                if self._person is None:
+                    return
+                await self._ask(self._person, round_)
+                continue
+            outcome = await self._outcome(use, round_)
+            if isinstance(outcome, Outcome):
+                await self._record(use, outcome)
+            else:
+                await self._writer.ask(use.id, outcome, round_, self._side_usage)
+
+    async def _ask(self, person: Answerer, round_: AskedRound) -> None:
+        """Have ``person`` answer the questions of a round, one after the other."""
+        async with self._asking:
+            for question in round_.questions:
+                if question.id not in self._line.answers:
+                    await self._writer.answer(question, await answer_live(person, question))
+
+    async def _outcome(self, use: ToolUseBlock, round_: AskedRound | None) -> Outcome | Asked:
+        """Return how the tool's next round ends; what it raises becomes an outcome."""
         tool = self._tools.get(use.name)
         if tool is None:
             known = ", ".join(sorted(self._tools)) or "none"
-            outcome = Outcome(f"There is no tool {use.name!r}. Tools: {known}.", is_error=True)
-        elif _is_cut(self._caller, use):
-            outcome = Outcome(CUT, is_error=True)
-        else:
-            outcome = await self._outcome(use, tool.use(self._tool_use(use)))
-        await self._record(use, outcome)
-
-    def _tool_use(self, use: ToolUseBlock) -> ToolUse:
-        return ToolUse(
-            use,
-            self._caller,
-            self._timeline,
-            self._tools,
-            self._questions,
-            self._side_usage.of(use.id),
-            partial(self._record, use),
-        )
-
-    async def _outcome(self, use: ToolUseBlock, work: Awaitable[Outcome]) -> Outcome:
-        """Return the outcome of ``work``, or the outcome that stands for what it raises."""
+            return Outcome(f"There is no tool {use.name!r}. Tools: {known}.", is_error=True)
+        if _is_cut(self._line.caller, use):
+            return Outcome(CUT, is_error=True)
         try:
-            return await work
+            return await tool.use(self._tool_use(use, round_))
         except Exception as error:
             # Each tool use needs a result, or no provider accepts the thread. An error that was
             # not raised for the model's eyes may contain secrets, so its text goes to the log.
@@ -125,32 +147,42 @@ class ToolBatch:
             logger.exception("tool %r raised an unexpected exception", use.name)
             return Outcome(f"Error executing tool {use.name}", is_error=True)
 
+    def _tool_use(self, use: ToolUseBlock, round_: AskedRound | None) -> ToolUse:
+        return ToolUse(
+            use,
+            self._line.caller,
+            self._timeline,
+            self._tools,
+            None if round_ is None else round_.answered(),
+            self._side_usage.of(use.id),
+            partial(self._record, use),
+        )
+
+    # -- results -----------------------------------------------------------------------------
+
     async def _record(self, use: ToolUseBlock, outcome: Outcome) -> None:
-        """Store an outcome, for all that follows the caller; one of a resumed tool is held back."""
-        self._outcomes[use.id] = outcome
-        result = self._result(use.id, outcome)
-        if not self._resumed:
-            await self._timeline.dependencies.store.set_results([result])
+        """Store an outcome."""
+        result = self._results[use.id] = self._result(use.id, outcome)
+        await self._writer.record(result)
         await self._timeline.dependencies.listener(ToolEnded(use, result))
 
-    async def _add_results(self) -> Node:
-        """Add the node at which the model sees the results."""
-        self._placeholder = None
-        results = [self._result(use_id, outcome) for use_id, outcome in self._outcomes.items()]
-        usage, data = self._side_usage.take()
-        last, thread_id = self._questions.last, self._timeline.thread.id
-        node = self._timeline.dependencies.node(
-            thread_id, last.id, "results", usage=usage, data=data
-        )
-        return await self._timeline.add(node, results)
-
     def _result(self, use_id: str, outcome: Outcome) -> Result:
-        node_id = self._questions.last.id if self._resumed else self._caller.id
-        content = outcome.blocks or (TextBlock(text=outcome.text),)
-        if self._placeholder is None:
-            return Result(node_id, use_id, content, outcome.is_error)
-        shown = (TextBlock(text=self._placeholder),)
-        return Result(node_id, use_id, shown, outcome.is_error, pending=content)
+        holder, content = self._line.holder(use_id), outcome.blocks or _text(outcome.text)
+        if self._placeholder is None or holder.id != self._line.caller.id:
+            return Result(holder.id, use_id, content, outcome.is_error)
+        shown = _text(self._placeholder)
+        return Result(holder.id, use_id, shown, outcome.is_error, pending=content)
+
+    def _shown(self) -> list[Result]:
+        """Return the results of this batch as the model sees them: no placeholder hides them."""
+        return [
+            Result(each.node_id, each.tool_use_id, each.pending or each.content, each.is_error)
+            for each in self._results.values()
+        ]
+
+
+def _text(text: str) -> tuple[TextBlock, ...]:
+    return (TextBlock(text=text),)
 
 
 def _is_cut(caller: Node, use: ToolUseBlock) -> bool:

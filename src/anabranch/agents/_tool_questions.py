@@ -1,119 +1,118 @@
-"""Questions of tools as nodes of the tree: asked, answered, and read back from the store.
+"""Questions of tools and their answers as nodes of the tree: written, and read back from the store.
 
-A question node holds the state of the tool's call at that moment, so that the question can be
-answered again, or after a restart.
+A question is what a tool asks in one round of its call: of the person, or of the client's model. The
+first question of a round holds the state from which the call is resumed once all are answered. An
+answer names its question; in threads of earlier releases it is the question's child instead.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
-from typing import cast
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from anabranch._asking.answerer import Answerer, AnswerError, answer_of_error
 from anabranch._encodable import encodable
+from anabranch._engine import Answer, Ask, AskKind
 from anabranch.agents._ports import Question
-from anabranch.agents._timeline import Timeline
-from anabranch.agents._turn_limits import SideUsage
-from anabranch.errors import ToolError
-from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
+from anabranch.errors import REFUSED, StepFailed, ToolError, error_to_json
+from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
 from anabranch.tree import Node
 
-__all__ = ["ToolQuestions", "question_of", "reply_data", "reply_of", "stored_with"]
-
-_QUESTION: TypeAdapter[ElicitRequest | UrlRequest] = TypeAdapter(ElicitRequest | UrlRequest)
-
-
-class ToolQuestions:
-    """The questions of tools that run at the same time, one below the other on one timeline.
-
-    Attributes:
-        last: the node below which the next question is added: the caller of the tools, or the
-            last answer.
-        lock: must be held while asking, until the answer has been processed.
-    """
-
-    def __init__(self, timeline: Timeline, caller: Node, last: Node, side_usage: SideUsage) -> None:
-        self.last: Node = last
-        self.lock: asyncio.Lock = asyncio.Lock()
-        self._timeline = timeline
-        self._caller = caller
-        self._side_usage = side_usage
-
-    async def ask(
-        self,
-        tool_use_id: str,
-        question: Question,
-        data: Mapping[str, JsonValue],
-        state: Callable[[], str],
-    ) -> ElicitReply:
-        """Ask the person; store the question and the answer, each with the state at that time.
-
-        With the question is stored what the tools have used until then.
-
-        Args:
-            tool_use_id: the use of the tool that asks.
-            question: what is asked.
-            data: stored with the question.
-            state: returns the state of the tool's call.
-        """
-        timeline, dependencies = self._timeline, self._timeline.dependencies
-        usage, used = self._side_usage.take()
-        stored: dict[str, JsonValue] = {
-            "caller": self._caller.id,
-            "tool_use_id": tool_use_id,
-            **used,
-            **data,
-            "state": state(),
-        }
-        node = dependencies.node(
-            timeline.thread.id,
-            self.last.id,
-            "question",
-            question.message,
-            usage=usage,
-            data=stored,
-        )
-        self.last = await timeline.add(node)
-        reply = await dependencies.person.elicit(question, step_id=node.id)
-        await self.add_answer(reply, state())
-        return reply
-
-    async def add_answer(self, reply: ElicitReply, state: str | None = None) -> None:
-        """Store the answer to the last question, with the state of the tool's call if given."""
-        text = reply.action if reply.content is None else to_json(encodable(reply.content)).decode()
-        data = reply_data(reply)
-        if state is not None:
-            data["state"] = state
-        timeline = self._timeline
-        self.last = await timeline.add(
-            timeline.dependencies.node(timeline.thread.id, self.last.id, "answer", text, data=data)
-        )
+__all__ = [
+    "ErrorReply",
+    "Given",
+    "Reply",
+    "answer_data",
+    "answer_live",
+    "answer_text",
+    "asked_text",
+    "dump_ask",
+    "is_other_answer",
+    "load_ask",
+    "question_id",
+    "question_of",
+    "recorded_reply",
+    "reply_of",
+    "request_of",
+    "same_reply",
+    "stored_with",
+]
 
 
-def reply_data(reply: ElicitReply) -> dict[str, JsonValue]:
-    """Return ``reply`` as it is stored with an answer, and recorded in the call."""
-    return cast("dict[str, JsonValue]", reply.model_dump(mode="json", exclude_none=True))
+@dataclass(frozen=True, slots=True)
+class ErrorReply:
+    """Answers a question with an error, in the journal's form, that its tool reads."""
+
+    error: dict[str, JsonValue]
 
 
-def reply_of(answer: Node) -> ElicitReply:
-    """Return the reply that the node ``answer`` holds."""
-    given = {name: value for name, value in answer.data.items() if name != "state"}
-    return ElicitReply.model_validate(given)
+Reply: TypeAlias = ElicitReply | SampleReply
+"""What a question is answered with: by a person, or by the client's model."""
+
+Given: TypeAlias = Reply | ErrorReply
+"""An answer as it is stored."""
+
+logger: logging.Logger = logging.getLogger("anabranch.agents")
+
+Request: TypeAlias = ElicitRequest | UrlRequest | SampleRequest
+
+_FORM: TypeAdapter[ElicitRequest | UrlRequest] = TypeAdapter(ElicitRequest | UrlRequest)
+_QUESTION, _OTHER = "question", "other"
 
 
-def question_of(node: Node) -> ElicitRequest | UrlRequest:
+# -- what is asked -------------------------------------------------------------------------------
+
+
+def dump_ask(ask: Ask) -> dict[str, JsonValue]:
+    """Return what a node stores of ``ask``."""
+    request = ask.request.model_dump(mode="json", exclude_none=True)
+    return {"step_id": ask.step_id, "kind": ask.kind, "request": request}
+
+
+def load_ask(stored: Mapping[str, JsonValue]) -> Ask:
+    """Return the ask again, without its fingerprint, which the state has."""
+    kind = cast("AskKind", stored.get("kind", "elicit"))  # earlier releases stored none
+    request: Request
+    if kind == "sample":
+        request = SampleRequest.model_validate(stored["request"])
+    else:
+        request = _FORM.validate_python(stored["request"])
+    return Ask(str(stored["step_id"]), kind, request, "")
+
+
+def asked_text(ask: Ask) -> str:
+    """Return the text of a question's node."""
+    request: Request = ask.request
+    return request.messages[-1].text if isinstance(request, SampleRequest) else request.message
+
+
+def request_of(node: Node) -> Request:
     """Return what the question ``node`` asks.
 
     Raises:
         ToolError: the question is closed.
     """
     try:
-        return _QUESTION.validate_python(stored_with(node, "request"))
-    except ValidationError:
+        return cast("Request", load_ask(node.data).request)
+    except (KeyError, ValidationError):
         raise _closed(node) from None
+
+
+def question_of(node: Node) -> Question:
+    """Return what the question ``node`` asks the person.
+
+    Raises:
+        ToolError: the question is closed, or it is for a model.
+    """
+    request = request_of(node)
+    if isinstance(request, SampleRequest):
+        raise ToolError(f"The question {node.id!r} is for a model of the client, not for a person.")
+    return request
 
 
 def stored_with(question: Node, name: str) -> JsonValue:
@@ -132,3 +131,86 @@ def _closed(question: Node) -> ToolError:
         f"The question {question.id!r} comes from a file and is closed: the call that asked it is"
         " not continued here. Continue with a message; the model can call the tool again."
     )
+
+
+# -- what is answered ----------------------------------------------------------------------------
+
+
+def answer_data(question: Node, reply: Given, *, other: bool) -> dict[str, JsonValue]:
+    """Return what a node stores of an answer; ``other`` says that it is not the first one."""
+    data: dict[str, JsonValue] = {**_plain(reply), _QUESTION: question.id}
+    return {**data, _OTHER: True} if other else data
+
+
+def answer_text(reply: Given) -> str:
+    """Return the text of an answer's node."""
+    if isinstance(reply, SampleReply):
+        return reply.text
+    if isinstance(reply, ErrorReply):
+        return "error"
+    return reply.action if reply.content is None else to_json(encodable(reply.content)).decode()
+
+
+def question_id(answer: Node) -> str:
+    """Return the id of the question that the node ``answer`` answers."""
+    return str(answer.data.get(_QUESTION, answer.parent_id))
+
+
+def is_other_answer(answer: Node) -> bool:
+    """Whether the question had been answered before, and differently."""
+    return _OTHER in answer.data
+
+
+def reply_of(answer: Node) -> Given:
+    """Return the reply that the node ``answer`` holds."""
+    beside = {"state", _QUESTION, _OTHER}  # an earlier release stored a state with each answer
+    given = {name: value for name, value in answer.data.items() if name not in beside}
+    if "error" in given:
+        return ErrorReply(cast("dict[str, JsonValue]", given["error"]))
+    model = ElicitReply if "action" in given else SampleReply
+    return model.model_validate(given)
+
+
+def recorded_reply(question: Node, answer: Node) -> Answer:
+    """Return what the call records of an answer. A model's sample that is cancelled is refused."""
+    reply = reply_of(answer)
+    if isinstance(reply, ErrorReply):
+        return Answer(error=reply.error)
+    if question.data.get("kind") == "sample" and isinstance(reply, ElicitReply):
+        step_id, refused = str(question.data["step_id"]), "The request to the model was refused."
+        return answer_of_error("sample", step_id, REFUSED, refused)
+    return Answer(_plain(reply))
+
+
+def same_reply(answer: Node, reply: Given) -> bool:
+    """Whether the node ``answer`` holds ``reply``."""
+    return _plain(reply_of(answer)) == _plain(reply)
+
+
+def _plain(reply: Given) -> dict[str, JsonValue]:
+    if isinstance(reply, ErrorReply):
+        return {"error": reply.error}
+    return cast("dict[str, JsonValue]", reply.model_dump(mode="json", exclude_none=True))
+
+
+# -- how a live answerer answers -----------------------------------------------------------------
+
+
+async def answer_live(person: Answerer, question: Node) -> Given:
+    """Return what ``person`` answers to ``question``; what it raises becomes the answer."""
+    request, step_id = request_of(question), str(question.data["step_id"])
+    sampled = isinstance(request, SampleRequest)
+    try:
+        if isinstance(request, SampleRequest):
+            return await person.sample(request, step_id=question.id)
+        return await person.elicit(request, step_id=question.id)
+    except AnswerError as error:
+        kind = "sample" if sampled else "elicit"
+        answer = answer_of_error(kind, step_id, error.code, str(error), error.data)
+        declined = answer.error is None
+        return ElicitReply(action="decline") if declined else ErrorReply(answer.error or {})
+    except Exception as error:
+        # The tool reads that it was not answered. The text of the error may contain secrets.
+        logger.exception("the question %r could not be asked", question.id)
+        failed = StepFailed(step_id, type(error).__name__, "")
+        return ErrorReply(error_to_json(failed) or {})

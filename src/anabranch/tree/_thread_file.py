@@ -9,7 +9,7 @@ without the state of a call, and a tool use without a result gets one that says 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -101,7 +101,7 @@ def thread_from_json(text: bytes, new_id: NewId, now: float) -> LoadedThread:
     nodes = _nodes(saved, thread, ids)
     found = saved.results if saved.results is not None else _results_in_messages(saved)
     results = [replace(each, node_id=_new(ids, each.node_id, "a result")) for each in found]
-    results += _closing(nodes.values(), {(each.node_id, each.tool_use_id) for each in results})
+    results += _closing(nodes, {(each.node_id, each.tool_use_id) for each in results})
     refs = [Ref(name, _new(ids, at, f"ref {name!r}")) for name, at in saved.refs.items()]
     return LoadedThread(thread, tuple(nodes.values()), tuple(results), tuple(refs))
 
@@ -129,15 +129,24 @@ def _data(node: Node | _SavedNode) -> dict[str, JsonValue]:
     return {} if node.kind in {"question", "answer"} else dict(node.data)
 
 
-def _closing(nodes: Iterable[Node], known: Container[tuple[str, str]]) -> list[Result]:
+def _closing(nodes: Mapping[str, Node], known: Iterable[tuple[str, str]]) -> list[Result]:
     """Return a result for each tool use without one, so that its tool is not run."""
     text = (TextBlock(text=NOT_CONTINUED),)
+    held = {(_caller(nodes, node_id), use_id) for node_id, use_id in known}
     return [
         Result(node.id, use_id, text, is_error=True)
-        for node in nodes
+        for node in nodes.values()
         for use_id in dict.fromkeys(use.id for use in node.tool_uses)
-        if (node.id, use_id) not in known
+        if (node.id, use_id) not in held
     ]
+
+
+def _caller(nodes: Mapping[str, Node], node_id: str) -> str:
+    """Return the node that called the tool whose result the node holds: it, or one above it."""
+    node = nodes[node_id]
+    while node.kind in {"question", "answer"} and node.parent_id is not None:
+        node = nodes[node.parent_id]
+    return node.id
 
 
 def _new(ids: Mapping[str, str], node_id: str, what: str) -> str:

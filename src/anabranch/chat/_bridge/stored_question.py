@@ -54,7 +54,8 @@ async def read_question(
     asked = [each for each in path if each.kind == "question" and _is_of(each, caller_id, use_id)]
     uses = [use for each in path if each.id == caller_id for use in each.tool_uses]
     use = next(use for use in uses if use.id == use_id)
-    journal = Journal.loads(str(stored_with(node, "state")))
+    first = await store.node(str(node.data.get("round", node.id))) or node
+    journal = Journal.loads(str(stored_with(first, "state")))
     key = (request.key if isinstance(request, ElicitRequest) else None) or ""
     values: dict[str, Any] = {"params": _parameters(tools.get(use.name), use.input)}
     handed = journal.entries.get(f"{use.name}/before.1")

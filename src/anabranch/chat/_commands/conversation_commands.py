@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from anabranch.agents import TEXT_RECOMBINERS, broadcast_to_leaves, combine, question_of
+from anabranch.agents import (
+    TEXT_RECOMBINERS,
+    broadcast_to_leaves,
+    combine,
+    question_of,
+    result_at,
+)
 from anabranch.chat._commands.command import Command, Outputs
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
@@ -75,7 +81,9 @@ async def call(session: SessionState, name: str, values: str = "") -> Outputs:
     )
     await agent.add([caller])
     after = await (await agent.turn(caller)).use_tools(caller)
-    result = (await agent.store.path(after.id)).results[caller.id, use.id]
+    result = result_at(await agent.store.path(after.id), use.id)
+    if result is None:
+        return _reply(after)
     return Output("error" if result.is_error else "message", text_of(result.content), after.id)
 
 

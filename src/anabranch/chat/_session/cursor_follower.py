@@ -17,6 +17,9 @@ from anabranch.tree import Node
 
 __all__ = ["CursorFollower"]
 
+BATCH = {"question", "answer", "results"}
+"""Kinds of nodes that continue the line of a tool batch, under names that follow from it."""
+
 logger: logging.Logger = logging.getLogger("anabranch.chat")
 
 
@@ -36,8 +39,9 @@ class CursorFollower:
 
     async def on_event(self, event: Event) -> None:
         """Follow the node that was added, and pass the event to the session's listener."""
-        if isinstance(event, NodeAdded) and self._continues(event.node):
+        if isinstance(event, NodeAdded) and self._follows(event.node, BATCH):
             self._cursor.node_id = event.node.id
+            self._own.add(event.node.id)
         await self._dependencies.listener(event)
 
     async def catch_up(self) -> None:
@@ -60,8 +64,10 @@ class CursorFollower:
             if cursor.node_id is None
             else await store.children(cursor.node_id)
         )
-        return next((node for node in reversed(followers) if self._continues(node)), None)
+        kinds = BATCH if cursor.node_id in self._own else set[str]()
+        return next((node for node in reversed(followers) if self._follows(node, kinds)), None)
 
-    def _continues(self, node: Node) -> bool:
+    def _follows(self, node: Node, kinds: set[str]) -> bool:
+        """Whether ``node`` follows the cursor, and is the session's own, or of these kinds."""
         follows = node.parent_id == self._cursor.node_id and node.kind != "branch"
-        return follows and node.id in self._own
+        return follows and (node.id in self._own or node.kind in kinds)

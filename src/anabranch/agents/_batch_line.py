@@ -1,0 +1,204 @@
+"""One line of a tool batch: the node that calls tools, and the questions and answers below it.
+
+All that a batch needs to go on is on the line, whatever process goes on with it: which tools have
+returned, what each has asked in its last round, and what of that is answered. A question that is
+answered differently begins another line, which has the nodes above that answer in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from anabranch._engine import Answer
+from anabranch.agents._tool_questions import (
+    is_other_answer,
+    question_id,
+    recorded_reply,
+    stored_with,
+)
+from anabranch.messages import ToolUseBlock, text_of
+from anabranch.tree import NO_RESULT, Node, Path, Result
+
+__all__ = ["ASIDE", "AnsweredRound", "AskedRound", "BatchLine", "open_questions", "result_at"]
+
+ASIDE = ("question", "answer")
+"""The kinds of nodes between one that calls tools and the results of its tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredRound:
+    """What a call is resumed from.
+
+    Attributes:
+        state: of the call, when it asked.
+        answers: to what it asked, by step.
+        other: whether these questions have been answered differently before.
+        began_live: whether an earlier release has run the call, and stored its state meanwhile.
+    """
+
+    state: str
+    answers: Mapping[str, Answer]
+    other: bool
+    began_live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRound:
+    """What a tool has asked in one round, and the answers to it on this line, by question."""
+
+    questions: list[Node]
+    answers: dict[str, Node] = field(default_factory=dict[str, Node])
+
+    @property
+    def id(self) -> str:
+        """Names the round: the id of its first question."""
+        return self.questions[0].id
+
+    @property
+    def unanswered(self) -> list[Node]:
+        """The questions without an answer."""
+        return [each for each in self.questions if each.id not in self.answers]
+
+    def answered(self) -> AnsweredRound:
+        """Return the round with all its answers."""
+        first, answers = self.questions[0], self.answers
+        return AnsweredRound(
+            str(answers[first.id].data.get("state") or stored_with(first, "state")),
+            {str(q.data["step_id"]): recorded_reply(q, answers[q.id]) for q in self.questions},
+            other=any(is_other_answer(each) for each in answers.values()),
+            began_live="round" not in first.data,
+        )
+
+
+class BatchLine:
+    """One line of the tools that ``nodes[0]`` calls.
+
+    Args:
+        nodes: the node that calls the tools, and the questions and answers below it.
+        results: the results that these nodes hold.
+
+    Attributes:
+        rounds: the last round that each tool has asked in, by tool use.
+        answers: all answers on the line, by question; the nearest to its end, if there are several.
+    """
+
+    def __init__(self, nodes: Sequence[Node], results: Mapping[tuple[str, str], Result]) -> None:
+        self.nodes: tuple[Node, ...] = tuple(nodes)
+        self.rounds: dict[str, AskedRound] = {}
+        self.answers: dict[str, Node] = {}
+        self._results = results
+        asked_in: dict[str, AskedRound] = {}
+        for node in self.nodes[1:]:
+            if node.kind == "answer":
+                self.answers[question_id(node)] = node
+                if (round_ := asked_in.get(question_id(node))) is not None:
+                    round_.answers[question_id(node)] = node
+            elif "tool_use_id" in node.data:  # one from a file is closed, and belongs to no call
+                asked_in[node.id] = self._asked(node)
+
+    def _asked(self, question: Node) -> AskedRound:
+        use_id = str(question.data["tool_use_id"])
+        last = self.rounds.get(use_id)
+        if last is None or last.id != question.data.get("round", question.id):
+            last = self.rounds[use_id] = AskedRound([])
+        last.questions.append(question)
+        return last
+
+    @classmethod
+    def read(cls, path: Path) -> BatchLine | None:
+        """Return the line that ``path`` ends with, ``None`` if it does not end in a tool batch."""
+        first = len(path.nodes) - 1
+        while first > 0 and path.nodes[first].kind in ASIDE:
+            first -= 1
+        return cls(path.nodes[first:], path.results) if path.nodes[first].tool_uses else None
+
+    @property
+    def caller(self) -> Node:
+        """The node that calls the tools."""
+        return self.nodes[0]
+
+    @property
+    def last(self) -> Node:
+        """The last node of the line."""
+        return self.nodes[-1]
+
+    def extended(self, nodes: Iterable[Node], results: Iterable[Result] = ()) -> BatchLine:
+        """Return the line with further nodes and results."""
+        added = {(each.node_id, each.tool_use_id): each for each in results}
+        return BatchLine((*self.nodes, *nodes), {**self._results, **added})
+
+    @cached_property
+    def unfinished(self) -> tuple[ToolUseBlock, ...]:
+        """The uses whose tools have neither returned nor been interrupted."""
+        return tuple(use for use in self.caller.tool_uses if self._is_unfinished(use.id))
+
+    def _is_unfinished(self, use_id: str) -> bool:
+        found = self.result(use_id)
+        return found is None or (_is_placeholder(found) and use_id in self.rounds)
+
+    def is_waiting(self, use_id: str) -> bool:
+        """Whether the tool waits for answers."""
+        return use_id in self.rounds and bool(self.rounds[use_id].unanswered)
+
+    def has_returned(self, use_id: str) -> bool:
+        """Whether the tool has a result that is more than a placeholder."""
+        found = self.result(use_id)
+        return found is not None and not _is_placeholder(found)
+
+    def result(self, use_id: str) -> Result | None:
+        """Return the result of a tool on this line, ``None`` before there is one.
+
+        What is held above an answer that begins a line of the tool's call belongs to another line.
+        """
+        asked = {node.id for node in self.nodes if node.data.get("tool_use_id") == use_id}
+        for node in reversed(self.nodes):
+            found = self._results.get((node.id, use_id))
+            began = node.kind == "answer" and is_other_answer(node) and question_id(node) in asked
+            if found is not None or began:
+                return found
+        return None
+
+    def round_id(self, use_id: str) -> str | None:
+        """Return the id of the last round in which a tool has asked, ``None`` if it has not."""
+        return self.rounds[use_id].id if use_id in self.rounds else None
+
+    def cut(self, length: int) -> BatchLine:
+        """Return the beginning of the line."""
+        return BatchLine(self.nodes[:length], self._results)
+
+    def holder(self, use_id: str) -> Node:
+        """Return the node that holds a tool's result: its last answer, or the caller.
+
+        So a result holds on the lines that have this answer in common, and on no other.
+        """
+        round_ = self.rounds.get(use_id)
+        return self.caller if round_ is None else list(round_.answers.values())[-1]
+
+
+def _is_placeholder(result: Result) -> bool:
+    """Whether this stands for a result while ``branch_self`` shows the batch to its branches."""
+    return result.pending is not None and text_of(result.pending) == NO_RESULT
+
+
+def result_at(path: Path, tool_use_id: str) -> Result | None:
+    """Return the result of a tool on ``path``, ``None`` if there is none: the nearest to its end."""
+    held = (path.results.get((node.id, tool_use_id)) for node in reversed(path.nodes))
+    return next((each for each in held if each is not None), None)
+
+
+def open_questions(nodes: Iterable[Node]) -> list[Node]:
+    """Return the questions of a whole thread that wait for an answer, the oldest first.
+
+    One that the conversation has left, by a message below it, waits no longer.
+    """
+    known = {node.id: node for node in nodes}
+    answered = {question_id(node) for node in known.values() if node.kind == "answer"}
+    left: set[str] = set()
+    for node in reversed(list(known.values())):  # parents come before children
+        above = known.get(node.parent_id or "")
+        if above is not None and (node.kind not in ASIDE or node.id in left):
+            left.add(above.id)
+    asked = (node for node in known.values() if node.kind == "question")
+    return [each for each in asked if each.id not in answered and each.id not in left]

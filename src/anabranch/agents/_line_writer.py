@@ -1,0 +1,229 @@
+"""Extends the line of a tool batch, in whatever process: the first writer wins each place on it.
+
+The id of a node on a line follows from that of the node above it. So of two processes that add a
+node at the same place one is refused; it reads what the other has added, and goes on from there. An
+answer that begins another line has an id of its own, since it stands beside the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+
+from pydantic import JsonValue
+
+from anabranch.agents._agent_tools import Asked
+from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
+from anabranch.agents._timeline import Timeline
+from anabranch.agents._tool_questions import (
+    Given,
+    answer_data,
+    answer_text,
+    asked_text,
+    dump_ask,
+    question_id,
+    reply_of,
+    same_reply,
+)
+from anabranch.agents._turn_limits import SideUsage
+from anabranch.errors import ToolError
+from anabranch.tree import Kind, Node, RefusedError, Result
+
+__all__ = ["LineWriter", "QuestionAnsweredError"]
+
+
+class QuestionAnsweredError(ToolError):
+    """The question has another answer already."""
+
+    def __init__(self, question_id: str) -> None:
+        super().__init__(f"The question {question_id!r} has been answered differently before.")
+
+
+class LineWriter:
+    """Extends ``line`` on ``timeline``.
+
+    Attributes:
+        line: as it is known now.
+        after: the ``results`` node, if another process, or an earlier turn, has ended the batch.
+    """
+
+    def __init__(self, timeline: Timeline, line: BatchLine) -> None:
+        self.line = line
+        self.after: Node | None = None
+        self._timeline = timeline
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    async def at(cls, timeline: Timeline, node: Node) -> LineWriter:
+        """Return a writer at the end of the line that ``node`` is on.
+
+        Raises:
+            ToolError: the node is not among those of a tool batch.
+        """
+        line = BatchLine.read(await timeline.dependencies.store.path(node.id))
+        if line is None:
+            raise ToolError(f"No tool waits at the node {node.id!r}.")
+        writer = cls(timeline, line)
+        await writer.refresh()
+        return writer
+
+    async def refresh(self) -> None:
+        """Read what has been added to the line."""
+        store, last = self._timeline.dependencies.store, self.line.last
+        self.after = None
+        while True:
+            below = await store.children(last.id)
+            # Answers that begin other lines come later than the node that continues this one.
+            follower = next((each for each in below if each.kind in (*ASIDE, "results")), None)
+            if follower is None or follower.kind == "results":
+                self.after = follower
+                break
+            last = follower
+        self.line = BatchLine.read(await store.path(last.id)) or self.line
+
+    # -- what a batch adds -------------------------------------------------------------------
+
+    async def ask(
+        self, tool_use_id: str, asked: Asked, after: AskedRound | None, used: SideUsage
+    ) -> None:
+        """Add the questions of a tool's round, unless another process has.
+
+        Args:
+            tool_use_id: the use of the tool that asks.
+            asked: what it asks.
+            after: the round before, ``None`` before the first.
+            used: what the tools have used until then; stored with the first question.
+        """
+        usage, data = used.take()
+        before = None if after is None else after.id
+
+        def questions(line: BatchLine) -> list[Node]:
+            if line.has_returned(tool_use_id) or line.round_id(tool_use_id) != before:
+                return []
+            nodes: list[Node] = []
+            for ask in asked.asks:
+                node = self._node(nodes[-1] if nodes else line.last, "question", asked_text(ask))
+                first = {"state": asked.state, **data} if not nodes else {}
+                stored: dict[str, JsonValue] = {
+                    "caller": line.caller.id,
+                    "tool_use_id": tool_use_id,
+                    "round": nodes[0].id if nodes else node.id,
+                    **dump_ask(ask),
+                    **first,
+                }
+                nodes.append(replace(node, data=stored, usage=None if nodes else usage))
+            return nodes
+
+        await self._add(questions)
+
+    async def answer(self, question: Node, reply: Given) -> Node:
+        """Add the answer to a question that has none, and return it; or return the one it has."""
+
+        def answer(line: BatchLine) -> list[Node]:
+            if question.id in line.answers:
+                return []
+            data = answer_data(question, reply, other=False)
+            node = self._node(line.last, "answer", answer_text(reply))
+            return [replace(node, data=data)]
+
+        await self._add(answer)
+        return self.line.answers[question.id]
+
+    async def answer_differently(self, question: Node, reply: Given) -> None:
+        """Go to the line on which an answered question has ``reply``; begin it, if there is none.
+
+        It has in common with this line what is above the first answer, and what other tools have
+        returned. Other questions above are answered as they are here.
+        """
+        dependencies = self._timeline.dependencies
+        first = self.line.answers[question.id]
+        parent_id = str(first.parent_id)
+        for other in await dependencies.store.children(parent_id):
+            if _answers(other, question) and same_reply(other, reply):
+                self.line = self._above(first).extended([other])
+                await self.refresh()
+                return
+        data = answer_data(question, reply, other=True)
+        data |= {name: first.data[name] for name in ("state",) if name in first.data}
+        thread_id, text = self._timeline.thread.id, answer_text(reply)
+        begun = dependencies.node(thread_id, parent_id, "answer", text, data=data)
+        nodes, above = [begun], self._above(first)
+        for node in self.line.nodes[len(above.nodes) + 1 :]:
+            asked = next((each for each in above.nodes if _answers(node, each)), None)
+            if asked is not None:
+                copied = self._node(nodes[-1], "answer", node.text)
+                same = answer_data(asked, reply_of(node), other=False)
+                nodes.append(replace(copied, data=same))
+        use_id = str(question.data["tool_use_id"])
+        held = [(use.id, self.line.result(use.id)) for use in self.line.caller.tool_uses]
+        results = [
+            replace(result, node_id=begun.id)
+            for other_id, result in held
+            if result is not None and other_id != use_id and above.result(other_id) != result
+        ]
+        await self._timeline.add_all(nodes, results)
+        self.line, self.after = above.extended(nodes, results), None
+
+    async def record(self, result: Result) -> None:
+        """Store what a tool has returned."""
+        await self._timeline.dependencies.store.set_results([result])
+        self.line = self.line.extended([], [result])
+
+    async def finish(self, results: Sequence[Result], used: SideUsage) -> Node | None:
+        """Add the node at which the model sees the results; ``None`` if another process has."""
+        usage, data = used.take()
+
+        def ending(line: BatchLine) -> list[Node]:
+            node = self._node(line.last, "results")
+            return [] if self.after is not None else [replace(node, usage=usage, data=data)]
+
+        [node] = await self._add(ending, results) or [None]
+        return node
+
+    # -- places on the line ------------------------------------------------------------------
+
+    async def _add(
+        self, nodes_for: Callable[[BatchLine], list[Node]], results: Sequence[Result] = ()
+    ) -> list[Node]:
+        """Add at the end of the line what ``nodes_for`` returns for it; return what was added.
+
+        Raises:
+            RefusedError: the store refuses the nodes for another reason than their place.
+        """
+        async with self._lock:
+            while nodes := nodes_for(self.line):
+                try:
+                    await self._timeline.add_all(nodes, results)
+                except RefusedError:
+                    before = self.line.last.id
+                    await self.refresh()
+                    if self.line.last.id == before and self.after is None:
+                        raise
+                    continue
+                if nodes[-1].kind in ASIDE:
+                    self.line = self.line.extended(nodes)
+                break
+            return nodes
+
+    def _node(self, parent: Node, kind: Kind, text: str = "") -> Node:
+        """Return the node that continues the line at ``parent``."""
+        node = self._timeline.dependencies.node(parent.thread_id, parent.id, kind, text or ())
+        return replace(node, id=_continuation(parent.id))
+
+    def _above(self, node: Node) -> BatchLine:
+        """Return the part of the line that is above ``node``."""
+        ids = [each.id for each in self.line.nodes]
+        return self.line.cut(ids.index(node.id))
+
+
+def _answers(node: Node, question: Node) -> bool:
+    return node.kind == "answer" and question_id(node) == question.id
+
+
+def _continuation(node_id: str) -> str:
+    """Return the id of the node that continues a line at the node with the given id."""
+    digest = blake2b(node_id.encode("utf-8", "surrogatepass"), digest_size=9).digest()
+    return f"node_{urlsafe_b64encode(digest).decode()}"

@@ -1,0 +1,386 @@
+"""A call that waits is a journal in the store: no process is needed until its questions are answered.
+
+Each step of these conversations is taken by an agent of its own, as another process would take it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, Capabilities, StepFailed, tool
+from anabranch.agents import Agent, BranchSelf, CallStore, QuestionAnsweredError, request_of
+from anabranch.messages import (
+    ElicitReply,
+    SampleReply,
+    SampleRequest,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from anabranch.testing import MockModel, calls
+from anabranch.tree import Node, Thread, TreeStore, project
+from tests.agents.harness import Answering, faults
+from tests.agents.memory import MemoryTrees
+from tests.durable.stores import Modelled
+
+
+class Number(BaseModel):
+    n: int
+
+
+def number(n: int) -> ElicitReply:
+    return ElicitReply(action="accept", content={"n": n})
+
+
+DONE: list[tuple[str, str]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DONE.clear()
+
+
+def do(what: str, key: str) -> str:
+    DONE.append((what, key))
+    return what
+
+
+def names() -> list[str]:
+    return [what for what, _ in DONE]
+
+
+async def asked(ctx: BranchContext, what: str) -> str:
+    answer = await ctx.elicit(Number, what)
+    return str(answer.content.n) if isinstance(answer, Accepted) else answer.action
+
+
+@tool
+async def pair(ctx: BranchContext, name: str) -> str:
+    """Ask two things at once, then a third."""
+    await ctx.step(do, f"{name} begins", ctx.idempotency_key)
+    first = await ctx.gather(
+        ctx.branch(asked, f"{name} left?"), ctx.branch(asked, f"{name} right?")
+    )
+    await ctx.step(do, f"{name} {'+'.join(first)}", ctx.idempotency_key)
+    return f"{name} {'+'.join(first)} {await asked(ctx, f'{name} sure?')}"
+
+
+@tool
+async def quick(ctx: BranchContext) -> str:
+    """Ask nothing."""
+    return "quick"
+
+
+def replying(*uses: tuple[str, str, dict[str, Any]]) -> MockModel:
+    """A model that calls tools once, and then repeats what they have returned."""
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        last = request.messages[-1].content
+        results = [block for block in last if isinstance(block, ToolResultBlock)]
+        texts = ["".join(getattr(part, "text", "") for part in each.content) for each in results]
+        return ", ".join(texts) if results else calls(*uses)
+
+    return MockModel(decide)
+
+
+class Setting:
+    """The stores, and agents over them."""
+
+    def __init__(self, model: MockModel, store: CallStore | None = None, **options: Any) -> None:
+        self.model = model
+        self.trees: TreeStore = MemoryTrees()
+        self.store = store
+        self.options: dict[str, Any] = {"capabilities": Capabilities(), **options}
+
+    def agent(self) -> Agent:
+        """Another agent, as another process has it."""
+        return Agent(self.trees, self.model, tools=[pair, quick], calls=self.store, **self.options)
+
+    async def begin(self) -> Node:
+        agent = self.agent()
+        return await agent.say((await agent.begin()).id, "Go")
+
+    async def ask(self, node: Node) -> dict[str, str]:
+        """The open questions at the end of a turn: text to id."""
+        return {each.text: each.id for each in await self.agent().open_questions(node)}
+
+    async def check(self, node: Node) -> list[str]:
+        """All paths are valid requests; return the kinds of the nodes."""
+        nodes = (await self.trees.tree(node.thread_id)).nodes
+        for each in nodes:
+            path = await self.trees.path(each.id)
+            assert faults(project(path.nodes, path.results)) == []
+        return [each.kind for each in nodes]
+
+
+TWO: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("a", "pair", {"name": "A"}),
+    ("b", "pair", {"name": "B"}),
+    ("c", "quick", {}),
+)
+
+either = pytest.mark.parametrize("stored", [False, True], ids=["without", "with"])
+
+
+@either
+async def test_all_questions_of_all_tools_are_open_at_once_and_answered_in_any_order(
+    stored: bool,
+) -> None:
+    here = Setting(replying(*TWO), Modelled() if stored else None)
+    end = await here.begin()
+    assert end.kind == "question"
+    open_now = await here.ask(end)
+    assert sorted(open_now) == ["A left?", "A right?", "B left?", "B right?"]
+    assert sorted(names()) == ["A begins", "B begins"]
+    for text in ("B right?", "A left?", "B left?"):
+        end = await here.agent().answer(open_now[text], number(len(DONE)))
+    assert sorted(await here.ask(end)) == ["A right?", "B sure?"]
+    assert names()[2:] == ["B 2+2"]
+    end = await here.agent().answer((await here.ask(end))["A right?"], number(7))
+    open_now = await here.ask(end)
+    assert sorted(open_now) == ["A sure?", "B sure?"]
+    end = await here.agent().answer(open_now["A sure?"], number(1))
+    end = await here.agent().answer(open_now["B sure?"], number(0))
+    assert end.text == "A 2+7 1, B 2+2 0, quick"
+    assert names() == ["A begins", "B begins", "B 2+2", "A 2+7"]
+    kinds = await here.check(end)
+    assert kinds.count("results") == 1
+    assert (await here.trees.path(end.id)).nodes == (await here.trees.tree(end.thread_id)).nodes
+
+
+async def test_answers_at_the_same_time_to_different_questions_are_on_one_line() -> None:
+    here = Setting(replying(("a", "pair", {"name": "A"})), Modelled())
+    open_now = await here.ask(await here.begin())
+    ends = await asyncio.gather(
+        here.agent().answer(open_now["A left?"], number(1)),
+        here.agent().answer(open_now["A right?"], number(2)),
+    )
+    last = max(ends, key=lambda node: len(node.id))
+    kinds = await here.check(last)
+    assert kinds == ["user", "assistant", *["question"] * 2, *["answer"] * 2, "question"]
+    assert names() == ["A begins", "A 1+2"]
+
+
+async def test_the_first_answer_wins_the_same_again_changes_nothing_another_is_refused() -> None:
+    here = Setting(replying(("a", "pair", {"name": "A"})), Modelled())
+    open_now = await here.ask(await here.begin())
+    question = open_now["A left?"]
+
+    async def add(n: int) -> str:
+        try:
+            return (await here.agent().add_answer(question, number(n))).id
+        except QuestionAnsweredError as error:
+            return str(error)
+
+    outcomes = await asyncio.gather(*(add(n) for n in (1, 1, 2, 2)))
+    assert len({each for each in outcomes if "differently" not in each}) == 1
+    refused = [each for each in outcomes if "differently" in each]
+    assert len(refused) == 2
+    nodes = (await here.trees.tree((await here.trees.threads(1))[0].id)).nodes
+    assert [node.kind for node in nodes].count("answer") == 1
+    end = await here.agent().answer(open_now["A right?"], number(3))
+    for _ in range(2):
+        assert await here.agent().answer(open_now["A right?"], number(3)) == end
+
+
+@either
+async def test_another_answer_leaves_the_other_questions_and_tools_as_they_are(
+    stored: bool,
+) -> None:
+    here = Setting(replying(*TWO), Modelled() if stored else None)
+    end = await here.begin()
+    while open_now := await here.ask(end):
+        for question in open_now.values():
+            end = await here.agent().answer(question, number(1))
+    assert end.text == "A 1+1 1, B 1+1 1, quick"
+    nodes = (await here.trees.tree(end.thread_id)).nodes
+    [left] = [node for node in nodes if node.text == "A left?"]
+    end = await here.agent().answer(left.id, number(5))
+    assert list(await here.ask(end)) == ["A sure?"]
+    end = await here.agent().answer((await here.ask(end))["A sure?"], number(6))
+    assert end.text == "A 5+1 6, B 1+1 1, quick"
+    assert [what for what in names() if what.startswith("A")] == ["A begins", "A 1+1", "A 5+1"]
+    keys = dict(DONE)
+    assert keys["A 5+1"] != keys["A 1+1"]
+    assert names().count("B 1+1") == 1
+    await here.check(end)
+
+
+async def test_all_open_questions_are_cancelled_and_the_model_is_not_asked() -> None:
+    here = Setting(replying(*TWO))
+    end = await here.agent().cancel_questions(await here.begin())
+    assert end.kind == "results"
+    assert len(here.model.requests) == 1
+    end = await here.agent().go_on(end)
+    assert end.text == "A cancel+cancel cancel, B cancel+cancel cancel, quick"
+    await here.check(end)
+
+
+async def test_a_turn_that_was_cut_off_is_found_and_continued() -> None:
+    here = Setting(replying(("a", "pair", {"name": "A"})), Modelled())
+    agent = here.agent()
+    end = await here.begin()
+    assert await agent.cut_off(end.thread_id) is None  # it waits
+    open_now = await here.ask(end)
+    await agent.add_answer(open_now["A left?"], number(1))
+    assert await agent.cut_off(end.thread_id) is None  # it waits for the other
+    last = await agent.add_answer(open_now["A right?"], number(2))
+    assert await agent.cut_off(end.thread_id) == last  # and here the process died
+    found = await here.agent().cut_off(end.thread_id)
+    assert found is not None
+    end = await here.agent().go_on(found)
+    assert end.text == "A sure?"
+    assert await agent.cut_off(end.thread_id) is None
+    end = await here.agent().answer(end.id, number(3))
+    assert await agent.cut_off(end.thread_id) is None
+    assert names() == ["A begins", "A 1+2"]
+
+
+async def test_two_processes_that_continue_at_the_same_time_end_on_one_line() -> None:
+    here = Setting(replying(("a", "pair", {"name": "A"})), Modelled())
+    open_now = await here.ask(await here.begin())
+    await here.agent().add_answer(open_now["A left?"], number(1))
+    last = await here.agent().add_answer(open_now["A right?"], number(2))
+    ends = await asyncio.gather(*(here.agent().go_on(last) for _ in range(3)))
+    assert {each.text for each in ends} == {"A sure?"}
+    done = await here.agent().add_answer(ends[0].id, number(3))
+    await asyncio.gather(*(here.agent().go_on(done) for _ in range(3)))
+    kinds = await here.check(done)
+    assert kinds.count("results") == 1
+    assert names() == ["A begins", "A 1+2"]
+
+
+async def test_a_branch_of_the_model_does_not_wait() -> None:
+    """It does not outlive the tool that has opened it: its questions are declined."""
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        last = request.messages[-1]
+        if last.text == "Go":
+            return calls(("f", "branch_self", {"prompts": ["x"], "allow_work": True}))
+        if last.text.endswith("x"):
+            return calls(("a", "pair", {"name": "A"}))
+        return "fine"
+
+    model = MockModel(decide)
+    agent = Agent(MemoryTrees(), model, tools=[pair, BranchSelf()], capabilities=Capabilities())
+    end = await agent.say((await agent.begin()).id, "Go")
+    assert end.text == "fine"
+    assert "A decline+decline decline" in str(model.requests)
+
+
+# -- samples that are asked ----------------------------------------------------------------------
+
+
+@tool
+async def ponder(ctx: BranchContext) -> str:
+    """Ask the model of the client."""
+    try:
+        return (await ctx.sample("What is it?")).text
+    except StepFailed as error:
+        return f"refused: {error}"
+
+
+@asynccontextmanager
+async def pondering(**options: Any) -> AsyncGenerator[Agent]:
+    model = replying(("p", "ponder", {}))
+    yield Agent(MemoryTrees(), model, tools=[ponder], samples_asked=True, **options)
+
+
+async def test_a_sample_can_be_asked_like_a_question() -> None:
+    async with pondering() as agent:
+        end = await agent.say((await agent.begin()).id, "Go")
+        request = request_of(end)
+        assert isinstance(request, SampleRequest)
+        assert (end.kind, request.messages[-1].text) == ("question", "What is it?")
+        reply = SampleReply(content=(TextBlock(text="A dream"),), model="theirs")
+        assert (await agent.answer(end.id, reply)).text == "A dream"
+
+
+async def test_a_sample_that_is_left_is_refused() -> None:
+    async with pondering() as agent:
+        end = await agent.say((await agent.begin()).id, "Go")
+        end = await agent.go_on(await agent.cancel_questions(end))
+        assert end.text.startswith("refused: ")
+
+
+async def test_a_live_answerer_answers_samples_too() -> None:
+    class Dreaming(Answering):
+        async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
+            return SampleReply(content=(TextBlock(text=f"A {len(request.messages)}"),), model="m")
+
+    async with pondering(person=Dreaming(lambda _: number(1))) as agent:
+        assert (await agent.say((await agent.begin()).id, "Go")).text == "A 1"
+
+
+async def test_an_answerer_that_fails_is_an_answer() -> None:
+    def fail(_: object) -> ElicitReply:
+        raise ValueError("secret")
+
+    here = Setting(replying(("a", "pair", {"name": "A"})), person=Answering(fail))
+    end = await here.begin()
+    assert "ValueError" in end.text
+    assert "secret" not in end.text
+
+
+# -- threads of earlier releases -----------------------------------------------------------------
+
+OLD_STATE = (
+    "i46O1YmOViopSixLzcGiPzY2FgA= "
+    '[2,"call_2ab70b3ad791510d8f",1795338502.57,0,"XFV2Qp","pcJDnJZIR6C-ro9y",'
+    '[["travel/append.1","iCDYa+","step",null]]]'
+)
+OLD_FORM = {
+    "type": "object",
+    "properties": {"number": {"type": "integer"}},
+    "required": ["number"],
+}
+
+
+@either
+async def test_a_question_of_an_earlier_release_can_be_answered_and_answered_again(
+    stored: bool,
+) -> None:
+    done: list[str] = []
+
+    class Seats(BaseModel):
+        number: int
+
+    @tool
+    async def travel(ctx: BranchContext) -> str:
+        """Reserve, ask, book."""
+        await ctx.step(done.append, "reserve")
+        answer = await ctx.elicit(Seats, "How many?")
+        n = answer.content.number if isinstance(answer, Accepted) else 0
+        await ctx.step(done.append, f"book {n}")
+        return f"{n} seats"
+
+    store, trees = Modelled() if stored else None, MemoryTrees()
+
+    def agent() -> Agent:
+        return Agent(trees, replying(), tools=[travel], calls=store, capabilities=Capabilities())
+
+    await trees.create_thread(Thread("t", 0.0))
+    use = ToolUseBlock(id="use", name="travel", input={})
+    node = agent().dependencies.node
+    user = node("t", None, "user", "go")
+    caller = node("t", user.id, "assistant", (use,))
+    data: dict[str, Any] = {
+        "caller": caller.id,
+        "tool_use_id": "use",
+        "step_id": "travel/elicit.1",
+        "request": {"message": "How many?", "requested_schema": OLD_FORM},
+        "state": OLD_STATE,
+    }
+    question = node("t", caller.id, "question", "How many?", data=data)
+    await agent().add([user, caller, question])
+    assert [each.id for each in await agent().open_questions(question)] == [question.id]
+    for n in (3, 3, 4, 4):
+        reply = ElicitReply(action="accept", content={"number": n})
+        assert (await agent().answer(question.id, reply)).text == f"{n} seats"
+    assert done == ["book 3", "book 4"]

@@ -180,8 +180,8 @@ class LineWriter:
             node = self._node(line.last, "results")
             return [] if self.after is not None else [replace(node, usage=usage, data=data)]
 
-        [node] = await self._add(ending, results) or [None]
-        return node
+        added = await self._add(ending, results)
+        return added[-1] if added else None
 
     # -- places on the line ------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
     AnabranchError
     ├── ToolError                     the tool refuses the call, in a message for the caller
+    │   └── agents.QuestionAnsweredError  the question has another answer already
     ├── InvalidArgumentsError         the arguments do not fit the tool's parameters
     ├── CapabilityError               neither client nor server offers what the tool needs
     ├── BranchLimitError              a limit that encloses the branch was reached

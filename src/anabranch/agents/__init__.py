@@ -13,10 +13,10 @@ from anabranch._account import Account, Reservation
 from anabranch._asking.answerer import Absent, Answerer
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
-from anabranch._engine import Notice
+from anabranch._engine import Answer, Ask, Notice
 from anabranch._engine.clock import Clock, Timer
 from anabranch.agents._agent import Agent
-from anabranch.agents._agent_dependencies import AgentDependencies
+from anabranch.agents._agent_dependencies import AgentDependencies, Suspension
 from anabranch.agents._agent_tools import AgentTool, Asked, Outcome, ToolUse
 from anabranch.agents._batch_line import AnsweredRound, open_questions, result_at
 from anabranch.agents._branch_runs import BranchOutcome
@@ -74,8 +74,10 @@ __all__ = [
     "Agent",
     "AgentDependencies",
     "AgentTool",
+    "Answer",
     "AnsweredRound",
     "Answerer",
+    "Ask",
     "Asked",
     "BranchOutcome",
     "BranchSelf",
@@ -101,6 +103,7 @@ __all__ = [
     "Reservation",
     "SideUsage",
     "StopCondition",
+    "Suspension",
     "TextReceived",
     "Timeline",
     "Timer",

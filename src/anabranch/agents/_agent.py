@@ -23,6 +23,7 @@ from anabranch.agents._events import Listener, NodeAdded, ignore_event
 from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._timeline import Timeline
+from anabranch.agents._tool_batch import ToolBatch
 from anabranch.agents._tool_questions import Reply
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn
@@ -181,8 +182,12 @@ class Agent:
         return await turn.run(node)
 
     async def _go_on_line(self, turn: Turn, writer: LineWriter) -> Node:
-        after = writer.after or await turn.use_tools_on(writer)
+        after = await self._use_tools_of(turn, writer)
         return await turn.run(after) if after.kind == "results" else after
+
+    async def _use_tools_of(self, turn: Turn, writer: LineWriter) -> Node:
+        batch = ToolBatch(turn.timeline, turn.tools, writer, turn.person)
+        return writer.after or await batch.run()
 
     async def answer(self, question_id: str, reply: Reply) -> Node:
         """Answer a question of a tool, in any process, at any time; return the turn's last node.
@@ -236,7 +241,7 @@ class Agent:
         turn = await self.turn(node)
         turn.person = Cancelling()
         writer = await LineWriter.at(turn.timeline, node)
-        return writer.after or await turn.use_tools_on(writer)
+        return await self._use_tools_of(turn, writer)
 
     async def open_questions(self, node: Node) -> list[Node]:
         """Return the questions that wait for an answer on the line of ``node``, in their order.

@@ -58,8 +58,5 @@ class Turn:
 
         Returns the node of their results; or the last question, if a tool waits for answers.
         """
-        return await self.use_tools_on(LineWriter(self.timeline, BatchLine([caller], {})))
-
-    async def use_tools_on(self, writer: LineWriter) -> Node:
-        """Run the tools of a line that have not returned, as :meth:`use_tools` does."""
-        return await ToolBatch(self.timeline, self.tools, writer, self.person).run()
+        line = LineWriter(self.timeline, BatchLine([caller], {}))
+        return await ToolBatch(self.timeline, self.tools, line, self.person).run()

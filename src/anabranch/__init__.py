@@ -11,6 +11,7 @@ value. The same function runs unchanged over every way of calling it. The public
     anabranch.context         the context, the author's view of a branch
     anabranch.elicitation     typed questions to the person, and their answers
     anabranch.errors          the hierarchy of errors
+    anabranch.folding         branches in which agents do subtasks, with budgets and deadlines
     anabranch.inprocess       run a tool in this process
     anabranch.limits          limits on depth, tokens and time
     anabranch.mcp             serve and call tools over the Model Context Protocol

@@ -34,6 +34,20 @@
     ├── agents.TurnLimitError         a turn of an agent reached one of its limits
     ├── memory.UnknownMemoryError     the caller sees no such memory
     ├── memory.WithheldError          a text could not be searched for secrets
+    ├── folding.FoldingError          what is asked of a branch of an agent cannot be done
+    │   ├── folding.UnknownBranchError      there is no such branch
+    │   ├── folding.BranchNotActiveError    the branch has ended
+    │   ├── folding.FoldingDepthError       it would be nested too deeply
+    │   ├── folding.TransitionError         a state does not follow another
+    │   ├── folding.NoActiveBranchError     there is no branch to return from
+    │   ├── folding.BudgetExhaustedError    what encloses it has not that many tokens left
+    │   ├── folding.InvalidBudgetError      a number of tokens is out of range
+    │   ├── folding.CreationRateError       branches are created too fast
+    │   ├── folding.TooManyBranchesError    too many branches are open
+    │   ├── folding.ScrubbingError          a text could not be searched for secrets
+    │   ├── folding.InvalidTextError        a text is empty, or too long
+    │   ├── folding.SessionMismatchError    it is a branch of another session
+    │   └── folding.InvalidTimeoutError     a timeout is out of range
     ├── AnswerError                   raised by an answerer: it answers with an error
     ├── mcp.SagaRoundsExceededError   a saga asked more often than its caller allows
     ├── replay_check.NoSourceError    the source of a tool cannot be checked

@@ -25,6 +25,7 @@ MODULES = [
     "anabranch.context",
     "anabranch.elicitation",
     "anabranch.errors",
+    "anabranch.folding",
     "anabranch.inprocess",
     "anabranch.limits",
     "anabranch.mcp",

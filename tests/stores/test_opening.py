@@ -17,6 +17,7 @@ from alembic.script import ScriptDirectory
 from anabranch.errors import StoreError
 from anabranch.stores import _migrations as migrations
 from anabranch.stores import open_store, open_stores, open_tree_store
+from anabranch.stores._branches import Branches
 from anabranch.stores._calls import Calls
 from anabranch.stores._columns import metadata
 from anabranch.stores._database import Database
@@ -47,6 +48,7 @@ TABLES = {
     "0002": ("ref", "result", "node", "thread"),
     "0004": ("event", "run"),
     "0005": ("memory_vector", "memory", "memory_queue"),
+    "0006": ("branch_count", "branch", "folding_session"),
 }
 """The tables that each migration makes, in the order in which they can be dropped."""
 
@@ -74,6 +76,7 @@ async def test_the_migrations_make_the_tables_that_the_code_knows(url: str) -> N
 
     # Each table module adds its tables to what is compared.
     async with (
+        opened(lambda: Branches(database)),
         opened(lambda: Calls(database)),
         opened(lambda: Trees(database)),
         opened(lambda: Events(database)),

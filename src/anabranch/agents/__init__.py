@@ -46,6 +46,7 @@ from anabranch.agents._flows import (
     tool_used,
     tree_of_thought,
 )
+from anabranch.agents._folding_tool import Folding
 from anabranch.agents._line_writer import QuestionAnsweredError
 from anabranch.agents._ports import Model, Naming, Question, random_names
 from anabranch.agents._recombination import Recombined
@@ -62,6 +63,7 @@ from anabranch.agents._turn_limits import (
     TurnLimits,
     UsageTotal,
 )
+from anabranch.agents._working_branch import WorkingBranch
 
 if TYPE_CHECKING:
     from anabranch.agents._remote_tools import RemoteTools
@@ -86,6 +88,7 @@ __all__ = [
     "Clock",
     "Durability",
     "Event",
+    "Folding",
     "Listener",
     "Meter",
     "Model",
@@ -117,6 +120,7 @@ __all__ = [
     "TurnLimitError",
     "TurnLimits",
     "UsageTotal",
+    "WorkingBranch",
     "branch",
     "broadcast_to_leaves",
     "chain",

@@ -44,7 +44,7 @@ class Agent:
         model: replies.
         tools: what the model may call: anabranch tools, or tools written for agents, such as
             :class:`~anabranch.agents.BranchSelf`, and sources of tools, such as
-            :class:`~anabranch.agents.RemoteTools`.
+            :class:`~anabranch.agents.RemoteTools` and :class:`~anabranch.agents.Folding`.
         person: answers the questions of tools at once, with the node of the question as
             ``step_id``. Without one, and with ``capabilities`` that offer questions, a turn ends
             at them, and :meth:`answer` continues it; by default, no question can be asked.

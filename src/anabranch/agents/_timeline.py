@@ -15,12 +15,14 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
+from anabranch._asking.tokens import prompt_tokens, usage_tokens
 from anabranch._shielded import run_shielded
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._append_queue import AppendQueue
 from anabranch.agents._events import NodeAdded, TextReceived
 from anabranch.agents._ports import Model
 from anabranch.agents._turn_limits import AdmittedRequest, Meter, UsageTotal
+from anabranch.agents._working_branch import WorkingBranch
 from anabranch.errors import ToolError
 from anabranch.messages import (
     Block,
@@ -51,6 +53,10 @@ class Timeline:
         meter: admits the requests of the turn, and counts them, all its timelines included.
         moves_head: whether the thread's head moves with each node that is added.
         last_added: the last node that this timeline has added, ``None`` before the first.
+        last_request: where the model was last asked, ``None`` before.
+        last_text: the text of its last reply that had any.
+        branch_of_folding: the branch that it works in, whose budget applies as well; ``None`` at
+            the root.
     """
 
     def __init__(self, dependencies: AgentDependencies, thread: Thread) -> None:
@@ -59,13 +65,23 @@ class Timeline:
         self.meter: Meter = Meter(dependencies.limits)
         self.moves_head = True
         self.last_added: Node | None = None
+        self.last_request: Node | None = None
+        self.last_text = ""
+        self.branch_of_folding: WorkingBranch | None = None
         self._appends = AppendQueue(dependencies.store)
 
-    def branch(self) -> Timeline:
-        """Return a timeline for a branch of the turn, with the same meter and writes."""
+    def branch(self, working: WorkingBranch | None = None) -> Timeline:
+        """Return a timeline for a branch of the turn, with the same meter and writes.
+
+        It works in ``working``, or in the branch that this one works in.
+        """
         branch = copy(self)
         branch.moves_head = False
-        branch.last_added = None
+        branch.last_added, branch.last_request, branch.last_text = None, None, ""
+        if working is not None or self.branch_of_folding is None:
+            branch.branch_of_folding = working
+        else:
+            branch.branch_of_folding = self.branch_of_folding.fork()
         return branch
 
     # -- requests to the model ---------------------------------------------------------------
@@ -76,13 +92,18 @@ class Timeline:
         ``messages`` is the path to ``node`` as messages, where it is known already.
 
         Raises:
-            TurnLimitError: a limit is used up.
+            TurnLimitError: a limit of the turn is used up.
+            BranchTokenError: the budget of the branch is used up.
+            BranchNotActiveError: the branch was closed meanwhile.
             Exception: what the model raises; text received before that is stored.
         """
         request = self._request(messages or await self._messages_at(node))
+        if self.branch_of_folding is not None:
+            request = await self.branch_of_folding.admitted(request)
         stream: SampleStream | None = None
         async with self.meter.admitted(request) as admitted:
             try:
+                self.last_request = node
                 async with self.dependencies.model.stream(admitted.request) as stream:
                     await self._receive(node, stream)
             except BaseException as error:
@@ -91,7 +112,7 @@ class Timeline:
                     part = self._try_to_store_part(node, stream.reply, reason, admitted)
                     await run_shielded(part)
                 raise
-            cost = admitted.settle(stream.reply)
+            cost = await self._settle(admitted, stream.reply)
         return await self._store_reply(node, stream.reply, cost)
 
     async def sample(
@@ -108,6 +129,8 @@ class Timeline:
         async with self.meter.admitted(request) as admitted:
             reply = await (model or self.dependencies.model).sample(admitted.request)
             cost = admitted.settle(reply)
+        if self.branch_of_folding is not None:
+            await self.branch_of_folding.spend(usage_tokens(prompt_tokens(request), reply))
         if total is not None:
             total.add(reply.usage, cost)
         return reply
@@ -166,11 +189,19 @@ class Timeline:
         for node in nodes:
             await self.dependencies.listener(NodeAdded(node))
 
+    async def _settle(self, admitted: AdmittedRequest, reply: SampleReply) -> float | None:
+        """Count a reply where it is limited, and return its cost."""
+        cost = admitted.settle(reply)
+        if self.branch_of_folding is not None:
+            await self.branch_of_folding.charge(reply)
+        return cost
+
     async def _store_reply(self, node: Node, reply: SampleReply, cost: float | None) -> Node:
         data: dict[str, JsonValue] = {"model": reply.model, "stop_reason": reply.stop_reason}
         if cost is not None:
             data["cost"] = cost
         blocks = _with_unique_ids(reply.content)
+        self.last_text = reply.text or self.last_text
         return await self.add(
             self.dependencies.node(
                 self.thread.id, node.id, "assistant", blocks, usage=reply.usage, data=data
@@ -184,7 +215,7 @@ class Timeline:
         text = (TextBlock(text=reply.text),)
         part = reply.model_copy(update={"content": text, "stop_reason": reason})
         try:
-            cost = admitted.settle(reply)
+            cost = await self._settle(admitted, reply)
             if reply.text:
                 await self._store_reply(node, part, cost)
         except Exception:

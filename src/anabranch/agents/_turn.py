@@ -11,6 +11,7 @@ from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._timeline import RequestMessages, Timeline
 from anabranch.agents._tool_batch import ToolBatch
 from anabranch.agents._turn_limits import TurnLimitError
+from anabranch.agents._working_branch import WorkingBranch
 from anabranch.tree import Node
 
 __all__ = ["Turn"]
@@ -29,14 +30,14 @@ class Turn:
         self.tools = tools
         self.person = person
 
-    def branch(self) -> Turn:
-        """Return a turn for a branch, within the same limits."""
-        return Turn(self.timeline.branch(), self.tools, self.person)
+    def branch(self, working: WorkingBranch | None = None) -> Turn:
+        """Return a turn for a branch, within the same limits, and those of ``working``."""
+        return Turn(self.timeline.branch(working), self.tools, self.person)
 
     async def run(self, node: Node, messages: RequestMessages | None = None) -> Node:
-        """Continue at ``node`` until the model calls no more tools; return the last node.
+        """Continue at ``node`` until the model calls no more tools, or returns from its branch.
 
-        The turn also ends where tools wait for answers: then that is a question or an answer, or
+        Returns the last node. The turn also ends where tools wait for answers: then that is a question or an answer, or
         the node that has called the tools. ``messages`` is the path to ``node`` as messages, where it is known already.
 
         Raises:
@@ -49,7 +50,8 @@ class Turn:
             if not node.tool_uses:
                 return node
             node = await self.use_tools(node)
-            if node.kind != "results":
+            working = self.timeline.branch_of_folding
+            if node.kind != "results" or (working is not None and working.returned is not None):
                 return node
         raise TurnLimitError("requests to the model", limit, limit)
 

@@ -21,7 +21,7 @@ from anabranch._engine.combine import cancel_and_wait
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
-from anabranch.agents import ToolSet, TurnLimits
+from anabranch.agents import Folding, ToolSet, TurnLimits
 from anabranch.chat import COMMANDS, SavedPrompts, Session, SessionDependencies
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
 from anabranch.chat._terminal_session.chat_models import ChatModels, NoModel
@@ -36,6 +36,7 @@ from anabranch.cli._chat_tools import (
     connected,
     tools_of,
 )
+from anabranch.cli._folding import Foldable, open_branches
 from anabranch.cli._options import WEB_TOKEN, Model, Store, limits_of, store_url
 from anabranch.errors import StoreError
 from anabranch.models import ModelError
@@ -88,13 +89,14 @@ def chat_command(  # noqa: PLR0913 - the options of the command
         ),
     ] = None,
     header: ServerHeaders = None,
+    folding: Foldable = False,
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.ERROR)
     limits = limits_of(max_tokens, max_depth, timeout)
     if max_tokens == 0:
         raise UsageError("A turn cannot go without tokens. Give --max-tokens 1 or more.")
-    options = ChatOptions(targets, thread, at, store, model, script, limits)
+    options = ChatOptions(targets, thread, at, store, model, script, limits, folding)
     if url is not None:
         if header:
             raise UsageError("--header is for a server among the targets. Leave it out with --url.")
@@ -118,6 +120,9 @@ async def chat(options: ChatOptions, tools: Sequence[ChatTool], console: Console
 
 
 async def _chat(options: ChatOptions, tools: Sequence[ChatTool], console: Console) -> None:
+    branches = open_branches(store_url(options.store)) if options.folding else None
+    if branches is not None:
+        tools = [*tools, Folding(branches)]
     words = [f"/{name}" for name in (*COMMANDS, *ToolSet(tools))]
     lines = lines_of(options.script, console, words)
     try:
@@ -137,6 +142,8 @@ async def _chat(options: ChatOptions, tools: Sequence[ChatTool], console: Consol
         with anyio.CancelScope(shield=True):
             await cancel_and_wait(expiring)
             await store.close()
+            if branches is not None:
+                await branches.store.close()
     if failed and isinstance(lines, ScriptedLines):
         raise FailedError(f"{failed} of the lines failed.")
 

@@ -35,6 +35,7 @@ class ChatOptions:
         model: the model's name.
         script: the file whose lines are the input.
         limits: of each turn and of its tools.
+        folding: whether subtasks may be done in branches.
     """
 
     targets: Sequence[str] = ()
@@ -44,6 +45,7 @@ class ChatOptions:
     model: str | None = None
     script: Path | None = None
     limits: Limits = UNLIMITED
+    folding: bool = False
 
 
 def lines_of(script: Path | None, console: Console, words: Sequence[str]) -> InputLines:

@@ -29,6 +29,7 @@ from anabranch.cli._combined_server import (
     tool_names,
 )
 from anabranch.cli._endpoint import Endpoint
+from anabranch.cli._folding import Foldable
 from anabranch.cli._http_access import SESSION_TTL, Access
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
@@ -175,6 +176,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     max_tokens: MaxTokens = None,
     max_depth: MaxDepth = None,
     timeout: Timeout = None,
+    folding: Foldable = False,
 ) -> None:
     """Run the command."""
     limits = limits_of(max_tokens, max_depth, timeout)
@@ -201,6 +203,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
         name=name,
         asking=asking,
         limits=limits,
+        folding=folding,
     )
 
 
@@ -213,18 +216,25 @@ def serve(
     name: str | None = None,
     asking: Asking = CLIENTS_ONLY,
     limits: Limits = UNLIMITED,
+    folding: bool = False,
 ) -> None:
     """Serve until the client leaves (stdio) or the person stops it.
 
     Raises:
         CommandError: see the message.
     """
-    _check(targets, endpoint, persistence)
+    if not targets and not folding:
+        raise UsageError("serve needs a TARGET: a Python file, a module, or module:attribute.")
+    _check(endpoint, persistence)
+    if folding and endpoint.workers > 1 and persistence.store is None:
+        raise UsageError("Workers share branches in a store only. Give --store URL.")
     log_to_stderr(logging.WARNING)
     console = Console()
     open_sampler(model)  # a wrong name is reported before any target's code runs
-    keys = tuple(read_keys(os.environ, console.say, audience=name or identity_of(targets)))
-    recipe = ServerRecipe(tuple(targets), model, keys, persistence, name, asking, limits)
+    keys = tuple(
+        read_keys(os.environ, console.say, audience=name or identity_of(targets) or "folding")
+    )
+    recipe = ServerRecipe(tuple(targets), model, keys, persistence, name, asking, limits, folding)
     server, unused = recipe.make_server()
     if not seals_with(server, keys):
         unused.add("keys")
@@ -246,9 +256,7 @@ def serve(
     server.run("stdio")
 
 
-def _check(targets: Sequence[str], endpoint: Endpoint, persistence: Persistence) -> None:
-    if not targets:
-        raise UsageError("serve needs a TARGET: a Python file, a module, or module:attribute.")
+def _check(endpoint: Endpoint, persistence: Persistence) -> None:
     endpoint.check()
     if endpoint.workers > 1 and persistence.store == "memory:":
         raise UsageError("Workers cannot share memory. Name a file or a database as the --store.")

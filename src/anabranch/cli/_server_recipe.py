@@ -25,11 +25,13 @@ from anabranch.cli._combined_server import (
     opens,
     server_options,
 )
+from anabranch.cli._folding import open_branches
 from anabranch.cli._http_access import Access
 from anabranch.cli._http_tokens import TOKEN
 from anabranch.cli._keys import KEYS
 from anabranch.cli._options import MODEL, STORE
 from anabranch.cli._targets import load, name_of
+from anabranch.folding import folding_tools
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._options import completed_by
 
@@ -47,6 +49,7 @@ class ServerRecipe:
     name: str | None = None
     asking: Asking = CLIENTS_ONLY
     limits: Limits = UNLIMITED
+    folding: bool = False
 
     def make_server(self) -> tuple[MCPServer[Any], set[str]]:
         """Return it, and the options that the targets' own servers have set themselves."""
@@ -57,6 +60,8 @@ class ServerRecipe:
             raise UsageError(str(error)) from error
         with completed_by(options) as unused:
             found = load(self.targets)
+        if self.folding:
+            found.add(*folding_tools(open_branches(self.persistence.store)))
         if found.servers and self.name is not None:
             unused.add("name")
         server = assemble(
@@ -66,7 +71,7 @@ class ServerRecipe:
             persistence=self.persistence,
             asking=self.asking,
             limits=self.limits,
-            name=self.name or name_of(self.targets),
+            name=self.name or name_of(self.targets) or "anabranch",
         )
         return server, unused
 

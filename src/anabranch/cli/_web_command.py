@@ -16,7 +16,7 @@ from cyclopts import Parameter
 
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import UsageError
-from anabranch.agents import BranchSelf
+from anabranch.agents import BranchSelf, Folding
 from anabranch.agents import Model as AgentModel
 from anabranch.chat import Plugin, make_chat_app, make_plugin
 from anabranch.chat._web.access import LOOPBACK
@@ -29,6 +29,7 @@ from anabranch.cli._chat_tools import (
 )
 from anabranch.cli._demo_tool import Outcome, PickCard, pick_card
 from anabranch.cli._endpoint import Endpoint
+from anabranch.cli._folding import Foldable, open_branches
 from anabranch.cli._http_access import Access, is_loopback
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
@@ -60,6 +61,7 @@ def web_command(
         ),
     ] = None,
     header: ServerHeaders = None,
+    folding: Foldable = False,
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.WARNING)
@@ -67,6 +69,8 @@ def web_command(
     endpoint.check()
     _check_token(endpoint, token)
     tools, leads = _tools(targets, header or ()), _model(model, targets)
+    if folding:
+        tools.append(Folding(open_branches(store_url(store))))
     try:
         calls, tree = open_stores(store_url(store))
     except StoreError as error:

@@ -1,8 +1,8 @@
 """Stores of calls, conversations and run events: SQLite by default, Postgres for several machines.
 
-The ports are ``CallStore``, ``TreeStore``, ``RunEvents`` and ``MemoryStore``; they belong to the
-rooms that need them (``_durable``, ``tree``, ``memory``) and are exported here, with their records,
-for users of :func:`open_store`. Nothing here
+The ports are ``CallStore``, ``TreeStore``, ``RunEvents``, ``MemoryStore`` and ``BranchStore``; they
+belong to the rooms that need them (``_durable``, ``tree``, ``memory``, ``folding``) and are exported
+here, with their records, for users of :func:`open_store`. Nothing here
 decides what a record means. ``memory:`` is SQLite without a file: each store is then written once,
 and what tests see is what runs in production.
 
@@ -32,6 +32,8 @@ and what tests see is what runs in production.
     _memory_search.py    the full-text search of memories
     _memory_vectors.py   the vectors of memories
     _memories.py         the store of memories
+    _branch_tables.py    the tables of branches, and their SQL
+    _branches.py         the store of branches
 
 Another kind of record gets a migration, tables and a module of its own beside those of calls.
 """
@@ -44,6 +46,7 @@ from anabranch._durable.run_events import MissedEventsError, RunEvents
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch._extras import needs_extra
 from anabranch.errors import StoreError, UnknownCallError
+from anabranch.folding import BranchStore
 from anabranch.memory import MemoryStore
 from anabranch.tree import TreeStore
 
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from anabranch.stores._database import Database
 
 __all__ = [
+    "BranchStore",
     "CallRecord",
     "CallStore",
     "MemoryStore",
@@ -61,6 +65,7 @@ __all__ = [
     "StoreError",
     "TreeStore",
     "UnknownCallError",
+    "open_branch_store",
     "open_memory_store",
     "open_run_events",
     "open_store",
@@ -110,6 +115,14 @@ def open_memory_store(url: str) -> MemoryStore:
     from anabranch.stores._memories import Memories  # noqa: PLC0415  # see _open_database
 
     return Memories(database)
+
+
+def open_branch_store(url: str) -> BranchStore:
+    """Return the store of branches at ``url``, as :func:`open_store` does that of calls."""
+    database = _open_database(url)
+    from anabranch.stores._branches import Branches  # noqa: PLC0415  # see _open_database
+
+    return Branches(database)
 
 
 def open_stores(url: str) -> tuple[CallStore, TreeStore]:

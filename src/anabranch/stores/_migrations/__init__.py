@@ -16,7 +16,7 @@ from anabranch.errors import StoreError
 
 __all__ = ["SCHEMA", "VERSION_TABLE", "current", "migrate"]
 
-SCHEMA = "0005"
+SCHEMA = "0006"
 """The newest migration."""
 
 VERSION_TABLE = "anabranch_version"

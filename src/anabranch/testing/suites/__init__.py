@@ -6,13 +6,19 @@ Write a store of your own, and hold it to them::
     async def test_my_store_does_what_the_port_promises(check, tmp_path):
         await check(partial(MyStore, tmp_path / "calls.db"))
 
-``CALL_STORE_CHECKS``, ``TREE_STORE_CHECKS``, ``RUN_EVENT_CHECKS`` and ``MEMORY_STORE_CHECKS`` need a
+``CALL_STORE_CHECKS``, ``TREE_STORE_CHECKS``, ``BRANCH_STORE_CHECKS`` and the like need a
 function that opens a new, empty store; the checks whose names begin with ``SHARED_`` one that opens the same store every time
 and can be pickled, since they also start processes. ``CallModel`` and ``TreeModel`` are the ports as
 plain models in memory: :func:`run_clients` lets several clients work on stores at the same time,
 and :func:`explains` searches for an order in which the model does what they saw.
 """
 
+from anabranch.testing.suites._branch_store_checks import (
+    BRANCH_STORE_CHECKS,
+    SHARED_BRANCH_STORE_CHECKS,
+    BranchStoreCheck,
+    OpenBranchStore,
+)
 from anabranch.testing.suites._call_model import CallModel
 from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore
 from anabranch.testing.suites._call_store_checks import CALL_STORE_CHECKS
@@ -41,17 +47,21 @@ from anabranch.testing.suites._tree_samples import OpenTreeStore, TreeStoreCheck
 from anabranch.testing.suites._tree_store_checks import TREE_STORE_CHECKS
 
 __all__ = [
+    "BRANCH_STORE_CHECKS",
     "CALL_STORE_CHECKS",
     "MEMORY_STORE_CHECKS",
     "RUN_EVENT_CHECKS",
+    "SHARED_BRANCH_STORE_CHECKS",
     "SHARED_CALL_STORE_CHECKS",
     "SHARED_RUN_EVENT_CHECKS",
     "SHARED_TREE_STORE_CHECKS",
     "TREE_STORE_CHECKS",
+    "BranchStoreCheck",
     "CallModel",
     "CallStoreCheck",
     "MemoryStoreCheck",
     "Model",
+    "OpenBranchStore",
     "OpenCallStore",
     "OpenMemoryStore",
     "OpenRunEvents",

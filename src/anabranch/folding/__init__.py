@@ -1,0 +1,87 @@
+"""Context folding: branches in which an agent does a subtask, to return with its conclusion alone.
+
+A :class:`BranchService` stores branches, accounts for their tokens and time, and closes them. Agents of
+this library work in them (``anabranch.agents.Folding``), other hosts use :func:`folding_tools`. The
+store's port is :class:`BranchStore`; ``anabranch.stores`` has SQLite and Postgres behind it.
+
+    _records.py        branches, sessions, and the table of states
+    _errors.py         what can be refused, by codes
+    _settings.py       defaults and limits
+    _ledger.py         the rules, on the records that a transaction sees
+    _service.py        what tools call
+    _tools.py          the tools of other hosts
+    _branch_store.py   the port of stores
+    _memory_store.py   branches in this process
+    _ports.py          a memory, and a search for secrets
+"""
+
+from anabranch.folding._branch_store import BranchRows, BranchStore
+from anabranch.folding._errors import (
+    BranchNotActiveError,
+    BudgetExhaustedError,
+    CreationRateError,
+    ErrorKind,
+    FoldingDepthError,
+    FoldingError,
+    InvalidBudgetError,
+    InvalidTextError,
+    InvalidTimeoutError,
+    NoActiveBranchError,
+    ScrubbingError,
+    SessionMismatchError,
+    TooManyBranchesError,
+    TransitionError,
+    UnknownBranchError,
+)
+from anabranch.folding._ledger import BranchEvent, EventKind
+from anabranch.folding._ports import BranchMemory, InjectedItem, Scrubber
+from anabranch.folding._records import OPEN, TRANSITIONS, Branch, Session, Status
+from anabranch.folding._service import ROOT, BranchService, CreatedBranch, ReturnedBranch
+from anabranch.folding._settings import FoldingSettings
+from anabranch.folding._tools import (
+    BranchCreated,
+    BranchRecord,
+    BranchReturned,
+    InjectedContext,
+    folding_tools,
+)
+
+__all__ = [
+    "OPEN",
+    "ROOT",
+    "TRANSITIONS",
+    "Branch",
+    "BranchCreated",
+    "BranchEvent",
+    "BranchMemory",
+    "BranchNotActiveError",
+    "BranchRecord",
+    "BranchReturned",
+    "BranchRows",
+    "BranchService",
+    "BranchStore",
+    "BudgetExhaustedError",
+    "CreatedBranch",
+    "CreationRateError",
+    "ErrorKind",
+    "EventKind",
+    "FoldingDepthError",
+    "FoldingError",
+    "FoldingSettings",
+    "InjectedContext",
+    "InjectedItem",
+    "InvalidBudgetError",
+    "InvalidTextError",
+    "InvalidTimeoutError",
+    "NoActiveBranchError",
+    "ReturnedBranch",
+    "Scrubber",
+    "ScrubbingError",
+    "Session",
+    "SessionMismatchError",
+    "Status",
+    "TooManyBranchesError",
+    "TransitionError",
+    "UnknownBranchError",
+    "folding_tools",
+]

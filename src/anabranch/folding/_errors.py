@@ -1,0 +1,246 @@
+"""Errors of context folding: each has a stable code, and a sentence that a model can act on.
+
+The codes are those of the design that this room implements; the ones that are missing could not occur
+here. ``kind`` says whose move it is: ``user`` the caller's, ``retryable`` nobody's for a while,
+``not_found`` and ``authorization`` speak for themselves, ``system`` is the operator's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal, TypeAlias
+
+from anabranch.errors import AnabranchError
+
+__all__ = [
+    "BranchNotActiveError",
+    "BudgetExhaustedError",
+    "CreationRateError",
+    "ErrorKind",
+    "FoldingDepthError",
+    "FoldingError",
+    "InvalidBudgetError",
+    "InvalidTextError",
+    "InvalidTimeoutError",
+    "NoActiveBranchError",
+    "ScrubbingError",
+    "SessionMismatchError",
+    "TooManyBranchesError",
+    "TransitionError",
+    "UnknownBranchError",
+]
+
+ErrorKind: TypeAlias = Literal["user", "retryable", "not_found", "authorization", "system"]
+"""Whose move it is."""
+
+
+class FoldingError(AnabranchError):
+    """What is asked of a branch cannot be done; nothing has changed.
+
+    Attributes:
+        code: ``FOLD`` and three digits; it begins the message, too.
+        kind: whose move it is.
+    """
+
+    code: str = ""
+    kind: ClassVar[ErrorKind] = "user"
+
+    def __init__(self, message: str, /, **facts: object) -> None:
+        super().__init__(f"{self.code}: {message}", **facts)
+
+
+class UnknownBranchError(FoldingError):
+    """There is no such branch, or no longer."""
+
+    code = "FOLD001"
+    kind = "not_found"
+
+    def __init__(self, branch_id: str) -> None:
+        super().__init__(
+            f"There is no branch {branch_id!r}. Use the branch_id that branch_create has returned.",
+            branch_id=branch_id,
+        )
+
+
+class BranchNotActiveError(FoldingError):
+    """The branch has ended."""
+
+    code = "FOLD003"
+
+    def __init__(self, branch_id: str, status: str) -> None:
+        super().__init__(
+            f"Branch {branch_id!r} is {status}, not active. Its result is in branch_status; create"
+            " another branch to go on.",
+            branch_id=branch_id,
+            status=status,
+        )
+
+
+class FoldingDepthError(FoldingError):
+    """The branch would be nested too deeply."""
+
+    code = "FOLD004"
+
+    def __init__(self, depth: int, max_depth: int) -> None:
+        super().__init__(
+            f"A branch at depth {depth} is deeper than max_depth={max_depth}. Do the subtask here, or"
+            " return from this branch first.",
+            depth=depth,
+            max_depth=max_depth,
+        )
+
+
+class TransitionError(FoldingError):
+    """A state does not follow another."""
+
+    code = "FOLD005"
+    kind = "system"
+
+    def __init__(self, branch_id: str, status: str, wanted: str) -> None:
+        super().__init__(
+            f"Branch {branch_id!r} cannot go from {status} to {wanted}.",
+            branch_id=branch_id,
+            status=status,
+            wanted=wanted,
+        )
+
+
+class NoActiveBranchError(FoldingError):
+    """There is no branch to return from: this is the root."""
+
+    code = "FOLD006"
+
+    def __init__(self, session_id: str | None) -> None:
+        where = "This session" if session_id else "Without session_id or branch_id, the caller"
+        super().__init__(
+            f"{where} has no active branch to return from. Create one with branch_create, or answer"
+            " directly.",
+            session_id=session_id,
+        )
+
+
+class BudgetExhaustedError(FoldingError):
+    """What encloses the branch does not have the tokens that it wants."""
+
+    code = "FOLD008"
+    kind = "retryable"
+
+    def __init__(self, holder: str, wanted: int, remaining: int) -> None:
+        super().__init__(
+            f"{holder} has {remaining} tokens left, and {wanted} are wanted. Ask for a smaller"
+            " budget, or wait until an open branch returns what it does not use.",
+            holder=holder,
+            wanted=wanted,
+            remaining=remaining,
+        )
+
+
+class InvalidBudgetError(FoldingError):
+    """A number of tokens is out of range."""
+
+    code = "FOLD010"
+
+    def __init__(self, what: str, tokens: int, least: int, most: int | None) -> None:
+        upper = "" if most is None else f" and at most {most}"
+        super().__init__(
+            f"{what} is {tokens}; it must be at least {least}{upper} tokens.", tokens=tokens
+        )
+
+
+class CreationRateError(FoldingError):
+    """Branches are created too fast."""
+
+    code = "FOLD012"
+    kind = "retryable"
+
+    def __init__(self, per_minute: int, seconds: float) -> None:
+        super().__init__(
+            f"This session may create {per_minute} branches per minute. Try again in"
+            f" {max(1, round(seconds))} s, or do the subtask here.",
+            per_minute=per_minute,
+        )
+
+
+class TooManyBranchesError(FoldingError):
+    """Too many branches are open at the same time."""
+
+    code = "FOLD013"
+    kind = "retryable"
+
+    def __init__(self, scope: Literal["session", "instance"], limit: int) -> None:
+        super().__init__(
+            f"The {scope} has {limit} branches open, which is the limit. Return from one of them"
+            " first, or do the subtask here.",
+            scope=scope,
+            limit=limit,
+        )
+
+
+class ScrubbingError(FoldingError):
+    """A text could not be searched for secrets, so it does not leave its branch."""
+
+    code = "FOLD014"
+    kind = "system"
+
+    def __init__(self, field: str) -> None:
+        super().__init__(
+            f"The {field} could not be searched for secrets, and was refused. Try again; the"
+            " server's log has the reason.",
+            field=field,
+        )
+
+
+TEXT_CODES: Mapping[tuple[str, bool], str] = {
+    ("session_id", False): "FOLD015",
+    ("description", False): "FOLD016",
+    ("description", True): "FOLD017",
+    ("prompt", False): "FOLD018",
+    ("prompt", True): "FOLD019",
+    ("branch_id", False): "FOLD020",
+    ("message", True): "FOLD021",
+    ("message", False): "FOLD024",
+    ("session_id", True): "FOLD026",
+    ("branch_id", True): "FOLD027",
+}
+"""The code for each field, by whether it is too long, or else empty."""
+
+
+class InvalidTextError(FoldingError):
+    """A text is empty, or too long."""
+
+    def __init__(self, field: str, length: int, limit: int) -> None:
+        self.code = TEXT_CODES[field, length > limit]
+        problem = "is empty" if length <= limit else f"has {length} characters"
+        super().__init__(
+            f"{field} {problem}; it must have 1 to {limit} characters that are not blank.",
+            field=field,
+            length=length,
+            limit=limit,
+        )
+
+
+class SessionMismatchError(FoldingError):
+    """The branch is one of another session."""
+
+    code = "FOLD022"
+    kind = "authorization"
+
+    def __init__(self, branch_id: str) -> None:
+        super().__init__(
+            f"Branch {branch_id!r} does not belong to this session. Leave out session_id, or use the"
+            " one that branch_create has returned with it.",
+            branch_id=branch_id,
+        )
+
+
+class InvalidTimeoutError(FoldingError):
+    """A timeout is out of range."""
+
+    code = "FOLD023"
+
+    def __init__(self, seconds: float, most: float) -> None:
+        super().__init__(
+            f"timeout_seconds is {seconds:g}; it must be more than 0 and at most {most:g}.",
+            seconds=seconds,
+            most=most,
+        )

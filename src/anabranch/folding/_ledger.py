@@ -1,0 +1,347 @@
+"""The rules of branches, on the records that one transaction of a store sees.
+
+Everything that changes a branch comes through here, so exactly one of a budget, a timeout and a return
+closes it: the first in the store's order. A branch whose time is over is closed before anything else
+is done to it. An operation that raises has written nothing besides that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from anabranch._account import Account, BudgetError
+from anabranch.folding._branch_store import BranchRows
+from anabranch.folding._errors import (
+    BranchNotActiveError,
+    BudgetExhaustedError,
+    CreationRateError,
+    FoldingDepthError,
+    InvalidBudgetError,
+    SessionMismatchError,
+    TooManyBranchesError,
+    UnknownBranchError,
+)
+from anabranch.folding._records import Branch, Session, Status, account_of
+from anabranch.folding._settings import FoldingSettings
+
+__all__ = ["BranchEvent", "EventKind", "Ledger", "NewBranch"]
+
+EventKind: TypeAlias = Literal[
+    "created", "budget_warning", "completed", "forced", "timeout", "failed"
+]
+"""What happens to a branch; ``forced`` is one that was completed with what it had so far."""
+
+WARN_AT = 0.8
+MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class BranchEvent:
+    """Something that has happened to a branch, whose record is as it was then."""
+
+    kind: EventKind
+    branch: Branch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBranch:
+    """A branch that is to be created; its texts and numbers are valid already.
+
+    Attributes:
+        id: its name.
+        session_id: the name of its session, which is created if it is not there.
+        session_budget: the budget of such a session.
+        parent_id: the branch that encloses it; ``None`` for the session.
+        description: as in the record.
+        prompt: as in the record.
+        budget: as in the record; ``None`` for the default, or for half of what its parent has left
+            where that is less.
+        timeout_seconds: as in the record.
+        tokens: what it uses at once: those of its description and prompt.
+        is_ready: whether it is active at once; otherwise :meth:`Ledger.activate` follows.
+    """
+
+    id: str
+    session_id: str
+    session_budget: int | None
+    parent_id: str | None
+    description: str
+    prompt: str
+    budget: int | None
+    timeout_seconds: float
+    tokens: int
+    is_ready: bool
+
+
+class Ledger:
+    """The branches that one transaction works on.
+
+    Args:
+        rows: the transaction.
+        settings: the limits.
+        now: the time of all that happens in it.
+
+    Attributes:
+        events: what has happened, in order; to be sent once the transaction is committed.
+    """
+
+    def __init__(self, rows: BranchRows, settings: FoldingSettings, now: float) -> None:
+        self._rows = rows
+        self._settings = settings
+        self._now = now
+        self.events: list[BranchEvent] = []
+
+    # -- what can be done to a branch --------------------------------------------------------
+
+    def create(self, new: NewBranch) -> tuple[Branch, int | None]:
+        """Admit a branch; return it, and what its parent has left, ``None`` for no limit.
+
+        Raises:
+            FoldingError: a limit does not allow it, or its parent is not active.
+        """
+        rows, now = self._rows, self._now
+        parent = None if new.parent_id is None else self._active(new.parent_id)
+        if parent is not None and parent.session_id != new.session_id:
+            raise SessionMismatchError(parent.id)
+        session = rows.session(new.session_id) or Session(
+            id=new.session_id, budget_total=new.session_budget, touched_at=now
+        )
+        holder: Branch | Session = session if parent is None else parent
+        depth = 1 if parent is None else parent.depth + 1
+        if depth > self._settings.max_depth:
+            raise FoldingDepthError(depth, self._settings.max_depth)
+        session = self._counted(session)
+        account = account_of(holder)
+        budget = self._reserve(new, account)
+        instance = self._settings.max_concurrent_per_instance
+        if not rows.count_open(1, instance):
+            raise TooManyBranchesError("instance", instance)
+        deadline = now + new.timeout_seconds
+        branch = Branch(
+            id=new.id,
+            session_id=new.session_id,
+            parent_id=new.parent_id,
+            depth=depth,
+            description=new.description,
+            prompt=new.prompt,
+            budget_total=budget,
+            timeout_seconds=new.timeout_seconds,
+            deadline=deadline if parent is None else min(deadline, parent.deadline),
+            created_at=now,
+        )
+        if parent is None:
+            session = replace(session, budget_reserved=account.reserved)
+        else:
+            rows.put_branch(replace(parent, budget_reserved=account.reserved))
+        rows.put_session(session)
+        self._put(branch)
+        if new.is_ready:
+            branch = self._activate(branch, (), new.tokens)
+        return branch, account.left if account.max_tokens is not None else None
+
+    def activate(self, branch_id: str, memories: Sequence[str], tokens: int) -> Branch:
+        """Let a created branch begin with ``memories``, which are ``tokens`` with its prompt.
+
+        Raises:
+            BranchNotActiveError: it was closed meanwhile.
+        """
+        branch = self._locked(branch_id)
+        if branch.status != "created":
+            raise BranchNotActiveError(branch.id, branch.status)
+        return self._activate(branch, tuple(memories), tokens)
+
+    def charge(
+        self, branch_id: str, tokens: int, partial: str | None = None, *, forces: bool = True
+    ) -> Branch:
+        """Charge what a branch has used; at 100 % of its budget it is forced to return.
+
+        Args:
+            branch_id: the branch.
+            tokens: how many.
+            partial: what it has so far, for the case that it is forced to return.
+            forces: whether it is forced to return now, or by the caller.
+
+        Raises:
+            BranchNotActiveError: it has ended.
+        """
+        branch = self._active(branch_id)
+        branch = self._charged(
+            branch if partial is None else replace(branch, partial=partial), tokens
+        )
+        if forces and branch.is_exhausted:
+            return self._force(branch, _budget_error(branch))
+        return self._put(branch)
+
+    def complete(
+        self, branch_id: str, message: str, tokens: int, *, extract_memory: bool = False
+    ) -> Branch:
+        """Close a branch with the message that it returns; its open children are forced first.
+
+        Raises:
+            BranchNotActiveError: it has ended.
+        """
+        branch = self._charged(self._active(branch_id), tokens)
+        returning = replace(branch, extract_memory=extract_memory)
+        return self._close(returning, "completed", result=message, error=None)
+
+    def force(self, branch_id: str, reason: str, partial: str | None = None) -> Branch:
+        """Close a branch with what it has so far; one that is closed stays as it is."""
+        branch = self._locked(branch_id)
+        if not branch.is_open:
+            return branch
+        if partial is not None:
+            branch = replace(branch, partial=partial)
+        return self._force(branch, reason)
+
+    def expire(self, branch_id: str, partial: str | None = None) -> Branch:
+        """Close a branch whose time is over; any other stays as it is."""
+        return self._locked(branch_id, partial)
+
+    def innermost(self, session_id: str) -> Branch | None:
+        """Return the deepest active branch of a session, of several the newest."""
+        self._rows.session(session_id)
+        for branch in self._rows.open_branches(session_id):
+            self._in_time(branch)
+        active = [each for each in self._rows.open_branches(session_id) if each.status == "active"]
+        return max(active, key=_nesting, default=None)
+
+    # -- how it is done ----------------------------------------------------------------------
+
+    def _reserve(self, new: NewBranch, account: Account) -> int:
+        """Reserve the budget of a branch in its parent's account, and return it."""
+        left = account.left
+        default = self._settings.default_budget
+        budget = new.budget or (default if left is None else max(1, min(default, left // 2)))
+        if new.budget is not None and new.tokens >= new.budget:
+            what = "budget, of which the branch's own description and prompt are a part,"
+            raise InvalidBudgetError(what, budget, new.tokens + 1, self._settings.max_budget)
+        wanted = max(budget, new.tokens + 1)
+        try:
+            account.reserve(wanted, wanted)
+        except BudgetError:
+            name = "This session" if new.parent_id is None else f"Branch {new.parent_id!r}"
+            raise BudgetExhaustedError(name, wanted, left or 0) from None
+        return wanted
+
+    def _active(self, branch_id: str) -> Branch:
+        branch = self._locked(branch_id)
+        if branch.status != "active":
+            raise BranchNotActiveError(branch.id, branch.status)
+        return branch
+
+    def _locked(self, branch_id: str, partial: str | None = None) -> Branch:
+        """Return the branch as it is now, its session locked, closed if its time is over."""
+        found = self._rows.branch(branch_id)
+        if found is None:
+            raise UnknownBranchError(branch_id)
+        self._rows.session(found.session_id)
+        branch = self._rows.branch(branch_id)
+        if branch is None:
+            raise UnknownBranchError(branch_id)
+        if partial is not None and branch.is_open:
+            branch = replace(branch, partial=partial)
+        return self._in_time(branch)
+
+    def _in_time(self, branch: Branch) -> Branch:
+        """Close the branch, or the outermost around it, whose time is over."""
+        if not branch.is_open or branch.deadline > self._now:
+            return branch
+        seconds = branch.deadline - branch.created_at
+        reason = f"timeout: the branch had not returned within {seconds:g} s"
+        return self._close(branch, "timeout", result=branch.partial, error=reason)
+
+    def _counted(self, session: Session) -> Session:
+        """Return the session with one more open branch, within its rate and its number."""
+        settings, now = self._settings, self._now
+        if session.open + 1 > settings.max_concurrent_per_session:
+            raise TooManyBranchesError("session", settings.max_concurrent_per_session)
+        # Each creation fills its part of a minute; a minute that is full holds no more.
+        full_until = max(now, session.full_until) + MINUTE / settings.max_created_per_minute
+        if full_until > now + MINUTE:
+            raise CreationRateError(settings.max_created_per_minute, full_until - now - MINUTE)
+        return replace(session, open=session.open + 1, full_until=full_until, touched_at=now)
+
+    def _activate(self, branch: Branch, memories: tuple[str, ...], tokens: int) -> Branch:
+        active = replace(branch.to("active"), injected_memories=memories)
+        active = self._put(self._charged(active, tokens))
+        self.events.append(BranchEvent("created", active))
+        return active
+
+    def _charged(self, branch: Branch, tokens: int) -> Branch:
+        account = account_of(branch)
+        account.settle(None, tokens)
+        charged = replace(branch, budget_used=account.tokens)
+        if not branch.warned and charged.budget_used >= WARN_AT * charged.budget_total:
+            charged = replace(charged, warned=True)
+            self.events.append(BranchEvent("budget_warning", charged))
+        return charged
+
+    def _force(self, branch: Branch, reason: str) -> Branch:
+        status: Status = "failed"
+        if branch.status == "active" and branch.partial:
+            status = "completed"
+        return self._close(branch, status, result=branch.partial, error=reason)
+
+    def _close(
+        self, branch: Branch, status: Status, *, result: str | None, error: str | None
+    ) -> Branch:
+        """Close the branch, its open children before it, and refund what it has not used."""
+        self._put(branch)
+        for child in self._rows.open_children(branch.id):
+            self._force(child, f"orphaned: its parent {branch.id} was closed ({status})")
+        closed = replace(
+            (self._rows.branch(branch.id) or branch).to(status),
+            result=result,
+            error=error,
+            completed_at=self._now,
+        )
+        self._put(closed)
+        self._refund(closed)
+        kind: EventKind = "forced" if status == "completed" and error else _KINDS[status]
+        self.events.append(BranchEvent(kind, closed))
+        return closed
+
+    def _refund(self, closed: Branch) -> None:
+        """Charge the parent of a closed branch with what this has used, and free the rest."""
+        rows = self._rows
+        rows.count_open(-1)
+        session = rows.session(closed.session_id)
+        if session is not None:
+            session = replace(session, open=session.open - 1, touched_at=self._now)
+            if closed.parent_id is None:
+                session = replace(
+                    session,
+                    budget_used=session.budget_used + closed.budget_used,
+                    budget_reserved=session.budget_reserved - closed.budget_total,
+                )
+            rows.put_session(session)
+        parent = None if closed.parent_id is None else rows.branch(closed.parent_id)
+        if parent is not None:
+            self._put(
+                replace(
+                    parent,
+                    budget_used=parent.budget_used + closed.budget_used,
+                    budget_reserved=parent.budget_reserved - closed.budget_total,
+                )
+            )
+
+    def _put(self, branch: Branch) -> Branch:
+        self._rows.put_branch(branch)
+        return branch
+
+
+_KINDS: dict[Status, EventKind] = {
+    "completed": "completed",
+    "timeout": "timeout",
+    "failed": "failed",
+}
+
+
+def _budget_error(branch: Branch) -> str:
+    return f"budget exhausted: {branch.budget_used}/{branch.budget_total} tokens"
+
+
+def _nesting(branch: Branch) -> tuple[int, float]:
+    return branch.depth, branch.created_at

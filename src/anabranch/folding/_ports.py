@@ -1,0 +1,50 @@
+"""What folding needs of others: a memory to begin branches with, and a search for secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from anabranch.folding._records import Branch
+
+__all__ = ["BranchMemory", "InjectedItem", "Scrubber"]
+
+Scrubber: TypeAlias = Callable[[str], Awaitable[str]]
+"""Returns a text without its secrets. What it raises keeps the text from leaving its branch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InjectedItem:
+    """A memory that a branch begins with.
+
+    Attributes:
+        type: ``memory``.
+        id: its id, by which feedback on it can be given.
+        title: its title.
+        content: its text.
+        tokens: what it takes of the branch's budget, its title included.
+    """
+
+    type: str = "memory"
+    id: str
+    title: str
+    content: str
+    tokens: int
+
+
+class BranchMemory(Protocol):
+    """Where branches find what others have learned, and leave what they have."""
+
+    async def recall(
+        self, text: str, *, allowance: int, limit: int, min_confidence: float
+    ) -> Sequence[InjectedItem]:
+        """Return the memories that help most with ``text``, the best first.
+
+        Together they are at most ``allowance`` tokens: one that is too large is skipped.
+        """
+        ...
+
+    async def queue(self, branch: Branch) -> bool:
+        """Queue a closed branch to be distilled; return whether it was queued."""
+        ...

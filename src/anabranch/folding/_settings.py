@@ -1,0 +1,162 @@
+"""The settings of context folding, as code, YAML or environment variables give them.
+
+``FoldingSettings.read(text)`` takes the section ``context_folding:`` of a YAML or JSON file,
+``FoldingSettings.from_environment()`` variables such as ``ANABRANCH_FOLDING_MAX_DEPTH``. All three
+ways are validated by the same model, and an unknown name is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from anabranch._json_text import read_json
+
+__all__ = ["ENVIRONMENT", "FoldingSettings"]
+
+ENVIRONMENT = "ANABRANCH_FOLDING_"
+"""What the name of a variable begins with; the setting's name follows, in capitals."""
+FILE = "ANABRANCH_FOLDING_FILE"
+"""The one variable that is no setting: it names a file of settings."""
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class FoldingSettings(BaseModel):
+    """Defaults and limits of branches.
+
+    Attributes:
+        default_budget: tokens of a branch that asks for none in particular.
+        max_budget: the most that one may ask for.
+        session_budget: tokens of all branches of a session; ``None`` for no limit.
+        max_depth: how deeply branches may be nested; the first is at depth 1.
+        default_timeout_seconds: time of a branch that asks for none in particular.
+        max_timeout_seconds: the most that one may ask for.
+        max_concurrent_per_session: branches of one session that may be open at the same time.
+        max_concurrent_per_instance: the same for all sessions of one store.
+        max_created_per_minute: branches that one session may create in a minute.
+        max_description_length: characters of a description.
+        max_prompt_length: characters of a prompt.
+        max_message_length: characters of a returned message.
+        injection_budget_ratio: the share of a budget that memories may take at the beginning.
+        memory_min_confidence: how reliable a memory must be to be used.
+        memory_max_items: how many are used at most.
+        summary_budget_ratio: the share of a budget that is held back for a last summary.
+        archive_after_seconds: when a closed branch is no longer listed with its session.
+        delete_after_seconds: when it is deleted.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+
+    default_budget: Count = 8_192
+    max_budget: Count = 32_768
+    session_budget: Count | None = 327_680
+    max_depth: Count = 3
+    default_timeout_seconds: Seconds = 300
+    max_timeout_seconds: Seconds = 600
+    max_concurrent_per_session: Count = 10
+    max_concurrent_per_instance: Count = 100
+    max_created_per_minute: Count = 600
+    max_description_length: Count = 500
+    max_prompt_length: Count = 10_000
+    max_message_length: Count = 50_000
+    injection_budget_ratio: Ratio = 0.2
+    memory_min_confidence: Ratio = 0.7
+    memory_max_items: Count = 10
+    summary_budget_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.15
+    archive_after_seconds: Seconds = 3_600
+    delete_after_seconds: Seconds = 86_400
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        pairs = [
+            ("default_budget", "max_budget"),
+            ("default_timeout_seconds", "max_timeout_seconds"),
+            ("archive_after_seconds", "delete_after_seconds"),
+        ]
+        for smaller, larger in pairs:
+            if getattr(self, smaller) > getattr(self, larger):
+                raise ValueError(f"{smaller} is larger than {larger}; lower it, or raise the other")
+        return self
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Return the settings in the section ``context_folding`` of a YAML (or JSON) text.
+
+        Raises:
+            ValueError: it is no such text, or a setting is unknown or out of range; the message
+                names it.
+        """
+        return cls._validated(_section(text))
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
+        """Return the settings that variables give; an empty variable counts as unset.
+
+        ``ANABRANCH_FOLDING_FILE`` names a file as for :meth:`read`, whose settings the others change.
+
+        Raises:
+            ValueError: a setting is unknown or out of range; the message names it.
+            OSError: the file cannot be read.
+        """
+        given = os.environ if environment is None else environment
+        file = given.get(FILE)
+        text = Path(file).read_text(encoding="utf-8") if file else ""
+        settings = {
+            name.removeprefix(ENVIRONMENT).lower(): value
+            for name, value in given.items()
+            if name.startswith(ENVIRONMENT) and name != FILE and value
+        }
+        return cls._validated({**_section(text), **settings})
+
+    @classmethod
+    def _validated(cls, values: object) -> Self:
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            where = ".".join(map(str, problem["loc"])) or "context_folding"
+            reason = problem["msg"].removeprefix("Value error, ")
+            raise ValueError(f"The setting {where} of context folding: {reason}.") from None
+
+
+def _section(text: str) -> dict[str, Any]:
+    """Return the settings in a text, as they are written there."""
+    document = _parsed(text)
+    if document is None:
+        return {}
+    section = document.get("context_folding") if len(document) == 1 else None
+    if "context_folding" not in document or not isinstance(section, dict | None):
+        raise ValueError("The settings need one section, context_folding:, and nothing besides.")
+    return cast("dict[str, Any]", section or {})
+
+
+def _parsed(text: str) -> dict[Any, Any] | None:
+    """Return the object in a YAML text, an empty one if it is none, ``None`` without any content.
+
+    Raises:
+        ValueError: it is not YAML; or there is no parser of YAML, and it is not JSON.
+    """
+    try:
+        yaml: Any = import_module("yaml")
+    except ModuleNotFoundError:
+        try:
+            document: Any = read_json(text)
+        except ValueError:
+            raise ValueError('To read settings in YAML, install "pyyaml".') from None
+    else:
+        try:
+            document = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(f"The settings are not YAML: {reason}.") from None
+    if document is None:
+        return None
+    return cast("dict[Any, Any]", document) if isinstance(document, dict) else {}

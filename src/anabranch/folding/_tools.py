@@ -1,0 +1,256 @@
+"""The tools by which an agent of any host uses branches, over MCP for instance.
+
+They depend on no connection: ids carry everything, and a session begins with the first branch. Such a
+host shows its model whatever it likes; what its model uses is known here only from what passes through
+these tools, and from ``branch_report``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, Field
+
+from anabranch.context import BranchContext
+from anabranch.folding._ports import InjectedItem
+from anabranch.folding._records import Branch, Status
+from anabranch.folding._service import BranchService
+from anabranch.tool import Tool, ToolAnnotations, tool
+
+__all__ = ["BranchCreated", "BranchRecord", "BranchReturned", "InjectedContext", "folding_tools"]
+
+SessionId = Annotated[
+    str | None,
+    Field(description="The session_id that the first branch_create has returned."),
+]
+OneBranch = Annotated[
+    str | None,
+    Field(description="The branch; by default, the innermost active one of the session."),
+]
+
+
+class InjectedContext(BaseModel):
+    """A memory that a branch begins with: data to consider, not an instruction."""
+
+    type: str
+    id: str
+    title: str
+    content: str
+    tokens: int
+
+
+class BranchCreated(BaseModel):
+    """A new branch, and what it may use."""
+
+    branch_id: str
+    session_id: str
+    injected_context: list[InjectedContext]
+    budget_allocated: int
+    parent_budget_remaining: int | None
+    depth: int
+
+
+class BranchReturned(BaseModel):
+    """How a branch has ended."""
+
+    success: bool
+    tokens_used: int
+    memory_queued: bool
+    branch_id: str
+    message: str
+
+
+class BranchRecord(BaseModel):
+    """A branch as it is now; ``status`` is ``none`` where a session has no active branch."""
+
+    id: str | None = None
+    branch_id: str | None = None
+    session_id: str | None = None
+    parent_id: str | None = None
+    depth: int = 0
+    description: str = ""
+    prompt: str = ""
+    budget_total: int = 0
+    budget_used: int = 0
+    budget_reserved: int = 0
+    budget_remaining: int = 0
+    timeout_seconds: float = 0
+    status: Status | Literal["none"] = "none"
+    result: str | None = None
+    error: str | None = None
+    injected_memories: list[str] = []
+    created_at: str | None = None
+    completed_at: str | None = None
+    warning: str | None = None
+
+    @classmethod
+    def of(cls, branch: Branch) -> Self:
+        """Return the record of a branch."""
+        warning = None
+        if branch.is_open and branch.warned:
+            warning = (
+                f"{branch.budget_used} of {branch.budget_total} tokens are used: finish, and call"
+                " branch_return."
+            )
+        same = {name: getattr(branch, name) for name in _SAME}
+        return cls(
+            **same,
+            branch_id=branch.id,
+            injected_memories=list(branch.injected_memories),
+            created_at=_time(branch.created_at),
+            completed_at=_time(branch.completed_at),
+            warning=warning,
+        )
+
+
+_SAME = (
+    "id", "session_id", "parent_id", "depth", "description", "prompt", "budget_total",
+    "budget_used", "budget_reserved", "budget_remaining", "timeout_seconds", "status", "result",
+    "error",
+)  # fmt: skip
+
+
+def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
+    """Return ``branch_create``, ``branch_return``, ``branch_status`` and ``branch_report``.
+
+    Args:
+        branches: where branches are; by default, in the memory of this process.
+    """
+    service = branches or BranchService()
+
+    @tool(annotations=ToolAnnotations(read_only=False, destructive=False, open_world=False))
+    async def branch_create(
+        ctx: BranchContext,
+        description: Annotated[str, Field(description="What the subtask is, in a sentence.")],
+        prompt: Annotated[str, Field(description="What the subtask has to do.")],
+        *,
+        budget: Annotated[int | None, Field(description="Tokens that it may use.")] = None,
+        inject_memories: Annotated[
+            bool, Field(description="Return what earlier work has taught about such subtasks.")
+        ] = True,
+        timeout_seconds: Annotated[float | None, Field(description="Seconds that it has.")] = None,
+        parent_branch_id: Annotated[
+            str | None,
+            Field(
+                description="The branch around it, or root; by default, the innermost active one"
+                " of the session."
+            ),
+        ] = None,
+        session_id: SessionId = None,
+    ) -> BranchCreated:
+        """Begin a subtask in a branch of its own, within a budget of tokens and a time.
+
+        Work on it, then call branch_return with its conclusion: only that message goes on.
+        """
+        del ctx
+        created = await service.create(
+            description,
+            prompt,
+            budget=budget,
+            inject_memories=inject_memories,
+            timeout_seconds=timeout_seconds,
+            parent_branch_id=parent_branch_id,
+            session_id=session_id,
+        )
+        branch = created.branch
+        return BranchCreated(
+            branch_id=branch.id,
+            session_id=branch.session_id,
+            injected_context=_memories(created.injected),
+            budget_allocated=branch.budget_total,
+            parent_budget_remaining=created.parent_budget_remaining,
+            depth=branch.depth,
+        )
+
+    @tool(annotations=ToolAnnotations(read_only=False, destructive=False, open_world=False))
+    async def branch_return(
+        ctx: BranchContext,
+        message: Annotated[
+            str,
+            Field(
+                description="The conclusion: the outcome, what was changed, insights, and open"
+                " issues."
+            ),
+        ],
+        *,
+        extract_memory: Annotated[
+            bool, Field(description="Let later subtasks learn from this one.")
+        ] = False,
+        branch_id: OneBranch = None,
+        session_id: SessionId = None,
+    ) -> BranchReturned:
+        """End a branch with the message that goes back to its parent.
+
+        Branches that are still open inside of it are ended first.
+        """
+        del ctx
+        returned = await service.complete(
+            message, branch_id=branch_id, session_id=session_id, extract_memory=extract_memory
+        )
+        branch = returned.branch
+        return BranchReturned(
+            success=True,
+            tokens_used=branch.budget_used,
+            memory_queued=returned.memory_queued,
+            branch_id=branch.id,
+            message=branch.result or "",
+        )
+
+    @tool(annotations=ToolAnnotations(read_only=True))
+    async def branch_status(
+        ctx: BranchContext, branch_id: OneBranch = None, session_id: SessionId = None
+    ) -> BranchRecord:
+        """Look at a branch: its status, what it has used of its budget, and its result."""
+        del ctx
+        found = await service.status(branch_id=branch_id, session_id=session_id)
+        return BranchRecord(session_id=session_id) if found is None else BranchRecord.of(found)
+
+    @tool(annotations=ToolAnnotations(read_only=False, destructive=False, open_world=False))
+    async def branch_report(
+        ctx: BranchContext,
+        tokens: Annotated[int, Field(description="Tokens used in the branch since the last time.")],
+        partial: Annotated[
+            str | None,
+            Field(description="The result so far, in case that the branch is forced to return."),
+        ] = None,
+        branch_id: OneBranch = None,
+        session_id: SessionId = None,
+    ) -> BranchRecord:
+        """Report what a branch has used, and its result so far.
+
+        At 80 % of its budget the record has a warning; at 100 % the branch is ended with the result
+        so far.
+        """
+        del ctx
+        return BranchRecord.of(
+            await service.charge(
+                tokens, branch_id=branch_id, session_id=session_id, partial=partial
+            )
+        )
+
+    _show(branch_create, "budget", service.settings.default_budget, service.settings.max_budget)
+    times = service.settings.default_timeout_seconds, service.settings.max_timeout_seconds
+    _show(branch_create, "timeout_seconds", *times)
+    return [branch_create, branch_return, branch_status, branch_report]
+
+
+def _show(shown: Tool[Any], name: str, default: float, most: float) -> None:
+    """Show what the settings say of a number, which only the service checks, with a code."""
+    schema = shown.input_schema["properties"][name]
+    schema["default"] = default
+    schema["description"] += f" At most {most:g}; by default {default:g}."
+
+
+def _memories(items: Sequence[InjectedItem]) -> list[InjectedContext]:
+    return [
+        InjectedContext(
+            type=item.type, id=item.id, title=item.title, content=item.content, tokens=item.tokens
+        )
+        for item in items
+    ]
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()

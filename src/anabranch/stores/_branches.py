@@ -1,0 +1,166 @@
+"""Branches in a database: the store behind the port :class:`~anabranch.folding.BranchStore`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from anabranch.folding import Branch, BranchRows, Session
+from anabranch.stores._branch_tables import (
+    BRANCHES,
+    CHILDREN,
+    COUNT,
+    FIND_BRANCH,
+    FIND_SESSION,
+    LOCK_SESSION,
+    OPEN_BRANCHES,
+    OVERDUE,
+    PRUNE_BRANCHES,
+    PRUNE_SESSIONS,
+    put_branch,
+    put_session,
+)
+from anabranch.stores._columns import to_bytes, to_text
+from anabranch.stores._database import Database
+from anabranch.stores._statements import Row, Statement
+
+__all__ = ["Branches"]
+
+T = TypeVar("T")
+
+_BRANCH_FIELDS = tuple(field.name for field in fields(Branch))
+_SESSION_FIELDS = tuple(field.name for field in fields(Session))
+_UNLIMITED = 2**31 - 1
+
+
+class Branches:
+    """Branches in a database. What each method promises is said at the port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._sql = _Statements(database)
+
+    async def transaction(self, work: Callable[[BranchRows], T]) -> T:
+        return await self._database.write(lambda connection: work(_Rows(connection, self._sql)))
+
+    async def branch(self, branch_id: str) -> Branch | None:
+        found = await self._read(self._sql.find_branch, branch_id)
+        return to_branch(found[0]) if found else None
+
+    async def branches(self, session_id: str) -> list[Branch]:
+        return [to_branch(row) for row in await self._read(self._sql.branches, session_id)]
+
+    async def overdue(self, now: float, limit: int) -> list[str]:
+        values = {"now": now, "most": limit}
+        rows = await self._database.read(
+            lambda connection: self._sql.overdue.rows(connection, values)
+        )
+        return [to_text(row[0]) for row in rows]
+
+    async def prune(self, before: float, limit: int) -> int:
+        def work(connection: sa.Connection) -> int:
+            values = {"before": before, "most": limit}
+            pruned = self._sql.prune_branches.count(connection, values)
+            self._sql.prune_sessions.count(connection, {"before": before})
+            return pruned
+
+        return await self._database.write(work)
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    async def _read(self, statement: Statement, name: str) -> Sequence[Row]:
+        values = {"this": to_bytes(name)}
+        return await self._database.read(lambda connection: statement.rows(connection, values))
+
+
+class _Statements:
+    """The statements, compiled for one database."""
+
+    def __init__(self, database: Database) -> None:
+        dialect, is_postgresql = database.dialect, database.is_postgresql
+        self.find_session = Statement(FIND_SESSION, dialect)
+        self.find_branch = Statement(FIND_BRANCH, dialect)
+        self.branches = Statement(BRANCHES, dialect)
+        self.open_branches = Statement(OPEN_BRANCHES, dialect)
+        self.children = Statement(CHILDREN, dialect)
+        self.overdue = Statement(OVERDUE, dialect)
+        self.count = Statement(COUNT, dialect)
+        self.put_session = Statement(put_session(is_postgresql=is_postgresql), dialect)
+        self.put_branch = Statement(put_branch(is_postgresql=is_postgresql), dialect)
+        self.prune_branches = Statement(PRUNE_BRANCHES, dialect)
+        self.prune_sessions = Statement(PRUNE_SESSIONS, dialect)
+        # SQLite has one writer, which does not need it.
+        self.lock = Statement(LOCK_SESSION, dialect) if is_postgresql else None
+
+
+class _Rows:
+    """The records that one transaction sees."""
+
+    def __init__(self, connection: sa.Connection, sql: _Statements) -> None:
+        self._connection = connection
+        self._sql = sql
+
+    def session(self, session_id: str) -> Session | None:
+        this = to_bytes(session_id)
+        if self._sql.lock is not None:
+            key = int.from_bytes(blake2b(this, digest_size=8).digest(), signed=True)
+            self._sql.lock.rows(self._connection, {"key": key})
+        rows = self._sql.find_session.rows(self._connection, {"this": this})
+        return (
+            Session(**dict(zip(_SESSION_FIELDS, _values(rows[0]), strict=True))) if rows else None
+        )
+
+    def branch(self, branch_id: str) -> Branch | None:
+        rows = self._rows(self._sql.find_branch, branch_id)
+        return to_branch(rows[0]) if rows else None
+
+    def open_children(self, branch_id: str) -> Sequence[Branch]:
+        return [to_branch(row) for row in self._rows(self._sql.children, branch_id)]
+
+    def open_branches(self, session_id: str) -> Sequence[Branch]:
+        return [to_branch(row) for row in self._rows(self._sql.open_branches, session_id)]
+
+    def put_session(self, session: Session) -> None:
+        row = {"id": to_bytes(session.id), "touched_at": session.touched_at}
+        record = _record(session, _SESSION_FIELDS)
+        self._sql.put_session.count(self._connection, {**row, "record": record})
+
+    def put_branch(self, branch: Branch) -> None:
+        row = {
+            "id": to_bytes(branch.id),
+            "session": to_bytes(branch.session_id),
+            "parent": None if branch.parent_id is None else to_bytes(branch.parent_id),
+            "deadline": branch.deadline if branch.is_open else None,
+            "completed_at": branch.completed_at,
+            "record": _record(branch, _BRANCH_FIELDS),
+        }
+        self._sql.put_branch.count(self._connection, row)
+
+    def count_open(self, change: int, limit: int | None = None) -> bool:
+        values = {"change": change, "most": _UNLIMITED if limit is None else limit}
+        return self._sql.count.count(self._connection, values) == 1
+
+    def _rows(self, statement: Statement, name: str) -> Sequence[Row]:
+        return statement.rows(self._connection, {"this": to_bytes(name)})
+
+
+def to_branch(row: Row) -> Branch:
+    """Return the branch in a row."""
+    values: dict[str, Any] = dict(zip(_BRANCH_FIELDS, _values(row), strict=True))
+    values["injected_memories"] = tuple(values["injected_memories"])
+    return Branch(**values)
+
+
+def _values(row: Row) -> list[Any]:
+    values: list[Any] = json.loads(row[0])
+    return values
+
+
+def _record(record: Branch | Session, names: Sequence[str]) -> bytes:
+    return json.dumps([getattr(record, name) for name in names]).encode()

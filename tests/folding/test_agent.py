@@ -1,0 +1,472 @@
+"""Real folding: an agent works in a branch, and sees only what the branch has returned."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from anabranch import BranchContext, tool
+from anabranch.agents import Agent, AgentTool, BranchSelf, Folding, TurnLimits
+from anabranch.folding import Branch, BranchService, FoldingSettings, InjectedItem
+from anabranch.messages import Message, SampleReply, SampleRequest, Usage
+from anabranch.testing import ManualClock, MockModel, calls
+from anabranch.tool import Tool
+from anabranch.tree import Node, project
+from tests.agents.harness import Setting, fork
+from tests.agents.memory import MemoryTrees
+
+Reply = str | SampleReply | Exception
+
+
+class Talk(Setting):
+    """An agent with folding, and one thread."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        model: MockModel,
+        thread_id: str,
+        branches: BranchService,
+        clock: ManualClock,
+    ) -> None:
+        super().__init__(agent, model, thread_id, [])
+        self.branches = branches
+        self.clock = clock
+
+    async def records(self) -> list[Branch]:
+        return await self.branches.branches(self.thread_id)
+
+    async def path(self, node: Node) -> tuple[Message, ...]:
+        found = await self.agent.store.path(node.id)
+        return project(found.nodes, found.results)
+
+
+async def talk(
+    decide: Callable[[SampleRequest], Any],
+    *tools: Tool[Any] | AgentTool,
+    limits: TurnLimits | None = None,
+    memory: Any = None,
+    **settings: Any,
+) -> Talk:
+    clock = ManualClock()
+    branches = BranchService(settings=FoldingSettings(**settings), memory=memory, clock=clock)
+    model = MockModel(decide)
+    agent = Agent(
+        MemoryTrees(), model, tools=[Folding(branches), *tools], limits=limits, clock=clock
+    )
+    return Talk(agent, model, (await agent.begin()).id, branches, clock)
+
+
+def create(description: str = "count", use: str = "c", **more: Any) -> SampleReply:
+    """A reply that opens a branch; several are made of :func:`creates`."""
+    given = {"description": description, "prompt": f"Please {description}.", **more}
+    return calls((use, "branch_create", given))
+
+
+def creates(*descriptions: str, **more: Any) -> SampleReply:
+    return calls(
+        *(
+            (f"c{name}", "branch_create", {"description": name, "prompt": f"Do {name}.", **more})
+            for name in descriptions
+        )
+    )
+
+
+def returns(message: str, **more: Any) -> SampleReply:
+    return calls(("r", "branch_return", {"message": message, **more}))
+
+
+def heard(request: SampleRequest) -> str:
+    """What the last message says: its text, or what tools have returned."""
+    last = request.messages[-1]
+    results = [
+        "".join(part.text for part in block.content if part.type == "text")
+        for block in last.content
+        if block.type == "tool_result"
+    ]
+    return last.text or " | ".join(results)
+
+
+def in_branch(request: SampleRequest) -> bool:
+    return any(message.text.startswith("(branch br_") for message in request.messages)
+
+
+def script(*replies: Reply) -> Callable[[SampleRequest], Reply]:
+    left = list(replies)
+    return lambda request: left.pop(0)
+
+
+@tool
+async def look(ctx: BranchContext, what: str) -> str:
+    """Look at something."""
+    return f"{what}: " + "a long text " * 30
+
+
+async def test_after_the_return_there_is_the_call_and_the_message_alone() -> None:
+    chat = await talk(
+        script(
+            create(),
+            calls(("l", "look", {"what": "this"})),
+            calls(("m", "look", {"what": "that"})),
+            returns("There are two."),
+            "Two, I hear.",
+        ),
+        look,
+    )
+    end = await chat.say("How many are there?")
+    messages = await chat.path(end)
+    assert [message.role for message in messages] == ["user", "assistant", "user", "assistant"]
+    assert await chat.results((await chat.of_kind("results"))[-1]) == {"c": "There are two."}
+    [branch] = await chat.records()
+    assert (branch.status, branch.result) == ("completed", "There are two.")
+    assert branch.budget_used > 200, "what its tools have returned is in its context"
+    first, second, *_, last = [request.messages for request in chat.model.requests]
+    assert second[: len(first)] == first, "a branch begins with the conversation"
+    assert last[:2] == second[:2]
+    [start] = await chat.of_kind("branch")
+    assert start.data["branch_id"] == branch.id
+    assert "Please count." in start.text
+    await chat.check()
+
+
+async def test_a_branch_that_only_answers_has_returned_its_answer() -> None:
+    chat = await talk(script(create(), "Seven.", "It is seven."))
+    await chat.say("How many?")
+    [branch] = await chat.records()
+    assert (branch.status, branch.result, branch.error) == ("completed", "Seven.", None)
+
+
+async def test_what_is_folded_can_be_looked_at_and_continued() -> None:
+    chat = await talk(script(create(), returns("Seven."), "It is seven.", "Because I counted."))
+    end = await chat.say("How many?")
+    inside = (await chat.of_kind("results"))[0]
+    assert "Returned." in (await chat.results(inside)).values()
+    more = await chat.say("Why?", at=inside.id)
+    assert more.text == "Because I counted."
+    assert any("(branch br_" in message.text for message in await chat.path(more))
+    assert not any("(branch br_" in message.text for message in await chat.path(end))
+    await chat.check()
+
+
+async def test_branches_of_one_reply_are_open_side_by_side() -> None:
+    both = asyncio.Barrier(2)
+
+    async def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said == "Go":
+            return creates("left", "right")
+        if in_branch(request):
+            await both.wait()
+            return returns(f"done: {request.messages[-1].text.split('Do ')[1].split('.')[0]}")
+        return said
+
+    chat = await talk(decide)
+    end = await chat.say("Go")
+    assert end.text == "done: left | done: right"
+    assert {branch.depth for branch in await chat.records()} == {1}
+    await chat.check()
+
+
+async def test_a_branch_in_a_branch_is_accounted_for_in_it() -> None:
+    chat = await talk(
+        script(create("outer"), create("inner", "d"), returns("1"), returns("2"), "three")
+    )
+    await chat.say("Go")
+    outer, inner = await chat.records()
+    assert (inner.parent_id, inner.depth) == (outer.id, 2)
+    assert outer.budget_used > inner.budget_used
+    await chat.check()
+
+
+async def test_a_return_from_the_root_is_refused() -> None:
+    chat = await talk(lambda request: heard(request) if len(request.messages) > 1 else returns("?"))
+    assert "FOLD006" in (await chat.say("Go")).text
+
+
+async def test_a_branch_of_branch_self_cannot_return_from_the_branch_around_it() -> None:
+    def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said == "Go":
+            return create()
+        if "(self-prompt)" in said:
+            return returns("from the inside")
+        if "FOLD006" in said:
+            return "I see."
+        if "branches completed" in said:
+            return returns("from the outside")
+        return fork("try", allow_work=True) if in_branch(request) else said
+
+    chat = await talk(decide, BranchSelf())
+    assert (await chat.say("Go")).text == "from the outside"
+    await chat.check()
+
+
+async def test_a_branch_without_budget_for_its_next_request_says_what_it_has() -> None:
+    def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said == "Go":
+            return create(budget=400)
+        if said.startswith("(forced to return)"):
+            return "Found two of three."
+        return calls(("l", "look", {"what": "more"})) if in_branch(request) else said
+
+    chat = await talk(decide, look)
+    end = await chat.say("Go")
+    assert end.text.startswith("Found two of three.\n\n(This branch was ended before it returned:")
+    [branch] = await chat.records()
+    assert (branch.status, branch.result) == ("completed", "Found two of three.")
+    assert (branch.error or "").startswith("budget exhausted: ")
+    assert branch.budget_used <= 400
+    await chat.check()
+
+
+async def test_the_last_step_may_call_branch_return() -> None:
+    def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said == "Go":
+            return create(budget=400)
+        if said.startswith("(forced to return)"):
+            return returns("Two of three.")
+        return calls(("l", "look", {"what": "more"})) if in_branch(request) else said
+
+    chat = await talk(decide, look)
+    assert (await chat.say("Go")).text.startswith("Two of three.")
+    await chat.check()
+
+
+async def test_a_branch_that_can_say_nothing_more_ends_with_what_it_has_said_last() -> None:
+    def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said == "Go":
+            return create(budget=100)
+        if in_branch(request):
+            return calls(("l", "look", {"what": "more"}), text="I begin." + " So." * 60)
+        return said
+
+    chat = await talk(decide, look, summary_budget_ratio=0)
+    assert (await chat.say("Go")).text.startswith("I begin. So.")
+    [branch] = await chat.records()
+    assert branch.status == "completed"
+    assert (branch.error or "").startswith("budget exhausted")
+
+
+async def test_a_reply_that_uses_up_the_budget_may_still_return() -> None:
+    long = "word " * 90
+    chat = await talk(script(create(budget=60), returns(long), "ok"))
+    await chat.say("Go")
+    [branch] = await chat.records()
+    assert (branch.status, branch.result, branch.error) == ("completed", long, None)
+    assert branch.budget_used > branch.budget_total, "one reply at most, and recorded"
+
+
+async def test_tokens_are_those_that_the_provider_reports() -> None:
+    chat = await talk(
+        script(
+            create(),
+            calls(("l", "look", {"what": "x"}), usage=Usage(input_tokens=5_000, output_tokens=10)),
+            calls(
+                ("r", "branch_return", {"message": "ok"}),
+                usage=Usage(input_tokens=5_110, output_tokens=7),
+            ),
+            "done",
+        ),
+        look,
+    )
+    await chat.say("Go")
+    [branch] = await chat.records()
+    other = await chat.branches.create("count", "Please count.")
+    assert branch.budget_used == other.branch.budget_used + 10 + 100 + 7
+
+
+async def test_a_branch_has_its_time_and_is_then_ended_with_what_it_had() -> None:
+    never = asyncio.Event()
+
+    async def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said == "Go":
+            return create(timeout_seconds=10)
+        if said.startswith("x:"):
+            chat.clock.advance(10)
+            await never.wait()
+        if in_branch(request):
+            return calls(("l", "look", {"what": "x"}), text="Looking at x.")
+        return said
+
+    chat = await talk(decide, look)
+    end = await chat.say("Go")
+    assert end.text.startswith(
+        "Looking at x.\n\n(This branch was ended before it returned: timeout"
+    )
+    [branch] = await chat.records()
+    assert (branch.status, branch.result) == ("timeout", "Looking at x.")
+    await chat.check()
+
+
+async def test_an_interrupted_turn_closes_its_branches() -> None:
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    async def decide(request: SampleRequest) -> Reply:
+        if heard(request) == "Go":
+            return create()
+        begun.set()
+        await never.wait()
+        raise AssertionError
+
+    chat = await talk(decide)
+    turn = asyncio.ensure_future(chat.say("Go"))
+    await begun.wait()
+    turn.cancel()
+    await asyncio.wait({turn})
+    [branch] = await chat.records()
+    assert (branch.status, branch.error) == ("failed", "interrupted")
+    await chat.check()
+
+
+async def test_a_model_that_fails_in_a_branch_fails_the_branch_alone() -> None:
+    chat = await talk(
+        lambda request: (
+            create()
+            if heard(request) == "Go"
+            else RuntimeError("secret")
+            if in_branch(request)
+            else heard(request)
+        )
+    )
+    end = await chat.say("Go")
+    assert "It has no result" in end.text
+    assert "secret" not in end.text
+    [branch] = await chat.records()
+    assert branch.status == "failed"
+
+
+async def test_a_branch_uses_only_the_tools_that_were_chosen_for_it() -> None:
+    @tool
+    async def buy(ctx: BranchContext) -> str:
+        """Buy something."""
+        raise AssertionError("not in this branch")
+
+    chat = await talk(
+        script(
+            create(tools=["look"]),
+            calls(("b", "buy", {})),
+            returns("I could not."),
+            create(tools=["sell"], use="d"),
+            "ok",
+        ),
+        look,
+        buy,
+    )
+    await chat.say("Go")
+    offered = {tuple(spec.name for spec in each.tools or ()) for each in chat.model.requests}
+    assert len(offered) == 1, "the same description of tools, which providers have cached"
+    inside, *_ = await chat.of_kind("results")
+    assert "There is no tool 'buy'" in (await chat.results(inside))["b"]
+    assert "no tool 'sell'" in str(await chat.results((await chat.of_kind("results"))[-1]))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"budget": 0}, "FOLD010"),
+        ({"budget": "much"}, "branch_create was not run: budget"),
+        ({"description": ""}, "FOLD016"),
+        ({"unknown": 1}, "branch_create was not run: unknown"),
+    ],
+)
+async def test_what_is_invalid_is_refused_in_words_for_the_model(
+    given: dict[str, Any], said: str
+) -> None:
+    chat = await talk(script(create(**given), "ok"))
+    await chat.say("Go")
+    [result] = (await chat.results((await chat.of_kind("results"))[0])).values()
+    assert result.startswith(said)
+    assert await chat.records() == []
+    assert await chat.of_kind("branch") == []
+
+
+@pytest.mark.parametrize("limits", [TurnLimits(max_depth=0), TurnLimits(max_branches=0)])
+async def test_the_limits_of_the_turn_hold_for_branches(limits: TurnLimits) -> None:
+    chat = await talk(script(create(), "ok"), limits=limits)
+    await chat.say("Go")
+    [result] = (await chat.results((await chat.of_kind("results"))[0])).values()
+    assert "Do the subtask here" in result
+    assert await chat.records() == []
+
+
+async def test_the_status_is_that_of_the_branch_one_is_in() -> None:
+    chat = await talk(
+        script(
+            calls(("s", "branch_status", {})),
+            create(),
+            calls(("t", "branch_status", {})),
+            returns("ok"),
+            "done",
+        )
+    )
+    await chat.say("Go")
+    outside, inside, *_ = await chat.of_kind("results")
+    assert '"status": "none"' in (await chat.results(outside))["s"]
+    assert '"status": "active"' in (await chat.results(inside))["t"]
+
+
+class Memories:
+    """A memory with one item."""
+
+    queued: Iterable[Branch] = ()
+
+    async def recall(self, text: str, **more: Any) -> list[InjectedItem]:
+        return [InjectedItem(id="m1", title="Counting", content="Count twice.", tokens=5)]
+
+    async def queue(self, branch: Branch) -> bool:
+        self.queued = [*self.queued, branch]
+        return True
+
+
+async def test_a_branch_begins_with_memories_and_leaves_one() -> None:
+    memories = Memories()
+    chat = await talk(script(create(), returns("ok", extract_memory=True), "done"), memory=memories)
+    await chat.say("Go")
+    [start] = await chat.of_kind("branch")
+    assert '{"title": "Counting", "content": "Count twice."}' in start.text
+    [queued] = memories.queued
+    assert queued.result == "ok"
+
+
+async def test_what_a_branch_of_branch_self_had_at_a_limit_reaches_the_summary() -> None:
+    def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said == "Go":
+            return fork("dig", allow_work=True)
+        if said.startswith("(forced to return)"):
+            return "Half of it is dug."
+        if "branches completed" in said:
+            return said
+        return calls(("l", "look", {"what": "x"}), text="Digging.")
+
+    chat = await talk(decide, look, BranchSelf(), limits=TurnLimits(max_requests=3))
+    end = await chat.say("Go")
+    assert "Before that: Half of it is dug." in end.text
+    await chat.check()
+
+
+async def test_the_samples_of_tools_are_charged_to_the_branch() -> None:
+    @tool(requires=["sampling"])
+    async def ask(ctx: BranchContext) -> str:
+        """Ask the model."""
+        return (await ctx.sample("question " * 50)).text
+
+    def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said.startswith("question"):
+            return "answer"
+        if said == "Go":
+            return create()
+        if said == "answer":
+            return returns("ok")
+        return calls(("a", "ask", {})) if in_branch(request) else said
+
+    chat = await talk(decide, ask)
+    await chat.say("Go")
+    [branch] = await chat.records()
+    assert branch.budget_used > 60

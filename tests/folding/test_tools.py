@@ -1,0 +1,121 @@
+"""The tools of other hosts: on both eras of MCP, and without any session of the connection."""
+
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp_types import CallToolResult
+
+from anabranch.folding import BranchService, FoldingSettings, folding_tools
+from anabranch.mcp import create_server
+from anabranch.testing import ManualClock
+
+ERAS = {"modern": "2026-07-28", "handshake": "legacy"}
+
+
+@pytest.fixture
+def branches() -> BranchService:
+    return BranchService(settings=FoldingSettings(default_budget=1_000), clock=ManualClock())
+
+
+class Host:
+    """A host of another maker: each call on a connection of its own."""
+
+    def __init__(self, branches: BranchService, mode: Any) -> None:
+        self._branches = branches
+        self._mode = mode
+
+    async def result(self, tool: str, **given: Any) -> CallToolResult:
+        server = create_server("folding", folding_tools(self._branches), keys=["k" * 32])
+        async with Client(server, mode=self._mode) as client:
+            return await client.call_tool(tool, given)
+
+    async def call(self, tool: str, **given: Any) -> dict[str, Any]:
+        result = await self.result(tool, **given)
+        assert not result.is_error, result
+        assert result.structured_content is not None
+        return result.structured_content
+
+    async def refusal(self, tool: str, **given: Any) -> str:
+        result = await self.result(tool, **given)
+        assert result.is_error, result
+        return "".join(getattr(block, "text", "") for block in result.content)
+
+
+@pytest.fixture(params=list(ERAS))
+def host(request: pytest.FixtureRequest, branches: BranchService) -> Host:
+    return Host(branches, ERAS[request.param])
+
+
+TASK = {"description": "Find it", "prompt": "Look everywhere."}
+
+
+async def test_from_creation_to_return(host: Host) -> None:
+    created = await host.call("branch_create", **TASK)
+    assert created == {
+        "branch_id": created["branch_id"],
+        "session_id": created["session_id"],
+        "injected_context": [],
+        "budget_allocated": 1_000,
+        "parent_budget_remaining": 326_680,
+        "depth": 1,
+    }
+    session, branch = created["session_id"], created["branch_id"]
+    inner = await host.call("branch_create", **TASK, session_id=session, budget=200)
+    assert inner["depth"] == 2
+    reported = await host.call("branch_report", tokens=170, session_id=session, partial="So far")
+    assert reported["branch_id"] == inner["branch_id"]
+    assert "call branch_return" in reported["warning"]
+    returned = await host.call("branch_return", message="Here.", branch_id=branch)
+    assert returned == {
+        "success": True,
+        "tokens_used": returned["tokens_used"],
+        "memory_queued": False,
+        "branch_id": branch,
+        "message": "Here.",
+    }
+    assert returned["tokens_used"] > 170, "what its children have used is a part of it"
+    child = await host.call("branch_status", branch_id=inner["branch_id"])
+    assert (child["status"], child["result"]) == ("completed", "So far")
+    assert child["error"].startswith("orphaned")
+    record = await host.call("branch_status", branch_id=branch, session_id=session)
+    assert record["status"] == "completed"
+    assert record["result"] == "Here."
+    assert record["budget_total"] == 1_000
+    assert record["created_at"] == record["completed_at"] == "2001-09-09T01:46:40+00:00"
+    assert (await host.call("branch_status", session_id=session))["status"] == "none"
+
+
+async def test_a_used_up_budget_forces_a_return(host: Host) -> None:
+    created = await host.call("branch_create", **TASK, budget=100)
+    forced = await host.call("branch_report", tokens=100, branch_id=created["branch_id"])
+    assert (forced["status"], forced["result"]) == ("failed", None)
+    assert forced["error"].startswith("budget exhausted: ")
+    late = await host.refusal("branch_return", message="x", branch_id=created["branch_id"])
+    assert "FOLD003" in late
+
+
+async def test_what_is_refused_has_a_code(host: Host) -> None:
+    assert "FOLD010" in await host.refusal("branch_create", **TASK, budget=0)
+    assert "FOLD018" in await host.refusal("branch_create", description="x", prompt="")
+    assert "FOLD001" in await host.refusal("branch_status", branch_id="br_unknown")
+    assert "FOLD006" in await host.refusal("branch_return", message="x")
+    assert "prompt" in await host.refusal("branch_create", description="x")
+
+
+async def test_siblings_and_parallel_agents(host: Host) -> None:
+    first = await host.call("branch_create", **TASK)
+    session = first["session_id"]
+    both = [
+        await host.call("branch_create", **TASK, session_id=session, parent_branch_id=parent)
+        for parent in (first["branch_id"], "root")
+    ]
+    assert [each["depth"] for each in both] == [2, 1]
+
+
+def test_the_schema_shows_the_settings(branches: BranchService) -> None:
+    create, *_ = folding_tools(branches)
+    shown = create.input_schema["properties"]
+    assert shown["budget"]["default"] == 1_000
+    assert shown["timeout_seconds"]["default"] == 300
+    assert create.input_schema["required"] == ["description", "prompt"]

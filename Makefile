@@ -107,6 +107,21 @@ sdk: $(DEV) $(PACKAGE)
 		PYTHONPATH=build/sdk $(BIN)/python -m pytest -q $(or $(ARGS),tests/mcp tests/sagas) || exit 1; \
 	done
 
+# What users get: the wheel with no more than it needs, and then with all extras, in environments of
+# their own. The editable package of $(VENV) is in neither.
+WHEEL = build/wheel
+.PHONY: wheel
+wheel: ## build dist/, and run the commands, the pages and the tests of the command line from the wheel
+wheel: $(DEV)
+	rm -rf dist && $(BIN)/uv build --quiet --offline --no-build-isolation
+	@$(MAKE) --no-print-directory VENV=$(WHEEL)/plain $(WHEEL)/plain/.stamp-runtime-$(PYTHON_TAG)
+	$(WHEEL)/plain/bin/uv pip install --quiet --python $(WHEEL)/plain --offline --no-deps --reinstall dist/*.whl
+	cd $(WHEEL) && plain/bin/anabranch --version && plain/bin/anabranch --help >/dev/null && plain/bin/anabranch demo
+	cd $(WHEEL) && ! plain/bin/anabranch web 2>web.txt && grep -q "needs the package" web.txt
+	@$(MAKE) --no-print-directory VENV=$(WHEEL)/full $(WHEEL)/full/.stamp-dev-$(PYTHON_TAG)
+	$(WHEEL)/full/bin/uv pip install --quiet --python $(WHEEL)/full --offline --no-deps --reinstall dist/*.whl
+	$(WHEEL)/full/bin/python -P $(PYTEST) $(or $(ARGS),docs tests/docs tests/cli)
+
 .PHONY: lint
 lint: ## check format, style and import layers
 lint: $(DEV) $(PACKAGE)

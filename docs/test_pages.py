@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sybil import Example
 
-from tests.docs.pages import PAGES, ROOT, environment, parse, workplace
+from tests.docs.pages import PACKAGES, PAGES, ROOT, environment, parse, workplace
 from tests.docs.warm import warm_command
 
 EXAMPLES = [
@@ -26,7 +26,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The source of an ``anabranch`` program that starts at once."""
     folder = tmp_path_factory.mktemp("warm")
     with warm_command(
-        folder, {**environment(folder), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+        folder, {**environment(folder), "PYTHONPATH": f"{PACKAGES}:{ROOT}"}
     ) as source:
         yield source
 

@@ -29,9 +29,13 @@ from pathlib import Path
 from sybil import Document, Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser
 
-__all__ = ["PAGES", "ROOT", "blocks", "environment", "parse", "workplace"]
+import anabranch
+
+__all__ = ["PACKAGES", "PAGES", "ROOT", "blocks", "environment", "parse", "workplace"]
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = Path(anabranch.__file__).parents[1]
+"""Where anabranch is imported from: the sources, or what a wheel has installed."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FOR_THE_READER = {"sh", "text"}
 PATIENCE = 120
@@ -60,7 +64,7 @@ def environment(folder: Path) -> dict[str, str]:
     """
     own = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
     programs = os.pathsep.join([str(folder / "bin"), own.get("PATH", os.defpath)])
-    sources = os.pathsep.join(filter(None, [str(ROOT / "src"), own.get("PYTHONPATH")]))
+    sources = os.pathsep.join(filter(None, [str(PACKAGES), own.get("PYTHONPATH")]))
     data = str(folder / "data")
     return {**own, "PATH": programs, "PYTHONPATH": sources, "XDG_DATA_HOME": data}
 

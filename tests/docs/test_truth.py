@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests.docs.pages import FOR_THE_READER, PAGES, ROOT, blocks
+from tests.docs.pages import FOR_THE_READER, PACKAGES, PAGES, ROOT, blocks
 
 KNOWN = {"python", "console", "json"} | FOR_THE_READER
 
@@ -92,7 +92,7 @@ async def test_a_configured_server_starts_and_offers_the_tool(entry: dict[str, A
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "anabranch", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "ANABRANCH_KEYS": "k" * 32},
+        env={**os.environ, "PYTHONPATH": str(PACKAGES), "ANABRANCH_KEYS": "k" * 32},
     )
     async with Client(server) as client:
         tools = await client.list_tools()

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import (
-    Browser,
-    BrowserContext,
-    Locator,
-    Page,
-    ViewportSize,
-    async_playwright,
-    expect,
-)
+from playwright.async_api import Browser, expect
 
-HERE = Path(__file__).parent
-ARTEFACTS = HERE.parents[1] / "build" / "screens"
-AXE = HERE / "node_modules" / "axe-core" / "axe.min.js"
+from tests.interop.browsing import Tab, launched, tab
 
 TOOLS = '''
 from pathlib import Path
@@ -127,66 +116,10 @@ def serving(folder: Path, *targets: str, model: bool = True) -> Generator[tuple[
         served.stop()
 
 
-class Tab:
-    """A page, and what it complains of."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.faults: list[str] = []
-        page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
-        page.on("requestfailed", self._failed)
-        page.on("console", lambda message: self._said(message.type, message.text))
-        page.on("request", self._requested)
-
-    def _said(self, kind: str, text: str) -> None:
-        if kind in {"error", "warning"}:
-            self.faults.append(f"{kind}: {text}")
-
-    def _failed(self, request: Any) -> None:
-        if not request.url.partition("?")[0].endswith("/events"):  # left when the page is left
-            self.faults.append(f"failed: {request.url}")
-
-    def _requested(self, request: Any) -> None:
-        if not request.url.startswith("http://127.0.0.1:"):
-            self.faults.append(f"leaves the host: {request.url}")
-
-    async def say(self, text: str) -> None:
-        await self.page.get_by_role("textbox", name="Message").fill(text)
-        await self.page.get_by_role("button", name="Send").click()
-
-    @property
-    def messages(self) -> Locator:
-        return self.page.get_by_role("log")
-
-    def question(self, message: str | re.Pattern[str]) -> Locator:
-        return self.page.get_by_role("region", name=message)
-
-    async def screen(self, name: str) -> None:
-        ARTEFACTS.mkdir(parents=True, exist_ok=True)
-        await self.page.screenshot(path=ARTEFACTS / f"{name}.png")
-
-
 @pytest.fixture
 async def browser() -> AsyncGenerator[Browser]:
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    assert chromium is not None, "make interop installs it: apt-get install chromium"
-    async with async_playwright() as playwright:
-        found = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    async with launched() as found:
         yield found
-        await found.close()
-
-
-@asynccontextmanager
-async def tab(
-    browser: Browser | BrowserContext, address: str, **options: Any
-) -> AsyncGenerator[Tab]:
-    """Yield a page at ``address``; it must complain of nothing."""
-    page = await browser.new_page(**options)
-    opened = Tab(page)
-    await page.goto(address)
-    yield opened
-    await page.close()
-    assert opened.faults == []
 
 
 SEATS = re.compile("How many")
@@ -327,30 +260,6 @@ async def test_a_keyboard_is_enough(browser: Browser, tmp_path: Path) -> None:
             await expect(items.first).to_be_focused()
             await page.keyboard.press("Enter")
             await expect(items.first).to_have_attribute("aria-selected", "true")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("shape", "width"), [("wide", 1200), ("narrow", 375)])
-async def test_an_audit_of_accessibility_finds_nothing_serious(
-    browser: Browser, tmp_path: Path, scheme: Any, shape: str, width: int
-) -> None:
-    size: ViewportSize = {"width": width, "height": 800}
-    with serving(tmp_path, "tools.py") as (_, address):
-        context = await browser.new_context(color_scheme=scheme, viewport=size, bypass_csp=True)
-        async with tab(context, address) as opened:
-            await opened.say("book")
-            await expect(opened.question(SEATS)).to_be_visible()
-            wide = await opened.page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= width
-            await opened.page.add_script_tag(path=AXE)
-            report = await opened.page.evaluate("axe.run()")
-            serious = [
-                (each["id"], [node["html"] for node in each["nodes"]])
-                for each in report["violations"]
-                if each["impact"] in {"serious", "critical"}
-            ]
-            assert serious == []
-            await opened.screen(f"audit-{scheme}-{shape}")
 
 
 async def test_a_long_conversation_stays_usable(browser: Browser, tmp_path: Path) -> None:

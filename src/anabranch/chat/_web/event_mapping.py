@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from ag_ui.core import (
     BaseEvent,
     CustomEvent,
+    SubagentFinishedEvent,
+    SubagentFinishedSuccessOutcome,
+    SubagentFinishedSuspendedOutcome,
     SubagentStartedEvent,
     TextMessageContentEvent,
     TextMessageEndEvent,
@@ -43,6 +46,8 @@ class EventMapping:
         """Node id to the branch that it is in."""
         self._messages: dict[str, str] = {}
         """Id of the node that a reply follows to the id of the message that is open for it."""
+        self._subagents: dict[str, Node] = {}
+        """The branches that are open, by their ids."""
 
     def map(self, event: Event) -> Iterator[BaseEvent]:
         """Yield what ``event`` is in AG-UI."""
@@ -83,6 +88,21 @@ class EventMapping:
                     subagent_run_id=self._branches.get(result.node_id),
                 )
 
+    def end(self, *, suspended: bool = False) -> Iterator[BaseEvent]:
+        """Yield the ends of all that is open, for a run that ends; ``suspended`` if another goes on."""
+        for after, message in self._messages.items():
+            yield TextMessageEndEvent(message_id=message, subagent_run_id=self._branches.get(after))
+        for branch in reversed(self._subagents):
+            yield _finished(branch, suspended=suspended)
+
+    def begin(self) -> Iterator[BaseEvent]:
+        """Yield the beginnings of all that is open, for another run of the turn."""
+        yield from map(_started, self._subagents.values())
+        for after, message in self._messages.items():
+            yield TextMessageStartEvent(
+                message_id=message, role="assistant", subagent_run_id=self._branches.get(after)
+            )
+
     def _text(self, event: TextReceived) -> Iterator[BaseEvent]:
         branch = self._branches.get(event.after)
         message = self._messages.get(event.after)
@@ -99,9 +119,13 @@ class EventMapping:
         if branch is not None:
             self._branches[node.id] = branch
         if node.kind == "branch":
-            yield SubagentStartedEvent(
-                subagent_run_id=node.id, name="branch", description=node.text
-            )
+            self._subagents[node.id] = node
+            yield _started(node)
+        if node.kind == "results":
+            ended = [each.id for each in self._subagents.values() if each.parent_id == parent]
+            for each in ended:
+                del self._subagents[each]
+                yield _finished(each)
         message = self._messages.pop(parent, None) if node.kind == "assistant" else None
         if message is None and node.kind == "assistant" and node.text:  # it was not streamed
             message = f"after-{parent}"
@@ -114,6 +138,19 @@ class EventMapping:
         if message is not None:
             yield TextMessageEndEvent(message_id=message, subagent_run_id=branch)
         yield CustomEvent(name=NODE, value=shown_node(node), subagent_run_id=branch)
+
+
+def _started(branch: Node) -> BaseEvent:
+    return SubagentStartedEvent(subagent_run_id=branch.id, name="branch", description=branch.text)
+
+
+def _finished(branch: str, *, suspended: bool = False) -> BaseEvent:
+    outcome = (
+        SubagentFinishedSuspendedOutcome(type="suspended")
+        if suspended
+        else SubagentFinishedSuccessOutcome(type="success")
+    )
+    return SubagentFinishedEvent(subagent_run_id=branch, outcome=outcome)
 
 
 def shown_node(node: Node) -> dict[str, object]:

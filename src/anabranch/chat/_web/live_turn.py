@@ -79,6 +79,7 @@ class LiveTurn:
         )
         after = await self._log.begin(run_id, started)
         self._run_id = run_id
+        self._log.add(self._mapping.begin())
         return after
 
     async def on_event(self, event: Event) -> None:
@@ -138,6 +139,8 @@ class LiveTurn:
         | RunFinishedCancelledOutcome,
     ) -> None:
         if self._run_id:
+            interrupted = isinstance(outcome, RunFinishedInterruptOutcome)
+            self._log.add(self._mapping.end(suspended=interrupted))
             self._report(
                 RunFinishedEvent(thread_id=self.thread_id, run_id=self._run_id, outcome=outcome)
             )

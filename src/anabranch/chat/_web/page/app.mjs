@@ -40,4 +40,6 @@ function Links({ here, go }) {
   </nav>`;
 }
 
-render(html`<${App} />`, document.getElementById("app"));
+const root = document.getElementById("app");
+root.replaceChildren();
+render(html`<${App} />`, root);

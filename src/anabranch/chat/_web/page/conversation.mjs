@@ -62,9 +62,6 @@ function afterEvent(state, event) {
       return withTool(state, event.toolCallId, { name: event.toolCallName });
     case "TOOL_CALL_RESULT":
       return withTool(state, event.toolCallId, { result: event.content });
-    case "SUBAGENT_STARTED":
-    case "SUBAGENT_FINISHED":
-      return withBranch(state, event);
     case "CUSTOM":
       return afterCustom(state, event);
     default:
@@ -77,19 +74,10 @@ function withTool(state, id, change) {
   return { ...state, tools: new Map(state.tools).set(id, tool) };
 }
 
-/** A branch inside a tool; the branches that a model opens are nodes of the tree. */
-function withBranch(state, { type, subagentRunId, parentToolCallId, name, parentSubagentRunId }) {
-  if (type === "SUBAGENT_FINISHED") {
-    const [id, tool] = [...state.tools].find(([, each]) => each.branches.has(subagentRunId)) ?? [];
-    if (!tool) return state;
-    const done = { ...tool.branches.get(subagentRunId), open: false };
-    return withTool(state, id, { branches: new Map(tool.branches).set(subagentRunId, done) });
-  }
-  if (!parentToolCallId || state.nodes.has(subagentRunId)) return state;
-  const branches = new Map(state.tools.get(parentToolCallId)?.branches);
-  const within = branches.get(parentSubagentRunId);
-  branches.set(subagentRunId, { name, open: true, depth: within ? within.depth + 1 : 0 });
-  return withTool(state, parentToolCallId, { branches });
+/** A branch inside a tool has opened, or has ended; the branches that a model opens are nodes of the tree. */
+function withBranch(state, { toolCallId, path, open }) {
+  const branches = new Map(state.tools.get(toolCallId)?.branches).set(path, open);
+  return withTool(state, toolCallId, { branches });
 }
 
 function afterCustom(state, { name, value }) {
@@ -98,6 +86,7 @@ function afterCustom(state, { name, value }) {
     const notices = [...(state.tools.get(value.toolCallId)?.notices ?? []), value].slice(-50);
     return withTool(state, value.toolCallId, { notices });
   }
+  if (name === "anabranch.branch") return withBranch(state, value);
   if (name !== "anabranch.node" || state.nodes.has(value.id)) return state;
   const next = { ...state, nodes: new Map(state.nodes), children: new Map(state.children) };
   add(next, value);

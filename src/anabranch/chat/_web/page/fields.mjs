@@ -81,7 +81,8 @@ export function Field({ id, name, schema, required, value, error, onValue }) {
     "aria-describedby": described || undefined,
     required: required && schema.type !== "boolean",
   };
-  const label = html`<label for=${id}>${title}${!required && schema.type !== "boolean" && html`<span class="optional" aria-hidden="true"> optional</span>`}</label>`;
+  const label = html`<label for=${id}>${title}</label>
+    ${!required && schema.type !== "boolean" && html`<span class="optional" aria-hidden="true">optional</span>`}`;
   const around = html`${error && html`<p class="error" id=${`${id}-error`}>${error}</p>`}
     ${hint && html`<p class="hint" id=${`${id}-hint`}>${hint}</p>`}`;
   if (schema.type === "array") {

@@ -28,7 +28,7 @@ export function ToolUse({ use, tool, result, running, asks, branches, onGo }) {
         <span class="tool-state">${WORDS[state]}</span>${" "}
         <span class="brief">${brief(use.input)}</span>
       </summary>
-      ${reports && html`<${Report} name=${use.name} tool=${tool} />`}
+      ${reports && html`<${Report} name=${use.name} tool=${tool} ended=${Boolean(returned)} />`}
       ${Object.keys(use.input).length > 0 &&
       html`<pre tabindex="0" role="group" aria-label="Arguments">${JSON.stringify(use.input, null, 1)}</pre>`}
       ${returned && !forked && html`<div class="result" role="group" aria-label="Result">${returned.map(block)}</div>`}
@@ -59,7 +59,7 @@ function pretty(text) {
 }
 
 /** How far a tool is, what it logs, and the branches that are open in it. */
-function Report({ name, tool }) {
+function Report({ name, tool, ended }) {
   const { notices, branches } = tool;
   const progress = notices.findLast((each) => each.progress !== null);
   const logs = notices.filter((each) => each.progress === null);
@@ -75,11 +75,12 @@ function Report({ name, tool }) {
     </div>`}
     ${branches.size > 0 &&
     html`<ul class="inner" aria-label="Branches">
-      ${[...branches].map(
-        ([id, each]) => html`<li key=${id} class=${`inset-${Math.min(each.depth, 4)} ${each.open ? "open" : "done"}`}>
-          <span class="mark" aria-hidden="true"></span>${each.name} <span class="tool-state">${each.open ? "open" : "done"}</span>
-        </li>`,
-      )}
+      ${[...branches].map(([path, open]) => {
+        const names = path.split("/").slice(1);
+        return html`<li key=${path} class=${`inset-${Math.min(names.length - 1, 4)} ${open && !ended ? "open" : "done"}`}>
+          <span class="mark" aria-hidden="true"></span>${names.at(-1)} <span class="tool-state">${open && !ended ? "open" : "done"}</span>
+        </li>`;
+      })}
     </ul>`}
     ${logs.length > 0 &&
     html`<ul class="notices" aria-label="Log">

@@ -34,6 +34,10 @@ class MemoryTrees:
         oldest_first = sorted(self._threads.values(), key=lambda thread: thread.created_at)
         return oldest_first[::-1][:limit]
 
+    async def threads_of(self, owner: str | None, limit: int) -> list[Thread]:
+        found = await self.threads(len(self._threads))
+        return [thread for thread in found if thread.owner == owner][:limit]
+
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:

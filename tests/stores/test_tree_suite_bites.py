@@ -40,6 +40,12 @@ class ListsTheOldestFirst(Saboteur):
         return (await self.good.threads(100))[::-1][:limit]
 
 
+class ListsThreadsOfAnyOwner(Saboteur):
+    async def threads_of(self, owner: str | None, limit: int) -> list[Thread]:
+        del owner
+        return await self.good.threads(limit)
+
+
 class ForgetsUsage(Saboteur):
     async def node(self, node_id: str) -> Node | None:
         found = await self.good.node(node_id)
@@ -137,6 +143,7 @@ SABOTEURS: list[tuple[type[Saboteur], TreeStoreCheck]] = [
     (CreatesAgain, suite.a_thread_is_found_as_it_was_created),
     (FindsPathsOfUnknownNodes, suite.what_is_unknown_has_nothing),
     (ListsTheOldestFirst, suite.the_newest_thread_comes_first),
+    (ListsThreadsOfAnyOwner, suite.only_the_threads_of_an_owner_are_listed_as_theirs),
     (ForgetsUsage, suite.a_node_is_found_as_it_was_appended),
     (AppendsOneByOne, suite.an_append_is_all_or_nothing),
     (LosesResultsOfThePath, reading.a_path_leads_from_the_beginning),

@@ -18,6 +18,8 @@ __all__ = [
     "FIND_NODE",
     "FIND_THREAD",
     "LATEST_THREADS",
+    "LATEST_WITHOUT_OWNER",
+    "LATEST_WITH_OWNER",
     "NODES",
     "NODES_AFTER",
     "PATH",
@@ -38,14 +40,15 @@ def _reading(statement: str) -> sa.TextClause:
     return sa.text(text).bindparams(sa.bindparam("this", type_=Opaque))
 
 
-FIND_THREAD = sa.select(
-    THREAD.c.id, THREAD.c.created_at, THREAD.c.system_prompt, THREAD.c.title
-).where(THREAD.c.id == sa.bindparam("this"))
-LATEST_THREADS = (
-    sa.select(THREAD.c.id, THREAD.c.created_at, THREAD.c.system_prompt, THREAD.c.title)
-    .order_by(THREAD.c.created_at.desc(), THREAD.c.seq.desc())
-    .limit(sa.bindparam("most"))
+_THREADS = sa.select(
+    THREAD.c.id, THREAD.c.created_at, THREAD.c.system_prompt, THREAD.c.title, THREAD.c.owner
 )
+FIND_THREAD = _THREADS.where(THREAD.c.id == sa.bindparam("this"))
+LATEST_THREADS = _THREADS.order_by(THREAD.c.created_at.desc(), THREAD.c.seq.desc()).limit(
+    sa.bindparam("most")
+)
+LATEST_WITH_OWNER = LATEST_THREADS.where(THREAD.c.owner == sa.bindparam("whose"))
+LATEST_WITHOUT_OWNER = LATEST_THREADS.where(THREAD.c.owner.is_(None))
 REFS = (
     sa.select(REF.c.name, NODE.c.id)
     .join_from(REF, NODE, NODE.c.seq == REF.c.node)

@@ -51,7 +51,9 @@ THREAD = sa.Table(
     sa.Column[float]("created_at", sa.Double(), nullable=False),
     sa.Column[str]("system_prompt", Opaque),
     sa.Column[str]("title", Opaque, nullable=False),
+    sa.Column[str]("owner", Opaque),
     sa.Index("anabranch_thread_latest", "created_at", "seq"),
+    sa.Index("anabranch_thread_owner", "owner", "created_at", "seq"),
 )
 NODE = sa.Table(
     "anabranch_node",

@@ -30,6 +30,8 @@ from anabranch.stores._tree_queries import (
     CHILDREN,
     COUNT_UNTIL,
     LATEST_THREADS,
+    LATEST_WITH_OWNER,
+    LATEST_WITHOUT_OWNER,
     NODES,
     NODES_AFTER,
     PATH,
@@ -83,10 +85,17 @@ class Trees:
         return await self.database.read(lambda connection: find_thread(connection, thread_id))
 
     async def threads(self, limit: int) -> list[Thread]:
-        def work(connection: sa.Connection) -> list[Thread]:
-            return [Thread(*row) for row in connection.execute(LATEST_THREADS, {"most": limit})]
+        return await self._threads(LATEST_THREADS, {"most": limit})
 
-        return await self.database.read(work)
+    async def threads_of(self, owner: str | None, limit: int) -> list[Thread]:
+        if owner is None:
+            return await self._threads(LATEST_WITHOUT_OWNER, {"most": limit})
+        return await self._threads(LATEST_WITH_OWNER, {"most": limit, "whose": owner})
+
+    async def _threads(self, statement: sa.Select[Any], values: Mapping[str, Any]) -> list[Thread]:
+        return await self.database.read(
+            lambda connection: [Thread(*row) for row in connection.execute(statement, values)]
+        )
 
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()

@@ -54,12 +54,14 @@ class Thread:
         created_at: seconds since the epoch.
         system_prompt: the system prompt of every request.
         title: for people; may be empty.
+        owner: the principal to whom it belongs; ``None`` where callers are not told apart.
     """
 
     id: str
     created_at: float
     system_prompt: str | None = None
     title: str = ""
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

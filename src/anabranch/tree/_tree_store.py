@@ -61,6 +61,10 @@ class TreeStore(Protocol):
         """Return the latest threads, the newest first."""
         ...
 
+    async def threads_of(self, owner: str | None, limit: int) -> list[Thread]:
+        """Return the latest threads with this owner, or without one, the newest first."""
+        ...
+
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:

@@ -54,6 +54,11 @@ class TreeModel:
         newest_first = list(self._state.threads.values())[::-1]
         return sorted(newest_first, key=lambda thread: -thread.created_at)[:limit]
 
+    def threads_of(self, owner: str | None, limit: int) -> list[Thread]:
+        """See the port."""
+        found = self.threads(len(self._state.threads))
+        return [thread for thread in found if thread.owner == owner][:limit]
+
     def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:

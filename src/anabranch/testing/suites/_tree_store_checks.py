@@ -34,7 +34,8 @@ async def a_thread_is_found_as_it_was_created(open_store: OpenTreeStore) -> None
     """With all that it has, and only once."""
     async with opened(open_store) as store:
         plain = Thread("plain", 1.5)
-        for thread in (a_thread(), plain, a_thread("empty", system_prompt="", title="")):
+        odd = a_thread("empty", system_prompt="", title="", owner="")
+        for thread in (a_thread(), plain, odd, a_thread("owned", owner="\x00Ann\ud800")):
             await store.create_thread(thread)
             expect(await store.thread(thread.id), thread, "a thread is found")
         await refused(store.create_thread(a_thread(title="Another")), "it is there already")
@@ -67,6 +68,18 @@ async def the_newest_thread_comes_first(open_store: OpenTreeStore) -> None:
         found = [thread.id for thread in await store.threads(10)]
         expect(found, ["c", "d", "b", "a"], "the newest first")
         expect(await store.threads(1), [a_thread("c", created_at=3.0)], "no more than the limit")
+
+
+async def only_the_threads_of_an_owner_are_listed_as_theirs(open_store: OpenTreeStore) -> None:
+    """Those without an owner are listed as nobody's; the limit counts what is listed."""
+    async with opened(open_store) as store:
+        owners = (("a", "ann"), ("b", None), ("c", "ANN"), ("d", "ann"), ("e", ""), ("f", None))
+        for time, (name, owner) in enumerate(owners):
+            await store.create_thread(a_thread(name, created_at=float(time), owner=owner))
+        for owner, ids in (("ann", ["d", "a"]), (None, ["f", "b"]), ("", ["e"]), ("bo", [])):
+            found = await store.threads_of(owner, 10)
+            expect([thread.id for thread in found], ids, f"the threads of {owner!r}")
+        expect([each.id for each in await store.threads_of("ann", 1)], ["d"], "the latest one")
 
 
 async def a_node_is_found_as_it_was_appended(open_store: OpenTreeStore) -> None:
@@ -206,6 +219,7 @@ TREE_STORE_CHECKS: tuple[TreeStoreCheck, ...] = (
     a_thread_is_found_as_it_was_created,
     what_is_unknown_has_nothing,
     the_newest_thread_comes_first,
+    only_the_threads_of_an_owner_are_listed_as_theirs,
     a_node_is_found_as_it_was_appended,
     an_append_is_all_or_nothing,
     a_node_has_its_place,

@@ -147,7 +147,8 @@ async def test_an_answer_that_the_server_refuses_says_which_field() -> None:
     async with chat_server() as url:
         with pytest.raises(ChatClientError, match="row") as refused:
             await ChatClient(url, otherwise=desk).say("t1", "reserve")
-    assert refused.value.status == 422
+    assert (refused.value.status, refused.value.reason) == (422, "invalid")
+    assert refused.value.errors.keys() == {"row"}
 
 
 def test_two_plugins_of_one_tool_are_refused() -> None:

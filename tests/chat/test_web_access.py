@@ -127,7 +127,7 @@ async def test_of_two_answers_at_once_the_first_is_taken() -> None:
 
 async def test_a_store_that_fails_is_not_described_to_the_page() -> None:
     class Broken(MemoryTrees):
-        async def threads(self, limit: int) -> list[Thread]:
+        async def threads_of(self, owner: str | None, limit: int) -> list[Thread]:
             raise StoreError("no route to db.internal")
 
     async with browsing(store=Broken()) as client:

@@ -193,6 +193,6 @@ async def test_requests_at_once_find_the_same_conversation() -> None:
 
     conversations = Conversations(Waiting(), model())
     thread = await conversations.agent.begin()
-    first, second = await asyncio.gather(*(conversations.find(thread.id) for _ in range(2)))
-    assert first is second is await conversations.find(thread.id)
-    assert await conversations.find("none") is None
+    first, second = await asyncio.gather(*(conversations.find(thread.id, None) for _ in range(2)))
+    assert first is second is await conversations.find(thread.id, None)
+    assert await conversations.find("none", None) is None

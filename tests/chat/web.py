@@ -67,10 +67,11 @@ async def browsing(
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncGenerator[str]:
-    """Serve ``app`` on a free port, and yield its URL."""
+async def serving(app: ASGIApp, **options: Any) -> AsyncGenerator[str]:
+    """Serve ``app`` on a free port, and yield its URL; the options are uvicorn's."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1)
+        wanted: dict[str, Any] = {"log_config": None, "timeout_graceful_shutdown": 1, **options}
+        config = uvicorn.Config(app, **wanted)
         server = uvicorn.Server(config)
         serves = asyncio.create_task(server.serve(sockets=[listener]))
         try:

@@ -13,16 +13,17 @@ from anabranch._durable.store import CallRecord
 from anabranch._opening import Runtime
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.tool import Tool
-from anabranch.tree import Node, project
+from anabranch.tree import Node, Thread, project
 
 __all__ = ["principal_of", "reaper_of", "runtime_at"]
 
 _CALLER = "node:"
 
 
-def principal_of(caller: Node) -> str:
-    """Return the principal of the calls that ``caller`` makes."""
-    return _CALLER + caller.id
+def principal_of(caller: Node, thread: Thread) -> str:
+    """Return the principal of the calls that ``caller`` makes: the node, and the thread's owner."""
+    owner = "" if thread.owner is None else f"\n{thread.owner}"
+    return f"{_CALLER}{caller.id}{owner}"
 
 
 async def runtime_at(dependencies: AgentDependencies, caller: Node) -> Runtime:
@@ -47,7 +48,8 @@ def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> R
     alone = Runtime(clock=dependencies.clock)
 
     async def runtime_of(record: CallRecord) -> Runtime:
-        caller = await dependencies.store.node(record.principal.removeprefix(_CALLER))
+        node_id, _, _ = record.principal.removeprefix(_CALLER).partition("\n")
+        caller = await dependencies.store.node(node_id)
         return alone if caller is None else await runtime_at(dependencies, caller)
 
     return Reaper(CallService(alone, dependencies.calls), tools, runtime_of=runtime_of)

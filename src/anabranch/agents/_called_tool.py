@@ -96,7 +96,7 @@ class CalledTool:
             self.tool.validate(here.block.input),
             Host(offered, None if dependencies.samples_asked else _TurnModel(here), own=offered),
             deliver,
-            principal_of(here.caller),
+            principal_of(here.caller, here.timeline.thread),
             lambda: not suspension.begun,
         )
 

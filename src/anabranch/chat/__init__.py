@@ -45,11 +45,14 @@ if TYPE_CHECKING:
     from anabranch.chat._client.chat_client import ChatClient
     from anabranch.chat._client.chat_reply import ChatReply
     from anabranch.chat._client.client_error import ChatClientError
+    from anabranch.chat._web.access import Authenticate
     from anabranch.chat._web.application import make_chat_app
+    from anabranch.chat._web.rate_limits import RateLimits
 
 __all__ = [
     "COMMANDS",
     "Action",
+    "Authenticate",
     "ChatClient",
     "ChatClientError",
     "ChatReply",
@@ -67,6 +70,7 @@ __all__ = [
     "PluginClient",
     "PluginRequest",
     "PluginServer",
+    "RateLimits",
     "SavedPrompts",
     "Session",
     "SessionCursor",
@@ -81,9 +85,11 @@ __all__ = [
 
 
 _LAZY = {
+    "Authenticate": "anabranch.chat._web.access",
     "ChatClient": "anabranch.chat._client.chat_client",
     "ChatClientError": "anabranch.chat._client.client_error",
     "ChatReply": "anabranch.chat._client.chat_reply",
+    "RateLimits": "anabranch.chat._web.rate_limits",
     "make_chat_app": "anabranch.chat._web.application",
 }
 """What needs the extra ``chat``, and where it is."""

@@ -18,7 +18,7 @@ from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import UsageError
 from anabranch.agents import BranchSelf, Folding
 from anabranch.agents import Model as AgentModel
-from anabranch.chat import Plugin, make_chat_app, make_plugin
+from anabranch.chat import Plugin, RateLimits, make_chat_app, make_plugin
 from anabranch.chat._web.access import LOOPBACK
 from anabranch.cli._chat_tools import (
     ChatTargets,
@@ -87,6 +87,7 @@ def web_command(
             calls=calls,
             token=token,
             hosts=[*LOOPBACK, *allowed_host],
+            rates=None if is_loopback(host) else RateLimits(),
             closes_store=True,
         )
         serve_app(

@@ -92,7 +92,7 @@ class Trees:
             return await self._threads(LATEST_WITHOUT_OWNER, {"most": limit})
         return await self._threads(LATEST_WITH_OWNER, {"most": limit, "whose": owner})
 
-    async def _threads(self, statement: sa.Select[Any], values: Mapping[str, Any]) -> list[Thread]:
+    async def _threads(self, statement: sa.Executable, values: Mapping[str, Any]) -> list[Thread]:
         return await self.database.read(
             lambda connection: [Thread(*row) for row in connection.execute(statement, values)]
         )

@@ -1,4 +1,4 @@
-"""Who may reach the web application: its token, the names it is known by, and the size of requests.
+"""Who may reach the web application, and as whom; under which names; how much they may send.
 
 A page of another site can send requests to a server on this machine, and can make a name of its own
 point to it. So ``Host`` must be a known name, and ``Origin``, where a browser sends it, the same.
@@ -7,16 +7,25 @@ point to it. So ``Host`` must be a known name, and ``Origin``, where a browser s
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http.cookies import SimpleCookie
-from urllib.parse import parse_qsl, urlsplit
+from typing import TypeAlias
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["LOOPBACK", "MAX_BODY", "Access"]
+from anabranch.chat._web.callers import Caller, too_many
+from anabranch.chat._web.rate_limits import RateLimits, Rates, counted_as
+
+__all__ = ["LOOPBACK", "MAX_BODY", "Access", "Authenticate"]
+
+Authenticate: TypeAlias = Callable[[Request], Awaitable[str | None]]
+"""Returns the name of the principal who makes a request, ``None`` for someone unknown."""
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MAX_BODY = 4 * 2**20
@@ -49,14 +58,26 @@ class Access:
         app: the application.
         token: what a request must present, as ``Authorization: Bearer …`` or by the cookie that the
             page's ``?token=`` sets; ``None`` for no token.
+        authenticate: names the principal instead, by whom threads are owned.
         hosts: the names by which the application may be reached, without port.
+        rates: how often a caller may make requests.
+        now: seconds that never go back.
     """
 
     def __init__(
-        self, app: ASGIApp, *, token: str | None = None, hosts: Iterable[str] = LOOPBACK
+        self,
+        app: ASGIApp,
+        *,
+        token: str | None = None,
+        authenticate: Authenticate | None = None,
+        hosts: Iterable[str] = LOOPBACK,
+        rates: RateLimits | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._app = app
         self._token = token
+        self._authenticate = authenticate
+        self._rates = Rates(rates, now=now)
         self._hosts = frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,7 +92,7 @@ class Access:
                 message = {**message, "headers": [*message.get("headers", ()), *extra]}
             await send(message)
 
-        response = self._refusal(Request(scope))
+        response = await self._refusal(Request(scope))
         if response is not None:
             await response(scope, receive, secured)
             return
@@ -81,8 +102,14 @@ class Access:
             refused = _refused(413, f"The request is larger than {MAX_BODY} bytes.")
             await refused(scope, receive, secured)
 
-    def _refusal(self, request: Request) -> Response | None:
+    async def _refusal(self, request: Request) -> Response | None:
         """Return the answer to a request that is not let through, ``None`` for one that is."""
+        try:
+            return self._wrong_place(request) or await self._unknown_caller(request)
+        except HTTPException as error:
+            return _refused(error.status_code, error.detail, error.headers)
+
+    def _wrong_place(self, request: Request) -> Response | None:
         if _host(request.headers.get("host", "")) not in self._hosts:
             known = ", ".join(sorted(self._hosts))
             return _refused(421, f"This host name is not known. Known are {known}: --allowed-host.")
@@ -92,22 +119,35 @@ class Access:
         length = request.headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:19]) > MAX_BODY:
             return _refused(413, f"The request is larger than {MAX_BODY} bytes.")
-        return self._unknown_caller(request)
+        return None
 
-    def _unknown_caller(self, request: Request) -> Response | None:
+    async def _unknown_caller(self, request: Request) -> Response | None:
+        """Return the answer to a request that is not let through because of who makes it.
+
+        Raises:
+            HTTPException: the authentication answers itself, or there were too many requests.
+        """
+        principal = await self._authenticate(request) if self._authenticate is not None else None
+        caller = Caller(principal or None, counted_as(request, principal), self._rates)
+        if seconds := self._rates.request(caller.counted_as):
+            raise too_many("requests", seconds)
+        if self._authenticate is not None and not principal:
+            return _refused(401, "Only those may use this who have signed in.")
+        caller.enter(request)
+        return self._without_token(request)
+
+    def _without_token(self, request: Request) -> Response | None:
         """Return the answer to a request without the token; the page's own exchanges it once."""
+        given = _token_in_query(request)
         if self._token is None or any(map(self._is_token, _presented(request.headers))):
             return None
-        given = dict(parse_qsl(request.url.query)).get("token")
-        if request.url.path == "/" and given is not None and self._is_token(given):
-            redirect = RedirectResponse("/", 303)
-            redirect.set_cookie(COOKIE, given, httponly=True, samesite="strict", path="/")
+        page = request.scope.get("root_path", "") + "/"  # where it is mounted
+        if request.scope["path"] == page and given is not None and self._is_token(given):
+            redirect = RedirectResponse(page, 303)
+            redirect.set_cookie(COOKIE, given, httponly=True, samesite="strict", path=page)
             return redirect
-        return JSONResponse(
-            {"error": "A token is needed. Open the address with ?token=… that the server printed."},
-            401,
-            {"WWW-Authenticate": "Bearer"},
-        )
+        wanted = "A token is needed. Open the address with ?token=… that the server printed."
+        return _refused(401, wanted, {"WWW-Authenticate": "Bearer"})
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), (self._token or "").encode())
@@ -119,6 +159,15 @@ def _presented(headers: Headers) -> list[str]:
     cookies.load(headers.get("cookie", ""))
     found = [bearer] if scheme.lower() == "bearer" else []
     return [*found, *([cookies[COOKIE].value] if COOKIE in cookies else [])]
+
+
+def _token_in_query(request: Request) -> str | None:
+    """Return the token in the query, and remove it there: servers log the addresses of requests."""
+    query = parse_qsl(request.scope["query_string"].decode("latin-1"))
+    others = [(name, value) for name, value in query if name != "token"]
+    if len(others) < len(query):
+        request.scope["query_string"] = urlencode(others).encode()
+    return dict(query).get("token")
 
 
 def _host(header: str) -> str:
@@ -141,5 +190,5 @@ def _bounded(receive: Receive) -> Receive:
     return bounded
 
 
-def _refused(status: int, error: str) -> JSONResponse:
-    return JSONResponse({"error": error}, status)
+def _refused(status: int, error: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": error}, status, headers)

@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from anabranch.chat._web.conversation import HEAD, AnswerRefusedError, Conversation, Place
+from anabranch.chat._web.callers import caller_of
+from anabranch.chat._web.conversation import HEAD, Conversation, Place
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
 from anabranch.chat._web.requests import read_body
-from anabranch.chat._web.routes import ANSWER_STATUS
 from anabranch.messages import ElicitReply
 from anabranch.tree import Thread
 
@@ -32,7 +32,9 @@ def agui_route(conversations: Conversations) -> Route:
 
     async def run(request: Request) -> Response:
         wanted = await read_body(request, RunAgentInput)
-        conversation = await _conversation(conversations, wanted)
+        caller = caller_of(request)
+        caller.check_run()
+        conversation = await _conversation(conversations, wanted, caller.principal)
         if wanted.resume:
             after = await _resume(conversation, wanted)
         else:
@@ -45,20 +47,21 @@ def agui_route(conversations: Conversations) -> Route:
     return Route("/agui", run, methods=["POST"])
 
 
-async def _conversation(conversations: Conversations, wanted: RunAgentInput) -> Conversation:
-    """Return the conversation of a run; a thread that does not exist is begun."""
-    found = await conversations.find(wanted.thread_id)
-    if found is not None:
-        return found
-    if wanted.resume:
+async def _conversation(
+    conversations: Conversations, wanted: RunAgentInput, principal: str | None
+) -> Conversation:
+    """Return the conversation of a run; a thread that does not exist is begun.
+
+    Raises:
+        HTTPException: another principal has the thread, or none and it is to be resumed.
+    """
+    found = await conversations.find(wanted.thread_id, principal)
+    if found is None and not wanted.resume:
+        now, title = conversations.agent.dependencies.clock.now(), _new_message(wanted)[:TITLE]
+        await conversations.begin(Thread(wanted.thread_id, now, title=title, owner=principal))
+        found = await conversations.find(wanted.thread_id, principal)
+    if found is None:
         raise HTTPException(404, f"There is no thread {wanted.thread_id!r}.")
-    title = _new_message(wanted)[:TITLE]
-    agent = conversations.agent
-    await agent.store.create_thread(
-        Thread(wanted.thread_id, agent.dependencies.clock.now(), title=title)
-    )
-    found = await conversations.find(wanted.thread_id)
-    assert found is not None  # noqa: S101 - it has just been created
     return found
 
 
@@ -66,14 +69,11 @@ async def _resume(conversation: Conversation, wanted: RunAgentInput) -> int:
     """Answer the interrupts of a run; return after which event it begins.
 
     Raises:
-        HTTPException: an answer cannot be taken.
+        AnswerRefusedError: an answer cannot be taken.
     """
     after: int | None = None
     for entry in wanted.resume or []:
-        try:
-            begun = await conversation.answer(entry.interrupt_id, _reply(entry), wanted.run_id)
-        except AnswerRefusedError as error:
-            raise HTTPException(ANSWER_STATUS[error.reason], str(error)) from None
+        begun = await conversation.answer(entry.interrupt_id, _reply(entry), wanted.run_id)
         after = begun if after is None else after
     if after is None:  # it had these answers before: the run has nothing to do
         return await conversation.finish_empty(wanted.run_id)

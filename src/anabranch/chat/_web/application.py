@@ -6,7 +6,8 @@ It can be served by itself (``anabranch web``) or mounted in another ASGI applic
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,10 +19,11 @@ from anabranch._durable.store import CallStore
 from anabranch._engine.combine import cancel_and_wait
 from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits
 from anabranch.chat._bridge.plugin import Plugin
-from anabranch.chat._web.access import LOOPBACK, Access
+from anabranch.chat._web.access import LOOPBACK, Access, Authenticate
 from anabranch.chat._web.agui_route import agui_route
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.page_files import page_route
+from anabranch.chat._web.rate_limits import RateLimits
 from anabranch.chat._web.routes import ERRORS, Routes
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
@@ -29,7 +31,7 @@ from anabranch.tree import TreeStore
 __all__ = ["make_chat_app"]
 
 
-def make_chat_app(
+def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     store: TreeStore,
     model: Model,
     tools: Iterable[Tool[Any] | AgentTool | ToolSource | Plugin[Any]] = (),
@@ -37,7 +39,10 @@ def make_chat_app(
     calls: CallStore | Durability | None = None,
     limits: TurnLimits | None = None,
     token: str | None = None,
+    authenticate: Authenticate | None = None,
     hosts: Iterable[str] = LOOPBACK,
+    rates: RateLimits | None = None,
+    now: Callable[[], float] = time.monotonic,
     closes_store: bool = False,
 ) -> Starlette:
     """Return the web application.
@@ -52,10 +57,21 @@ def make_chat_app(
         limits: of each turn.
         token: what every request must present, as ``Authorization: Bearer …``, or the page once as
             ``?token=…``. Without it, anyone who reaches the application may use it.
+        authenticate: names the principal who makes a request, or returns ``None`` to refuse it, or
+            raises an ``HTTPException`` of Starlette to answer it. A thread is its principal's who
+            has begun it, and exists for no one else.
         hosts: the names by which it may be reached, without port; by default, those of this
             machine.
+        rates: how much a principal, or an address without one, may do in a minute; by default, as
+            much as they like.
+        now: seconds that never go back, for the rates.
         closes_store: whether the store is closed when the application ends.
+
+    Raises:
+        ValueError: both ``token`` and ``authenticate`` are given.
     """
+    if token is not None and authenticate is not None:
+        raise ValueError("Give token= or authenticate=, not both.")
     conversations = Conversations(store, model, tools, calls=calls, limits=limits)
 
     @asynccontextmanager
@@ -79,7 +95,11 @@ def make_chat_app(
             *Routes(conversations).routes,
             page_route(),
         ],
-        middleware=[Middleware(Access, token=token, hosts=hosts)],
+        middleware=[
+            Middleware(
+                Access, token=token, authenticate=authenticate, hosts=hosts, rates=rates, now=now
+            )
+        ],
         exception_handlers=ERRORS,
         lifespan=lifespan,
     )

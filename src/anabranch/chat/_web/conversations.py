@@ -38,7 +38,7 @@ from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply
 from anabranch.stores import open_run_events
 from anabranch.tool import Tool
-from anabranch.tree import TreeStore
+from anabranch.tree import Thread, TreeStore
 
 __all__ = ["Conversations", "as_interrupt"]
 
@@ -105,18 +105,24 @@ class Conversations:
         }
         self._threads: dict[str, Conversation] = {}
 
-    async def find(self, thread_id: str) -> Conversation | None:
-        """Return the conversation in a thread, ``None`` if there is no such thread."""
+    async def find(self, thread_id: str, principal: str | None) -> Conversation | None:
+        """Return the conversation in a thread, ``None`` if ``principal`` has no such thread."""
+        thread = await self.agent.store.thread(thread_id)
+        if thread is None or thread.owner != principal:
+            return None
         found = self._threads.pop(thread_id, None)
-        if found is None:
-            if await self.agent.store.thread(thread_id) is None:
-                return None
-            found = self._threads.pop(thread_id, None)  # another request may have been faster
         if found is None:
             self._make_room()
             found = Conversation(self.agent, self.questions, thread_id, self._events)
         self._threads[thread_id] = found  # the last used is the last
         return found
+
+    async def begin(self, thread: Thread) -> bool:
+        """Begin a thread; return whether its id was free."""
+        if await self.agent.store.thread(thread.id) is not None:
+            return False
+        await self.agent.store.create_thread(thread)
+        return True
 
     def _make_room(self) -> None:
         if len(self._threads) >= IDLE_HELD:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -24,6 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from anabranch._encodable import encodable
+from anabranch.chat._web.callers import caller_of
 from anabranch.chat._web.conversation import AnswerRefusedError, BusyError, Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
@@ -34,7 +36,7 @@ from anabranch.chat._web.thread_log import position
 from anabranch.errors import AnabranchError, StoreError
 from anabranch.tree import HEAD, Ref, Thread, tree_to_json
 
-__all__ = ["ANSWER_STATUS", "Routes"]
+__all__ = ["ERRORS", "Routes"]
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
@@ -64,8 +66,8 @@ class Routes:
 
     async def threads(self, request: Request) -> Response:
         """Return the threads, the last begun first."""
-        del request
-        found = await self._agent.store.threads(THREADS_LISTED)
+        principal = caller_of(request).principal
+        found = await self._agent.store.threads_of(principal, THREADS_LISTED)
         return _json([_shown(thread) for thread in found])
 
     async def begin(self, request: Request) -> Response:
@@ -73,10 +75,10 @@ class Routes:
         body = await read_body(request, ThreadBody)
         dependencies = self._agent.dependencies
         name = body.id or dependencies.naming("thread")
-        if await self._agent.store.thread(name) is not None:
+        owner = caller_of(request).principal
+        thread = Thread(name, dependencies.clock.now(), body.system_prompt, body.title, owner)
+        if not await self._conversations.begin(thread):
             raise HTTPException(409, f"There is a thread {name!r} already.")
-        thread = Thread(name, dependencies.clock.now(), body.system_prompt, body.title)
-        await self._agent.store.create_thread(thread)
         return _json(_shown(thread), 201)
 
     async def tree(self, request: Request) -> Response:
@@ -99,14 +101,8 @@ class Routes:
         """Answer a question; the tool goes on by itself."""
         conversation = await self._conversation(request)
         body = await read_body(request, AnswerBody)
-        try:
-            await conversation.answer(
-                body.interrupt_id, body.reply(), f"run_{secrets.token_hex(8)}"
-            )
-        except AnswerRefusedError as error:
-            errors = [each.model_dump() for each in error.errors]
-            shown = {"error": str(error), "reason": error.reason, "errors": errors}
-            return _json(shown, ANSWER_STATUS[error.reason])
+        caller_of(request).check_run()
+        await conversation.answer(body.interrupt_id, body.reply(), f"run_{secrets.token_hex(8)}")
         return _json({"interrupt_id": body.interrupt_id, "action": body.action})
 
     async def events(self, request: Request) -> Response:
@@ -159,7 +155,7 @@ class Routes:
 
     async def _conversation(self, request: Request) -> Conversation:
         name = request.path_params["id"]
-        found = await self._conversations.find(name)
+        found = await self._conversations.find(name, caller_of(request).principal)
         if found is None:
             raise HTTPException(404, f"There is no thread {name!r}.")
         return found
@@ -169,19 +165,27 @@ async def on_error(request: Request, error: Exception) -> Response:
     """Answer with one sentence what was wrong."""
     del request
     if isinstance(error, HTTPException):
-        return _json({"error": error.detail}, error.status_code)
+        return _json({"error": error.detail}, error.status_code, error.headers)
+    if isinstance(error, AnswerRefusedError):
+        errors = [each.model_dump() for each in error.errors]
+        shown = {"error": str(error), "reason": error.reason, "errors": errors}
+        return _json(shown, ANSWER_STATUS[error.reason])
     if isinstance(error, StoreError):  # its message is about the server's database
         logger.error("the store failed", exc_info=error)
         return _json({"error": "The conversations cannot be reached just now. Try again."}, 503)
     return _json({"error": str(error)}, 409 if isinstance(error, BusyError) else 422)
 
 
-ERRORS = {HTTPException: on_error, AnabranchError: on_error, BusyError: on_error}
+ERRORS = dict.fromkeys((HTTPException, AnabranchError, AnswerRefusedError, BusyError), on_error)
 
 
 def _shown(thread: Thread) -> dict[str, object]:
     return {"id": thread.id, "title": thread.title, "created_at": thread.created_at}
 
 
-def _json(content: object, status: int = 200) -> JSONResponse:
-    return JSONResponse(encodable(content), status, {"Cache-Control": "no-store"})
+def _json(
+    content: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    return JSONResponse(
+        encodable(content), status, {"Cache-Control": "no-store", **(headers or {})}
+    )

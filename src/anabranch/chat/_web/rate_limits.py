@@ -1,0 +1,112 @@
+"""How many requests and runs each caller may make: a bucket of tokens each, which fills with time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from starlette.requests import Request
+
+__all__ = ["RateLimits", "Rates", "counted_as"]
+
+MINUTE = 60.0
+CALLERS_HELD = 10_000
+"""The most callers whose buckets are held; of more, those are forgotten that were here first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimits:
+    """What one caller may do in a minute; a caller is a principal, or an address without one.
+
+    Attributes:
+        requests: requests of all kinds, refused ones included.
+        runs: messages and answers, each of which makes the model or a tool work.
+
+    Raises:
+        ValueError: a number is not positive.
+    """
+
+    requests: int = 600
+    runs: int = 60
+
+    def __post_init__(self) -> None:
+        for name in ("requests", "runs"):
+            most: object = getattr(self, name)
+            if type(most) is not int or most < 1:
+                raise ValueError(f"{name} must be a positive number, got {most!r}")
+
+
+class Rates:
+    """Counts what callers do.
+
+    Args:
+        limits: what each may do; ``None`` for no limit.
+        now: seconds that never go back.
+    """
+
+    def __init__(
+        self, limits: RateLimits | None = None, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._requests = None if limits is None else _Buckets(limits.requests, now)
+        self._runs = None if limits is None else _Buckets(limits.runs, now)
+
+    def request(self, caller: str) -> int:
+        """Count a request; return after how many seconds to try again, 0 if it may pass."""
+        return 0 if self._requests is None else self._requests.take(caller)
+
+    def run(self, caller: str) -> int:
+        """Count a run; return after how many seconds to try again, 0 if it may begin."""
+        return 0 if self._runs is None else self._runs.take(caller)
+
+
+def counted_as(request: Request, principal: str | None) -> str:
+    """Return who is counted: the principal, or the address. Of IPv6, a host has a whole network."""
+    if principal is not None:
+        return f"principal {principal}"
+    address = request.client.host if request.client is not None else ""
+    try:
+        read = ip_address(address)
+    except ValueError:  # a socket without addresses
+        return address
+    return str(ip_network((read, 64), strict=False)) if isinstance(read, IPv6Address) else address
+
+
+@dataclass(slots=True)
+class _Bucket:
+    level: float
+    filled: float
+
+
+@dataclass(slots=True)
+class _Buckets:
+    """A bucket for each caller; one that is full is as good as none."""
+
+    most: int
+    now: Callable[[], float]
+    held: dict[str, _Bucket] = field(default_factory=dict[str, _Bucket])
+
+    def take(self, caller: str) -> int:
+        now, rate = self.now(), self.most / MINUTE
+        bucket = self.held.get(caller)
+        if bucket is None:
+            self._make_room(now, rate)
+            bucket = self.held[caller] = _Bucket(self.most, now)
+        level = min(self.most, bucket.level + (now - bucket.filled) * rate)
+        bucket.level, bucket.filled = level, now
+        if level < 1:
+            return math.ceil((1 - level) / rate)
+        bucket.level -= 1
+        return 0
+
+    def _make_room(self, now: float, rate: float) -> None:
+        if len(self.held) < CALLERS_HELD:
+            return
+        used = {
+            name: each
+            for name, each in self.held.items()
+            if each.level + (now - each.filled) * rate < self.most
+        }
+        self.held = dict(list(used.items())[-CALLERS_HELD // 2 :])

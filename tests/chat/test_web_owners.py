@@ -1,0 +1,287 @@
+"""Whose a conversation is: for everyone else it does not exist, whatever they send."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.routing import Route
+
+from anabranch.chat import RateLimits, make_chat_app
+from anabranch.stores import open_stores
+from anabranch.tree import Thread, tree_to_json
+from tests.agents.memory import MemoryTrees
+from tests.chat.web import browsing, message, model, reserve, resume, run, serving
+
+ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
+NEITHER = {"GET /tools", "GET /threads", "GET /{path:path}", "GET /"}
+"""The routes in which no thread is named."""
+BODIES: Mapping[str, Any] = {
+    "POST /threads/{id}/answers": {"interrupt_id": "QUESTION", "action": "cancel"},
+    "POST /threads/{id}/labels": {"node_id": "NODE", "label": "mine"},
+    "POST /threads/{id}/stop": {},
+    "POST /threads": {"id": "THREAD"},
+    "POST /agui": resume({"interruptId": "QUESTION", "status": "cancelled"}, thread="THREAD"),
+}
+"""What names a thread in its body, or needs one."""
+
+
+async def known(request: Request) -> str | None:
+    return request.headers.get("x-user")
+
+
+def routes_of(app: Any) -> list[tuple[str, str]]:
+    """All routes of an application, each method by itself."""
+    assert all(isinstance(route, Route) for route in app.routes)
+    return [
+        (method, route.path)
+        for route in app.routes
+        for method in sorted((route.methods or set()) - {"HEAD"})
+    ]
+
+
+def app_of(**options: Any) -> Any:
+    return make_chat_app(MemoryTrees(), model(), [reserve], **options)
+
+
+ROUTES = routes_of(app_of())
+
+
+async def begin(client: httpx2.AsyncClient) -> dict[str, str]:
+    """Let Ann begin a conversation in which a question is open; return what can be guessed of it."""
+    client.headers.update(ANN)
+    await run(client, message("reserve", thread="anns"))
+    [question] = (await client.get("/threads/anns/pending")).json()
+    nodes = (await client.get("/threads/anns/tree")).json()["nodes"]
+    label = {"node_id": nodes[0]["id"], "label": "anns"}
+    assert (await client.post("/threads/anns/labels", json=label)).status_code == 200
+    return {"QUESTION": question["interrupt_id"], "NODE": nodes[0]["id"]}
+
+
+def filled(body: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(body, dict):
+        return {name: filled(each, values) for name, each in body.items()}
+    if isinstance(body, list):
+        return [filled(each, values) for each in body]
+    return values.get(body, body) if isinstance(body, str) else body
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES, ids=[" ".join(each) for each in ROUTES])
+async def test_a_guessed_thread_is_answered_as_one_that_does_not_exist(
+    method: str, path: str
+) -> None:
+    """Over every route of the application: one that is new has to be added above."""
+    body = BODIES.get(f"{method} {path}")
+    async with browsing(authenticate=known) as client:
+        guessed = await begin(client)
+        before = (await client.get("/threads/anns/tree")).json()
+        client.headers.update(BO)
+        if body is None and "{id}" not in path:
+            assert f"{method} {path}" in NEITHER, "a new route: which thread does it name?"
+            shown = await client.request(method, path.replace("{path:path}", ""))
+            assert "anns" not in shown.text
+        else:
+            answers: list[Any] = []
+            for thread in ("anns", "none"):
+                place = path.replace("{id}", thread).replace("{label:path}", "anns")
+                sent = filled(body, {**guessed, "THREAD": thread})
+                response = await client.request(method, place, json=sent)
+                answers.append((response.status_code, response.text.replace(thread, "…")))
+            if path == "/threads":  # an id is taken, whoever has taken it
+                assert [status for status, _ in answers] == [409, 201]
+            else:
+                assert answers[0] == answers[1]
+                assert answers[0][0] == 404
+        client.headers.update(ANN)
+        after = (await client.get("/threads/anns/tree")).json()
+        assert after == before
+        assert len((await client.get("/threads/anns/pending")).json()) == 1
+
+
+async def test_a_message_in_a_guessed_thread_is_not_said() -> None:
+    async with browsing(authenticate=known) as client:
+        await begin(client)
+        client.headers.update(BO)
+        response = await client.post("/agui", json=message("hello", thread="anns"))
+        assert (response.status_code, response.json()) == (
+            404,
+            {"error": "There is no thread 'anns'."},
+        )
+        elsewhere = await client.post("/agui", json=message("hello", thread="bos"))
+        assert elsewhere.status_code == 200
+        [listed] = (await client.get("/threads")).json()
+        assert listed["id"] == "bos"
+
+
+async def test_a_node_of_another_thread_is_no_place_for_a_message() -> None:
+    async with browsing(authenticate=known) as client:
+        guessed = await begin(client)
+        client.headers.update(BO)
+        await run(client, message("hello", thread="bos"))
+        props = {"headNodeId": guessed["NODE"]}
+        response = await client.post(
+            "/agui", json=message("more", thread="bos", run="r2", forwardedProps=props)
+        )
+        assert response.status_code == 422
+        entry = {"interruptId": guessed["QUESTION"], "status": "cancelled"}
+        response = await client.post("/agui", json=resume(entry, thread="bos"))
+        assert response.status_code == 404
+
+
+async def test_threads_of_no_one_are_not_those_of_a_principal() -> None:
+    store = MemoryTrees()
+    await store.create_thread(Thread("old", 1.0))
+    await store.create_thread(Thread("anns", 2.0, owner="ann"))
+    cases: list[tuple[dict[str, Any], dict[str, str], list[str]]] = [
+        ({}, {}, ["old"]),
+        ({"token": "secret words"}, {"Authorization": "Bearer secret words"}, ["old"]),
+        ({"authenticate": known}, ANN, ["anns"]),
+        ({"authenticate": known}, BO, []),
+    ]
+    for options, headers, listed in cases:
+        async with browsing(store=store, **options) as client:
+            client.headers.update(headers)
+            found = [each["id"] for each in (await client.get("/threads")).json()]
+            assert found == listed
+            for thread in ("old", "anns"):
+                status = (await client.get(f"/threads/{thread}/tree")).status_code
+                assert status == (200 if thread in listed else 404)
+
+
+async def test_an_owner_is_in_the_calls_of_their_tools_and_not_in_exports() -> None:
+    calls, trees = open_stores("memory:")
+    async with browsing(store=trees, calls=calls, authenticate=known) as client:
+        await begin(client)
+        exported = (await client.get("/threads/anns/tree")).text
+        [question] = (await client.get("/threads/anns/pending")).json()
+        record = await calls.find(question["id"]["call_id"])
+        assert record is not None
+        assert record.principal.endswith("\nann")
+        assert tree_to_json(await trees.tree("anns")).keys() == {"thread", "refs", "nodes"}
+    assert "owner" not in exported
+
+
+async def test_who_is_not_known_is_let_in_nowhere() -> None:
+    async with browsing(authenticate=known) as client:
+        for method, path in ROUTES:
+            response = await client.request(method, path.replace("{id}", "x"))
+            assert response.status_code == 401
+
+
+async def test_a_hook_may_answer_itself_and_must_return_a_name() -> None:
+    async def login(request: Request) -> str | None:
+        del request
+        raise HTTPException(303, headers={"Location": "/login"})
+
+    async with browsing(authenticate=login) as client:
+        response = await client.get("/threads")
+        assert (response.status_code, response.headers["location"]) == (303, "/login")
+
+    async def wrong(request: Request) -> str | None:
+        return ""
+
+    async with browsing(authenticate=wrong) as client:
+        assert (await client.get("/threads")).status_code == 401
+    with pytest.raises(ValueError, match="token= or authenticate="):
+        app_of(token="x", authenticate=known)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+    ids=["rebound", "cross-origin", "null"],
+)
+@pytest.mark.parametrize(("method", "path"), ROUTES, ids=[" ".join(each) for each in ROUTES])
+async def test_other_sites_reach_no_route(
+    method: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    """Not even with the cookie, which a browser would send along."""
+    asked: list[str] = []
+
+    async def known_by_cookie(request: Request) -> str | None:
+        asked.append(request.url.path)
+        return "ann"
+
+    async with browsing(authenticate=known_by_cookie) as client:
+        response = await client.request(method, path.replace("{id}", "x"), headers=headers, json={})
+        assert response.status_code == status
+    assert asked == []
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+async def test_each_caller_has_a_rate() -> None:
+    now = Clock()
+    limits = RateLimits(requests=10, runs=2)
+    async with browsing(authenticate=known, rates=limits, now=now) as client:
+        client.headers.update(ANN)
+        for number in range(2):
+            await run(client, message("hello", run=f"r{number}"))
+        refused = await client.post("/agui", json=message("hello", run="r3"))
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "30")
+        assert refused.json() == {"error": "Too many messages and answers. Try again in 30 s."}
+        now.time += 30
+        await run(client, message("hello", run="r3"))
+        client.headers.update(BO)
+        for _ in range(10):
+            assert (await client.get("/tools")).status_code == 200
+        refused = await client.get("/tools")
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "6")
+        assert "frame-ancestors" in refused.headers["content-security-policy"]
+        client.headers.update(ANN)
+        assert (await client.get("/tools")).status_code == 200
+
+
+async def test_guesses_of_a_token_are_counted_by_address() -> None:
+    async with browsing(token="secret words", rates=RateLimits(requests=3), now=Clock()) as client:
+        wrong = {"Authorization": "Bearer guess"}
+        found = [(await client.get("/threads", headers=wrong)).status_code for _ in range(5)]
+        assert found == [401, 401, 401, 429, 429]
+
+
+@pytest.mark.parametrize("most", [0, -1, 1.5, True])
+def test_a_rate_is_a_positive_number(most: Any) -> None:
+    with pytest.raises(ValueError, match="must be a positive number"):
+        RateLimits(runs=most)
+
+
+async def test_nothing_of_what_is_said_and_no_token_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not even at the lowest level, and with the server's own record of requests."""
+    caplog.set_level(logging.DEBUG)
+    app = make_chat_app(MemoryTrees(), model(), [reserve], token="sesame")
+    log = {"version": 1, "disable_existing_loggers": False}
+    async with (
+        serving(app, log_config=log, access_log=True) as url,
+        httpx2.AsyncClient(base_url=url, timeout=30) as client,
+    ):
+        assert (await client.get("/?token=sesame")).status_code == 303
+        assert (await client.get("/threads?token=sesame&limit=9")).status_code == 200
+        await run(client, message("reserve"))
+        [question] = (await client.get("/threads/t1/pending")).json()
+        answer: dict[str, Any] = {"interrupt_id": question["interrupt_id"], "action": "accept"}
+        for content in ({"row": 77, "note": "swordfish"}, {"row": 7, "note": "swordfish"}):
+            await client.post("/threads/t1/answers", json={**answer, "content": content})
+        await client.post("/agui", json=message("swordfish", run="r3"))
+    of_server = [each for each in caplog.records if not each.name.startswith("http")]
+    shown = "\n".join(each.getMessage() + str(each.exc_text) for each in of_server)
+    assert '"POST /threads/t1/answers HTTP/1.1" 200' in shown
+    assert '"GET /threads?limit=9 HTTP/1.1" 200' in shown
+    for secret in ("sesame", "swordfish", "Which seat?"):
+        assert secret not in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +20,7 @@ from tests.agents.memory import MemoryTrees
 from tests.chat.web import browsing, message, model, reserve, resume, run, serving
 
 ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
-NEITHER = {"GET /tools", "GET /threads", "GET /{path:path}", "GET /"}
+NEITHER = {"GET /tools", "GET /threads", "GET /modules/{name}", "GET /{path:path}"}
 """The routes in which no thread is named."""
 BODIES: Mapping[str, Any] = {
     "POST /threads/{id}/answers": {"interrupt_id": "QUESTION", "action": "cancel"},
@@ -37,12 +38,12 @@ async def known(request: Request) -> str | None:
 
 def routes_of(app: Any) -> list[tuple[str, str]]:
     """All routes of an application, each method by itself."""
-    assert all(isinstance(route, Route) for route in app.routes)
-    return [
-        (method, route.path)
-        for route in app.routes
-        for method in sorted((route.methods or set()) - {"HEAD"})
-    ]
+    found: list[tuple[str, str]] = []
+    for route in app.routes:
+        assert isinstance(route, Route)
+        methods: set[str] = route.methods or set()
+        found += [(method, route.path) for method in sorted(methods - {"HEAD"})]
+    return found
 
 
 def app_of(**options: Any) -> Any:
@@ -64,11 +65,10 @@ async def begin(client: httpx2.AsyncClient) -> dict[str, str]:
 
 
 def filled(body: Any, values: Mapping[str, str]) -> Any:
-    if isinstance(body, dict):
-        return {name: filled(each, values) for name, each in body.items()}
-    if isinstance(body, list):
-        return [filled(each, values) for each in body]
-    return values.get(body, body) if isinstance(body, str) else body
+    text = json.dumps(body)
+    for name, value in values.items():
+        text = text.replace(f'"{name}"', json.dumps(value))
+    return json.loads(text)
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES, ids=[" ".join(each) for each in ROUTES])

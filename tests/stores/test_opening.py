@@ -59,7 +59,7 @@ def take_back(url: str, version: str) -> None:
         execute(url, f"DROP TABLE anabranch_{table}")
     if url.startswith("sqlite") and version < "0005":
         execute(url, "DROP TABLE anabranch_memory_words")
-    if "0002" <= version < "0006":
+    if "0002" <= version < "0007":
         execute(url, "DROP INDEX anabranch_thread_owner")
         execute(url, "ALTER TABLE anabranch_thread DROP COLUMN owner")
     execute(url, SET_VERSION.format(version))
@@ -127,7 +127,7 @@ async def test_a_store_of_an_older_release_is_brought_up_to_date_and_loses_no_ca
 async def test_threads_of_an_older_release_have_no_owner(url: str) -> None:
     async with opened(lambda: open_tree_store(url)) as store:
         await store.create_thread(a_thread(owner="ann"))
-    take_back(url, "0005")
+    take_back(url, "0006")
 
     async with opened(lambda: open_tree_store(url)) as store:
         assert await store.threads_of(None, 10) == [a_thread()]

@@ -162,7 +162,7 @@ async def alone(
             if isinstance(outcome, Finished):
                 return
             asked, state = outcome
-            journal = await calls.load(state)
+            journal = await calls.stored.load(state)
             answers = {
                 step_id: Answer({**ACCEPTED, "content": {"text": step_id}}) for step_id in asked
             }

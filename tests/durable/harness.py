@@ -139,7 +139,7 @@ class Desk:
         responses: Mapping[str, BaseModel] | None = None,
     ) -> Finished[Any] | InputRequiredResult:
         """One ``tools/call``: what it returns. Raises what the call raises."""
-        journal = service.new() if state is None else await service.load(state)
+        journal = service.new() if state is None else await service.stored.load(state)
         job = self.job(journal)
         answers = answers_to(journal, responses)
         return await service.run_round(job, journal, answers, ROUND_REPLIES)

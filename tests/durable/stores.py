@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar, cast
 
-from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
+from anabranch._durable.store import CallRecord, CallStore, LeaseRecord, OpenedRound, RoundRecord
 from anabranch.errors import StoreError
 from anabranch.testing.suites import CallModel
 
@@ -28,6 +28,23 @@ class Watched:
 
     async def find(self, call_id: str) -> CallRecord | None:
         return await self._pass("find", lambda: self.store.find(call_id))
+
+    async def calls(
+        self,
+        limit: int,
+        *,
+        tool: str | None = None,
+        status: str | None = None,
+        begins: str = "",
+        after: CallRecord | None = None,
+    ) -> list[CallRecord]:
+        return await self._pass(
+            "calls",
+            lambda: self.store.calls(limit, tool=tool, status=status, begins=begins, after=after),
+        )
+
+    async def leased(self, call_id: str) -> LeaseRecord | None:
+        return await self._pass("leased", lambda: self.store.leased(call_id))
 
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
         return await self._pass("lease", lambda: self.store.lease(call_id, owner, now, until))

@@ -227,6 +227,23 @@ async def test_an_effect_that_waited_when_the_difference_was_seen_does_not_happe
     assert "late" not in UNDONE
 
 
+async def test_a_question_with_a_key_is_missed_after_a_folded_branch() -> None:
+    """The branch is not run again, but it is no branch that the body has not come to."""
+
+    async def inner(_: Branch) -> int:
+        return int(await step(int, 1))
+
+    async def before(_: Branch) -> None:
+        await branch(inner)
+        await ask("really?", key="really")
+
+    async def changed(_: Branch) -> None:
+        await branch(inner)
+
+    found = await goes_on_with(changed, await answered(before))
+    assert (found.step_id, found.found) == ("really", "not reached")
+
+
 async def test_what_the_refused_journal_claims_is_not_undone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

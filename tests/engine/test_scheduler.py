@@ -132,9 +132,9 @@ async def test_a_fault_is_raised_where_something_new_would_happen() -> None:
         await owner.start(body(), watch=False)
 
 
-async def test_while_it_is_unwound_nothing_new_happens() -> None:
+async def test_in_a_replay_nothing_new_happens() -> None:
     owner = FakeOwner()
-    owner.scheduler.unwinding = True
+    owner.scheduler.replaying = True
 
     async def body() -> None:
         await owner.scheduler.go_live(owner.scheduler.scope(), "t/a.1")
@@ -143,6 +143,7 @@ async def test_while_it_is_unwound_nothing_new_happens() -> None:
     await owner.scheduler.changed.wait()
     await owner.scheduler.cancel_and_wait()
     assert (owner.quiet, task.cancelled()) == ([True], True)
+    assert list(owner.scheduler.stalled) == ["t/a.1"]
 
 
 async def test_an_abort_cancels_all_and_keeps_the_first_error() -> None:

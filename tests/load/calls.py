@@ -82,5 +82,5 @@ async def play(calls: CallService) -> int:
             assert outcome.value == "1 yes yes True"
             return number
         asked, state = outcome
-        journal = await calls.load(state)
+        journal = await calls.stored.load(state)
     raise AssertionError("it does not end")

@@ -46,6 +46,8 @@ def opening(new: CallRecord, number: int, owner: str, until: float) -> Operation
 OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
     operation("begin", st.builds(begun, NAMES, TEXTS, TIMES)),
     operation("find", NAMES),
+    operation("calls", NUMBERS, tool=st.none() | TEXTS, status=st.none() | STATUSES),
+    operation("leased", NAMES),
     operation("lease", NAMES, OWNERS, TIMES, TIMES),
     operation("open_round", NAMES, NUMBERS, OWNERS, TIMES, TIMES),
     st.builds(opening, st.builds(begun, NAMES, TEXTS, TIMES), NUMBERS, OWNERS, TIMES),

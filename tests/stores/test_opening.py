@@ -14,6 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from anabranch._durable.store import RoundRecord
 from anabranch.errors import StoreError
 from anabranch.stores import _migrations as migrations
 from anabranch.stores import open_store, open_stores, open_tree_store
@@ -62,6 +63,9 @@ def take_back(url: str, version: str) -> None:
     if "0002" <= version < "0007":
         execute(url, "DROP INDEX anabranch_thread_owner")
         execute(url, "ALTER TABLE anabranch_thread DROP COLUMN owner")
+    if version < "0008":
+        execute(url, "ALTER TABLE anabranch_round DROP COLUMN notes")
+        execute(url, "DROP INDEX anabranch_call_started")
     execute(url, SET_VERSION.format(version))
 
 
@@ -127,7 +131,7 @@ async def test_a_store_of_an_older_release_is_brought_up_to_date_and_loses_no_ca
 async def test_threads_of_an_older_release_have_no_owner(url: str) -> None:
     async with opened(lambda: open_tree_store(url)) as store:
         await store.create_thread(a_thread(owner="ann"))
-    take_back(url, "0006")
+    take_back(url, "0007")
 
     async with opened(lambda: open_tree_store(url)) as store:
         assert await store.threads_of(None, 10) == [a_thread()]
@@ -145,6 +149,20 @@ async def test_calls_that_an_older_release_has_abandoned_have_expired(url: str) 
         assert await store.find("call_1") == a_call()
         assert await store.find("call_2") == a_call("call_2", status="expired", deadline=1.0)
         assert await store.prune(2.0, 10) == 1
+
+
+async def test_rounds_of_an_older_release_have_no_notes(url: str) -> None:
+    ended = RoundRecord(0, "answers", "reply")
+    async with opened(partial(open_store, url)) as store:
+        await store.begin(a_call())
+        await store.end_round("call_1", ended, deadline=None)
+    take_back(url, "0006")
+
+    async with opened(partial(open_store, url)) as store:
+        found = await store.last_round("call_1")
+        assert found is not None
+        assert (found, found.notes) == (ended, "")
+        assert await store.calls(10) == [a_call()]
 
 
 async def test_tables_of_another_program_in_the_database_stay(url: str) -> None:

@@ -6,9 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
+from anabranch._durable.store import CallRecord, CallStore, LeaseRecord, OpenedRound, RoundRecord
 from anabranch.stores import open_store
 from anabranch.testing.suites import CALL_STORE_CHECKS, CallStoreCheck
+from anabranch.testing.suites import _call_listing_checks as listing
 from anabranch.testing.suites import _call_round_checks as rounds
 from anabranch.testing.suites import _call_store_checks as suite
 
@@ -154,6 +155,36 @@ class PrunesWithoutLimit(Saboteur):
         return await self.good.prune(before, 1000)
 
 
+class ListsTheFirstBegunFirst(Saboteur):
+    async def calls(self, limit: int, **chosen: Any) -> list[CallRecord]:
+        return (await self.good.calls(limit, **chosen))[::-1]
+
+
+class ListsOnePageOnly(Saboteur):
+    async def calls(
+        self, limit: int, *, after: CallRecord | None = None, **chosen: Any
+    ) -> list[CallRecord]:
+        return [] if after else await self.good.calls(limit, **chosen)
+
+
+class ListsEveryStatus(Saboteur):
+    async def calls(
+        self, limit: int, *, status: str | None = None, **chosen: Any
+    ) -> list[CallRecord]:
+        return await self.good.calls(limit, **chosen)
+
+
+class KnowsNoLease(Saboteur):
+    async def leased(self, call_id: str) -> LeaseRecord | None:
+        return None
+
+
+class ForgetsNotes(Saboteur):
+    async def last_round(self, call_id: str) -> RoundRecord | None:
+        found = await self.good.last_round(call_id)
+        return found and replace(found, notes="")
+
+
 class WorksWhenClosed(Saboteur):
     async def close(self) -> None:
         pass
@@ -179,6 +210,11 @@ SABOTEURS: list[tuple[type[Saboteur], CallStoreCheck]] = [
     (TakesTheLatestRound, rounds.rounds_are_found_by_number),
     (FindsTheLastExpiredFirst, rounds.the_longest_overdue_call_comes_first),
     (PrunesWithoutLimit, rounds.pruning_stops_at_its_limit),
+    (ListsTheFirstBegunFirst, listing.the_last_begun_call_comes_first),
+    (ListsOnePageOnly, listing.the_last_begun_call_comes_first),
+    (ListsEveryStatus, listing.calls_are_chosen),
+    (KnowsNoLease, listing.a_lease_can_be_looked_at),
+    (ForgetsNotes, listing.notes_are_stored_with_their_round),
     (WorksWhenClosed, suite.a_closed_store_refuses),
 ]
 

@@ -10,13 +10,17 @@ of the engine, and databases are in ``stores/``.
     policy.py      how a store is used: times, sizes, forks
     job.py         what one request asks for
     entries.py     entries of a round as text, and merged into a journal again
+    notes.py       what is noted of a round for those who look at it later
     lease.py       the right to run a call, and its renewal
     recorder.py    what one round writes while it is played
     states.py      a state that is too large to travel, and the latest state of a call
     replies.py     how a round ended, as text
     lines.py       where a call goes on that is answered differently, or was stored elsewhere
     round.py       one round: opened, repeated or played, ended
-    service.py     calls for a server: rounds, live calls, and those that wait
+    entered.py     answers that a person enters on a page, until the next request takes them
+    reading.py     what a server reads of its stored calls
+    running.py     the calls that run in this process
+    service.py     runs calls for a server: rounds, and live calls
     expiry.py      the reaper: calls past their deadline are compensated, and later deleted
 
 Imports point up this list: a module knows only those above it.

@@ -24,6 +24,7 @@ from anabranch._durable.entries import FAILED, answers_id, answers_text, merge
 from anabranch._durable.job import Job
 from anabranch._durable.lease import Lease
 from anabranch._durable.lines import begin_line, is_compensated, name_line
+from anabranch._durable.notes import notes_text
 from anabranch._durable.policy import Durability
 from anabranch._durable.recorder import StoreRecorder
 from anabranch._durable.replies import (
@@ -36,7 +37,7 @@ from anabranch._durable.replies import (
 )
 from anabranch._durable.states import digest, handed_out
 from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
-from anabranch._engine import Answer, Ask, Finished, Journal
+from anabranch._engine import Answer, Ask, Entry, Finished, Journal
 from anabranch._engine.clock import Clock
 from anabranch.errors import (
     CallExpiredError,
@@ -61,6 +62,7 @@ class UnrecordedRound:
 
     def __init__(self, journal: Journal, failure: Exception | None = None) -> None:
         self.failure = failure
+        self.left: Mapping[str, Entry] = {}
         self._journal = journal
 
     async def returned(self, value: object) -> Finished[Any]:
@@ -79,6 +81,7 @@ class StoredRound:
         recorder: what the call must be run with.
         failure: the error with which the call had failed when it was interrupted. Then the body
             is not continued; the compensations that are left are run.
+        left: what was recorded in the journal after the last effect.
     """
 
     def __init__(
@@ -86,15 +89,18 @@ class StoredRound:
         rounds: Rounds,
         tool: Tool[Any],
         journal: Journal,
-        given: str,
+        answers: Mapping[str, Answer],
         lease: Lease,
         stored: Mapping[str, str],
     ) -> None:
+        given = answers_text(answers)
         self.recorder = StoreRecorder(
             rounds.policy.store, journal.line, journal.rounds, given, lease
         )
         failed = stored.get(FAILED)
         self.failure: Exception | None = None if failed is None else load_error(json.loads(failed))
+        self.left: Mapping[str, Entry] = {}
+        self._answers = answers
         self._rounds = rounds
         self._tool = tool
         self._journal = journal
@@ -119,21 +125,25 @@ class StoredRound:
         journal, state = self._journal, self._journal.dumps()
         out = handed_out(self._rounds.policy, journal.line, self._number, state)
         reply = replies.make(asks, out)
-        earlier = await self._end(asked_text(replies, reply), state, status="open")
+        earlier = await self._end(asked_text(replies, reply), state, asks, status="open")
         return reply if earlier is None else earlier
 
     async def failed(self, error: Exception) -> None:
         """End the round: the call has failed with ``error``; raises as :meth:`returned` does."""
         await self._end(error_text(error, self._rounds.foreign), status="failed")
 
-    async def _end(self, reply: str, state: str = "", *, status: str) -> RoundRecord | None:
-        policy = self._rounds.policy
+    async def _end(
+        self, reply: str, state: str = "", asks: tuple[Ask, ...] = (), *, status: str
+    ) -> RoundRecord | None:
+        policy, now = self._rounds.policy, self._rounds.clock.now()
         wait = policy.expire_after if status == "open" else policy.retain
         if status == "failed" and self._journal.compensations:
             status, wait = "open", policy.retry_undo_after  # the reaper runs them again
-        mine = RoundRecord(self._number, self._digest, reply, state)
-        deadline = self._rounds.clock.now() + wait
-        ended = await self._lease.end_round(mine, deadline=deadline, status=status)
+        notes = notes_text(
+            now, self._rounds.worker, asks=asks, answers=self._answers, entries=self.left
+        )
+        mine = RoundRecord(self._number, self._digest, reply, state, notes)
+        ended = await self._lease.end_round(mine, deadline=now + wait, status=status)
         if ended.answers != mine.answers:
             raise StoreError(f"Call {self._journal.line!r} was taken over, with other answers.")
         return None if ended == mine else ended
@@ -221,7 +231,7 @@ class Rounds:
             journal.started = opened.call.started  # when it was first asked for
         journal.answer(answers)
         merge(journal, opened.entries)
-        return StoredRound(self, job.tool, journal, answers_text(answers), lease, opened.entries)
+        return StoredRound(self, job.tool, journal, answers, lease, opened.entries)
 
     async def _postpone_expiry(self, journal: Journal, ended: RoundRecord) -> None:
         """Restart the time until a waiting call expires: its client has just repeated a request."""

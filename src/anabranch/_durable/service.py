@@ -1,7 +1,7 @@
 """The service that runs the calls of a server: round by round, or live while the client answers.
 
 It has what all edges of a server share; each edge seals states, renders questions and maps errors
-itself.
+itself. What a server reads of calls without running them is in ``reading.py``.
 
 Without a store the state carries everything, and what one chain of states can guarantee holds: an
 effect that is recorded in a state is not run again from it. A client that repeats an older state
@@ -14,40 +14,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     asynccontextmanager,
-    contextmanager,
     nullcontext,
     suppress,
 )
 from typing import Any, TypeVar
 
-from anabranch._durable.entered import entered
 from anabranch._durable.job import Job
 from anabranch._durable.lines import ensure_line, find_line, name_line
 from anabranch._durable.policy import Durability
+from anabranch._durable.reading import MAX_STATE, StoredCalls, store_errors_mapped
 from anabranch._durable.replies import (
     ForeignErrors,
     Replies,
-    repeat_reply,
     repeat_value,
 )
 from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
 from anabranch._durable.running import RunningCalls
-from anabranch._durable.states import digest, is_reference, load_reference, refer
-from anabranch._durable.store import CallRecord, RoundRecord
+from anabranch._durable.states import digest
+from anabranch._durable.store import RoundRecord
 from anabranch._engine import Answer, Call, Finished, Journal, Waiting, canonical
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
 from anabranch._shielded import run_shielded
-from anabranch.errors import InvalidTokenError, StoreError, ToolError
+from anabranch.errors import StoreError, ToolError
 from anabranch.tool import Tool
 
-__all__ = ["MAX_STATE", "CallService"]
-
-MAX_STATE = 8 * 2**20
-"""Bytes that the answers of a call may take together: a small token may hold much when inflated."""
+__all__ = ["CallService"]
 
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
@@ -76,6 +71,7 @@ class CallService:
     ) -> None:
         self.runtime = runtime
         self.durability = durability
+        self.stored: StoredCalls = StoredCalls(durability, max_state)
         self.worker: str = secrets.token_hex(8)
         self.running: RunningCalls = RunningCalls()
         self._foreign = foreign
@@ -98,34 +94,6 @@ class CallService:
         if self.durability is None:
             named += [tool.name, tool.to_json(arguments)]
         return new_journal(self.runtime, f"call_{digest(canonical(named))}")
-
-    async def load(self, state: str) -> Journal:
-        """Return the journal of a state that :meth:`run_round` has handed out.
-
-        Raises:
-            InvalidTokenError: it refers to something that the store does not have, or another
-                release has written it.
-            ToolError: the store does not answer.
-        """
-        try:
-            if is_reference(state) and self.durability is not None:
-                with _store_errors_mapped():
-                    state = await load_reference(self.durability.store, state)
-            return Journal.loads(state, 2 * self._max_state)  # names and forms are beside answers
-        except ValueError as problem:
-            logger.warning("a state was refused: %s", problem)
-            raise InvalidTokenError from problem
-
-    async def shortened(self, state: str) -> str:
-        """Return a reference to a state that :meth:`run_round` has handed out, if it is stored.
-
-        Raises:
-            ToolError: the store does not answer.
-        """
-        if self.durability is None or is_reference(state):
-            return state
-        journal = await self.load(state)
-        return refer(journal.line, journal.rounds - 1, state)
 
     async def run_round(
         self, job: Job, journal: Journal, answers: Mapping[str, Answer], replies: Replies[R]
@@ -158,7 +126,7 @@ class CallService:
                     ended = await self._play(job, journal, opened, replies)
         if not isinstance(ended, RoundRecord):
             return ended
-        reply = self._repeat(replies, journal.line, ended)
+        reply = self.stored.repeated(replies, journal.line, ended)
         if reply is not None:
             return reply
         return repeat_value(job.tool, journal.line, ended, self._foreign)
@@ -201,7 +169,7 @@ class CallService:
         """
         if self.durability is not None:
             record = self._rounds(self.durability).record_of(job, journal)
-            with _store_errors_mapped():
+            with store_errors_mapped():
                 await ensure_line(self.durability.store, record, journal)
         elif differs:
             name_line(journal, answers)
@@ -219,7 +187,7 @@ class CallService:
         """
         if self.durability is not None:
             record = self._rounds(self.durability).record_of(job, journal)
-            with _store_errors_mapped():
+            with store_errors_mapped():
                 await find_line(self.durability, record, journal, answers, differs=differs)
         elif differs:
             name_line(journal, answers)
@@ -231,54 +199,6 @@ class CallService:
         round_ = UnrecordedRound(journal, InterruptedError("the call was interrupted"))
         with suppress(InterruptedError):
             await self._run(job, journal, round_, lambda call: call.round())
-
-    async def find(self, line: str, principal: str) -> CallRecord | None:
-        """Return the call of that name, if it is stored here and ``principal`` has made it.
-
-        Raises:
-            ToolError: the store does not answer.
-        """
-        if self.durability is None:
-            return None
-        with _store_errors_mapped():
-            record = await self.durability.store.find(line)
-        return record if record is not None and record.principal == principal else None
-
-    async def waiting(self, line: str, replies: Replies[R]) -> tuple[R, RoundRecord] | None:
-        """Return the reply with which a stored call waits for answers.
-
-        ``None`` if it does not, or if it waits at another edge.
-
-        Raises:
-            ToolError: the store does not answer.
-        """
-        if self.durability is None:
-            return None
-        with _store_errors_mapped():
-            last = await self.durability.store.last_round(line)
-        if last is None or not last.state:
-            return None
-        reply = self._repeat(replies, line, last)
-        return None if reply is None else (reply, last)
-
-    def repeated(self, replies: Replies[R], journal: Journal, record: RoundRecord) -> R | None:
-        """Return the reply of a stored round; ``None`` if it is another edge's."""
-        return self._repeat(replies, journal.line, record)
-
-    async def entered(self, journal: Journal) -> dict[str, Answer]:
-        """Return what persons have entered on pages for the questions that are open, by step.
-
-        Raises:
-            ToolError: the store does not answer.
-        """
-        if self.durability is None:
-            return {}
-        with _store_errors_mapped():
-            return await entered(self.durability.store, journal)
-
-    def _repeat(self, replies: Replies[R], line: str, record: RoundRecord) -> R | None:
-        policy = self.durability
-        return None if policy is None else repeat_reply(policy, replies, line, record)
 
     def _open_round(
         self, job: Job, journal: Journal, answers: Mapping[str, Answer]
@@ -292,7 +212,7 @@ class CallService:
     async def _open_stored(
         self, policy: Durability, job: Job, journal: Journal, answers: Mapping[str, Answer]
     ) -> AsyncGenerator[StoredRound | RoundRecord]:
-        with _store_errors_mapped():
+        with store_errors_mapped():
             async with self._rounds(policy).open(job, journal, answers) as opened:
                 yield opened
 
@@ -333,10 +253,13 @@ class CallService:
             sink=job.sink,
             recorder=opened.recorder,
         )
-        async with call:
-            if opened.failure is not None:
-                await call.unwind(opened.failure)
-            return await run(call)
+        try:
+            async with call:
+                if opened.failure is not None:
+                    await call.unwind(opened.failure)
+                return await run(call)
+        finally:  # not before the effects in flight are written
+            opened.left = call.cursor.take_added()
 
     async def _give_up(self, line: str) -> None:
         if self.durability is None:
@@ -345,18 +268,3 @@ class CallService:
             await self.durability.store.finish(line, "failed")
         except StoreError as error:  # then the reaper will find it, with nothing left to do
             logger.error("the store failed: %s", error)  # noqa: TRY400 - the sentence is all
-
-
-@contextmanager
-def _store_errors_mapped() -> Generator[None]:
-    """Report to the client that the store failed, without the details."""
-    try:
-        yield
-    except StoreError as error:
-        logger.error("the store failed: %s", error)  # noqa: TRY400 - the sentence is all
-        if "unrecorded" in error.facts:
-            raise ToolError(str(error)) from error
-        raise ToolError(
-            "This server cannot reach its records just now. Nothing is lost; send the same request"
-            " again."
-        ) from error

@@ -19,12 +19,13 @@ Reading about a call that was never begun, or was pruned, finds nothing; writing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 __all__ = [
     "CallRecord",
     "CallStore",
+    "LeaseRecord",
     "OpenedRound",
     "RoundRecord",
 ]
@@ -63,12 +64,23 @@ class RoundRecord:
         answers: digest of the answers that the round was given.
         reply: what was replied, as text.
         state: what the next round starts from; empty if the call has ended.
+        notes: what else is known of the round, for those who look at the call later. No run reads
+            them, and two rounds that differ in nothing else are equal.
     """
 
     number: int
     answers: str
     reply: str
     state: str = ""
+    notes: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """Who has the lease on a call, and until when, unless it is renewed."""
+
+    owner: str
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,30 @@ class CallStore(Protocol):
 
     async def find(self, call_id: str) -> CallRecord | None:
         """Return the call, ``None`` if the store does not have it."""
+        ...
+
+    async def calls(
+        self,
+        limit: int,
+        *,
+        tool: str | None = None,
+        status: str | None = None,
+        begins: str = "",
+        after: CallRecord | None = None,
+    ) -> list[CallRecord]:
+        """Return at most ``limit`` calls, the last begun first; of those, by name, backwards.
+
+        Args:
+            limit: the size of a page.
+            tool: only this tool's.
+            status: only those of this status.
+            begins: only those whose names begin with this.
+            after: the last call of the page before.
+        """
+        ...
+
+    async def leased(self, call_id: str) -> LeaseRecord | None:
+        """Return the lease on the call, which may have run out; ``None`` if it was released."""
         ...
 
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:

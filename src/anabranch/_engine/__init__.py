@@ -12,14 +12,14 @@ its parts; each can be read and tested without the others:
     compensations   the undos of a call that fails
     branch          limits; ``deadline``, and ``folding`` of what is finished
     operations      what else a body does: ask (``open_asks``), race (``combine``), notify, time
-    call            holds them all, and is driven by an edge
+    call            holds them all, and is driven by an edge; ``outcomes`` is how it ends
 
 ``scope`` is a place in the program, which names what is made there; ``codec`` turns values into
 entries and back.
 """
 
 from anabranch._engine.branch import Branch
-from anabranch._engine.call import Call, Finished, Waiting, current_call
+from anabranch._engine.call import Call, current_call
 from anabranch._engine.codec import Codec, codec_of
 from anabranch._engine.combine import all_of, none_of
 from anabranch._engine.effects import STEP_THREADS
@@ -41,6 +41,7 @@ from anabranch._engine.journal import (
     Notice,
 )
 from anabranch._engine.operations import Sink
+from anabranch._engine.outcomes import Finished, Stopped, Waiting
 from anabranch._engine.quiescence import checked_patience
 from anabranch._engine.recorder import Recorder
 from anabranch._engine.scope import Scope
@@ -64,6 +65,7 @@ __all__ = [
     "Recorder",
     "Scope",
     "Sink",
+    "Stopped",
     "Waiting",
     "all_of",
     "canonical",

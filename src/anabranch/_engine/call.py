@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from anabranch._engine.branch import Branch
 from anabranch._engine.clock import Clock, SystemClock
@@ -24,9 +23,10 @@ from anabranch._engine.effects import STEP_THREADS, Effects
 from anabranch._engine.exits import EXIT_AS_ERROR
 from anabranch._engine.folding import Branches
 from anabranch._engine.functions import Perform, perform
-from anabranch._engine.journal import Answer, Ask, Journal, Notice
+from anabranch._engine.journal import Answer, Ask, Journal
 from anabranch._engine.open_asks import OpenAsks
-from anabranch._engine.operations import Operations, Sink
+from anabranch._engine.operations import Operations, Sink, discard
+from anabranch._engine.outcomes import Ended, Finished, Stopped, Waiting
 from anabranch._engine.progress import Progress
 from anabranch._engine.quiescence import Quiet, check_support
 from anabranch._engine.recorder import Recorder, Records
@@ -42,36 +42,10 @@ from anabranch.errors import (
 )
 from anabranch.limits import Limits
 
-__all__ = ["Call", "Finished", "Waiting", "current_call"]
+__all__ = ["Call", "current_call"]
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("anabranch.engine")
-
-
-@dataclass(frozen=True, slots=True)
-class Finished(Generic[T]):
-    """The body has returned ``value``."""
-
-    value: T
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The round is over; all open asks are here, in the order in which they were asked."""
-
-    asks: tuple[Ask, ...]
-
-
-class _Ended(NamedTuple):
-    """How a round has ended: with which open asks, who asked what, and why then."""
-
-    asks: tuple[Ask, ...]
-    asked_by: dict[asyncio.Task[Any], list[str]]
-    quiet: Quiet
-
-
-async def _discard(notice: Notice) -> None:
-    logger.debug("notice without a reader: %s", notice)
 
 
 class Call(Generic[T]):
@@ -112,7 +86,7 @@ class Call(Generic[T]):
         name: str,
         limits: Limits | None = None,
         clock: Clock | None = None,
-        sink: Sink = _discard,
+        sink: Sink = discard,
         recorder: Recorder | None = None,
         perform: Perform = perform,
         step_threads: int = STEP_THREADS,
@@ -142,7 +116,7 @@ class Call(Generic[T]):
         self._cold = False
         self._patience = patience
         self._settled = False
-        self._ended: _Ended | None = None
+        self._ended: Ended | None = None
         self._answering_failed: Exception | None = None
 
     # -- driving -----------------------------------------------------------------------------
@@ -212,6 +186,24 @@ class Call(Generic[T]):
         self.journal.rounds += 1
         return Waiting(self._ended.asks)
 
+    async def replay(self) -> Finished[T] | Stopped:
+        """Run the body over what is recorded: nothing is done, asked, delivered or undone.
+
+        Raises: as :meth:`round`.
+        """
+        task, scheduler = await self._replay(), self.scheduler
+        ended = self._ended
+        error: BaseException | None = scheduler.failure
+        if ended is None and error is None:
+            error = await self._error_of(task)
+        await scheduler.cancel_and_wait()
+        if ended is not None and ended.quiet.certain:
+            self.cursor.check_all_reached(None)
+        self._settled = True
+        if (error := error or self.fault) is not None:
+            raise error
+        return Finished(task.result()) if ended is None else Stopped(tuple(scheduler.stalled))
+
     async def unwind(self, error: BaseException) -> NoReturn:
         """End the call with ``error``: do nothing new, run every undo that the journal knows.
 
@@ -221,11 +213,15 @@ class Call(Generic[T]):
         Raises:
             BaseException: ``error``, with a note for each undo that has failed.
         """
-        self.scheduler.unwinding = True
-        self._start(cold=True)
-        await self.scheduler.changed.wait()
+        await self._replay()
         await self.scheduler.cancel_and_wait()
         await self._fail(error)
+
+    async def _replay(self) -> asyncio.Task[T]:
+        self.scheduler.replaying = True
+        task = self._start(cold=True)
+        await self.scheduler.changed.wait()
+        return task
 
     async def asks(self) -> AsyncIterator[Ask]:
         """Yield each ask as it is made, while the body runs; ends when the body does.
@@ -300,6 +296,14 @@ class Call(Generic[T]):
 
     async def _conclude(self, task: asyncio.Task[T]) -> T:
         """Turn the ended root task into its value or its error."""
+        error = await self._error_of(task)
+        if error is not None:
+            await self._fail(error)
+        self._settled = True
+        return task.result()
+
+    async def _error_of(self, task: asyncio.Task[T]) -> BaseException | None:
+        """Return with what the ended root task has failed, if it has."""
         scheduler, cursor = self.scheduler, self.cursor
         scheduler.forget_ended()
         # Tasks that the body has left running are cancelled like those that it cancels itself.
@@ -311,10 +315,7 @@ class Call(Generic[T]):
         if cursor.fault is not None and error is not cursor.fault:
             cursor.fault.__cause__ = cursor.fault.__cause__ or error
             error = cursor.fault
-        if error is not None:
-            await self._fail(error)
-        self._settled = True
-        return task.result()
+        return error
 
     async def _fail(self, error: BaseException) -> NoReturn:
         self._settled = True
@@ -366,7 +367,7 @@ class Call(Generic[T]):
 
     def on_quiet(self, quiet: Quiet) -> None:
         """End the round."""
-        self._ended = _Ended(self._open.asks(), self._open.by_task(), quiet)
+        self._ended = Ended(self._open.asks(), self._open.by_task(), quiet)
         self.scheduler.suspend()
 
     def on_strand_ended(self, strand: Strand) -> None:

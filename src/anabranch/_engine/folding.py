@@ -69,6 +69,7 @@ class Branches:
         enclosing = scope.branch
         folded = cursor.recall(path, "branch", "", enclosing)
         if folded is not None:
+            cursor.unentered.discard(path)
             if folded.error is not None:
                 raise error_from_json(folded.error)
             return codec.decode(path, folded.value)  # type: ignore[no-any-return]

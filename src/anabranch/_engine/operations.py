@@ -6,6 +6,7 @@ recorded before the body sees it.
 
 from __future__ import annotations
 
+import logging
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,10 +24,16 @@ from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand, current_strand
 from anabranch.errors import AnabranchError, error_from_json, error_to_json
 
-__all__ = ["Operations", "Sink"]
+__all__ = ["Operations", "Sink", "discard"]
 
 T = TypeVar("T")
 Sink = Callable[[Notice], Awaitable[None]]
+logger: logging.Logger = logging.getLogger("anabranch.engine")
+
+
+async def discard(notice: Notice) -> None:
+    """Deliver ``notice`` to the log alone: the sink of a call whose notices no one reads."""
+    logger.debug("notice without a reader: %s", notice)
 
 
 class Operations:
@@ -159,7 +166,7 @@ class Operations:
         if number == 1:
             scope.branch.noticed.append(scope.path)
         journal, scheduler = self._cursor.journal, self._scheduler
-        if scheduler.closing or scheduler.unwinding:
+        if scheduler.closing or scheduler.replaying:
             return
         if number <= journal.delivered.get(scope.path, 0):
             return

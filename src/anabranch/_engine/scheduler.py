@@ -73,7 +73,8 @@ class Scheduler:
         closing: the run is over; nothing new may happen.
         suspending: it is over because all strands wait.
         failure: what the run was aborted with: nothing can be written any more.
-        unwinding: it is run only to be undone: what is new waits for ever.
+        replaying: only what is recorded is run: what is new waits for ever.
+        stalled: the ids of the steps that wait for this reason.
     """
 
     def __init__(self, owner: Owner, call_id: str) -> None:
@@ -83,7 +84,8 @@ class Scheduler:
         self.changed: asyncio.Event = asyncio.Event()
         self.closing: bool = False
         self.suspending: bool = False
-        self.unwinding: bool = False
+        self.replaying: bool = False
+        self.stalled: dict[str, asyncio.Future[None]] = {}
         self.failure: Exception | None = None
         self.owner: Owner = owner
         self._call_id = call_id
@@ -91,7 +93,6 @@ class Scheduler:
         self._thread = 0
         self._watch: Quiescence | None = None
         self._suspended: tuple[asyncio.Task[Any], ...] = ()
-        self._stalled: list[asyncio.Future[None]] = []
         self._refused = 0
         self._made: list[Coroutine[Any, Any, Any]] = []
         self._refusals: WeakKeyDictionary[Coroutine[Any, Any, Any], Exception] | None = None
@@ -174,7 +175,7 @@ class Scheduler:
 
     def _futures(self) -> Iterator[asyncio.Future[None]]:
         yield from self.owner.parked()
-        yield from self._stalled
+        yield from self.stalled.values()
 
     def strand_ended(self, strand: Strand) -> None:
         """Report to the owner that ``strand`` has ended."""
@@ -211,8 +212,8 @@ class Scheduler:
             await self.raise_fault(step_id, fault)
         if self.closing:
             await self.refuse(step_id)
-        if self.unwinding:
-            await self._stall()
+        if self.replaying:
+            await self._stall(step_id)
         await scope.branch.check_deadlines()
         return strand
 
@@ -221,10 +222,10 @@ class Scheduler:
         if self._watch is not None:
             await self._watch.may_begin()
 
-    async def _stall(self) -> None:
+    async def _stall(self, step_id: str) -> None:
         """Wait as if for an answer that does not come."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._stalled.append(future)
+        self.stalled[step_id] = future
         self.stir()
         await future
 

@@ -87,6 +87,11 @@ for _name, _help in HELP.items():
     _function = f"anabranch.cli._{_name}_command:{_name}_command"
     app.command(_function, name=_name, help=_help, help_format="markdown")
 app.command(
+    "anabranch.cli._calls_commands:calls_app",
+    name="calls",
+    help="Look at recorded calls, and replay them against the present code.",
+)
+app.command(
     "anabranch.cli._tree_commands:tree_app",
     name="tree",
     help="Look at, label, export and prune stored conversations.",

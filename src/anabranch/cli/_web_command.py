@@ -20,6 +20,7 @@ from anabranch.agents import BranchSelf, Folding
 from anabranch.agents import Model as AgentModel
 from anabranch.chat import Plugin, RateLimits, make_chat_app, make_plugin
 from anabranch.chat._web.access import LOOPBACK
+from anabranch.chat._web.calls_room import RecordedCalls
 from anabranch.cli._chat_tools import (
     ChatTargets,
     ChatTool,
@@ -52,6 +53,13 @@ def web_command(
     ] = (),
     model: Model = None,
     store: Store = None,
+    calls: Annotated[
+        RecordedCalls | None,
+        Parameter(
+            help="Show recorded calls, of all tools and callers in the store: an outline, or the"
+            " values as well."
+        ),
+    ] = None,
     token: Annotated[
         str | None,
         Parameter(
@@ -72,7 +80,7 @@ def web_command(
     if folding:
         tools.append(Folding(open_branches(store_url(store))))
     try:
-        calls, tree = open_stores(store_url(store))
+        recorded, tree = open_stores(store_url(store))
     except StoreError as error:
         raise UsageError(str(error)) from error
     with endpoint.listen() as listener:
@@ -84,7 +92,8 @@ def web_command(
             tree,
             leads,
             tools,
-            calls=calls,
+            calls=recorded,
+            recorded_calls=calls,
             token=token,
             hosts=[*LOOPBACK, *allowed_host],
             rates=None if is_loopback(host) else RateLimits(),

@@ -87,7 +87,7 @@ class AskLinks:
         Raises:
             ToolError: the store does not answer.
         """
-        short = await self.calls.shortened(state)
+        short = await self.calls.stored.shortened(state)
         # For no principal: the person's browser is not the caller. The call's record has the caller.
         token = self.sealer.seal(SagaClaims(tool=tool, state=short, question=step_id), "")
         return f"{self.url.rstrip('/')}/ask/{token}"
@@ -112,7 +112,7 @@ class AskLinks:
     async def _asked(self, token: str) -> _Asked:
         try:
             claims = self.sealer.open(token, "")
-            journal = await self.calls.load(claims.state)
+            journal = await self.calls.stored.load(claims.state)
         except InvalidTokenError as error:
             gone = "This link is not valid, or has expired. Ask for a new one in your conversation."
             raise _Refused("This link is not valid", gone, 404) from error
@@ -120,8 +120,8 @@ class AskLinks:
         if waiting is None:
             raise _answered()
         # Other questions may have been answered since: then this one is asked by a later round.
-        journal = await self.calls.load(waiting.state)
-        reply = self.calls.repeated(ROUND_REPLIES, journal, waiting)
+        journal = await self.calls.stored.load(waiting.state)
+        reply = self.calls.stored.repeated(ROUND_REPLIES, journal.line, waiting)
         asked = {} if reply is None else reply.input_requests or {}
         params = asked[claims.question].params if claims.question in asked else None
         done = claims.question in await entered(self.store, journal)

@@ -108,14 +108,14 @@ class GoingOn:
         if request.state is not None:
             begins, state = unmarked(request.state)
             call = await handles.open(arguments["call"], request.principal)
-            journal = await service.calls.load(state)
+            journal = await service.calls.stored.load(state)
             call = OpenCall(call.tool, call.arguments, journal)
             answers = answers_to(journal, request.responses)
             return await run_rounds(call, answers, request, service, Chain(begins, marks=True))
         try:
             call = await handles.open(arguments["call"], request.principal)
             given: list[UserAnswer] = arguments.get("answers", [])
-            entered = await service.calls.entered(call.journal)
+            entered = await service.calls.stored.entered(call.journal)
             answers = {
                 **_answers(given, call.journal),
                 **entered,
@@ -130,11 +130,11 @@ class GoingOn:
     async def _reopen(self, call: OpenCall, request: McpRequest) -> object:
         """Ask what is open now, which may be more than when the handle was made."""
         service = self._service
-        waiting = await service.calls.waiting(call.journal.line, ROUND_REPLIES)
+        waiting = await service.calls.stored.waiting(call.journal.line, ROUND_REPLIES)
         if waiting is None:
             raise InvalidTokenError
         reply, last = waiting
-        call = OpenCall(call.tool, call.arguments, await service.calls.load(last.state))
+        call = OpenCall(call.tool, call.arguments, await service.calls.stored.load(last.state))
         if service.by_rounds(request):
             chain = Chain(last.number, marks=True)
             return await ask_client(call, reply, request, service, chain, last.number)

@@ -49,7 +49,7 @@ class Handles:
         Raises:
             ToolError: the store does not answer.
         """
-        claims = SagaClaims(tool=call.tool.name, state=await self.calls.shortened(state))
+        claims = SagaClaims(tool=call.tool.name, state=await self.calls.stored.shortened(state))
         if self.calls.durability is None:
             claims.arguments = json.loads(call.tool.to_json(call.arguments))
         return self.sealer.seal(claims, principal)
@@ -63,10 +63,10 @@ class Handles:
             ToolError: the store does not answer.
         """
         claims = self.sealer.open(handle, principal)
-        journal = await self.calls.load(claims.state)
+        journal = await self.calls.stored.load(claims.state)
         arguments: dict[str, Any] = dict(claims.arguments)
         if self.calls.durability is not None:
-            record = await self.calls.find(journal.line, principal)
+            record = await self.calls.stored.find(journal.line, principal)
             if record is None:
                 raise InvalidTokenError
             if record.status == "expired":

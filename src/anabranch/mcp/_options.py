@@ -20,7 +20,7 @@ from mcp.server.auth.settings import AuthSettings
 
 from anabranch._asking.sampling import Sampler
 from anabranch._durable.policy import RETAIN, Durability
-from anabranch._durable.service import MAX_STATE
+from anabranch._durable.reading import MAX_STATE
 from anabranch._durable.store import CallStore
 from anabranch._engine import STEP_THREADS
 from anabranch._engine.clock import Clock, SystemClock

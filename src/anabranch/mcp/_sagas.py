@@ -132,7 +132,7 @@ class SagaMethods:
         claims: SagaClaims,
         steps: list[SagaStepResult],
     ) -> dict[str, Any]:
-        journal = await offered.service.calls.load(claims.state)
+        journal = await offered.service.calls.stored.load(claims.state)
         answers = answers_in(steps, journal, claims)
         return await self._round(offered, request, claims, journal, answers)
 

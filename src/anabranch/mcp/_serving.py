@@ -52,7 +52,7 @@ async def serve(
     if request.state is None:
         journal = service.new(tool, arguments, request)
     else:
-        journal = await service.calls.load(request.state)
+        journal = await service.calls.stored.load(request.state)
     call = OpenCall(tool, arguments, journal)
     if service.by_rounds(request):
         # Answers that come without a state answer nothing that was asked.
@@ -116,7 +116,7 @@ async def _behind_links(
     """
     if service.links is None or request.capabilities.elicitation:
         return dict(answers)
-    entered = await service.calls.entered(call.journal)
+    entered = await service.calls.stored.entered(call.journal)
     taken = {step_id: entered.get(step_id, answer) for step_id, answer in answers.items()}
     return {
         step_id: answer
@@ -148,7 +148,7 @@ async def ask_client(
     while askable := await _askable(call, reply, request, service, linked=linked):
         if request.is_modern:
             return await _next_round(call, reply, askable, request, service, chain, number)
-        journal = await service.calls.load(reply.request_state or "")
+        journal = await service.calls.stored.load(reply.request_state or "")
         call = OpenCall(call.tool, call.arguments, journal)
         asked = [
             request_answer(step_id, each, request, heartbeat) for step_id, each in askable.items()

@@ -43,7 +43,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch._durable.run_events import MissedEventsError, RunEvents
-from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
+from anabranch._durable.store import (
+    CallRecord,
+    CallStore,
+    LeaseRecord,
+    OpenedRound,
+    RoundRecord,
+)
 from anabranch._extras import needs_extra
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.folding import BranchStore
@@ -57,6 +63,7 @@ __all__ = [
     "BranchStore",
     "CallRecord",
     "CallStore",
+    "LeaseRecord",
     "MemoryStore",
     "MissedEventsError",
     "OpenedRound",

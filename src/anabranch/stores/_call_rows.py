@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from anabranch._durable.store import CallRecord, RoundRecord
+from anabranch._durable.store import CallRecord, LeaseRecord, RoundRecord
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._statements import Row
 
-__all__ = ["call_row", "entry_rows", "round_row", "to_call", "to_entries", "to_round"]
+__all__ = ["call_row", "entry_rows", "round_row", "to_call", "to_entries", "to_lease", "to_round"]
 
 
 def call_row(
@@ -44,13 +44,20 @@ def round_row(call_id: str, record: RoundRecord) -> dict[str, Any]:
         "answers": to_bytes(record.answers),
         "reply": to_bytes(record.reply),
         "state": to_bytes(record.state),
+        "notes": to_bytes(record.notes),
     }
 
 
 def to_round(row: Row) -> RoundRecord | None:
     """Return the round in a row; ``None`` if the row holds none."""
-    number, *texts = row
-    return None if number is None else RoundRecord(number, *map(to_text, texts))
+    number, *texts, notes = row
+    return None if number is None else RoundRecord(number, *map(to_text, [*texts, notes or b""]))
+
+
+def to_lease(row: Row) -> LeaseRecord | None:
+    """Return the lease in a row; ``None`` if the call has none."""
+    owner, until = row
+    return None if owner is None else LeaseRecord(to_text(owner), until)
 
 
 def entry_rows(call_id: str, number: int, entries: Mapping[str, str]) -> list[dict[str, Any]]:

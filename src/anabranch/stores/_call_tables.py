@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import sqlalchemy as sa
 
 from anabranch.stores._columns import Opaque, metadata
@@ -17,6 +19,7 @@ __all__ = [
     "FIND",
     "LAST_ROUND",
     "LEASE",
+    "LEASED",
     "LOCK",
     "MOVE",
     "ONE_ENTRY",
@@ -26,6 +29,7 @@ __all__ = [
     "ROUND_NUMBER",
     "SHORTEN",
     "insert_first",
+    "listing",
 ]
 
 _IS_OPEN, _IS_OVER = sa.text("status = 'open'"), sa.text("status <> 'open'")
@@ -44,6 +48,7 @@ CALL = sa.Table(
     sa.Column[float]("leased_until", sa.Double()),
     sa.Index("anabranch_call_open", "deadline", sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
     sa.Index("anabranch_call_over", "deadline", sqlite_where=_IS_OVER, postgresql_where=_IS_OVER),
+    sa.Index("anabranch_call_started", "started", "call_id"),
 )
 
 
@@ -59,6 +64,7 @@ ROUND = sa.Table(
     sa.Column[str]("answers", Opaque, nullable=False),
     sa.Column[str]("reply", Opaque, nullable=False),
     sa.Column[str]("state", Opaque, nullable=False),
+    sa.Column[str]("notes", Opaque),
 )
 ENTRY = sa.Table(
     "anabranch_entry",
@@ -85,6 +91,7 @@ _CALL = sa.select(
     CALL.c.principal,
 )
 FIND = _CALL.where(_THIS)
+LEASED = sa.select(CALL.c.owner, CALL.c.leased_until).where(_THIS)
 LEASE = (
     sa.update(CALL)
     .where(
@@ -116,15 +123,12 @@ MOVE = (
         deadline=sa.func.coalesce(sa.bindparam("new_deadline", type_=sa.Double), CALL.c.deadline),
     )
 )
-_ROUND = sa.select(ROUND.c.number, ROUND.c.answers, ROUND.c.reply, ROUND.c.state).where(
-    ROUND.c.call_id == sa.bindparam("this")
-)
+_ENDED = (ROUND.c.number, ROUND.c.answers, ROUND.c.reply, ROUND.c.state, ROUND.c.notes)
+_ROUND = sa.select(*_ENDED).where(ROUND.c.call_id == sa.bindparam("this"))
 ROUND_NUMBER = _ROUND.where(ROUND.c.number == sa.bindparam("which"))
 LAST_ROUND = _ROUND.order_by(ROUND.c.number.desc()).limit(1)
 CALL_AND_ROUND = (
-    sa.select(
-        *_CALL.selected_columns, ROUND.c.number, ROUND.c.answers, ROUND.c.reply, ROUND.c.state
-    )
+    sa.select(*_CALL.selected_columns, *_ENDED)
     .select_from(
         CALL.outerjoin(
             ROUND,
@@ -155,6 +159,22 @@ PRUNE = sa.delete(CALL).where(
         .with_for_update(skip_locked=True)  # another process prunes those; SQLite ignores it
     )
 )
+
+
+def listing(given: Collection[str]) -> sa.ClauseElement:
+    """Return the statement for a page of calls, with the conditions that are ``given``."""
+    started, call_id = CALL.c.started, CALL.c.call_id
+    conditions = {
+        "tool": CALL.c.tool == sa.bindparam("tool"),
+        "status": CALL.c.status == sa.bindparam("status"),
+        "begins": sa.and_(call_id >= sa.bindparam("begins"), call_id < sa.bindparam("beyond")),
+        "this": sa.or_(
+            started < sa.bindparam("begun"),
+            sa.and_(started == sa.bindparam("begun"), call_id < sa.bindparam("this")),
+        ),
+    }
+    page = _CALL.where(*(conditions[name] for name in conditions if name in given))
+    return page.order_by(started.desc(), call_id.desc()).limit(sa.bindparam("most"))
 
 
 def insert_first(table: sa.Table, *, is_postgresql: bool) -> sa.Insert:

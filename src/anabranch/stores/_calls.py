@@ -19,7 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
+from anabranch._durable.store import CallRecord, LeaseRecord, OpenedRound, RoundRecord
 from anabranch.errors import UnknownCallError
 from anabranch.stores._call_rows import (
     call_row,
@@ -27,6 +27,7 @@ from anabranch.stores._call_rows import (
     round_row,
     to_call,
     to_entries,
+    to_lease,
     to_round,
 )
 from anabranch.stores._call_tables import (
@@ -39,6 +40,7 @@ from anabranch.stores._call_tables import (
     FIND,
     LAST_ROUND,
     LEASE,
+    LEASED,
     LOCK,
     MOVE,
     ONE_ENTRY,
@@ -48,6 +50,7 @@ from anabranch.stores._call_tables import (
     ROUND_NUMBER,
     SHORTEN,
     insert_first,
+    listing,
 )
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._database import Database
@@ -71,6 +74,7 @@ class Calls:
         # SQLite has one writer, which does not need it.
         self._lock = Statement(LOCK, dialect) if database.is_postgresql else None
         self._lease, self._release = Statement(LEASE, dialect), Statement(RELEASE, dialect)
+        self._leased = Statement(LEASED, dialect)
         self._shorten = Statement(SHORTEN, dialect)
         self._move = Statement(MOVE, dialect)
         self._call_and_round = Statement(CALL_AND_ROUND, dialect)
@@ -97,6 +101,32 @@ class Calls:
     async def find(self, call_id: str) -> CallRecord | None:
         found = await self._read(self._find, {"this": to_bytes(call_id)})
         return to_call(found[0]) if found else None
+
+    async def calls(
+        self,
+        limit: int,
+        *,
+        tool: str | None = None,
+        status: str | None = None,
+        begins: str = "",
+        after: CallRecord | None = None,
+    ) -> list[CallRecord]:
+        values: dict[str, Any] = {"most": limit}
+        if tool is not None:
+            values["tool"] = to_bytes(tool)
+        if status is not None:
+            values["status"] = status
+        if begins:  # no byte of UTF-8 is 0xff
+            values |= {"begins": to_bytes(begins), "beyond": to_bytes(begins) + b"\xff"}
+        if after is not None:
+            values |= {"this": to_bytes(after.call_id), "begun": after.started}
+        # Asked for by people, now and then: it need not be compiled in advance.
+        page = Statement(listing(values), self._database.dialect)
+        return list(map(to_call, await self._read(page, values)))
+
+    async def leased(self, call_id: str) -> LeaseRecord | None:
+        found = await self._read(self._leased, {"this": to_bytes(call_id)})
+        return to_lease(found[0]) if found else None
 
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
         this = to_bytes(call_id)

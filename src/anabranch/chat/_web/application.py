@@ -21,6 +21,7 @@ from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits
 from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.access import LOOPBACK, Access, Authenticate
 from anabranch.chat._web.agui_route import agui_route
+from anabranch.chat._web.calls_room import CallsRoom, RecordedCalls, rooms_route
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.page_files import page_route
 from anabranch.chat._web.rate_limits import RateLimits
@@ -37,6 +38,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     tools: Iterable[Tool[Any] | AgentTool | ToolSource | Plugin[Any]] = (),
     *,
     calls: CallStore | Durability | None = None,
+    recorded_calls: RecordedCalls | None = None,
     limits: TurnLimits | None = None,
     token: str | None = None,
     authenticate: Authenticate | None = None,
@@ -54,6 +56,9 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         model: replies.
         tools: what the model, and the person, may call; a plugin stands for its tool.
         calls: stores the calls of tools, so that their effects happen once whatever dies.
+        recorded_calls: what the calls room of the page shows, to everyone who reaches the
+            application, of all calls in the store of ``calls``, other callers' among them: an
+            ``outline`` without values, or ``values`` as well. Without it there is no such room.
         limits: of each turn.
         token: what every request must present, as ``Authorization: Bearer …``, or the page once as
             ``?token=…``. Without it, anyone who reaches the application may use it.
@@ -68,11 +73,17 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         closes_store: whether the store is closed when the application ends.
 
     Raises:
-        ValueError: both ``token`` and ``authenticate`` are given.
+        ValueError: both ``token`` and ``authenticate`` are given, or ``recorded_calls`` with the
+            latter, or without ``calls``.
     """
     if token is not None and authenticate is not None:
         raise ValueError("Give token= or authenticate=, not both.")
+    if recorded_calls is not None and authenticate is not None:
+        raise ValueError(
+            "recorded_calls= shows everyone the calls of all: leave it out with authenticate=."
+        )
     conversations = Conversations(store, model, tools, calls=calls, limits=limits)
+    room = _calls_room(conversations, recorded_calls)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
@@ -93,6 +104,8 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         routes=[
             agui_route(conversations),
             *Routes(conversations).routes,
+            *([] if room is None else room.routes),
+            rooms_route(*([] if room is None else ["calls"])),
             page_route(),
         ],
         middleware=[
@@ -103,3 +116,12 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         exception_handlers=ERRORS,
         lifespan=lifespan,
     )
+
+
+def _calls_room(conversations: Conversations, shows: RecordedCalls | None) -> CallsRoom | None:
+    if shows is None:
+        return None
+    policy = conversations.agent.dependencies.calls
+    if policy is None:
+        raise ValueError("The application has no store of calls to show: pass calls=, too.")
+    return CallsRoom(conversations.agent, policy, shows)

@@ -21,7 +21,7 @@ from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 from anabranch.tool import Tool
 from anabranch.tree import Node, TreeStore
 
-__all__ = ["FieldError", "PendingQuestion", "Questions"]
+__all__ = ["FieldError", "PendingQuestion", "Questions", "errors_in"]
 
 
 class PendingQuestion(BaseModel):
@@ -119,14 +119,19 @@ class Questions:
 
     def errors(self, question: PendingQuestion, reply: ElicitReply) -> list[FieldError]:
         """Return what is wrong with an accepted answer, field by field."""
-        if reply.action != "accept" or question.form is None:
-            return []
-        checker = Draft202012Validator.FORMAT_CHECKER
-        validator: Any = Draft202012Validator(question.form, format_checker=checker)
-        return [
-            FieldError(field=_field(error), message=error.message)
-            for error in validator.iter_errors(reply.content or {})
-        ]
+        return errors_in(question.form, reply)
+
+
+def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldError]:
+    """Return what is wrong with an accepted answer to a question with this ``form``."""
+    if reply.action != "accept" or form is None:
+        return []
+    checker = Draft202012Validator.FORMAT_CHECKER
+    validator: Any = Draft202012Validator(form, format_checker=checker)
+    return [
+        FieldError(field=_field(error), message=error.message)
+        for error in validator.iter_errors(reply.content or {})
+    ]
 
 
 def _field(error: Any) -> str:  # noqa: ANN401 - jsonschema has no types

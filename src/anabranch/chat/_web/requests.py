@@ -11,7 +11,7 @@ from starlette.requests import Request
 from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply
 
-__all__ = ["AnswerBody", "LabelBody", "ThreadBody", "read_body"]
+__all__ = ["AnswerBody", "CallAnswerBody", "LabelBody", "ThreadBody", "read_body"]
 
 B = TypeVar("B", bound=BaseModel)
 
@@ -30,10 +30,9 @@ class ThreadBody(Body):
     system_prompt: str | None = Field(default=None, max_length=100_000)
 
 
-class AnswerBody(Body):
-    """Answers a question."""
+class ReplyBody(Body):
+    """An answer, to whatever question."""
 
-    interrupt_id: str
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, JsonValue] | None = None
 
@@ -41,6 +40,18 @@ class AnswerBody(Body):
         """Return the answer."""
         accepted = self.action == "accept"
         return ElicitReply(action=self.action, content=self.content if accepted else None)
+
+
+class AnswerBody(ReplyBody):
+    """Answers a question of a conversation."""
+
+    interrupt_id: str
+
+
+class CallAnswerBody(ReplyBody):
+    """Answers a question of a recorded call."""
+
+    step_id: str = Field(min_length=1, max_length=2_000)
 
 
 class LabelBody(Body):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
+from anabranch._durable.store import CallRecord, LeaseRecord, OpenedRound, RoundRecord
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.testing.suites._linearizability import Operation
 
@@ -45,6 +45,33 @@ class CallModel:
         """See the port."""
         known = self._calls.get(call_id)
         return None if known is None else known.record
+
+    def calls(
+        self,
+        limit: int,
+        *,
+        tool: str | None = None,
+        status: str | None = None,
+        begins: str = "",
+        after: CallRecord | None = None,
+    ) -> list[CallRecord]:
+        """See the port."""
+        found = [
+            known.record
+            for known in self._calls.values()
+            if tool in {None, known.record.tool}
+            and status in {None, known.record.status}
+            and known.record.call_id.startswith(begins)
+            and (after is None or _age(known.record) < _age(after))
+        ]
+        return sorted(found, key=_age, reverse=True)[:limit]
+
+    def leased(self, call_id: str) -> LeaseRecord | None:
+        """See the port."""
+        known = self._calls.get(call_id)
+        if known is None or known.owner is None:
+            return None
+        return LeaseRecord(known.owner, known.leased_until)
 
     def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
         """See the port."""
@@ -154,3 +181,7 @@ class CallModel:
         if call_id not in self._calls:
             raise UnknownCallError(call_id)
         return self._calls[call_id]
+
+
+def _age(record: CallRecord) -> tuple[float, str]:
+    return record.started, record.call_id

@@ -13,6 +13,7 @@ from typing import cast
 import anyio
 
 from anabranch._durable.store import CallStore, RoundRecord
+from anabranch.testing.suites._call_listing_checks import CALL_LISTING_CHECKS
 from anabranch.testing.suites._call_round_checks import CALL_ROUND_CHECKS
 from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore, a_call
 from anabranch.testing.suites._expectations import TEXTS, expect, no, opened, refused, yes
@@ -46,6 +47,7 @@ async def an_unknown_call_has_nothing(open_store: OpenCallStore) -> None:
         expect(await store.last_round("unknown"), None, "no last round")
         no(await store.finish("unknown", "done"), "it is not open")
         expect(await store.expired(1e12, 10), [], "no calls")
+        expect(await store.calls(10), [], "none to list")
         expect(await store.prune(1e12, 10), 0, "nothing to delete")
         await store.release("unknown", "a")
 
@@ -206,6 +208,7 @@ CALL_STORE_CHECKS: tuple[CallStoreCheck, ...] = (
     calls_do_not_mix,
     any_text_is_stored,
     *CALL_ROUND_CHECKS,
+    *CALL_LISTING_CHECKS,
     of_many_at_once_one_is_first,
     a_cancelled_record_is_there_or_not,
     a_closed_store_refuses,

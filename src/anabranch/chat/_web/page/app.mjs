@@ -1,14 +1,18 @@
 // The page: the room that the address names, and the links between the rooms.
 import { html, render, useEffect, useState } from "./vendor.mjs";
-import { rooms } from "./rooms.mjs";
+import * as api from "./api.mjs";
+import { rooms as known } from "./rooms.mjs";
 
 const addressed = () => Object.fromEntries(new URL(location.href).searchParams);
 
 function App() {
   const [address, setAddress] = useState(addressed);
+  const [rooms, setRooms] = useState(known.slice(0, 1));
   useEffect(() => {
     const back = () => setAddress(addressed());
     addEventListener("popstate", back);
+    const has = (offered) => setRooms(known.filter(({ name }, at) => at === 0 || offered.includes(name)));
+    api.get("rooms").then(has, () => {}); // the chat itself says what is wrong
     return () => removeEventListener("popstate", back);
   }, []);
   const go = (parameters) => {
@@ -17,11 +21,11 @@ function App() {
     setAddress(addressed());
   };
   const here = rooms.find(({ name }) => name === address.room) ?? rooms[0];
-  const links = rooms.length > 1 && html`<${Links} here=${here} go=${go} />`;
+  const links = rooms.length > 1 && html`<${Links} rooms=${rooms} here=${here} go=${go} />`;
   return html`<${here.Room} address=${address} go=${go} links=${links} />`;
 }
 
-function Links({ here, go }) {
+function Links({ rooms, here, go }) {
   const follow = (event, parameters) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return; // into another tab
     event.preventDefault();

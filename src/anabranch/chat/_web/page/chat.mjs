@@ -176,7 +176,7 @@ function Scrolled({ follow, children }) {
     return Math.min(question ? question.offsetTop - MARGIN : Infinity, scrollHeight - clientHeight);
   };
   const toNewest = () => box.current.scrollTo({ top: newest() });
-  const onScroll = () => setAway(box.current.scrollTop < newest() - NEAR);
+  const onScroll = () => box.current && setAway(box.current.scrollTop < newest() - NEAR);
   useLayoutEffect(() => {
     if (!away) toNewest();
   }, follow);

@@ -20,7 +20,7 @@ export function Tree({ state, acts }) {
   const here = useMemo(() => lastShown(all, onPath), [all, onPath]);
   const current = focus >= 0 ? Math.min(focus, all.length - 1) : Math.max(here, 0);
 
-  const measure = () => setView({ top: list.current.scrollTop, height: list.current.clientHeight });
+  const measure = () => list.current && setView({ top: list.current.scrollTop, height: list.current.clientHeight });
   useEffect(() => {
     const observer = new ResizeObserver(measure);
     observer.observe(list.current);

@@ -1,0 +1,130 @@
+"""What a server reads of its stored calls: states, open questions, answers that wait.
+
+Reading changes nothing, takes no lease and runs no code of an author. Without a store, a call is what
+the state says that its client sends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from anabranch._durable.entered import entered
+from anabranch._durable.policy import Durability
+from anabranch._durable.replies import Replies, repeat_reply
+from anabranch._durable.states import is_reference, load_reference, refer
+from anabranch._durable.store import CallRecord, RoundRecord
+from anabranch._engine import Answer, Journal
+from anabranch.errors import InvalidTokenError, StoreError, ToolError
+
+__all__ = ["MAX_STATE", "StoredCalls", "store_errors_mapped"]
+
+MAX_STATE = 8 * 2**20
+"""Bytes that the answers of a call may take together: a small token may hold much when inflated."""
+
+logger: logging.Logger = logging.getLogger("anabranch.durable")
+
+R = TypeVar("R")
+
+
+class StoredCalls:
+    """The calls of one server, as far as they are stored.
+
+    Args:
+        policy: how a store is used; without it, nothing is stored.
+        max_state: bytes that the answers of a call may take together.
+    """
+
+    def __init__(self, policy: Durability | None, max_state: int = MAX_STATE) -> None:
+        self._policy = policy
+        self._max_state = max_state
+
+    async def load(self, state: str) -> Journal:
+        """Return the journal of a state that a round has handed out.
+
+        Raises:
+            InvalidTokenError: it refers to something that the store does not have, or another
+                release has written it.
+            ToolError: the store does not answer.
+        """
+        try:
+            if is_reference(state) and self._policy is not None:
+                with store_errors_mapped():
+                    state = await load_reference(self._policy.store, state)
+            return Journal.loads(state, 2 * self._max_state)  # names and forms are beside answers
+        except ValueError as problem:
+            logger.warning("a state was refused: %s", problem)
+            raise InvalidTokenError from problem
+
+    async def shortened(self, state: str) -> str:
+        """Return a reference to a state that a round has handed out, if it is stored.
+
+        Raises:
+            ToolError: the store does not answer.
+        """
+        if self._policy is None or is_reference(state):
+            return state
+        journal = await self.load(state)
+        return refer(journal.line, journal.rounds - 1, state)
+
+    async def find(self, line: str, principal: str) -> CallRecord | None:
+        """Return the call of that name, if it is stored here and ``principal`` has made it.
+
+        Raises:
+            ToolError: the store does not answer.
+        """
+        if self._policy is None:
+            return None
+        with store_errors_mapped():
+            record = await self._policy.store.find(line)
+        return record if record is not None and record.principal == principal else None
+
+    async def waiting(self, line: str, replies: Replies[R]) -> tuple[R, RoundRecord] | None:
+        """Return the reply with which a stored call waits for answers.
+
+        ``None`` if it does not, or if it waits at another edge.
+
+        Raises:
+            ToolError: the store does not answer.
+        """
+        if self._policy is None:
+            return None
+        with store_errors_mapped():
+            last = await self._policy.store.last_round(line)
+        if last is None or not last.state:
+            return None
+        reply = self.repeated(replies, line, last)
+        return None if reply is None else (reply, last)
+
+    def repeated(self, replies: Replies[R], line: str, record: RoundRecord) -> R | None:
+        """Return the reply of a stored round; ``None`` if it is another edge's."""
+        policy = self._policy
+        return None if policy is None else repeat_reply(policy, replies, line, record)
+
+    async def entered(self, journal: Journal) -> dict[str, Answer]:
+        """Return what persons have entered on pages for the questions that are open, by step.
+
+        Raises:
+            ToolError: the store does not answer.
+        """
+        if self._policy is None:
+            return {}
+        with store_errors_mapped():
+            return await entered(self._policy.store, journal)
+
+
+@contextmanager
+def store_errors_mapped() -> Generator[None]:
+    """Report to the client that the store failed, without the details."""
+    try:
+        yield
+    except StoreError as error:
+        logger.error("the store failed: %s", error)  # noqa: TRY400 - the sentence is all
+        if "unrecorded" in error.facts:
+            raise ToolError(str(error)) from error
+        raise ToolError(
+            "This server cannot reach its records just now. Nothing is lost; send the same request"
+            " again."
+        ) from error

@@ -1,0 +1,38 @@
+"""Calls by the beginning of their name: what a person types."""
+
+from __future__ import annotations
+
+from anabranch._durable.store import CallRecord, CallStore
+
+__all__ = ["NoSuchCallError", "find_call"]
+
+_PREFIX = "call_"
+SHOWN = 5
+
+
+class NoSuchCallError(LookupError):
+    """A name stands for no call, or for several."""
+
+
+async def find_call(store: CallStore, name: str) -> CallRecord:
+    """Return the call whose name is, or begins with, ``name``, with ``call_`` or without.
+
+    Raises:
+        NoSuchCallError: there is none, or there are several.
+        StoreError: the store failed.
+    """
+    if not name:
+        raise NoSuchCallError("The name of a call is empty; the list of calls has the names.")
+    for begins in (name, _PREFIX + name):
+        if (exact := await store.find(begins)) is not None:
+            return exact
+        found = await store.calls(SHOWN + 1, begins=begins)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(each.call_id for each in found[:SHOWN])
+            more = ", …" if len(found) > SHOWN else ""
+            raise NoSuchCallError(
+                f"{name!r} is the beginning of several calls: {names}{more}. Type more of it."
+            )
+    raise NoSuchCallError(f"The store has no call {name!r}; it was never begun, or was deleted.")

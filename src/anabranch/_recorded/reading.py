@@ -1,0 +1,174 @@
+"""A recorded call, read from its store: every round of it, and what has become of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import JsonValue
+
+from anabranch._durable.entries import FAILED, answers_in, undone_id
+from anabranch._durable.notes import Notes, load_notes
+from anabranch._durable.states import latest_number
+from anabranch._durable.store import CallRecord, CallStore, LeaseRecord, RoundRecord
+from anabranch._engine import Journal
+from anabranch._recorded.shapes import (
+    CallState,
+    Holder,
+    Listed,
+    RecordedCall,
+    RecordedRound,
+    RoundOutcome,
+)
+from anabranch._recorded.steps import Steps, error_text
+
+__all__ = ["listed", "read_call"]
+
+LINES = 50
+"""The most lines of a call that are named."""
+
+_UNDONE = undone_id("")
+_STATES: dict[str, CallState] = {"done": "done", "failed": "failed", "expired": "expired"}
+
+
+def listed(record: CallRecord) -> Listed:
+    """Return a call as a list has it: whether an open one runs or waits is not looked up."""
+    return Listed(
+        id=record.call_id,
+        tool=record.tool,
+        state=_STATES.get(record.status, "open"),
+        started=record.started,
+        deadline=record.deadline,
+        principal=record.principal,
+    )
+
+
+async def read_call(store: CallStore, record: CallRecord, now: float) -> RecordedCall:
+    """Return all that is recorded of a call.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    reading = _Reading(Steps(record.tool))
+    lease = await store.leased(record.call_id)
+    is_leased = lease is not None and lease.until > now
+    for number in range(await latest_number(store, record.call_id) + 1):
+        entries = await store.entries(record.call_id, number)
+        reading.take(number, await store.round(record.call_id, number), entries, is_run=is_leased)
+    state = _state_of(record, reading, is_leased=is_leased)
+    over = record.status != "open"
+    unwound = reading.has_failed or record.status in {"failed", "expired"}
+    return RecordedCall(
+        **listed(record).model_dump(exclude={"state"}),
+        state=state,
+        arguments=json.loads(record.arguments),
+        lease=_holder(lease),
+        rounds=reading.rounds,
+        steps=reading.steps.all(reading.undone, unwound=unwound, over=over),
+        waits_for=reading.pending if state == "waiting" else [],
+        value=reading.value,
+        error=reading.error,
+        notices=reading.notices,
+        lines=await _other_lines(store, record.call_id),
+        is_complete=reading.is_complete,
+    )
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What has been read so far."""
+
+    steps: Steps
+    rounds: list[RecordedRound] = field(default_factory=list[RecordedRound])
+    undone: set[str] = field(default_factory=set[str])
+    pending: list[str] = field(default_factory=list[str])
+    value: JsonValue = None
+    error: str | None = None
+    notices: int = 0
+    has_failed: bool = False
+    is_complete: bool = True
+
+    def take(
+        self, number: int, ended: RoundRecord | None, stored: Mapping[str, str], *, is_run: bool
+    ) -> None:
+        """Take round ``number``, which has ended or not."""
+        entries = {key: text for key, text in stored.items() if not key.startswith("!")}
+        self.undone |= {key.removeprefix(_UNDONE) for key in stored if key.startswith(_UNDONE)}
+        if FAILED in stored:
+            self.has_failed = True
+            self.error = error_text(json.loads(stored[FAILED]))
+        place = f"!entered:{number}:"
+        entered = [key.removeprefix(place) for key in stored if key.startswith(place)]
+        notes = load_notes("" if ended is None else ended.notes)
+        self.steps.answer(number, {**answers_in(stored, number), **notes.answers}, entered)
+        self.steps.record(number, {**entries, **notes.entries})
+        if ended is not None:
+            self._end(ended, notes)
+        elif is_run or any(not key.startswith("!entered") for key in stored):
+            self.pending = []
+            outcome: RoundOutcome = "running" if is_run else "interrupted"
+            self.rounds.append(RecordedRound(number=number, outcome=outcome))
+
+    def _end(self, ended: RoundRecord, notes: Notes) -> None:
+        journal = self._journal(ended)
+        reply: dict[str, Any] = json.loads(ended.reply)
+        self.pending = [] if journal is None else list(journal.pending)
+        if journal is not None:
+            self.steps.state(ended.number, journal, notes)
+            self.notices = max(self.notices, sum(journal.delivered.values()))
+        self.value = reply.get("value")
+        if "foreign" in reply:
+            self.error = str(reply["foreign"].get("message", "an error of the protocol"))
+        elif "error" in reply:
+            self.error = error_text(reply["error"])
+        self.rounds.append(
+            RecordedRound(
+                number=ended.number,
+                outcome=_outcome(ended, reply),
+                ended=notes.at,
+                worker=notes.worker or None,
+                asks=self.pending,
+            )
+        )
+
+    def _journal(self, ended: RoundRecord) -> Journal | None:
+        if not ended.state:
+            return None
+        try:
+            return Journal.loads(ended.state)
+        except ValueError:  # another release has written it
+            self.is_complete = False
+            return None
+
+
+def _outcome(ended: RoundRecord, reply: Mapping[str, Any]) -> RoundOutcome:
+    if "asked" in reply:
+        return "asked"
+    if ended.state:
+        return "began here"
+    return "failed" if reply.keys() & {"error", "foreign"} else "returned"
+
+
+def _state_of(record: CallRecord, reading: _Reading, *, is_leased: bool) -> CallState:
+    if record.status in _STATES:
+        return _STATES[record.status]
+    if is_leased:
+        return "running"
+    if reading.has_failed:
+        return "undoing"
+    return "waiting" if reading.pending else "interrupted"
+
+
+def _holder(lease: LeaseRecord | None) -> Holder | None:
+    if lease is None:
+        return None
+    return Holder(worker=lease.owner.partition(".")[0], until=lease.until)
+
+
+async def _other_lines(store: CallStore, line: str) -> list[str]:
+    first = line.partition("~")[0]
+    found = [each.call_id for each in await store.calls(LINES, begins=first)]
+    lines = [each for each in found if each == first or each.startswith(f"{first}~")]
+    return sorted(each for each in lines if each != line)

@@ -1,0 +1,222 @@
+"""A recorded call run against the present code, to see whether it would take the same way.
+
+The engine replays the call and does nothing new (``Call.replay``): no effect is run, nothing is asked,
+sampled, delivered, undone or written. What a tool does outside of steps, it does.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+from anabranch._asking.host import Host
+from anabranch._durable.entries import merge
+from anabranch._durable.notes import load_notes
+from anabranch._durable.states import latest_journal
+from anabranch._durable.store import CallRecord, CallStore, RoundRecord
+from anabranch._engine import Call, Finished, Journal, Stopped, codec_of
+from anabranch._engine.clock import Clock, Timer
+from anabranch._engine.fingerprint import LENGTH
+from anabranch._engine.operations import discard
+from anabranch._opening import Runtime, open_call
+from anabranch._recorded.steps import error_text
+from anabranch.errors import (
+    AnabranchError,
+    InvalidArgumentsError,
+    NonDeterminismError,
+    SerializationError,
+    error_to_json,
+)
+from anabranch.tool import Tool
+
+__all__ = ["Drift", "Replayed", "replay_call"]
+
+_Outcome: TypeAlias = Finished[Any] | Stopped | Exception
+
+SHOWN = 200
+"""The most characters of a value in a drift."""
+
+
+class Drift(BaseModel):
+    """Where a replay differs from the record: at which step, or at ``arguments`` or ``result``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at: str
+    recorded: str
+    now: str
+
+
+class Replayed(BaseModel):
+    """What a replay has found.
+
+    Attributes:
+        id, tool: the call.
+        ended: how: it ``waits``, as recorded; it ``ended``, as recorded; it ``goes on`` with what is
+            next; it ``drifts``; or it ``cannot be read``, having been written by another release.
+        next: the steps that come next: open questions first.
+        drift: where it differs.
+        problem: why it cannot be read.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    tool: str
+    ended: Literal["waits", "ended", "goes on", "drifts", "cannot be read"]
+    next: list[str] = []
+    drift: Drift | None = None
+    problem: str | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the present code can continue the call, or has done the same."""
+        return self.ended in {"waits", "ended", "goes on"}
+
+
+class _Standing:
+    """A clock that stands still, so that no deadline passes in a replay."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+    def call_at(self, when: float, callback: object) -> Timer:
+        del when, callback
+        return self
+
+    def cancel(self) -> None:
+        """Do nothing: no callback is ever called."""
+
+
+async def replay_call(store: CallStore, record: CallRecord, tool: Tool[Any]) -> Replayed:
+    """Run a recorded call of ``tool`` over its record, and compare.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    last = await store.last_round(record.call_id)
+    found = partial(Replayed, id=record.call_id, tool=record.tool)
+    try:
+        journal = await _recorded(store, record, last)
+        arguments = tool.validate(json.loads(record.arguments))
+    except InvalidArgumentsError as refused:
+        refusal = Drift(at="arguments", recorded=_short(record.arguments), now=str(refused))
+        return found(ended="drifts", drift=refusal)
+    except ValueError as problem:
+        return found(ended="cannot be read", problem=str(problem))
+    waits_for = set(journal.pending)
+    journal.compensations = []  # whatever happens in the replay, there is nothing to undo
+    outcome = await _replay(tool, arguments, journal, record.started)
+    # Of a call that an older release has ended, the last answers are not recorded.
+    end = last if last is not None and not last.state and not waits_for else None
+    if (drift := _drift(tool, end, outcome)) is not None:
+        return found(ended="drifts", drift=drift)
+    if end is not None:
+        return found(ended="ended")
+    following = outcome.at if isinstance(outcome, Stopped) else ()
+    asked = [each for each in following if each in waits_for]
+    new = [each for each in following if each not in waits_for]
+    return found(ended="waits" if asked else "goes on", next=[*asked, *new])
+
+
+async def _recorded(store: CallStore, record: CallRecord, last: RoundRecord | None) -> Journal:
+    """Return the journal of a call up to where it waits, was interrupted, or has ended.
+
+    Raises:
+        ValueError: another release has written it.
+    """
+    journal = await latest_journal(store, record)
+    if last is not None and not last.state:
+        notes = load_notes(last.notes)
+        journal.answer(notes.answers)
+        merge(journal, notes.entries)
+    return journal
+
+
+async def _replay(
+    tool: Tool[Any], arguments: dict[str, Any], journal: Journal, now: float
+) -> _Outcome:
+    def abort(fault: Exception) -> None:
+        call.abort(fault)
+
+    clock: Clock = _Standing(now)
+    call: Call[Any] = open_call(
+        tool,
+        arguments,
+        journal,
+        host=Host(),
+        runtime=Runtime(clock=clock),
+        sink=discard,
+        make=partial(Call[Any], on_fault=abort),
+    )
+    try:
+        async with call:
+            return await call.replay()
+    except Exception as error:  # noqa: BLE001 - any exception of the tool is its outcome
+        return error
+
+
+def _drift(tool: Tool[Any], end: RoundRecord | None, outcome: _Outcome) -> Drift | None:
+    """Return where a replay differs from the record, if it does; ``end`` is that of the call."""
+    if isinstance(outcome, NonDeterminismError):
+        return Drift(at=outcome.step_id, recorded=_kind(outcome.expected), now=_kind(outcome.found))
+    if end is not None:
+        return _drift_at_end(tool, json.loads(end.reply), outcome)
+    if isinstance(outcome, Exception):
+        now = _present_end(tool, outcome)
+        return Drift(at="result", recorded="the call is open", now=now)
+    return None
+
+
+def _drift_at_end(tool: Tool[Any], reply: dict[str, Any], outcome: _Outcome) -> Drift | None:
+    """Return how an ended call ends differently now; ``None`` if it does not."""
+    recorded, now = _recorded_end(reply), _present_end(tool, outcome)
+    if isinstance(outcome, Stopped):
+        return Drift(at=outcome.at[0] if outcome.at else "result", recorded=recorded, now=now)
+    if isinstance(outcome, Finished):
+        same = "error" not in reply and "foreign" not in reply
+        same = same and ("value" not in reply or reply["value"] == _encoded(tool, outcome.value))
+    elif "error" in reply and reply["error"] is not None:
+        same = error_to_json(outcome) == reply["error"]
+    else:  # its text is not recorded
+        same = bool(reply.keys() & {"error", "foreign"}) and not isinstance(outcome, AnabranchError)
+    return None if same else Drift(at="result", recorded=recorded, now=now)
+
+
+def _recorded_end(reply: dict[str, Any]) -> str:
+    if "foreign" in reply:
+        return f"failed: {_short(str(reply['foreign'].get('message')))}"
+    if "error" in reply:
+        return f"failed: {_short(error_text(reply['error']))}"
+    return f"returned {_short(json.dumps(reply.get('value')))}"
+
+
+def _present_end(tool: Tool[Any], outcome: _Outcome) -> str:
+    if isinstance(outcome, Finished):
+        return f"returns {_short(json.dumps(_encoded(tool, outcome.value)))}"
+    if isinstance(outcome, Stopped):
+        return "goes on" + (f" with {', '.join(outcome.at)}" if outcome.at else "")
+    return f"raises {_short(f'{type(outcome).__name__}: {outcome}')}"
+
+
+def _encoded(tool: Tool[Any], value: object) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return codec_of(tool.returned_by).encode(tool.name, value)
+    except SerializationError:
+        return None
+
+
+def _kind(recorded: str) -> str:
+    """Return what was recorded or is done now, without the fingerprint of what was asked."""
+    kind, _, asked = recorded.partition(" ")
+    return kind if len(asked) == LENGTH and " " not in asked else recorded
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

@@ -1,0 +1,175 @@
+"""The steps of a call, put together from what its rounds have recorded.
+
+A state has what is still needed, and branches in it are folded; the entries of a round have its
+effects, and its notes the rest. So each round is taken in turn, and a step is known from the first
+of them that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import JsonValue
+
+from anabranch._durable.entries import load_entry
+from anabranch._durable.notes import Notes
+from anabranch._engine import Answer, Compensation, Entry, Journal
+from anabranch._recorded.shapes import RecordedStep, UndoState
+from anabranch.errors import error_from_json
+from anabranch.messages import Usage
+
+__all__ = ["Steps", "error_text"]
+
+
+def error_text(error: Mapping[str, Any] | None) -> str:
+    """Return the sentence of a recorded error."""
+    if error is None:
+        return "an error that callers are not shown; the server's log has it"
+    try:
+        return f"{error['type']}: {error_from_json(error)}"
+    except (KeyError, TypeError):  # of another release
+        return str(error.get("type", "an error"))
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one step so far."""
+
+    kind: str
+    round: int
+    entry: Entry | None = None
+    asked: JsonValue = None
+    answered_by: Literal["client", "page", "server"] | None = None
+    answered_in: int | None = None
+    compensation: Compensation | None = None
+
+
+@dataclass(slots=True)
+class Steps:
+    """Collects the steps of a call of the tool ``root``, round by round."""
+
+    root: str
+    _known: dict[str, _Known] = field(default_factory=dict[str, "_Known"])
+
+    def answer(self, number: int, answers: Mapping[str, Answer], entered: Iterable[str]) -> None:
+        """Take the answers that round ``number`` was given; ``entered`` are those from a page."""
+        on_page = set(entered)
+        for step_id, given in answers.items():
+            step = self._step(step_id, "elicit", number)
+            if step.entry is None:
+                step.entry = Entry(step.kind, "", given.value, given.error, tokens=None)
+                step.answered_by = "page" if step_id in on_page else "client"
+                step.answered_in = number
+
+    def record(self, number: int, texts: Mapping[str, str]) -> None:
+        """Take the entries that round ``number`` has recorded, as texts."""
+        for step_id, text in texts.items():
+            entry, compensation = load_entry(text)
+            step = self._step(step_id, entry.kind, number)
+            step.compensation = compensation or step.compensation
+            self._take(step, number, entry)
+
+    def state(self, number: int, journal: Journal, notes: Notes) -> None:
+        """Take the state after round ``number``."""
+        for step_id, entry in journal.entries.items():
+            step = self._step(step_id, entry.kind, number)
+            self._take(step, number, entry)
+            if entry.kind == "sample" and not entry.public:
+                step.answered_by = "server"
+        for due in journal.compensations:
+            if (known := self._known.get(due.step_id)) is not None:
+                known.compensation = due
+        for step_id, (kind, _) in journal.pending.items():
+            step = self._step(step_id, kind, number)
+            step.asked = notes.asked.get(step_id, step.asked)
+
+    def _step(self, step_id: str, kind: str, number: int) -> _Known:
+        return self._known.setdefault(step_id, _Known(kind, number))
+
+    def _take(self, step: _Known, number: int, entry: Entry) -> None:
+        if step.entry is None:
+            step.kind, step.entry = entry.kind, entry
+            if entry.kind in {"elicit", "url"}:  # of a call that stayed alive
+                step.answered_by, step.answered_in = "client", number
+        elif entry.tokens is not None:
+            step.entry.tokens = entry.tokens
+
+    def all(self, undone: set[str], *, unwound: bool, over: bool) -> list[RecordedStep]:
+        """Return the steps in order, what is inside of a branch after it.
+
+        Args:
+            undone: those whose undo has been run.
+            unwound: whether the call has failed or expired, so that the others are due.
+            over: whether the call has ended.
+        """
+        below: dict[str, dict[str, int]] = {}
+        for step_id, known in self._known.items():
+            self._place(step_id, known.round, below)
+        rows: list[RecordedStep] = []
+        waiting = [(self.root, step_id, 0) for step_id in reversed(below.get(self.root, {}))]
+        while waiting:
+            within, step_id, depth = waiting.pop()
+            row = self._row(step_id, below[within][step_id], over=over)
+            undo = self._undo_of(step_id, undone, unwound=unwound, over=over)
+            rows.append(row.model_copy(update={"within": within, "depth": depth, **undo}))
+            waiting += [(step_id, each, depth + 1) for each in reversed(below.get(step_id, {}))]
+        return rows
+
+    def _place(self, step_id: str, number: int, below: dict[str, dict[str, int]]) -> None:
+        """Put a step, and the branches around it, below what encloses them, with their round."""
+        while step_id != self.root:
+            within = step_id.rpartition("/")[0] or self.root
+            inside = below.setdefault(within, {})
+            if step_id in inside:
+                return
+            inside[step_id] = number
+            step_id = within
+
+    def _row(self, step_id: str, number: int, *, over: bool) -> RecordedStep:
+        known = self._known.get(step_id)
+        if known is None:  # it encloses others, and has not been folded
+            kind = "task" if step_id.rpartition("/")[2].startswith("~") else "branch"
+            state: Literal["ended", "open"] = "ended" if over else "open"
+            return RecordedStep(id=step_id, kind=kind, within="", round=number, state=state)
+        entry = known.entry
+        return RecordedStep(
+            id=step_id,
+            kind=known.kind,
+            within="",
+            round=number,
+            state="open" if entry is None else "done" if entry.error is None else "failed",
+            value=None if entry is None else entry.value,
+            error=None if entry is None or entry.error is None else error_text(entry.error),
+            asked=known.asked,
+            answered_by=known.answered_by,
+            answered_in=known.answered_in,
+            tokens=_tokens(entry),
+        )
+
+    def _undo_of(
+        self, step_id: str, undone: set[str], *, unwound: bool, over: bool
+    ) -> dict[str, object]:
+        known = self._known.get(step_id)
+        if known is None or known.compensation is None:
+            return {}
+        state: UndoState
+        if step_id in undone:
+            state = "done"
+        elif unwound:
+            state = "due"
+        else:
+            state = "not needed" if over else "registered"
+        return {"undo": state, "undo_name": known.compensation.undo}
+
+
+def _tokens(entry: Entry | None) -> int | None:
+    """Return what a sample or a branch has cost; of a sample not yet charged, what its reply says."""
+    if entry is None or entry.kind not in {"sample", "branch"}:
+        return None
+    usage = entry.value.get("usage") if isinstance(entry.value, dict) else None
+    if entry.kind == "branch" or entry.tokens is not None or usage is None:
+        return entry.tokens
+    used = Usage.model_validate(usage)
+    return used.input_tokens + used.output_tokens

@@ -1,0 +1,146 @@
+"""A question of a recorded call, answered differently: another line of the call begins there.
+
+The call is replayed from the state in which it asked, and goes on with the other answer: what it does from
+there on happens, under idempotency keys of its own, and is recorded like any call. Its further
+questions are open on that line, and are answered in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from anabranch._asking.host import Host
+from anabranch._durable.entries import answers_in
+from anabranch._durable.job import Job
+from anabranch._durable.notes import load_notes
+from anabranch._durable.policy import Durability
+from anabranch._durable.service import CallService
+from anabranch._durable.states import latest_number
+from anabranch._durable.store import CallRecord, CallStore, RoundRecord
+from anabranch._engine import Answer, Ask, Journal
+from anabranch._engine.operations import discard
+from anabranch._opening import Runtime
+from anabranch.agents import AgentDependencies
+from anabranch.chat._web.pending_questions import FieldError, errors_in
+from anabranch.errors import AnabranchError, InvalidTokenError, StoreError
+from anabranch.messages import ElicitReply
+from anabranch.tool import Tool
+
+__all__ = ["NotAnswerableError", "answer_differently"]
+
+
+class NotAnswerableError(Exception):
+    """The question cannot be answered here, or not in this way; ``errors`` names the fields."""
+
+    def __init__(self, message: str, errors: list[FieldError] | None = None) -> None:
+        super().__init__(message)
+        self.errors: list[FieldError] = errors or []
+
+
+class _Replies:
+    """How this room ends a round: with the names of the open questions, which it shows itself."""
+
+    kind: str = "calls room"
+
+    def make(self, asks: tuple[Ask, ...], state: str) -> list[str]:
+        del state
+        return [ask.step_id for ask in asks]
+
+    def dump(self, reply: list[str]) -> dict[str, Any]:
+        return {"asks": reply}
+
+    def load(self, stored: dict[str, Any], state: str) -> list[str]:
+        del state
+        return list(stored["asks"])
+
+
+_REPLIES = _Replies()
+
+
+async def answer_differently(
+    dependencies: AgentDependencies,
+    policy: Durability,
+    record: CallRecord,
+    tool: Tool[Any],
+    step_id: str,
+    reply: ElicitReply,
+) -> str:
+    """Answer a question of a recorded call of ``tool``; return the name of the line that goes on.
+
+    Raises:
+        NotAnswerableError: there is no such question, the answer does not fit it, or another client
+            still has to answer it; or what the call had done is undone.
+        StoreError: the store failed.
+    """
+    asked = await _round_that_asked(policy.store, record, step_id)
+    _check(asked, step_id, reply)
+    journal = _journal(asked)
+    given = await _given(policy.store, record.call_id, asked)
+    answers = {**given, step_id: Answer(reply.model_dump(mode="json", exclude_none=True))}
+    host = Host(dependencies.capabilities, dependencies.model, own=dependencies.capabilities)
+    runtime = Runtime(limits=dependencies.tool_limits, clock=dependencies.clock)
+    service = CallService(runtime, replace(policy, forks="fork"))
+    arguments = tool.validate(json.loads(record.arguments))
+    job = Job(tool, arguments, host, discard, record.principal)
+    try:
+        await service.run_round(job, journal, answers, _REPLIES)
+    except StoreError:
+        raise
+    except InvalidTokenError as refusal:
+        raise NotAnswerableError(
+            "What this call had done is undone, or it has expired: it cannot be continued."
+        ) from refusal
+    except Exception as error:
+        # The line has failed, and is shown with its error, unless it has not even begun.
+        ended = await policy.store.find(journal.line)
+        if ended is None or ended.status == "open":
+            if isinstance(error, AnabranchError):
+                raise NotAnswerableError(str(error)) from error
+            raise
+    return journal.line
+
+
+async def _round_that_asked(store: CallStore, record: CallRecord, step_id: str) -> RoundRecord:
+    """Return the last round that has ended with the question."""
+    for number in range(await latest_number(store, record.call_id), -1, -1):
+        ended = await store.round(record.call_id, number)
+        if ended is not None and ended.state and step_id in _journal(ended).pending:
+            return ended
+    raise NotAnswerableError(
+        f"The call has no question {step_id!r} that is recorded with its state."
+    )
+
+
+def _journal(ended: RoundRecord) -> Journal:
+    try:
+        return Journal.loads(ended.state)
+    except ValueError as problem:
+        raise NotAnswerableError(f"The call cannot be continued: {problem}.") from None
+
+
+async def _given(store: CallStore, line: str, asked: RoundRecord) -> Mapping[str, Answer]:
+    """Return the answers that the round after ``asked`` was given: all but one stay.
+
+    Raises:
+        NotAnswerableError: it is still to be answered, by a client that is not this room.
+    """
+    number = asked.number + 1
+    if (ended := await store.round(line, number)) is not None:
+        return load_notes(ended.notes).answers
+    begun = await store.entries(line, number)
+    if not begun and json.loads(asked.reply).get("kind") != _REPLIES.kind:
+        raise NotAnswerableError("The question is still open: its own client answers it.")
+    return answers_in(begun, number)
+
+
+def _check(asked: RoundRecord, step_id: str, reply: ElicitReply) -> None:
+    request = load_notes(asked.notes).asked.get(step_id)
+    if not isinstance(request, Mapping) or "message" not in request:
+        raise NotAnswerableError(f"What {step_id!r} asks is not recorded, or asks a model.")
+    form = request.get("requested_schema")
+    if errors := errors_in(form if isinstance(form, dict) else None, reply):
+        message = "; ".join(f"{each.field or 'answer'}: {each.message}" for each in errors)
+        raise NotAnswerableError(f"The answer does not fit: {message}.", errors)

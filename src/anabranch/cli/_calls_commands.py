@@ -1,0 +1,189 @@
+"""``anabranch calls``: recorded calls, and whether the present code would do what they have done.
+
+In a terminal they are drawn for people; otherwise, or with ``--json``, they are JSON. What they are is
+in ``anabranch._recorded``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+import anyio
+from cyclopts import App, Parameter
+
+from anabranch._durable.store import CallRecord
+from anabranch._engine.clock import SystemClock
+from anabranch._recorded.finding import NoSuchCallError, find_call
+from anabranch._recorded.reading import listed, read_call
+from anabranch._recorded.replaying import Replayed, replay_call
+from anabranch._recorded.shapes import RecordedCall
+from anabranch._terminal.exits import FailedError, UsageError
+from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed
+from anabranch.cli._options import Store, store_url
+from anabranch.cli._output import print_json, print_text
+from anabranch.cli._targets import is_url, load
+from anabranch.errors import StoreError
+from anabranch.stores import CallStore, open_store
+from anabranch.tool import Tool
+
+__all__ = ["calls_app"]
+
+T = TypeVar("T")
+
+calls_app: App = App(name="calls", help_format="markdown")
+
+PAGE = 100
+
+Name: TypeAlias = Annotated[str, Parameter(help="A call's id, or the beginning of it.")]
+AsJson: TypeAlias = Annotated[
+    bool, Parameter(name="--json", negative="", help="Print JSON, also in a terminal.")
+]
+
+
+@calls_app.command(name="list")
+def list_command(
+    *,
+    tool: Annotated[str | None, Parameter(help="Only calls of this tool.")] = None,
+    status: Annotated[
+        Literal["open", "done", "failed", "expired"] | None,
+        Parameter(help="Only calls of this status."),
+    ] = None,
+    limit: Annotated[int, Parameter(help="The largest number to list.")] = 50,
+    after: Annotated[
+        str | None, Parameter(help="The last call of the page before: its id, or the beginning.")
+    ] = None,
+    json: AsJson = False,
+    store: Store = None,
+) -> None:
+    """List recorded calls, the last begun first."""
+
+    async def work(calls: CallStore) -> list[CallRecord]:
+        last = None if after is None else await find_call(calls, after)
+        return await calls.calls(limit, tool=tool, status=status, after=last)
+
+    if limit < 0:
+        raise UsageError("--limit is a number of calls, 0 or more.")
+    found = [listed(each) for each in _with_store(store, work)]
+    _print([each.model_dump(mode="json") for each in found], draw_list(found), as_json=json)
+
+
+@calls_app.command(name="show")
+def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) -> None:
+    """Show one call: its rounds, its steps with their values and undos, and what it waits for."""
+
+    async def work(calls: CallStore) -> RecordedCall:
+        return await read_call(calls, await find_call(calls, name), SystemClock().now())
+
+    call = _with_store(store, work)
+    _print(call.model_dump(mode="json"), draw_call(call), as_json=json)
+
+
+@calls_app.command(name="replay")
+def replay_command(
+    *names: Annotated[
+        str,
+        Parameter(
+            help="A call's id, or the beginning of it, and then the TARGETs that have its tool; with"
+            " --all, the TARGETs alone."
+        ),
+    ],
+    every: Annotated[
+        bool,
+        Parameter(name="--all", negative="", help="Replay every open call of the TARGETs' tools."),
+    ] = False,
+    json: AsJson = False,
+    store: Store = None,
+) -> None:
+    """Run recorded calls against the present code, without any effect, and say where they differ.
+
+    No step is run, nothing is sampled, asked, sent or written; what a tool does outside of steps, it
+    does. Exit status: 0 no call differs, 1 one does, 2 wrong usage.
+    """
+    name, targets = (None, names) if every else (names[0] if names else None, names[1:])
+    if not targets or (name is None and not every):
+        raise UsageError("Name a call and the TARGET that has its tool, or --all and the TARGET.")
+    tools = _tools(targets)
+
+    async def work(calls: CallStore) -> list[Replayed]:
+        if name is None:
+            return [
+                await replay_call(calls, record, tool)
+                for tool in tools.values()
+                for record in await _open_calls(calls, tool.name)
+            ]
+        record = await find_call(calls, name)
+        if record.tool not in tools:
+            offered = ", ".join(sorted(tools))
+            raise UsageError(
+                f"The call {record.call_id} is one of {record.tool!r}, which {' '.join(targets)} does"
+                f" not offer. It offers: {offered}."
+            )
+        return [await replay_call(calls, record, tools[record.tool])]
+
+    found = _with_store(store, work)
+    shown = [each.model_dump(mode="json") for each in found]
+    _print(shown if every else shown[0], draw_replayed(found), as_json=json)
+    if differing := sum(not each.is_clean for each in found):
+        number = "1 call" if differing == 1 else f"{differing} calls"
+        raise FailedError(f"The present code cannot continue {number} of {len(found)}.")
+
+
+# -- shared by the commands ------------------------------------------------------------------
+
+
+def _tools(targets: Sequence[str]) -> dict[str, Tool[Any]]:
+    for target in targets:
+        if is_url(target):
+            raise UsageError(
+                f"{target} is running elsewhere. Name the file or module that it was started from."
+            )
+    tools = {tool.name: tool for tool in load(targets).tools}
+    if not tools:
+        raise UsageError(
+            f"{' '.join(targets)} offers only an MCPServer. Name the module that defines its tools."
+        )
+    return tools
+
+
+async def _open_calls(calls: CallStore, tool: str) -> list[CallRecord]:
+    """Return every open call of a tool."""
+    found: list[CallRecord] = []
+    while page := await calls.calls(
+        PAGE, tool=tool, status="open", after=found[-1] if found else None
+    ):
+        found += page
+    return found
+
+
+def _print(value: object, lines: list[str], *, as_json: bool) -> None:
+    if as_json or not sys.stdout.isatty():
+        print_json(value)
+    else:
+        print_text("\n".join(lines))
+
+
+def _with_store(url: str | None, work: Callable[[CallStore], Awaitable[T]]) -> T:
+    """Open the store, and return what ``work`` returns."""
+
+    async def run() -> T:
+        async with _open_calls_at(store_url(url)) as calls:
+            return await work(calls)
+
+    return anyio.run(run)
+
+
+@asynccontextmanager
+async def _open_calls_at(url: str) -> AsyncGenerator[CallStore]:
+    try:
+        calls = open_store(url)
+    except StoreError as error:
+        raise UsageError(str(error)) from error
+    try:
+        yield calls
+    except (StoreError, NoSuchCallError) as error:
+        raise FailedError(str(error)) from error
+    finally:
+        await calls.close()

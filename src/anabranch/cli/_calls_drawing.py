@@ -1,0 +1,127 @@
+"""Recorded calls as lines of text, for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from pydantic import JsonValue
+
+from anabranch._recorded.replaying import Replayed
+from anabranch._recorded.shapes import Listed, RecordedCall, RecordedRound, RecordedStep
+
+__all__ = ["draw_call", "draw_list", "draw_replayed"]
+
+WIDTH = 70
+"""The most characters of a value."""
+
+
+def draw_list(calls: Sequence[Listed]) -> list[str]:
+    """Return a line for each call."""
+    if not calls:
+        return ["No calls."]
+    name, tool = (
+        max(len(text) for text in texts) for texts in zip(*map(_names, calls), strict=True)
+    )
+    return [
+        f"{each.id:<{name}}  {each.tool:<{tool}}  {each.state:<7}  {_date(each.started)}"
+        for each in calls
+    ]
+
+
+def draw_call(call: RecordedCall) -> list[str]:
+    """Return the lines of a call: what it is, its rounds, its steps as a tree."""
+    waits = f" for {', '.join(call.waits_for)}" if call.waits_for else ""
+    end = "deleted after" if call.state in {"done", "failed", "expired"} else "expires"
+    facts = {
+        "began": _date(call.started),
+        end: _date(call.deadline),
+        "caller": call.principal,
+        "run by": call.lease and f"{call.lease.worker} until {_date(call.lease.until)}",
+        "arguments": _value(call.arguments),
+        "returned": _value(call.value),
+        "failed": call.error,
+        "notices": str(call.notices or ""),
+        "lines": ", ".join(call.lines),
+        "but": None if call.is_complete else "another release has written a part of it",
+    }
+    return [
+        f"{call.id}  {call.tool}  {call.state}{waits}",
+        *(f"  {name:<13} {fact}" for name, fact in facts.items() if fact),
+        *(_round(each) for each in call.rounds),
+        *_steps(call.steps),
+    ]
+
+
+def draw_replayed(found: Iterable[Replayed]) -> list[str]:
+    """Return a line or two for each replay."""
+    return [line for each in found for line in _replayed(each)] or ["No open calls."]
+
+
+def _names(call: Listed) -> tuple[str, str]:
+    return call.id, call.tool
+
+
+def _round(each: RecordedRound) -> str:
+    asks = f" {', '.join(each.asks)}" if each.asks else ""
+    when = f"  {_date(each.ended)}" if each.ended is not None else ""
+    worker = f"  in process {each.worker}" if each.worker else ""
+    return f"  round {each.number:<7} {each.outcome}{asks}{when}{worker}"
+
+
+def _steps(steps: Sequence[RecordedStep]) -> list[str]:
+    names = [f"{'  ' * step.depth}{step.kind} {step.id.rpartition('/')[2]}" for step in steps]
+    width = max(map(len, names), default=0)
+    return [
+        f"  {step.round:>3}  {name:<{width}}  {'; '.join(_facts(step))}".rstrip()
+        for step, name in zip(steps, names, strict=True)
+    ]
+
+
+def _facts(step: RecordedStep) -> Iterator[str]:
+    if isinstance(step.asked, dict):
+        yield _short(json.dumps(step.asked.get("message") or step.asked.get("prompt")))
+    if step.state == "open":
+        yield "open"
+    elif step.error is not None:
+        yield f"failed: {_short(step.error)}"
+    elif step.state == "done":
+        yield f"→ {_value(step.value, 'null')}"
+    if step.answered_by is not None:
+        where = "" if step.answered_in is None else f" in round {step.answered_in}"
+        yield f"from {_ANSWERER[step.answered_by]}{where}"
+    if step.tokens is not None:
+        yield f"{step.tokens} tokens"
+    if step.undo is not None:
+        yield f"undo {step.undo_name or '(without a name)'}: {step.undo}"
+
+
+_ANSWERER = {"client": "the client", "page": "a page", "server": "the server's model"}
+
+
+def _replayed(each: Replayed) -> Iterator[str]:
+    following = f" {', '.join(each.next)}" if each.next else ""
+    yield {
+        "waits": f"{each.id}  {each.tool}  ok: replays to where it waits:{following}",
+        "ended": f"{each.id}  {each.tool}  ok: replays to its end",
+        "goes on": f"{each.id}  {each.tool}  ok: goes on{following and ' with' + following}",
+        "drifts": f"{each.id}  {each.tool}  DRIFTS",
+        "cannot be read": f"{each.id}  {each.tool}  cannot be read: {each.problem}",
+    }[each.ended]
+    if each.drift is not None:
+        yield f"    at        {each.drift.at}"
+        yield f"    recorded  {each.drift.recorded}"
+        yield f"    now       {each.drift.now}"
+
+
+def _date(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def _value(value: JsonValue, nothing: str = "") -> str:
+    return nothing if value is None else _short(json.dumps(value, ensure_ascii=False))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"

@@ -1,0 +1,204 @@
+"""``anabranch calls``: recorded calls as JSON and as text, and their replay against a target."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import JsonValue
+
+from anabranch._recorded.replaying import Drift, Replayed
+from anabranch._recorded.shapes import Holder, Listed, RecordedCall, RecordedRound, RecordedStep
+from anabranch.cli import main
+from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed
+from anabranch.cli._options import STORE
+from anabranch.stores import open_store
+from tests.recorded.trips import CALL, desk, played
+
+TARGET = "tests/recorded/trips.py"
+CHANGED = """
+from anabranch import BranchContext, tool
+
+@tool
+async def trip(ctx: BranchContext, city: str, fails: bool = False) -> str:
+    '''Plan.'''
+    return (await ctx.elicit(dict, "What?")).action
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a store with a call that waits; the environment names it."""
+    url = f"sqlite:///{tmp_path}/calls.db"
+
+    async def fill() -> None:
+        calls = open_store(url)
+        await played(calls, desk(), 1)
+        await calls.close()
+
+    asyncio.run(fill())
+    monkeypatch.setenv(STORE, url)
+    return url
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(["calls", *arguments])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    status, out, err = run(capsys, *arguments)
+    assert (status, err) == (0, "")
+    return json.loads(out)
+
+
+@pytest.mark.usefixtures("store")
+def test_calls_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    (listed,) = shown(capsys, "list")
+    assert (listed["id"], listed["tool"], listed["state"]) == (CALL, "trip", "open")
+    assert shown(capsys, "list", "--tool", "other") == []
+    assert shown(capsys, "list", "--status", "done") == []
+    assert shown(capsys, "list", "--limit", "0") == []
+    assert shown(capsys, "list", "--after", "1") == []
+
+
+@pytest.mark.usefixtures("store")
+def test_a_call_is_shown_by_the_beginning_of_its_id(capsys: pytest.CaptureFixture[str]) -> None:
+    call = shown(capsys, "show", "1")
+    assert (call["id"], call["state"], call["waits_for"]) == (CALL, "waiting", ["seats"])
+    assert call["steps"][0]["id"] == "trip/reserve.1"
+
+
+@pytest.mark.usefixtures("store")
+def test_a_terminal_gets_text_unless_it_wants_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert run(capsys, "list")[1].startswith(f"{CALL}  trip  open ")
+    assert f"{CALL}  trip  waiting for seats" in run(capsys, "show", CALL)[1]
+    assert "ok: replays to where it waits: seats" in run(capsys, "replay", CALL, TARGET)[1]
+    assert shown(capsys, "list", "--json")[0]["id"] == CALL
+
+
+@pytest.mark.usefixtures("store")
+def test_a_call_is_replayed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "replay", CALL, TARGET)["ended"] == "waits"
+    assert [each["next"] for each in shown(capsys, "replay", "--all", TARGET)] == [["seats"]]
+
+
+@pytest.mark.usefixtures("store")
+def test_a_drift_is_named_and_is_a_failure(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    changed = tmp_path / "changed_trips.py"
+    changed.write_text(CHANGED)
+    status, out, err = run(capsys, "replay", "1", str(changed))
+    assert status == 1
+    assert json.loads(out)["ended"] == "drifts"
+    assert err == "anabranch: The present code cannot continue 1 call of 1.\n"
+    assert run(capsys, "replay", "--all", str(changed))[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        (["show", "nothing"], 1, "The store has no call 'nothing'"),
+        (["list", "--after", "nothing"], 1, "The store has no call 'nothing'"),
+        (["replay", "nothing", TARGET], 1, "The store has no call 'nothing'"),
+        (["replay"], 2, "Name a call and the TARGET"),
+        (["replay", CALL], 2, "Name a call and the TARGET"),
+        (["replay", "--all"], 2, "Name a call and the TARGET"),
+        (["replay", CALL, "http://127.0.0.1/mcp"], 2, "is running elsewhere"),
+        (["replay", CALL, "examples/wizard.py"], 2, "one of 'trip', which examples/wizard.py does"),
+        (["list", "--limit", "-1"], 2, "--limit is a number of calls"),
+        (["list", "--store", "nowhere"], 2, "The store URL cannot"),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("store")
+def test_what_is_wrong_is_said_in_a_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, sentence: str
+) -> None:
+    found, out, err = run(capsys, *arguments)
+    assert (found, out) == (status, "")
+    assert sentence in err
+
+
+def test_a_call_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    question: JsonValue = {"message": "How many?"}
+    steps = [
+        RecordedStep(id="t/do.1", kind="step", within="t", round=0, value={"a": "ü" * 100}, undo="due"),
+        RecordedStep(id="t/b#1", kind="branch", within="t", round=0, state="failed", error="E: no"),
+        RecordedStep(id="t/b#1/sample.1", kind="sample", within="t/b#1", depth=1, round=0, tokens=9),
+        RecordedStep(
+            id="seats", kind="elicit", within="t", round=0, asked=question, answered_by="page",
+            answered_in=1,
+        ),
+        RecordedStep(id="t/~x#1", kind="task", within="t", round=1, state="ended"),
+        RecordedStep(id="more", kind="elicit", within="t", round=1, state="open"),
+    ]  # fmt: skip
+    call = RecordedCall(
+        id="call_1", tool="t", state="waiting", started=0, deadline=60, principal="me",
+        arguments={"n": 1}, lease=Holder(worker="w", until=9), steps=steps, waits_for=["more"],
+        rounds=[RecordedRound(number=0, outcome="asked", ended=5, worker="w", asks=["seats"])],
+        lines=["call_1~0.a"], is_complete=False, notices=2,
+    )  # fmt: skip
+    drawn = draw_call(call)
+    assert drawn[0] == "call_1  t  waiting for more"
+    text = "\n".join(drawn)
+    for part in (
+        "caller        me",
+        'arguments     {"n": 1}',
+        "lines         call_1~0.a",
+        "expires",
+    ):
+        assert part in text
+    assert "asked seats  1970-01-01" in text
+    assert drawn[-6].endswith("…; undo (without a name): due")
+    assert drawn[-5].endswith("branch b#1         failed: E: no")
+    assert drawn[-4].endswith("  sample sample.1  → null; 9 tokens")
+    assert drawn[-3].endswith('elicit seats       "How many?"; → null; from a page in round 1')
+    assert drawn[-2].endswith("task ~x#1")
+    assert drawn[-1].endswith("elicit more        open")
+
+
+def test_nothing_is_drawn_in_words() -> None:
+    assert draw_list([]) == ["No calls."]
+    assert draw_replayed([]) == ["No open calls."]
+    ended = RecordedCall(id="c", tool="t", state="done", started=0, deadline=9, arguments={})
+    assert "deleted after" in draw_call(ended)[2]
+
+
+def test_lists_and_replays_are_drawn() -> None:
+    calls = [
+        Listed(id="call_10", tool="t", state="done", started=0, deadline=0),
+        Listed(id="call_1", tool="trip", state="expired", started=0, deadline=0),
+    ]
+    assert [line[:25] for line in draw_list(calls)] == [
+        "call_10  t     done     1",
+        "call_1   trip  expired  1",
+    ]
+    drift = Drift(at="a", recorded="b", now="c")
+    assert draw_replayed(
+        [
+            Replayed(id="1", tool="t", ended="ended"),
+            Replayed(id="2", tool="t", ended="goes on", next=["x"]),
+            Replayed(id="3", tool="t", ended="goes on"),
+            Replayed(id="4", tool="t", ended="cannot be read", problem="old"),
+            Replayed(id="5", tool="t", ended="drifts", drift=drift),
+        ]
+    ) == [
+        "1  t  ok: replays to its end",
+        "2  t  ok: goes on with x",
+        "3  t  ok: goes on",
+        "4  t  cannot be read: old",
+        "5  t  DRIFTS",
+        "    at        a",
+        "    recorded  b",
+        "    now       c",
+    ]

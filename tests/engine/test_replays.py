@@ -1,0 +1,173 @@
+"""A replay runs what is recorded and nothing else, and finds out where the body stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from anabranch._engine import Answer, Branch, Call, Finished, Journal, Stopped
+from anabranch.errors import NonDeterminismError
+from tests.engine.harness import NAME, Body, World, ask, branch, gather, say, step
+
+DONE: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DONE.clear()
+
+
+def effect(what: str) -> str:
+    DONE.append(what)
+    return what
+
+
+async def undo(what: str) -> None:
+    DONE.append(f"undo {what}")
+
+
+@asynccontextmanager
+async def heartbeat() -> AsyncGenerator[None]:
+    """It goes on for as long as it is not cancelled, and does nothing."""
+    task = asyncio.create_task(asyncio.sleep(3600))
+    yield
+    task.cancel()
+
+
+async def original(_: Branch) -> list[Any]:
+    await say("hello")
+    await step(effect, "a", undo=undo)
+    first = await ask("first?")
+    return [first, *await gather([ask("left?"), step(effect, "b")])]
+
+
+async def recorded(body: Body[Any], *rounds: dict[str, str]) -> Journal:
+    """Return the journal after as many rounds as there are answers, and one."""
+    journal = World().journal()
+    for answers in (*rounds, {}):
+        async with World().call(body, journal) as call:
+            await call.round()
+        journal = Journal.loads(journal.dumps())
+        journal.answer({step_id: Answer(value) for step_id, value in answers.items()})
+    DONE.clear()
+    return journal
+
+
+async def replayed(body: Body[Any], journal: Journal) -> Finished[Any] | Stopped:
+    world = World()
+    async with world.call(body, journal) as call:
+        outcome = await call.replay()
+    assert (DONE, world.notices) == ([], [])
+    return outcome
+
+
+async def test_it_stops_at_the_open_ask() -> None:
+    assert await replayed(original, await recorded(original)) == Stopped(("t/ask.1",))
+
+
+async def test_it_stops_at_everything_that_would_come_next() -> None:
+    journal = await recorded(original)
+    journal.answer({"t/ask.1": Answer("A")})
+    assert await replayed(original, journal) == Stopped(("t/ask.2", "t/effect.2"))
+
+
+async def test_an_empty_record_stops_at_the_first_step() -> None:
+    assert await replayed(original, World().journal()) == Stopped(("t/effect.1",))
+
+
+async def test_it_finishes_where_everything_is_recorded() -> None:
+    async def body(_: Branch) -> str:
+        return str(await ask("first?"))
+
+    journal = await recorded(body)
+    journal.answer({"t/ask.1": Answer("A")})
+    assert await replayed(body, journal) == Finished("A")
+
+
+async def test_a_body_that_fails_fails() -> None:
+    async def body(_: Branch) -> None:
+        await step(effect, "a", undo=undo)
+        await ask("first?")
+        raise LookupError("gone")
+
+    journal = await recorded(body)
+    journal.answer({"t/ask.1": Answer("A")})
+    with pytest.raises(LookupError, match="gone"):
+        await replayed(body, journal)
+    assert DONE == []
+
+
+async def test_another_question_in_its_place_is_a_drift() -> None:
+    async def changed(_: Branch) -> None:
+        await step(effect, "a")
+        await ask("REALLY?")
+
+    with pytest.raises(NonDeterminismError) as caught:
+        await replayed(changed, await recorded(original))
+    assert caught.value.step_id == "t/ask.1"
+
+
+async def test_a_question_that_is_no_longer_asked_is_a_drift() -> None:
+    async def changed(_: Branch) -> None:
+        await step(effect, "a")
+
+    with pytest.raises(NonDeterminismError, match=r"t/ask\.1.*not reached"):
+        await replayed(changed, await recorded(original))
+
+
+async def test_a_new_step_before_the_question_is_a_drift() -> None:
+    async def changed(_: Branch) -> None:
+        await step(effect, "a")
+        await step(effect, "new")
+        await ask("first?")
+
+    with pytest.raises(NonDeterminismError, match=r"t/ask\.1.*not reached"):
+        await replayed(changed, await recorded(original))
+
+
+async def test_a_body_that_swallows_the_drift_for_ever_is_cut_off() -> None:
+    async def changed(_: Branch) -> None:
+        while True:
+            try:
+                await ask("REALLY?")
+            except NonDeterminismError:
+                continue
+
+    def cut_off(fault: Exception) -> None:
+        call.abort(fault)
+
+    journal = await recorded(original)
+    journal.entries.clear()
+    call: Call[None] = Call(changed, journal, name=NAME, on_fault=cut_off)
+    async with call:
+        with pytest.raises(NonDeterminismError):
+            await call.replay()
+
+
+async def test_a_heartbeat_does_not_hold_it_up_and_hides_no_answer() -> None:
+    """What was cut off where the round ended is not looked for."""
+
+    async def original(_: Branch) -> None:
+        async with heartbeat():
+            await ask("first?")
+
+    async def changed(_: Branch) -> None:
+        async with heartbeat():
+            await step(effect, "new")
+
+    journal = await recorded(original)
+    text = journal.dumps()
+    assert await replayed(original, journal) == Stopped(("t/ask.1",))
+    assert await replayed(changed, Journal.loads(text)) == Stopped(("t/effect.1",))
+
+
+async def test_a_deadline_that_has_passed_since_does_not_matter_to_what_waits() -> None:
+    async def body(_: Branch) -> None:
+        await branch(lambda _: ask("first?"), name="b", timeout=60)
+
+    journal = await recorded(body)
+    assert await replayed(body, journal) == Stopped(("t/b#1/ask.1",))

@@ -1,0 +1,127 @@
+"""The calls room in a browser: a call of an MCP server over the same store, and another answer to it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, ViewportSize, expect
+
+from tests.interop.test_page import AXE, SEATS, browser, serving, tab
+
+__all__ = ["browser"]
+
+PROGRAM = """
+import asyncio
+
+import mcp_types as types
+from mcp import Client
+
+from anabranch.mcp import create_server
+from tools import book
+
+
+async def person(context, params):
+    return types.ElicitResult(action="accept", content={"seats": 3})
+
+
+async def main():
+    server = create_server("flights", [book], keys=["k" * 32], store="sqlite:///chat.db")
+    async with Client(server, mode="2026-07-28", elicitation_callback=person) as client:
+        await client.call_tool("book", {"flight": "<b>ZZ9</b>"})
+
+
+asyncio.run(main())
+"""
+SHOWN = ("tools.py", "--calls", "values")
+
+
+def record(folder: Path) -> None:
+    """Have an MCP server record a call."""
+    subprocess.run([sys.executable, "-c", PROGRAM], cwd=folder, check=True)
+
+
+async def test_a_call_of_a_server_is_shown_and_answered_differently(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with serving(tmp_path, *SHOWN) as (_, address):
+        record(tmp_path)
+        async with tab(browser, address) as opened:
+            page = opened.page
+            await page.get_by_role("link", name="Calls").click()
+            await page.get_by_role("button", name=re.compile("book call_")).click()
+            call = page.get_by_role("article", name=re.compile("Call call_"))
+            await expect(call.get_by_label("Returned")).to_have_text("booked 3, none, False")
+            await expect(call.get_by_label("Value of reserve.1")).to_have_text("<b>ZZ9</b>")
+            rounds = call.get_by_role("region", name="Rounds")
+            await rounds.get_by_role("button", name=re.compile("0 asked")).click()
+            await expect(rounds.get_by_text("as they were after round 0")).to_be_visible()
+            await expect(call.get_by_label("Value of booking.1")).to_have_count(0)
+            await rounds.get_by_role("button", name=re.compile("1 returned")).click()
+            await opened.screen("calls-light-wide")
+            await call.get_by_role("button", name=re.compile("booking.1 differently")).click()
+            form = page.get_by_role("region", name=SEATS)
+            await form.get_by_label("Seats").fill("99")
+            await form.get_by_role("button", name="Accept").click()
+            await expect(form.get_by_label("Seats")).to_have_attribute("aria-invalid", "true")
+            await form.get_by_label("Seats").fill("7")
+            await form.get_by_role("button", name="Accept").click()
+            await expect(page.get_by_label("Returned")).to_have_text("booked 7, none, False")
+            await page.go_back()
+            await expect(page.get_by_label("Returned")).to_have_text("booked 3, none, False")
+    assert (tmp_path / "done.txt").read_text() == "<b>ZZ9</b>\n"
+
+
+async def test_without_the_option_there_is_no_such_room(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path, "tools.py") as (_, address):
+        async with tab(browser, address) as opened:
+            await expect(opened.page.get_by_role("textbox", name="Message")).to_be_visible()
+            assert await opened.page.get_by_role("link", name="Calls").count() == 0
+
+
+async def test_a_call_of_the_chat_leads_to_its_conversation(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with serving(tmp_path, *SHOWN) as (_, address):
+        async with tab(browser, address) as opened:
+            page = opened.page
+            await opened.say("/book flight=AB2")
+            await expect(opened.question(SEATS)).to_be_visible()
+            await page.get_by_role("link", name="Calls").click()
+            await page.get_by_role("button", name=re.compile("book call_")).click()
+            await page.get_by_role("link", name=re.compile("^thread_")).click()
+            await expect(opened.question(SEATS)).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("shape", "width"), [("wide", 1200), ("narrow", 390)])
+async def test_an_audit_of_the_room_finds_nothing_serious(
+    browser: Browser, tmp_path: Path, scheme: Any, shape: str, width: int
+) -> None:
+    size: ViewportSize = {"width": width, "height": 800}
+    with serving(tmp_path, *SHOWN) as (_, address):
+        record(tmp_path)
+        context = await browser.new_context(color_scheme=scheme, viewport=size, bypass_csp=True)
+        async with tab(context, f"{address}?room=calls") as opened:
+            page = opened.page
+            if shape == "narrow":
+                await page.get_by_role("button", name="Calls").focus()
+                await page.keyboard.press("Enter")
+            await page.get_by_role("button", name=re.compile("book call_")).focus()
+            await page.keyboard.press("Enter")
+            await expect(page.get_by_label("Returned")).to_be_visible()
+            await page.get_by_role("button", name=re.compile("differently")).click()
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width
+            await page.add_script_tag(path=AXE)
+            report = await page.evaluate("axe.run()")
+            serious = [
+                (each["id"], [node["html"] for node in each["nodes"]])
+                for each in report["violations"]
+                if each["impact"] in {"serious", "critical"}
+            ]
+            assert serious == []
+            await opened.screen(f"calls-audit-{scheme}-{shape}")

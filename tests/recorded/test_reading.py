@@ -1,0 +1,281 @@
+"""A recorded call is read as it happened: rounds, steps, branches, questions, undos, and its state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from anabranch import BranchContext, ToolError, tool
+from anabranch._durable.entered import enter
+from anabranch._durable.expiry import Reaper
+from anabranch._durable.policy import Durability
+from anabranch._durable.states import latest_journal
+from anabranch._engine import Answer
+from anabranch._recorded.outline import outline
+from anabranch._recorded.reading import listed
+from anabranch._recorded.shapes import Holder, RecordedCall
+from tests.durable.harness import Desk, accept
+from tests.durable.stores import Modelled
+from tests.recorded.trips import (
+    CALL,
+    DONE,
+    Seats,
+    desk,
+    found,
+    played,
+    recorded,
+    release,
+    reserve,
+    rewritten,
+    trip,
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DONE.clear()
+
+
+def drawn(call: RecordedCall) -> list[str]:
+    """Return a line for each step."""
+    return [
+        f"{'  ' * step.depth}{step.kind} {step.id.rpartition('/')[2]} r{step.round} {step.state}"
+        for step in call.steps
+    ]
+
+
+async def test_a_call_that_waits_says_for_what() -> None:
+    store, at = Modelled(), desk()
+    await played(store, at, 1)
+
+    call = await recorded(store, at)
+
+    assert (call.state, call.waits_for, call.lease) == ("waiting", ["seats"], None)
+    assert drawn(call) == [
+        "step reserve.1 r0 done",
+        "branch look#1 r0 done",
+        "  sample sample.1 r0 done",
+        "  step weather.1 r0 done",
+        "elicit seats r0 open",
+    ]
+    assert call.notices == 1
+    (open_one,) = [step for step in call.steps if step.state == "open"]
+    asked: Any = open_one.asked
+    assert asked["message"] == "How many to Graz?"
+    assert asked["requested_schema"]["properties"].keys() == {"number"}
+    (reserved,) = [step for step in call.steps if step.undo]
+    assert (reserved.undo, reserved.value) == ("registered", "Graz-1")
+    assert reserved.undo_name == "tests.recorded.trips:release"
+
+
+async def test_a_call_that_has_ended_shows_each_round_and_answer() -> None:
+    store, at = Modelled(), desk()
+    begun = at.clock.now()
+    await played(store, at)
+
+    call = await recorded(store, at)
+
+    assert (call.state, call.value, call.waits_for) == ("done", "Graz-1: 3, Yes. fine", [])
+    assert [(each.number, each.outcome, each.asks) for each in call.rounds] == [
+        (0, "asked", ["seats"]),
+        (1, "returned", []),
+    ]
+    assert [each.ended for each in call.rounds] == [begun, begun + 10]
+    assert len({each.worker for each in call.rounds}) == 1
+    steps = {step.id: step for step in call.steps}
+    seats = steps["seats"]
+    assert (seats.value, seats.answered_by, seats.answered_in) == (
+        {"action": "accept", "content": {"number": 3}},
+        "client",
+        1,
+    )
+    assert steps["trip/look#1"].tokens == steps["trip/look#1/sample.1"].tokens == 9
+    assert steps["trip/reserve.1"].undo == "not needed"
+
+
+async def test_a_call_that_has_failed_shows_its_error_and_its_undos() -> None:
+    store, at = Modelled(), desk(fails=True)
+    with pytest.raises(ToolError):
+        await played(store, at)
+
+    call = await recorded(store, at)
+
+    assert (call.state, call.error) == ("failed", "ToolError: no seats")
+    assert [step.undo for step in call.steps if step.undo] == ["done"]
+    assert call.rounds[-1].outcome == "failed"
+    assert "release Graz-1" in DONE
+
+
+async def test_a_call_whose_undos_are_left_is_undoing() -> None:
+    store, at = Modelled(), desk()
+    await played(store, at, 1)
+    await store.record(CALL, 1, {"!failed": '{"type":"ToolError","message":"no"}'})
+
+    call = await recorded(store, at)
+
+    assert (call.state, call.error, call.waits_for) == ("undoing", "ToolError: no", [])
+    assert [step.undo for step in call.steps if step.undo] == ["due"]
+
+
+async def test_an_expired_call_has_been_undone() -> None:
+    store, at = Modelled(), desk()
+    await played(store, at, 1)
+    at.clock.advance(10_000)
+    service = at.service(store)
+    assert await Reaper(service, {"trip": trip}).expire() == 1
+
+    call = await recorded(store, at)
+
+    assert call.state == "expired"
+    assert [step.undo for step in call.steps if step.undo] == ["done"]
+
+
+async def test_a_round_that_runs_and_one_that_was_interrupted() -> None:
+    store, at = Modelled(), desk()
+    await played(store, at, 1)
+    await store.record(CALL, 1, {"!answers:1": '{"seats":[{"action":"decline"},null]}'})
+    await store.lease(CALL, "abc.def", at.clock.now(), at.clock.now() + 15)
+
+    call = await recorded(store, at)
+    assert (call.state, call.rounds[-1].outcome) == ("running", "running")
+    assert call.lease == Holder(worker="abc", until=at.clock.now() + 15)
+    at.clock.advance(16)
+    call = await recorded(store, at)
+    assert (call.state, call.rounds[-1].outcome) == ("interrupted", "interrupted")
+    assert call.lease is not None
+    assert {step.id: step.value for step in call.steps}["seats"] == {"action": "decline"}
+
+
+async def test_a_call_that_has_just_begun_is_interrupted_and_empty() -> None:
+    store, at = Modelled(), desk()
+    await played(store, at, 1)
+    await store.begin(replace(await found(store), call_id="call_2"))
+
+    call = await recorded(store, at, "call_2")
+
+    assert (call.state, call.rounds, call.steps) == ("interrupted", [], [])
+
+
+async def test_an_answer_from_a_page_is_marked() -> None:
+    store, at = Modelled(), desk()
+    await played(store, at, 1)
+    journal = await latest_journal(store, await found(store))
+    entered: Any = {"action": "accept", "content": {"number": 3}}
+    assert await enter(store, journal, "seats", Answer(entered))
+    assert (await recorded(store, at)).state == "waiting"
+    service = at.service(store)
+    await service.run_round(at.job(journal), journal, await service.stored.entered(journal), _NONE)
+
+    call = await recorded(store, at)
+
+    assert {step.id: step.answered_by for step in call.steps}["seats"] == "page"
+
+
+async def test_tasks_and_branches_that_are_still_open_are_shown() -> None:
+    async def inner(ctx: BranchContext) -> str:
+        await ctx.step(reserve, "Linz", undo=release)
+        return (await ctx.elicit(Seats, "Inner?")).action
+
+    @tool
+    async def two(ctx: BranchContext) -> list[Any]:
+        """Ask twice at once."""
+        return list(await ctx.gather(ctx.branch(inner, name="inner"), ctx.elicit(Seats, "Outer?")))
+
+    store, at = Modelled(), Desk(two, lambda _id, _request: accept(number=1))
+    await played(store, at, 1)
+
+    assert drawn(await recorded(store, at)) == [
+        "branch inner#1 r0 open",
+        "  step reserve.1 r0 done",
+        "  elicit elicit.1 r0 open",
+        "elicit elicit.1 r0 open",
+    ]
+
+
+async def test_a_live_call_is_read_as_well() -> None:
+    store, at = Modelled(), desk()
+    service = at.service(store)
+    journal = service.new()
+
+    async def answered(ask: Any) -> Answer:
+        return Answer({"action": "accept", "content": {"number": 4}})
+
+    await service.run_live(at.job(journal), journal, lambda call: call.drive(answered))
+
+    call = await recorded(store, at)
+
+    assert (call.state, [each.outcome for each in call.rounds]) == ("done", ["returned"])
+    steps = {step.id: step for step in call.steps}
+    assert (steps["seats"].answered_by, steps["seats"].answered_in) == ("client", 0)
+    assert steps["trip/look#1/sample.1"].value is not None
+
+
+async def test_lines_of_a_call_name_each_other() -> None:
+    at = replace(desk(), policy=partial(Durability, forks="fork"))
+    store = Modelled()
+    service = at.service(store)
+    asked: Any = await at.request(service)
+    for number in (1, 2):
+        await at.request(service, asked.request_state, {"seats": accept(number=number)})
+
+    first = await recorded(store, at)
+    (name,) = first.lines
+    other = await recorded(store, at, name)
+
+    assert (other.lines, other.value) == ([CALL], "Graz-1: 2, Yes. fine")
+    assert [each.outcome for each in other.rounds] == ["began here", "returned"]
+
+
+async def test_what_another_release_has_written_is_left_out() -> None:
+    store, at = Modelled(), desk()
+    await played(store, at, 1)
+    store = await rewritten(store, 0, state="? [99]", notes="")
+
+    call = await recorded(store, at)
+
+    assert (call.is_complete, call.state) == (False, "interrupted")
+    assert drawn(call)[0] == "step reserve.1 r0 done"
+
+
+async def test_an_outline_has_no_value() -> None:
+    secret = "Graz"
+    store, at = Modelled(), desk(fails=True)
+    with pytest.raises(ToolError):
+        await played(store, at)
+    await store.record(
+        CALL, 1, {"x": '["step","","Graz",{"type":"ToolError","message":"Graz"},0,null]'}
+    )
+
+    call = await recorded(store, at)
+    shown = outline(call)
+
+    assert secret in call.model_dump_json()
+    assert secret not in shown.model_dump_json()
+    assert "no seats" not in shown.model_dump_json()
+    assert [step.id for step in shown.steps] == [step.id for step in call.steps]
+    assert shown.error == "ToolError"
+
+
+async def test_a_list_does_not_look_whether_a_call_runs() -> None:
+    store, at = Modelled(), desk()
+    await played(store, at, 1)
+    assert listed(await found(store)).state == "open"
+
+
+class _None:
+    kind = "none"
+
+    def make(self, asks: object, state: str) -> None:
+        return None
+
+    def dump(self, reply: object) -> dict[str, Any]:
+        return {}
+
+    def load(self, stored: object, state: str) -> None:
+        return None
+
+
+_NONE: Any = _None()

@@ -1,0 +1,233 @@
+"""A recorded call is run against other code, and nothing happens but that it says where it differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from anabranch import BranchContext, ToolError, tool
+from anabranch._recorded.replaying import Drift, Replayed, replay_call
+from anabranch.tool import Tool
+from tests.durable.stores import Modelled
+from tests.recorded.trips import (
+    CALL,
+    DONE,
+    Seats,
+    desk,
+    found,
+    look,
+    played,
+    release,
+    reserve,
+    rewritten,
+    trip,
+)
+
+Body = Callable[..., Any]
+
+
+async def replayed(store: Modelled, present: Tool[Any] = trip) -> Replayed:
+    """Replay the call; neither its store nor the world may change."""
+    DONE.clear()
+    asked = len(store.asked)
+    outcome = await replay_call(store, await found(store), present)
+    assert DONE == []
+    assert set(store.asked[asked:]) <= {"find", "round", "last_round", "entries"}
+    return outcome
+
+
+async def waiting(**arguments: Any) -> Modelled:
+    store = Modelled()
+    await played(store, desk(**arguments), 1)
+    return store
+
+
+async def ended() -> Modelled:
+    store = Modelled()
+    await played(store, desk(), 2)
+    return store
+
+
+def other(body: Body) -> Tool[Any]:
+    """Return another version of the tool."""
+    body.__name__ = "trip"
+    return tool(body)
+
+
+async def test_the_same_code_waits_where_the_record_waits() -> None:
+    outcome = await replayed(await waiting())
+    assert outcome == Replayed(id=CALL, tool="trip", ended="waits", next=["seats"])
+    assert outcome.is_clean
+
+
+async def test_the_same_code_ends_as_recorded() -> None:
+    assert (await replayed(await ended())).ended == "ended"
+
+
+async def test_the_same_code_fails_as_recorded() -> None:
+    store = Modelled()
+    with pytest.raises(ToolError):
+        await played(store, desk(fails=True), 2)
+    assert (await replayed(store)).ended == "ended"
+
+
+async def test_another_question_is_a_drift() -> None:
+    @other
+    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
+        """Plan."""
+        await ctx.step(reserve, city, undo=release)
+        await ctx.branch(look, city)
+        return (await ctx.elicit(Seats, "Another question?", key="seats")).action
+
+    outcome = await replayed(await waiting(), changed)
+    assert outcome.drift == Drift(at="seats", recorded="elicit", now="elicit")
+    assert not outcome.is_clean
+
+
+async def test_a_step_that_is_gone_is_a_drift() -> None:
+    @other
+    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
+        """Plan."""
+        await ctx.branch(look, city)
+        return (await ctx.elicit(Seats, f"How many to {city}?", key="seats")).action
+
+    outcome = await replayed(await waiting(), changed)
+    assert outcome.drift == Drift(at="trip/reserve.1", recorded="step", now="not reached")
+
+
+async def test_a_new_step_before_the_question_is_a_drift() -> None:
+    @other
+    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
+        """Plan."""
+        await ctx.step(reserve, city, undo=release)
+        await ctx.branch(look, city)
+        await ctx.step(reserve, "Linz", name="another")
+        return (await ctx.elicit(Seats, f"How many to {city}?", key="seats")).action
+
+    outcome = await replayed(await waiting(), changed)
+    assert outcome.drift == Drift(at="seats", recorded="elicit", now="not reached")
+
+
+async def test_another_result_is_a_drift() -> None:
+    @other
+    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
+        """Plan."""
+        await ctx.step(reserve, city, undo=release)
+        await ctx.branch(look, city)
+        return (await ctx.elicit(Seats, f"How many to {city}?", key="seats")).action
+
+    outcome = await replayed(await ended(), changed)
+    assert outcome.drift == Drift(
+        at="result", recorded='returned "Graz-1: 3, Yes. fine"', now='returns "accept"'
+    )
+
+
+async def test_going_on_where_the_record_has_ended_is_a_drift() -> None:
+    @other
+    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
+        """Plan."""
+        await ctx.step(reserve, city, undo=release)
+        await ctx.branch(look, city)
+        await ctx.elicit(Seats, f"How many to {city}?", key="seats")
+        return await ctx.step(reserve, "Linz", name="another")
+
+    outcome = await replayed(await ended(), changed)
+    assert outcome.drift == Drift(
+        at="trip/another.1",
+        recorded='returned "Graz-1: 3, Yes. fine"',
+        now="goes on with trip/another.1",
+    )
+
+
+async def test_an_error_where_the_call_is_open_is_a_drift() -> None:
+    @other
+    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
+        """Plan."""
+        raise LookupError(city)
+
+    outcome = await replayed(await waiting(), changed)
+    assert outcome.drift is not None
+    assert (outcome.drift.at, outcome.ended) == ("trip/reserve.1", "drifts")
+
+
+async def test_an_error_in_the_place_of_a_result_is_a_drift() -> None:
+    @tool
+    async def quick(ctx: BranchContext) -> int:
+        """Return."""
+        return 1
+
+    @tool
+    async def broken(ctx: BranchContext) -> int:
+        """Raise."""
+        raise LookupError("gone")
+
+    store = Modelled()
+    await played(store, replace(desk(), tool=quick, arguments={}), 1)
+    outcome = await replayed(store, broken)
+    assert outcome.drift == Drift(
+        at="result", recorded="returned 1", now="raises LookupError: gone"
+    )
+    store = Modelled()
+    with pytest.raises(LookupError):
+        await played(store, replace(desk(), tool=broken, arguments={}), 1)
+    assert (await replayed(store, broken)).ended == "ended"
+    outcome = await replayed(store, quick)
+    assert outcome.drift is not None
+    assert outcome.drift.recorded.startswith("failed: an error that callers are not shown")
+
+
+async def test_arguments_that_do_not_fit_any_more_are_a_drift() -> None:
+    @other
+    async def changed(ctx: BranchContext, place: str) -> str:
+        """Plan."""
+        return place
+
+    outcome = await replayed(await waiting(), changed)
+    assert outcome.drift is not None
+    assert (outcome.drift.at, "place" in outcome.drift.now) == ("arguments", True)
+
+
+async def test_an_interrupted_call_goes_on() -> None:
+    store = await waiting()
+    await store.record(
+        CALL, 1, {"!answers:1": '{"seats":[{"action":"accept","content":{"number":2}},null]}'}
+    )
+    assert (await replayed(store)).ended == "goes on"
+    await store.begin(replace(await found(store), call_id="call_2"))
+    outcome = await replay_call(store, await found(store, "call_2"), trip)
+    assert (outcome.ended, outcome.next) == ("goes on", ["trip/reserve.1"])
+
+
+async def test_an_answer_that_was_not_recorded_is_waited_for() -> None:
+    """As for calls that an older release has recorded."""
+    store = await rewritten(await ended(), 1, notes="")
+    outcome = await replayed(store)
+    assert (outcome.ended, outcome.next) == ("waits", ["seats"])
+
+
+async def test_what_another_release_has_written_cannot_be_read() -> None:
+    store = await rewritten(await waiting(), 0, state="? [99]")
+    outcome = await replayed(store)
+    assert outcome.ended == "cannot be read"
+    assert not outcome.is_clean
+
+
+async def test_a_long_value_is_shortened() -> None:
+    @tool
+    async def long(ctx: BranchContext) -> str:
+        """Return much."""
+        return "x" * 10_000
+
+    @tool
+    async def longer(ctx: BranchContext) -> str:
+        """Return more."""
+        return "x" * 20_000
+
+    store = Modelled()
+    await played(store, replace(desk(), tool=long, arguments={}), 1)
+    outcome = await replayed(store, longer)
+    assert outcome.drift is not None
+    assert len(outcome.drift.recorded) < 300

@@ -43,7 +43,7 @@ from anabranch.stores import open_stores
 __all__ = ["web_command"]
 
 
-def web_command(
+def web_command(  # noqa: PLR0913 - options
     *targets: ChatTargets,
     host: Annotated[str, Parameter(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Parameter(help="The port to listen on; 0 for any.")] = 8080,

@@ -107,12 +107,12 @@ class Failing:
         self._fails = list(fails)
         self.failures = 0
 
-    async def append(self, run: str, events: Sequence[bytes], *, at: float, key: str = "") -> int:
+    async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
         how = self._fails.pop(0) if self._fails else ""
         self.failures += bool(how)
         if how == "before":
             raise StoreError("It is down.")
-        last = await self._good.append(run, events, at=at, key=key)
+        last = await self._good.append(run, events, **options)
         if how == "after":
             raise StoreError("It is down.")
         return last

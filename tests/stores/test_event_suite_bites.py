@@ -99,8 +99,10 @@ class DoesNotReportGaps(Follower):
 class FindsTheLast(Saboteur):
     keys: dict[tuple[str, str], int]
 
-    async def append(self, run: str, events: Sequence[bytes], *, at: float, key: str = "") -> int:
-        last = await self.good.append(run, events, at=at, key=key)
+    async def append(
+        self, run: str, events: Sequence[bytes], *, key: str = "", **options: Any
+    ) -> int:
+        last = await self.good.append(run, events, key=key, **options)
         self.keys = {**vars(self).get("keys", {}), (run, key): last - len(events) + 1}
         return last
 
@@ -130,6 +132,12 @@ class ReleasesForAnyOwner(Saboteur):
             await self.good.release(run, name)
 
 
+class ReleasesNothingWithEvents(Saboteur):
+    async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
+        options["release"] = None
+        return await self.good.append(run, events, **options)
+
+
 class WorksWhenClosed(Saboteur):
     async def close(self) -> None:
         pass
@@ -150,6 +158,7 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (LeasesToEveryOwner, suite.a_lease_has_one_holder),
     (BelievesAnyClock, suite.a_lease_has_one_holder),
     (ReleasesForAnyOwner, suite.a_lease_has_one_holder),
+    (ReleasesNothingWithEvents, suite.the_last_events_release_the_lease),
     (WorksWhenClosed, suite.closing_ends_readers),
 ]
 

@@ -41,10 +41,19 @@ class RunEvents(Protocol):
     Times are seconds since the epoch and come from the caller's clock.
     """
 
-    async def append(self, run: str, events: Sequence[bytes], *, at: float, key: str = "") -> int:
+    async def append(
+        self,
+        run: str,
+        events: Sequence[bytes],
+        *,
+        at: float,
+        key: str = "",
+        release: str | None = None,
+    ) -> int:
         """Add events, all or none; return the number of the last event.
 
-        ``key`` names the first of them, for :meth:`find`. Without events, nothing changes.
+        ``key`` names the first of them, for :meth:`find`. The lease of owner ``release`` is
+        released with them, as one. Without events, nothing changes.
         """
         ...
 

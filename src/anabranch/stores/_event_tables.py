@@ -60,7 +60,9 @@ _OF_THIS = EVENT.c.run == sa.bindparam("this")
 HEAD = sa.select(RUN.c.first, RUN.c.last).where(_THIS)
 INSERT = sa.insert(EVENT)
 FIND = sa.select(sa.func.min(EVENT.c.number)).where(_OF_THIS, EVENT.c.key == sa.bindparam("name"))
-HOLDER = sa.select(RUN.c.owner).where(_THIS, RUN.c.leased_until > sa.bindparam("now"))
+HOLDER = sa.select(RUN.c.owner).where(
+    _THIS, RUN.c.owner.is_not(None), RUN.c.leased_until > sa.bindparam("now")
+)
 SHORTEN = (
     sa.update(RUN)
     .where(_THIS, RUN.c.leased_until > sa.bindparam("until"))
@@ -112,7 +114,11 @@ def counting(*, is_postgresql: bool) -> sa.ClauseElement:
     )
     made: sa.ClauseElement = insert.on_conflict_do_update(
         index_elements=[RUN.c.run],
-        set_={RUN.c.last: RUN.c.last + sa.bindparam("count"), RUN.c.at: sa.bindparam("now")},
+        set_={
+            RUN.c.last: RUN.c.last + sa.bindparam("count"),
+            RUN.c.at: sa.bindparam("now"),
+            RUN.c.owner: sa.func.nullif(RUN.c.owner, sa.bindparam("old_owner")),
+        },
     ).returning(RUN.c.first, RUN.c.last)
     return made
 
@@ -143,7 +149,8 @@ def leasing(*, is_postgresql: bool) -> sa.ClauseElement:
 APPEND_POSTGRES = sa.text("""
     WITH head AS (
         INSERT INTO anabranch_run (run, first, last, at) VALUES (:this, 1, :count, :now)
-        ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + :count, at = :now
+        ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + :count, at = :now,
+            owner = nullif(anabranch_run.owner, CAST(:old_owner AS bytea))
         RETURNING first, last
     ), added AS (
         INSERT INTO anabranch_event (run, number, key, data)

@@ -67,15 +67,23 @@ class Events:
         self._old_runs = Statement(OLD_RUNS, dialect)
         self._delete, self._set_first = Statement(DELETE, dialect), Statement(SET_FIRST, dialect)
 
-    async def append(self, run: str, events: Sequence[bytes], *, at: float, key: str = "") -> int:
+    async def append(
+        self,
+        run: str,
+        events: Sequence[bytes],
+        *,
+        at: float,
+        key: str = "",
+        release: str | None = None,
+    ) -> int:
         if not events:
             return await self.last(run)
-        name = to_bytes(key) if key else None
         values: dict[str, Any] = {
             "this": to_bytes(run),
             "count": len(events),
             "now": at,
-            "name": name,
+            "name": to_bytes(key) if key else None,
+            "old_owner": None if release is None else to_bytes(release),
         }
         if self._database.is_postgresql:
             values |= {"events": list(events)}

@@ -18,6 +18,7 @@ from anabranch.agents import Agent
 from anabranch.chat._session.typed_values import read_arguments
 from anabranch.chat._web.live_turn import LiveTurn, TurnLeftError, current_turn
 from anabranch.chat._web.pending_questions import FieldError, Questions
+from anabranch.chat._web.thread_lease import BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.errors import AnabranchError, StoreError, ToolError
 from anabranch.messages import ElicitReply, ToolUseBlock
@@ -41,10 +42,6 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
 ANSWERED = "The question was answered differently."
-
-
-class BusyError(Exception):
-    """A turn is running in the thread."""
 
 
 class AnswerRefusedError(Exception):
@@ -72,16 +69,17 @@ class Conversation:
         self, agent: Agent, questions: Questions, thread_id: str, events: RunEvents
     ) -> None:
         self.thread_id = thread_id
-        self.log: ThreadLog = ThreadLog(events, thread_id, agent.dependencies.clock)
+        clock = agent.dependencies.clock
+        self.log: ThreadLog = ThreadLog(events, thread_id, clock)
+        self._right = ThreadLease(events, self.log, thread_id, clock)
         self._agent = agent
         self._questions = questions
         self._turn: LiveTurn | None = None
         self._lock = asyncio.Lock()
 
-    @property
-    def is_running(self) -> bool:
-        """Whether a turn works in it: one that waits at a question does not."""
-        return self._turn is not None and self._turn.question is None
+    async def is_running(self) -> bool:
+        """Whether a turn works in it, in any process: one that waits at a question does not."""
+        return await self._right.holder() is not None
 
     @property
     def is_idle(self) -> bool:
@@ -138,16 +136,19 @@ class Conversation:
 
     async def finish_empty(self, run_id: str) -> int:
         """Report a run in which there is nothing to do; return after which event it begins."""
-        turn = LiveTurn(self.thread_id, self.log)
+        turn = self._new_turn()
         after = await turn.begin_run(run_id)
-        turn.succeed()
+        await turn.succeed()
         return after
 
     async def stop(self) -> bool:
-        """Stop the running turn, and wait until it has ended; return whether there was one."""
+        """Stop the running turn, and wait until it has ended; return whether there was one.
+
+        It may run in another process.
+        """
         turn = self._turn
         if turn is None or turn.task is None:
-            return False
+            return await self._right.ask_to_stop()
         turn.task.cancel()
         await asyncio.wait([turn.task])
         return True
@@ -156,30 +157,34 @@ class Conversation:
 
     async def _begin(self, run_id: str, work: Callable[[], Awaitable[Node]]) -> int:
         if self._turn is not None:
-            raise BusyError("A turn is running in this conversation. Wait for it, or stop it.")
-        turn = LiveTurn(self.thread_id, self.log)
+            raise BusyError
+        turn = self._new_turn()
         after = await turn.begin_run(run_id)
-        self._turn = turn
-        turn.task = asyncio.create_task(self._run(turn, work))
+        if turn.is_running:
+            self._turn = turn
+            turn.task = asyncio.create_task(self._run(turn, work))
         return after
+
+    def _new_turn(self) -> LiveTurn:
+        return LiveTurn(self.thread_id, self.log, self._right)
 
     async def _run(self, turn: LiveTurn, work: Callable[[], Awaitable[Node]]) -> None:
         current_turn.set(turn)
         try:
             await work()
         except asyncio.CancelledError:
-            turn.stop()
+            await turn.stop()
         except TurnLeftError:
-            turn.succeed()
+            await turn.succeed()
         except (AnabranchError, ModelError) as error:
             if isinstance(error, StoreError):
                 logger.exception("a turn has failed")
-            turn.fail(str(error))
+            await turn.fail(str(error))
         except Exception:  # what is not meant for the page is for the log
             logger.exception("a turn has failed")
-            turn.fail("The run has failed; the server's log says why.")
+            await turn.fail("The run has failed; the server's log says why.")
         else:
-            turn.succeed()
+            await turn.succeed()
         finally:
             self._turn = None
 
@@ -231,7 +236,7 @@ class Conversation:
         open_here = await self._questions.open_in(self.thread_id) if turn is None else []
         if head is None or all(question.interrupt_id != head for question in open_here):
             return []
-        turn = LiveTurn(self.thread_id, self.log)  # the process was started again meanwhile
+        turn = self._new_turn()  # the process was started again meanwhile
         turn.left = True
         work = asyncio.create_task(self._run(turn, lambda: self._agent.answer(head, cancelled)))
         await asyncio.wait([work])

@@ -14,15 +14,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from anabranch._engine.combine import cancel_and_wait
-from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
 
 __all__ = ["KEEP_ALIVE", "EventStream"]
 
 KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent, so that no proxy ends the connection."""
-
-RUN_ENDS = (b'{"type":"RUN_FINISHED"', b'{"type":"RUN_ERROR"')
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 

@@ -22,8 +22,12 @@ from ag_ui.core import (
     RunStartedEvent,
 )
 
+from anabranch._durable.lease import RenewedLease
+from anabranch._engine.combine import cancel_and_wait
+from anabranch._shielded import run_shielded
 from anabranch.agents import Event, NodeAdded
 from anabranch.chat._web.event_mapping import EventMapping
+from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.messages import ElicitReply
 
@@ -52,6 +56,7 @@ class LiveTurn:
     Args:
         thread_id: its thread.
         log: where it reports.
+        right: allows one run at a time.
 
     Attributes:
         question: what it waits at, ``None`` while it works.
@@ -59,28 +64,58 @@ class LiveTurn:
         task: runs it.
     """
 
-    def __init__(self, thread_id: str, log: ThreadLog) -> None:
+    def __init__(self, thread_id: str, log: ThreadLog, right: ThreadLease) -> None:
         self.thread_id = thread_id
         self.question: OpenQuestion | None = None
         self.left: bool = False
         self.task: asyncio.Task[None] | None = None
         self._log = log
+        self._right = right
         self._mapping = EventMapping()
         self._run_id = ""
+        self._lease: RenewedLease | None = None
+        self._stopping: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether one of its runs is in progress."""
+        return self._lease is not None
 
     async def begin_run(self, run_id: str) -> int:
         """Report that a run begins; return after which event.
 
+        A run that has begun before, in whatever process, does not begin again.
+
         Raises:
+            BusyError: another run is in progress in the thread.
             StoreError: the store failed, and the run has not begun.
         """
+        lease = await self._right.take(run_id, self._on_lost)
+        if lease is None:
+            return await self._log.begun(run_id) or 0
         started = RunStartedEvent(
             thread_id=self.thread_id, run_id=run_id, protocol_version=PROTOCOL_VERSION
         )
-        after = await self._log.begin(run_id, started)
-        self._run_id = run_id
+        try:
+            after = await self._log.begin(run_id, started)
+        except BaseException:
+            async with lease:
+                raise
+        self._run_id, self._lease = run_id, lease
         self._log.add(self._mapping.begin())
+        self._stopping = asyncio.create_task(self._stop_when_asked(after))
         return after
+
+    async def _stop_when_asked(self, after: int) -> None:
+        await self._right.asked_to_stop(after)
+        if self.task is not None:
+            self.task.cancel()
+
+    def _on_lost(self) -> None:
+        """Stop, and report nothing: another process runs in the thread by now."""
+        self._run_id = ""
+        if self.task is not None:
+            self.task.cancel()
 
     async def on_event(self, event: Event) -> None:
         """Report an event of the agent.
@@ -98,7 +133,7 @@ class LiveTurn:
         if self.left:
             return ElicitReply(action="cancel")
         self.question = OpenQuestion(node_id)
-        self._finish(RunFinishedInterruptOutcome(type="interrupt", interrupts=[interrupt]))
+        await self._finish(RunFinishedInterruptOutcome(type="interrupt", interrupts=[interrupt]))
         try:
             return await self.question.reply
         finally:
@@ -118,33 +153,38 @@ class LiveTurn:
             return after
         return await self._log.last() if given.result() == reply else None
 
-    def succeed(self) -> None:
+    async def succeed(self) -> None:
         """Report that the turn has ended."""
-        self._finish(RunFinishedSuccessOutcome(type="success"))
+        await self._finish(RunFinishedSuccessOutcome(type="success"))
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Report that the turn was stopped."""
-        self._finish(RunFinishedCancelledOutcome(type="cancelled"))
+        await self._finish(RunFinishedCancelledOutcome(type="cancelled"))
 
-    def fail(self, message: str) -> None:
+    async def fail(self, message: str) -> None:
         """Report why the turn has ended."""
-        if self._run_id:
-            self._report(RunErrorEvent(message=message))
-        self._run_id = ""
+        await self._end(RunErrorEvent(message=message))
 
-    def _finish(
+    async def _finish(
         self,
         outcome: RunFinishedSuccessOutcome
         | RunFinishedInterruptOutcome
         | RunFinishedCancelledOutcome,
     ) -> None:
-        if self._run_id:
-            interrupted = isinstance(outcome, RunFinishedInterruptOutcome)
-            self._log.add(self._mapping.end(suspended=interrupted))
-            self._report(
-                RunFinishedEvent(thread_id=self.thread_id, run_id=self._run_id, outcome=outcome)
-            )
-        self._run_id = ""
+        ended = RunFinishedEvent(thread_id=self.thread_id, run_id=self._run_id, outcome=outcome)
+        interrupted = isinstance(outcome, RunFinishedInterruptOutcome)
+        await self._end(*self._mapping.end(suspended=interrupted), ended)
 
-    def _report(self, event: BaseEvent) -> None:
-        self._log.add([event])
+    async def _end(self, *events: BaseEvent) -> None:
+        """Report the end of the run, if one is in progress; the events release its lease."""
+        lease, self._lease = self._lease, None
+        if lease is None or self._stopping is None:
+            return
+        await run_shielded(_give_up(lease, self._stopping))
+        if self._run_id:
+            self._log.add(events, release=lease.owner)
+
+
+async def _give_up(lease: RenewedLease, stopping: asyncio.Task[None]) -> None:
+    await cancel_and_wait([stopping])
+    await lease.give_up()

@@ -23,7 +23,10 @@ from anabranch._encodable import encodable
 from anabranch._engine.clock import Clock, pause
 from anabranch.errors import StoreError
 
-__all__ = ["MISSED", "ThreadLog", "position"]
+__all__ = ["MISSED", "RUN_ENDS", "ThreadLog", "position"]
+
+RUN_ENDS = (b'{"type":"RUN_FINISHED"', b'{"type":"RUN_ERROR"')
+"""How the last event of a run begins."""
 
 MISSED = b'{"type":"CUSTOM","name":"anabranch.missed","value":null}'
 """The event for a reader who has missed events that are no longer stored."""
@@ -57,6 +60,7 @@ class ThreadLog:
         self._keys = (f"{name}.{number}" for number in count())
         self._waiting: list[bytes] = []
         self._size = 0
+        self._release: str | None = None
         self._writer: asyncio.Task[None] | None = None
         self._awaited = asyncio.Event()
 
@@ -71,18 +75,26 @@ class ThreadLog:
         Raises:
             StoreError: the store failed.
         """
+        return await self.put(encoded(event), key=run_id) - 1
+
+    async def put(self, event: bytes, *, key: str = "") -> int:
+        """Add one event when all before it are stored; return its number.
+
+        Raises:
+            StoreError: the store failed.
+        """
         await self.flush()
         now = self._clock.now()
-        events = [encoded(event)]
-        return await self._events.append(self._thread_id, events, at=now, key=run_id) - 1
+        return await self._events.append(self._thread_id, [event], at=now, key=key)
 
     async def begun(self, run_id: str) -> int | None:
         """Return the number before the first event of a run, ``None`` if it has not begun."""
         found = await self._events.find(self._thread_id, run_id)
         return None if found is None else found - 1
 
-    def add(self, events: Iterable[BaseModel]) -> None:
-        """Add events; they are stored soon."""
+    def add(self, events: Iterable[BaseModel], *, release: str | None = None) -> None:
+        """Add events; they are stored soon, and release the lease of owner ``release``."""
+        self._release = release or self._release
         new = list(map(encoded, events))
         self._waiting += new
         self._size += sum(map(len, new))
@@ -106,15 +118,16 @@ class ThreadLog:
         try:
             while self._waiting:
                 batch, self._waiting, self._size = self._waiting, [], 0
+                release, self._release = self._release, None
                 began = loop.time()
-                await self._store(batch)
+                await self._store(batch, release)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(REST * (loop.time() - began)):
                         await self._awaited.wait()
         finally:
             self._writer = None
 
-    async def _store(self, batch: Sequence[bytes]) -> None:
+    async def _store(self, batch: Sequence[bytes], release: str | None) -> None:
         """Store a batch, once, although the store may fail after it has done its work."""
         key, until = next(self._keys), self._clock.now() + PATIENCE
         is_repeated = False
@@ -123,7 +136,7 @@ class ThreadLog:
                 if is_repeated and await self._events.find(self._thread_id, key):
                     return
                 now = self._clock.now()
-                await self._events.append(self._thread_id, batch, at=now, key=key)
+                await self._events.append(self._thread_id, batch, at=now, key=key, release=release)
             except StoreError as error:
                 if self._clock.now() >= until:
                     logger.exception("%d events of a conversation are lost", len(batch))

@@ -219,6 +219,20 @@ async def a_lease_has_one_holder(open_store: OpenRunEvents) -> None:
         yes(await store.lease("other", "a", 100.0, 110.0), "another run is another lease")
 
 
+async def the_last_events_release_the_lease(open_store: OpenRunEvents) -> None:
+    """As one: who has read them can take it. Another's lease stays."""
+    async with opened(open_store) as store:
+        yes(await store.lease("r", "a", 100.0, 110.0), "it was free")
+        await store.append("r", some("a"), at=101.0)
+        expect(await store.holder("r", 102.0), "a", "events alone release nothing")
+        await store.append("r", some("b"), at=103.0, release="b")
+        expect(await store.holder("r", 104.0), "a", "nor does another owner")
+        await store.append("r", some("c"), at=105.0, release="a")
+        expect(await store.holder("r", 106.0), None, "it is released")
+        yes(await store.lease("r", "b", 106.0, 116.0), "and free")
+        await store.append("new", some("a"), at=105.0, release="a")
+
+
 async def a_cancelled_append_is_there_or_not(open_store: OpenRunEvents) -> None:
     """Cancelling at any moment leaves all events or none, and no gap."""
     async with opened(open_store) as store:
@@ -274,6 +288,7 @@ RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     a_reader_from_nowhere_is_refused,
     pruning_deletes_events_of_old_runs,
     a_lease_has_one_holder,
+    the_last_events_release_the_lease,
     a_cancelled_append_is_there_or_not,
     closing_ends_readers,
 )

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from anabranch.chat._web import requests
 from anabranch.errors import StoreError
 from anabranch.tree import Thread
 from tests.agents.memory import MemoryTrees
@@ -84,6 +85,16 @@ async def test_a_request_that_is_too_large_is_refused() -> None:
         headers = {"Content-Type": "application/json"}
         response = await client.post("/threads", content=chunks(), headers=headers)
         assert response.status_code == 413
+
+
+async def test_a_request_that_does_not_arrive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "PATIENCE", 0.05)
+    async with browsing() as client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
+        head = "POST /threads HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+        assert b" 408 " in await reader.readline()
+        writer.close()
 
 
 @pytest.mark.parametrize(

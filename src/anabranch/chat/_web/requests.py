@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -12,6 +13,9 @@ from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply
 
 __all__ = ["AnswerBody", "CallAnswerBody", "LabelBody", "ThreadBody", "read_body"]
+
+PATIENCE = 30.0
+"""Seconds within which the body of a request must have arrived."""
 
 B = TypeVar("B", bound=BaseModel)
 
@@ -65,11 +69,16 @@ async def read_body(request: Request, model: type[B]) -> B:
     """Return the body of a request.
 
     Raises:
-        HTTPException: it is no JSON (415 or 400), or does not fit ``model`` (422).
+        HTTPException: it is no JSON (415 or 400), does not fit ``model`` (422), or does not arrive
+            (408).
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415, "Send JSON, with Content-Type: application/json.")
-    body = await request.body()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            body = await request.body()
+    except TimeoutError:
+        raise HTTPException(408, f"The body did not arrive within {PATIENCE:g} s.") from None
     try:
         return model.model_validate_json(body)
     except ValidationError as problem:

@@ -4,6 +4,7 @@ import os
 import sys
 
 from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel
 
 server: MCPServer[None] = MCPServer("other maker's")
 
@@ -32,6 +33,17 @@ async def flood(ctx: Context, number: int) -> str:
     for each in range(number):
         await ctx.report_progress(each, number, f"at {each}")
     return "flooded"
+
+
+class Words(BaseModel):
+    text: str
+
+
+@server.tool()
+async def ask(ctx: Context) -> str:
+    """Ask the person."""
+    answer = await ctx.elicit("Which?", Words)
+    return f"{answer.action} {answer.data.text if answer.action == 'accept' else ''}"
 
 
 if __name__ == "__main__":

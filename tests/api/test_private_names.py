@@ -30,7 +30,7 @@ REASONS: dict[str, str] = {
     "mcp/_saga_extension.py": "the SDK has no public way to a server's tool or its handlers",
     "mcp/_server.py": "install() adds tools, an extension and a lifespan to a server that exists: the"
     " SDK makes tools of functions only, and takes the others in the constructor only",
-    "mcp/_tool_server.py": "the SDK has no public way to ask whether a connection has ended",
+    "mcp/_tool_link.py": "the SDK has no public way to ask whether a connection has ended",
 }
 """Every file below src/anabranch that uses a private name of a library, and why it has to."""
 

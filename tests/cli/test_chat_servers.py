@@ -1,10 +1,18 @@
 """``anabranch chat`` and ``anabranch web`` with running servers as targets."""
 
+import re
+import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
 from anabranch.cli import main
+from tests.chat.web import events_in, message, resume
 from tests.cli.test_chat import TARGET, Desk, desk
 from tests.mcp.harness import ROOT
 
@@ -55,3 +63,59 @@ def test_a_server_that_cannot_be_used_is_reported_in_one_sentence(
     assert out == ""
     [line] = err.splitlines()
     assert said in line
+
+
+BOOK = """
+from pydantic import BaseModel
+from anabranch import Accepted, BranchContext, tool
+
+class Seats(BaseModel):
+    n: int
+
+def note(what: str) -> str:
+    with open("effects", "a") as file:
+        file.write(what)
+    return what
+
+@tool
+async def book(ctx: BranchContext) -> str:
+    await ctx.step(note, "before ")
+    answer = await ctx.elicit(Seats, "How many?")
+    await ctx.step(note, "after ")
+    return f"{answer.content.n} seats" if isinstance(answer, Accepted) else answer.action
+"""
+SERVE = f"command:{sys.executable} -m anabranch serve book.py --transport stdio"
+
+
+@contextmanager
+def web(folder: Path) -> Generator[httpx2.Client]:
+    """``anabranch web`` with a server as its target, killed at the end, as by a crash."""
+    command = [sys.executable, "-m", "anabranch", "web", SERVE, "--port", "0"]
+    command += ["--store", "sqlite:///chat.db"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            address = next(
+                filter(None, (re.search("http://.*/", line) for line in process.stderr))
+            )[0]
+            with httpx2.Client(base_url=address, timeout=60) as client:
+                yield client
+        finally:
+            process.kill()
+
+
+def test_a_chat_that_is_killed_at_a_servers_question_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "book.py").write_text(BOOK)
+    with web(tmp_path) as client:
+        client.post("/agui", json=message("/book"))
+        before: list[dict[str, Any]] = client.get("/threads/t1/pending").json()
+    with web(tmp_path) as client:
+        [question] = client.get("/threads/t1/pending").json()
+        assert [question] == before
+        answer = {"interruptId": question["interrupt_id"], "status": "resolved"}
+        events = events_in(client.post("/agui", json=resume({**answer, "payload": {"n": 2}})).text)
+    assert "2 seats" in str(events)
+    assert (tmp_path / "effects").read_text() == "before after "

@@ -18,6 +18,7 @@ from mcp import StdioServerParameters
 from anabranch._asking.host import Capabilities
 from anabranch._printable import printable
 from anabranch.agents._agent_tools import AgentTool
+from anabranch.agents._remote_call import ParkedCalls
 from anabranch.agents._remote_tool import RemoteTool
 from anabranch.mcp._client import Connectable, Era
 from anabranch.mcp._tool_server import ToolServer
@@ -70,6 +71,7 @@ class RemoteTools:
             ToolServer(_targets(each, headers or {}), _place(each), Capabilities(), era)
             for each in servers
         ]
+        self._parked = ParkedCalls()
         self._labels: list[str] = []
         self._names: dict[frozenset[str], dict[tuple[int, str], str]] = {}
         self._made: dict[str, RemoteTool] = {}
@@ -102,7 +104,8 @@ class RemoteTools:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections; calls that wait for a person over them are cancelled."""
+        await self._parked.aclose()
         for server in self._servers:
             await server.close()
 
@@ -126,7 +129,7 @@ class RemoteTools:
         if made is None or made.tool is not tool:
             text = printable(tool.description or tool.title or "")
             spec = ToolSpec(name=name, description=text, input_schema=tool.input_schema)
-            made = self._made[name] = RemoteTool(server, tool, spec)
+            made = self._made[name] = RemoteTool(server, tool, spec, self._parked)
         return made
 
     def _zipped(self, names: Sequence[str]) -> Sequence[tuple[str, str]]:

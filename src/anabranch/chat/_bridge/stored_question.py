@@ -55,14 +55,23 @@ async def read_question(
     uses = [use for each in path if each.id == caller_id for use in each.tool_uses]
     use = next(use for use in uses if use.id == use_id)
     first = await store.node(str(node.data.get("round", node.id))) or node
-    journal = Journal.loads(str(stored_with(first, "state")))
+    journal = _journal(str(stored_with(first, "state")))
     key = (request.key if isinstance(request, ElicitRequest) else None) or ""
     values: dict[str, Any] = {"params": _parameters(tools.get(use.name), use.input)}
-    handed = journal.entries.get(f"{use.name}/before.1")
+    handed = None if journal is None else journal.entries.get(f"{use.name}/before.1")
     if handed is not None:
         values["handoff"] = handed.value
-    name = ElicitId(tool_name=use.name, key=key, call_id=journal.line, seq=len(asked) - 1)
+    call_id = f"{caller_id}/{use_id}" if journal is None else journal.line
+    name = ElicitId(tool_name=use.name, key=key, call_id=call_id, seq=len(asked) - 1)
     return StoredQuestion(node, name, request, values)
+
+
+def _journal(state: str) -> Journal | None:
+    """Return the journal of a call, ``None`` if another server runs the tool."""
+    try:
+        return Journal.loads(state)
+    except ValueError:
+        return None
 
 
 def _parameters(tool: Tool[Any] | None, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON

@@ -1,0 +1,229 @@
+"""One call of a tool of an MCP server, which may wait for answers longer than a turn lasts.
+
+In the modern era what a server asks ends its request. The state that it hands out is stored with the
+questions, and the next request takes it up, from any process. In the handshake era the server waits
+for the answer: the call is parked in this process, and lost with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from contextvars import copy_context
+from typing import Final
+
+import mcp_types as types
+
+from anabranch._asking.answerer import Absent, AnswerError
+from anabranch._engine import Answer, Ask, Notice
+from anabranch._engine.combine import cancel_and_wait
+from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
+from anabranch.agents._events import ToolNoticed
+from anabranch.agents._ports import Question
+from anabranch.agents._remote_questions import shown
+from anabranch.agents._remote_result import outcome_of
+from anabranch.agents._remote_state import CallState, reply_in
+from anabranch.agents._turn_limits import TurnLimitError
+from anabranch.errors import ToolError
+from anabranch.mcp._client import MAX_ROUNDS
+from anabranch.mcp._input_rounds import Response, RoundOfAnswers, answer_others, questions_of
+from anabranch.mcp._tool_server import ToolServer
+from anabranch.messages import ElicitReply, LogLevel, SampleReply, SampleRequest
+
+__all__ = ["ParkedCalls", "RemoteCall"]
+
+MOST_PARKED: Final = 100
+"""Calls of the handshake era that wait for a person; beyond that, the oldest is cancelled."""
+
+
+class ParkedCalls:
+    """The calls that wait for a person in this process, by name."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, RemoteCall] = {}
+
+    async def park(self, call: RemoteCall) -> str:
+        """Hold ``call`` until it is taken, and return its name."""
+        name = str(uuid.uuid4())
+        self._calls[name] = call
+        if len(self._calls) > MOST_PARKED:
+            await self._calls.pop(next(iter(self._calls))).cancel()
+        return name
+
+    def take(self, name: str) -> RemoteCall | None:
+        """Return the call of that name; it is not parked any more."""
+        return self._calls.pop(name, None)
+
+    async def aclose(self) -> None:
+        """Cancel all calls."""
+        while self._calls:
+            await self._calls.popitem()[1].cancel()
+
+
+class RemoteCall(Absent):
+    """A call of a tool of ``server``; as an answerer, it is asked what the server asks meanwhile.
+
+    Args:
+        server: runs the tool.
+        tool: its name there.
+        key: the call's idempotency key.
+        here: the use of the tool.
+        answers: to what an earlier request has asked.
+    """
+
+    def __init__(
+        self,
+        server: ToolServer,
+        tool: str,
+        key: str,
+        here: ToolUse,
+        answers: RoundOfAnswers | None = None,
+    ) -> None:
+        self._server = server
+        self._tool = tool
+        self._key = key
+        self._here = here
+        self._context = copy_context()
+        self._attached = asyncio.Event()
+        self._asked: dict[str, tuple[Ask, asyncio.Future[ElicitReply]]] = {}
+        self._asking = asyncio.Event()
+        self._task = asyncio.create_task(self._drive(here, answers))
+        self._task.add_done_callback(_read)
+
+    async def cancel(self) -> None:
+        """End the call, here and at the server."""
+        await cancel_and_wait([self._task])
+
+    async def go_on(
+        self, here: ToolUse, answers: Mapping[str, Answer], parked: ParkedCalls
+    ) -> Outcome | Asked:
+        """Return how the call ends, or what is asked before it can go on.
+
+        Args:
+            here: the use of the tool, which may be that of a later turn.
+            answers: to what the server waits for.
+            parked: takes the call if it waits for answers.
+        """
+        self._here, self._context = here, copy_context()
+        for step_id, answer in answers.items():
+            _, answered = self._asked.pop(step_id, (None, None))
+            if answered is not None and not answered.done():
+                answered.set_result(reply_in(answer))
+        if not self._asked:
+            self._asking.clear()
+        self._attached.set()
+        asking = asyncio.create_task(self._asking.wait())
+        try:
+            await asyncio.wait({self._task, asking}, return_when=asyncio.FIRST_COMPLETED)
+            if self._task.done():
+                return self._task.result()
+            asks = tuple(ask for ask, _ in self._asked.values())
+            name = await parked.park(self)
+            state = CallState(server=self._server.place, tool=self._tool, parked=name)
+            return Asked(asks, state.model_dump_json(exclude_none=True))
+        except asyncio.CancelledError:
+            await self.cancel()
+            raise
+        finally:
+            self._attached.clear()
+            await cancel_and_wait([asking])
+
+    async def _drive(self, here: ToolUse, answers: RoundOfAnswers | None) -> Outcome | Asked:
+        for _ in range(MAX_ROUNDS):
+            result = await self._server.call(
+                self._tool,
+                here.block.input,
+                self,
+                owner=here.timeline.thread.id,
+                key=self._key,
+                answers=answers,
+            )
+            if isinstance(result, types.CallToolResult):
+                return outcome_of(result)
+            questions = questions_of(result)
+            responses = await answer_others(result, self)
+            if asks := self._asks(questions, responses):
+                state = CallState(
+                    server=self._server.place,
+                    tool=self._tool,
+                    request_state=result.request_state,
+                    responses=responses,
+                )
+                return Asked(asks, state.model_dump_json(by_alias=True, exclude_none=True))
+            answers = RoundOfAnswers(responses, result.request_state)
+        raise ToolError(f"The tool {self._tool!r} has asked in more than {MAX_ROUNDS} rounds.")
+
+    def _asks(
+        self, questions: Mapping[str, Question], responses: dict[str, Response]
+    ) -> tuple[Ask, ...]:
+        """Return what the person is asked; decline what cannot be asked."""
+        asks: list[Ask] = []
+        for key, question in questions.items():
+            if (asked := self._shown(question)) is not None:
+                asks.append(Ask(key, "elicit", asked, ""))
+            else:
+                responses[key] = types.ElicitResult(action="decline")
+        return tuple(asks)
+
+    def _shown(self, question: Question) -> Question | None:
+        return shown(question, self._here.timeline.dependencies.capabilities)
+
+    # -- what the server asks and reports while it runs the tool -----------------------------
+
+    async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
+        """Let the agent's model answer, as soon as a turn goes on with the call.
+
+        Raises:
+            AnswerError: a limit of the turn is used up.
+        """
+        del step_id
+        await self._attached.wait()
+        try:
+            return await self._here.sample(request)
+        except TurnLimitError as refusal:
+            raise AnswerError(str(refusal)) from None
+
+    async def elicit(self, request: Question, /, *, step_id: str) -> ElicitReply:
+        """Wait until the person has answered, in this turn or a later one.
+
+        Raises:
+            AnswerError: the question cannot be shown.
+        """
+        try:
+            asked = self._shown(request)
+        except ToolError as problem:
+            raise AnswerError(str(problem)) from None
+        if asked is None:
+            return ElicitReply(action="decline")
+        name = f"{step_id}#{uuid.uuid4()}"  # servers may give the same name twice
+        answered: asyncio.Future[ElicitReply] = asyncio.get_running_loop().create_future()
+        self._asked[name] = Ask(name, "elicit", asked, ""), answered
+        self._asking.set()
+        try:
+            return await answered
+        finally:
+            self._asked.pop(name, None)
+            if not self._asked:
+                self._asking.clear()
+
+    async def log(self, level: LogLevel, message: str, /) -> None:
+        """Send a log message to the agent's listener."""
+        await self._emit(Notice(message, level))
+
+    async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
+        """Send a progress message to the agent's listener."""
+        await self._emit(Notice(message, None, progress, total))
+
+    async def _emit(self, notice: Notice) -> None:
+        """Emit in the turn that runs; between turns, no one listens."""
+        here = self._here
+        if self._attached.is_set():
+            event = ToolNoticed(here.caller.id, here.block, notice)
+            await asyncio.create_task(here.emit(event), context=self._context.copy())
+
+
+def _read(task: asyncio.Task[Outcome | Asked]) -> None:
+    """Read the error of a call that has ended while no one waited: its next turn raises it."""
+    if not task.cancelled():
+        task.exception()

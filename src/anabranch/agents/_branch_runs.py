@@ -122,7 +122,7 @@ async def _in_time(turn: Turn, start: Node, work: Awaitable[Node]) -> Node:
     timeout, working = timeline.dependencies.limits.timeout, timeline.branch_of_folding
     seconds = math.inf if timeout is None else timeout
     if working is not None:
-        seconds = min(seconds, working.deadline - clock.now())
+        seconds = min(seconds, working.seconds_left)
     return await (work if seconds == math.inf else _within(clock, seconds, start, work))
 
 

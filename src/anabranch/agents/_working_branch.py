@@ -23,7 +23,6 @@ class WorkingBranch:
     Attributes:
         service: has its record.
         id: its id.
-        deadline: when its time is over.
         is_fork: whether this is a branch of ``branch_self`` inside of it, which cannot return from it.
         is_summarising: whether its last request may use what is held back for that.
         rolls_back: whether even that has no room for what the request that was refused had added.
@@ -34,7 +33,7 @@ class WorkingBranch:
     def __init__(self, service: BranchService, branch: Branch) -> None:
         self.service = service
         self.id: str = branch.id
-        self.deadline: float = branch.deadline
+        self._branch = branch
         self.is_fork = False
         self.is_summarising = False
         self.rolls_back = False
@@ -43,6 +42,11 @@ class WorkingBranch:
         self._estimated: int | None = None  # tokens of the context so far, by our estimate
         self._reported: int | None = None  # and as the provider has counted them
         self._prompt = 0
+
+    @property
+    def seconds_left(self) -> float:
+        """The time that it has left."""
+        return self.service.seconds_left(self._branch)
 
     def fork(self) -> WorkingBranch:
         """Return this for a branch of ``branch_self``: with the same budget, and a path of its own."""

@@ -5,14 +5,18 @@ Their settings are those of the environment, after those of the file that it nam
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter
 
+from anabranch._terminal.console import Console
 from anabranch._terminal.exits import UsageError
 from anabranch.errors import StoreError
-from anabranch.folding import BranchService, FoldingSettings
-from anabranch.stores import open_branch_store
+from anabranch.folding import BankMemory, BranchService, FoldingSettings
+from anabranch.memory import ReasoningBank, Scrubber
+from anabranch.memory._secret_patterns import pattern_spans
+from anabranch.stores import open_branch_store, open_memory_store
 
 __all__ = ["Foldable", "open_branches"]
 
@@ -31,11 +35,31 @@ Foldable: TypeAlias = Annotated[
 def open_branches(store: str | None) -> BranchService:
     """Return the branches in the store at a URL, or those of this process without one.
 
+    In a store, they begin with the memories that are there, and leave what memories are made of.
+
     Raises:
         UsageError: the store or a setting is invalid.
     """
     try:
         settings = FoldingSettings.from_environment()
-        return BranchService(open_branch_store(store) if store else None, settings)
+        if not store:
+            return BranchService(settings=settings, scrub=_scrubber().clean)
+        bank = ReasoningBank(open_memory_store(store), scrubber=_scrubber())
+        return BranchService(
+            open_branch_store(store),
+            settings,
+            memory=BankMemory(bank),
+            scrub=bank.scrubber.clean,
+        )
     except (OSError, ValueError, StoreError) as error:
         raise UsageError(str(error)) from error
+
+
+def _scrubber() -> Scrubber:
+    """Return what searches texts for secrets: with the library for that, where it is installed."""
+    if find_spec("detect_secrets") is not None:
+        return Scrubber()
+    Console().say(
+        "Secrets are searched for by few patterns only. For all of them, install anabranch[memory]."
+    )
+    return Scrubber(pattern_spans)

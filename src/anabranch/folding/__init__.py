@@ -13,8 +13,11 @@ store's port is :class:`BranchStore`; ``anabranch.stores`` has SQLite and Postgr
     _branch_store.py   the port of stores
     _memory_store.py   branches in this process
     _ports.py          a memory, and a search for secrets
+    _bank_memory.py    the memory that this library has
+    _telemetry.py      metrics and traces
 """
 
+from anabranch.folding._bank_memory import BankMemory
 from anabranch.folding._branch_store import BranchRows, BranchStore
 from anabranch.folding._errors import (
     BranchNotActiveError,
@@ -50,6 +53,7 @@ __all__ = [
     "OPEN",
     "ROOT",
     "TRANSITIONS",
+    "BankMemory",
     "Branch",
     "BranchCreated",
     "BranchEvent",

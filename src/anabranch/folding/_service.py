@@ -35,6 +35,7 @@ from anabranch.folding._memory_store import MemoryBranches
 from anabranch.folding._ports import BranchMemory, InjectedItem, Scrubber
 from anabranch.folding._records import Branch
 from anabranch.folding._settings import FoldingSettings
+from anabranch.folding._telemetry import record
 
 __all__ = ["ROOT", "BranchService", "CreatedBranch", "ReturnedBranch"]
 
@@ -248,6 +249,10 @@ class BranchService:
         found = await self.store.branches(session_id)
         return [each for each in found if each.completed_at is None or each.completed_at > since]
 
+    def seconds_left(self, branch: Branch) -> float:
+        """Return the time that a branch has left, by the clock that its deadline is of."""
+        return max(0.0, branch.deadline - self._clock.now())
+
     async def time_out(self, branch_id: str, partial: str | None = None) -> Branch:
         """Close a branch if its time is over, with what it has so far; return its record.
 
@@ -420,6 +425,7 @@ class BranchService:
         return value
 
     def _report(self, event: BranchEvent) -> None:
+        record(event)
         if self._listener is None:
             return
         try:

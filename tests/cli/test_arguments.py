@@ -88,6 +88,20 @@ def test_a_pair_without_a_name_or_a_sign_is_refused(pair: str) -> None:
         read_arguments([pair], None, {})
 
 
+def test_all_that_is_wrong_is_named() -> None:
+    schema = {
+        "properties": {"days": {"type": "integer"}, "on": {"type": "boolean"}},
+        "required": ["days", "city", "name"],
+    }
+    with pytest.raises(UsageError) as raised:
+        read_arguments(["days=three", "on=maybe", "x"], '{"name": "Ada"}', schema)
+    assert str(raised.value) == (
+        "days must be a whole number, not 'three'. Write days=… or give JSON. on must be true or"
+        " false, not 'maybe'. Write on=… or give JSON. 'x' is no argument. Write name=value. city is"
+        " missing."
+    )
+
+
 def test_a_name_that_comes_twice_is_refused() -> None:
     with pytest.raises(UsageError, match="'x' is given twice"):
         read_arguments(["x=1", "x=2"], None, {})

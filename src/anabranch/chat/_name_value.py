@@ -44,16 +44,25 @@ def read_pairs(pairs: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any
     """Return the values of ``pairs`` by their names.
 
     Raises:
-        ValueError: a pair has no ``=``, a name comes twice, or a text is not what it should be.
+        ValueError: pairs have no ``=``, names come twice, or texts are not what they should be;
+            all of them are named.
     """
     arguments: dict[str, Any] = {}
+    problems: list[str] = []
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not (name and equals):
-            raise ValueError(f"{pair!r} is no argument. Write name=value.")
-        if name in arguments:
-            raise ValueError(f"{name!r} is given twice. Give it once.")
-        arguments[name] = _read_value(name, text, schema)
+            problems.append(f"{pair!r} is no argument. Write name=value.")
+        elif name in arguments:
+            problems.append(f"{name!r} is given twice. Give it once.")
+        else:
+            arguments[name] = None  # it is given, whether or not it can be read
+            try:
+                arguments[name] = _read_value(name, text, schema)
+            except ValueError as problem:
+                problems.append(str(problem))
+    if problems:
+        raise ValueError(" ".join(problems))
     return arguments
 
 

@@ -18,13 +18,20 @@ def read_arguments(
     """Return the arguments in ``json_text``, overridden by those in ``pairs``.
 
     Raises:
-        UsageError: a pair has no ``=``, a name is given twice, or a value has the wrong type.
+        UsageError: a pair has no ``=``, a name is given twice, or a value has the wrong type; all
+            that is wrong is named.
     """
     arguments = _read_object(json_text) if json_text is not None else {}
+    typed = list(pairs)
     try:
-        return {**arguments, **read_pairs(pairs, schema)}
+        return {**arguments, **read_pairs(typed, schema)}
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        # The tool, which would name what is missing, is not called with the others.
+        given = {*arguments, *(pair.partition("=")[0] for pair in typed)}
+        missing = [
+            f"{name} is missing." for name in schema.get("required", ()) if name not in given
+        ]
+        raise UsageError(" ".join([str(error), *missing])) from None
 
 
 def _read_object(text: str) -> dict[str, Any]:

@@ -66,7 +66,13 @@ def environment(folder: Path) -> dict[str, str]:
     programs = os.pathsep.join([str(folder / "bin"), own.get("PATH", os.defpath)])
     sources = os.pathsep.join(filter(None, [str(PACKAGES), own.get("PYTHONPATH")]))
     data = str(folder / "data")
-    return {**own, "PATH": programs, "PYTHONPATH": sources, "XDG_DATA_HOME": data}
+    return {
+        **own,
+        "PATH": programs,
+        "PYTHONPATH": sources,
+        "XDG_DATA_HOME": data,
+        "XDG_CONFIG_HOME": data,
+    }
 
 
 def parse(text_or_path: Path | str) -> Document:

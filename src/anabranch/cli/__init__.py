@@ -22,6 +22,7 @@
     _tree_commands.py                 anabranch tree: the commands over stored conversations
     _browse_command.py, _browser.py   anabranch browse: a conversation on a full screen
 
+    _configuration.py                 options from pyproject.toml and the user's file
     _options.py                       options that several commands share
     _answering.py                     who answers a tool's questions, by --model and --answers
     _tool_arguments.py                a tool's arguments, from name=value and --json
@@ -45,6 +46,7 @@ from anabranch._extras import MissingExtraError
 from anabranch._printable import printable
 from anabranch._terminal.exits import CommandError, LeftError, UsageError
 from anabranch.cli._commands import app
+from anabranch.cli._configuration import configuration_files
 
 __all__ = ["main"]
 
@@ -52,6 +54,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; ``sys.argv`` is read by default."""
     try:
+        app.config = configuration_files()
         app(
             sys.argv[1:] if arguments is None else list(arguments),
             exit_on_error=False,

@@ -201,6 +201,20 @@ MADE_BY_THE_LIBRARY = "Made by the library"
 """Says in a class's docstring that its constructor is no part of the surface."""
 
 
+class NamesOf(dict[str, object]):
+    """The names in a module, those too that it loads when they are first used."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(OF_EXTRAS)
+        self._module = load(module)
+
+    def __missing__(self, name: str) -> object:
+        try:
+            return getattr(self._module, name)
+        except AttributeError:
+            raise KeyError(name) from None
+
+
 def public_objects() -> dict[int, str]:
     return {
         id(getattr(load(name), each)): f"{name}.{each}"
@@ -243,7 +257,9 @@ def hints_of(value: object, path: str) -> Iterator[tuple[str, object]]:
         for function in typing.get_overloads(value) or [value]:
             yield from (
                 (path, hint)
-                for name, hint in typing.get_type_hints(function, localns=OF_EXTRAS).items()
+                for name, hint in typing.get_type_hints(
+                    function, localns=NamesOf(function.__module__)
+                ).items()
                 if name != "self"  # the methods of a context that stand outside its class
             )
     else:

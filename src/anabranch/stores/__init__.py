@@ -40,6 +40,7 @@ Another kind of record gets a migration, tables and a module of its own beside t
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from anabranch._durable.run_events import MissedEventsError, RunEvents
@@ -52,11 +53,11 @@ from anabranch._durable.store import (
 )
 from anabranch._extras import needs_extra
 from anabranch.errors import StoreError, UnknownCallError
-from anabranch.folding import BranchStore
-from anabranch.memory import MemoryStore
 from anabranch.tree import TreeStore
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what few need, and is slow to import
+    from anabranch.folding import BranchStore
+    from anabranch.memory import MemoryStore
     from anabranch.stores._database import Database
 
 __all__ = [
@@ -79,6 +80,8 @@ __all__ = [
     "open_stores",
     "open_tree_store",
 ]
+
+_LAZY = {"BranchStore": "anabranch.folding", "MemoryStore": "anabranch.memory"}
 
 
 def open_store(url: str) -> CallStore:
@@ -168,3 +171,10 @@ def _open_database(url: str) -> Database:
         from anabranch.stores._database import Database  # noqa: PLC0415
         from anabranch.stores._urls import read_url  # noqa: PLC0415
     return Database(read_url(url))
+
+
+def __getattr__(name: str) -> object:
+    """Load the ports of the rooms that few need when they are first used."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

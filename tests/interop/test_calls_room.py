@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, ViewportSize, expect
 
-from tests.interop.test_page import AXE, SEATS, browser, serving, tab
+from tests.interop.browsing import tab
+from tests.interop.test_page import SEATS, browser, serving
 
 __all__ = ["browser"]
 
@@ -116,12 +117,5 @@ async def test_an_audit_of_the_room_finds_nothing_serious(
             await expect(page.get_by_label("Returned")).to_be_visible()
             await page.get_by_role("button", name=re.compile("differently")).click()
             assert await page.evaluate("document.documentElement.scrollWidth") <= width
-            await page.add_script_tag(path=AXE)
-            report = await page.evaluate("axe.run()")
-            serious = [
-                (each["id"], [node["html"] for node in each["nodes"]])
-                for each in report["violations"]
-                if each["impact"] in {"serious", "critical"}
-            ]
-            assert serious == []
+            assert await opened.serious() == []
             await opened.screen(f"calls-audit-{scheme}-{shape}")

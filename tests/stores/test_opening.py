@@ -156,7 +156,7 @@ async def test_rounds_of_an_older_release_have_no_notes(url: str) -> None:
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
         await store.end_round("call_1", ended, deadline=None)
-    take_back(url, "0006")
+    take_back(url, "0007")
 
     async with opened(partial(open_store, url)) as store:
         found = await store.last_round("call_1")

@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable
 
 from bench import (
+    answers,
     branches,
     branching,
     imports,
+    page,
     replay,
     rounds,
     sagas,
@@ -35,6 +37,8 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
         branching,
         tree,
         streaming,
+        answers,
+        page,
         imports,
     )
 }

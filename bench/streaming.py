@@ -23,7 +23,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from statistics import quantiles
 from time import perf_counter_ns
 
@@ -111,6 +110,14 @@ async def served(given: str | list[bytes]) -> AsyncGenerator[int]:
         await asyncio.to_thread(process.join)
 
 
+@asynccontextmanager
+async def served_ours() -> AsyncGenerator[int]:
+    """The web application on a new file; gives its port."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with served(folder) as port:
+            yield port
+
+
 async def run_once(port: int, thread: str, text: str) -> tuple[bytes, int]:
     """Run once; return the body, and when its first token was there."""
     empty: dict[str, object] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
@@ -157,9 +164,9 @@ def frames_of(received: bytes) -> list[bytes]:
     return FRAME.findall(re.sub(rb"\r\n[0-9a-f]+\r\n", b"", b"\r\n" + body))
 
 
-async def compare(folder: str) -> list[Row]:
+async def compare() -> list[Row]:
     """Measure both servers."""
-    async with served(folder) as port:
+    async with served_ours() as port:
         frames = frames_of((await run_once(port, "sample", "words"))[0])
         assert len(frames) > TOKENS, frames
         async with served(frames) as plain:
@@ -183,5 +190,4 @@ async def compare(folder: str) -> list[Row]:
 
 def measure() -> list[Row]:
     """Run the benchmark."""
-    with tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(compare(str(Path(folder))))
+    return asyncio.run(compare())

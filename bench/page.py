@@ -1,0 +1,56 @@
+"""The chat's page: what is sent of it, and how long a browser takes until one can type.
+
+Everything that the page loads is counted, as it is sent. The time begins with the navigation, in a
+new context of the system's Chromium for each load, so that nothing is in a cache, and ends when the
+message box is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from statistics import median
+
+from playwright.async_api import async_playwright
+
+from anabranch.chat._web.page_files import page_files
+from bench.measure import Row
+from bench.streaming import served_ours
+
+NAME = "page"
+LOADS = 10
+
+WATCH = """
+new MutationObserver((_, observer) => {
+  const box = document.querySelector("textarea, [role=textbox]");
+  if (box && !box.disabled) { window.interactive = performance.now(); observer.disconnect(); }
+}).observe(document, { childList: true, subtree: true, attributes: true });
+"""
+
+
+async def load_times() -> list[float]:
+    """Return milliseconds until the page can be used."""
+    program = shutil.which("chromium")
+    async with served_ours() as port, async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        found: list[float] = []
+        for _ in range(LOADS + 1):
+            context = await browser.new_context()
+            page = await context.new_page()
+            await page.add_init_script(WATCH)
+            await page.goto(f"http://127.0.0.1:{port}/")
+            await page.wait_for_function("window.interactive")
+            found.append(float(await page.evaluate("window.interactive")))
+            await context.close()
+        await browser.close()
+    return found[1:]
+
+
+def measure() -> list[Row]:
+    """Run the benchmark."""
+    files = page_files().items()
+    size = sum(len(file.compressed) for name, file in files if not name.endswith((".txt", ".json")))
+    return [
+        Row(NAME, "the page, compressed", size / 1024, "KiB", 60),
+        Row(NAME, "until one can type, median", median(asyncio.run(load_times())), "ms", 300),
+    ]

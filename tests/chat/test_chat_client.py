@@ -22,6 +22,7 @@ from anabranch.chat import (
     make_plugin,
 )
 from anabranch.messages import ElicitReply, ElicitRequest
+from anabranch.stores import open_tree_store
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import SEAT, Seat, model, reserve, serving
 
@@ -109,8 +110,8 @@ async def test_an_answer_that_does_not_fit_is_not_sent() -> None:
 class Desk(Absent):
     """Answers what no plugin is for."""
 
-    def __init__(self, reply: ElicitReply) -> None:
-        self.reply = reply
+    def __init__(self, content: dict[str, Any] | None) -> None:
+        self.reply = ElicitReply(action="accept", content=content)
         self.asked: list[tuple[Question, str]] = []
 
     async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
@@ -119,7 +120,7 @@ class Desk(Absent):
 
 
 async def test_a_question_without_a_handler_is_an_error_and_stays_open() -> None:
-    desk = Desk(ElicitReply(action="accept", content={"row": 5}))
+    desk = Desk({"row": 5})
     async with chat_server() as url:
         with pytest.raises(ChatClientError, match="'Which seat\\?' \\(seat of the tool reserve\\)"):
             await ChatClient(url).say("t1", "reserve")
@@ -135,7 +136,7 @@ async def test_the_visit_of_an_address_goes_to_the_other_answerer() -> None:
     async def pay(ctx: BranchContext) -> str:
         return (await ctx.elicit_url("Pay, please.", "https://pay.example/1")).action
 
-    desk = Desk(ElicitReply(action="accept"))
+    desk = Desk(None)
     async with chat_server(pay) as url:
         events = [e async for e in ChatClient(url, otherwise=desk).stream("t1", "/pay")]
     assert results(events) == ["accept"]
@@ -143,7 +144,7 @@ async def test_the_visit_of_an_address_goes_to_the_other_answerer() -> None:
 
 
 async def test_an_answer_that_the_server_refuses_says_which_field() -> None:
-    desk = Desk(ElicitReply(action="accept", content={"row": 99}))
+    desk = Desk({"row": 99})
     async with chat_server() as url:
         with pytest.raises(ChatClientError, match="row") as refused:
             await ChatClient(url, otherwise=desk).say("t1", "reserve")
@@ -305,12 +306,24 @@ async def test_what_was_missed_over_a_restart_is_read_from_the_tree(said: str, r
     assert "GET /threads/t1/events" in network.requests
 
 
-class Moving(Cutting):
-    """The first run comes to its end, but its connection breaks; then another server answers."""
+async def test_a_run_that_has_ended_with_its_process_is_not_waited_for() -> None:
+    """What it had said is stored; that it has ended is not."""
+    store = open_tree_store("memory:")
+    async with chat_server(hang, store=store) as first, chat_server(hang, store=store) as second:
+        network = Moving(httpx2.URL(second).port, drained=False)
+        async with ChatClient(first, transport=network, reconnects=[0] * 3) as client:
+            reply = await client.say("t1", "/hang")
+    assert reply.text == ""
+    assert network.requests[:2] == ["POST /agui", "GET /threads/t1/tree"]
 
-    def __init__(self, port: int | None) -> None:
+
+class Moving(Cutting):
+    """The connection of the first run breaks, at its end or before; then another server answers."""
+
+    def __init__(self, port: int | None, *, drained: bool = True) -> None:
         super().__init__(1)
         self._port = port
+        self._drained = drained
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if self.requests:
@@ -318,5 +331,5 @@ class Moving(Cutting):
             return await super().handle_async_request(request)
         response = await super().handle_async_request(request)
         assert isinstance(response.stream, Cut)
-        response.stream.is_drained = True
+        response.stream.is_drained = self._drained
         return response

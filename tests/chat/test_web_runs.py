@@ -196,3 +196,15 @@ async def test_requests_at_once_find_the_same_conversation() -> None:
     first, second = await asyncio.gather(*(conversations.find(thread.id, None) for _ in range(2)))
     assert first is second is await conversations.find(thread.id, None)
     assert await conversations.find("none", None) is None
+
+
+async def test_an_answer_that_is_sent_again_under_its_run_is_the_same_run() -> None:
+    async with browsing() as client:
+        interrupt = interrupt_in(await run(client, message("reserve")))
+        entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"row": 3}}
+        first = await run(client, resume(entry))
+        assert await run(client, resume(entry)) == first
+        assert types_of(await run(client, resume(entry, run="r3"))) == [
+            "RUN_STARTED",
+            "RUN_FINISHED",
+        ]

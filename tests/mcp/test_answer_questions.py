@@ -30,6 +30,7 @@ from tests.mcp.harness import (
     serving,
     text_of,
 )
+from tests.sagas.harness import signed_in
 
 HANDLE = re.compile(r"call='([^']+)'")
 STORES = [None, "memory:"]
@@ -380,3 +381,26 @@ def test_a_way_of_asking_that_does_not_exist_is_refused() -> None:
     ask: Any = "link"
     with pytest.raises(ValueError, match="ask must be 'client' or 'fallback'"):
         create_server("test", [plan], ask=ask)
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_only_the_principal_of_a_call_answers_it(store: str | None) -> None:
+    """Two users of one server: a handle that one has seen is worth nothing to the other."""
+    server = falling_back(store=store)
+    with signed_in("ida"):
+        async with connected(server, MODERN) as client:
+            handle = handle_in(await client.call_tool("plan", {"who": "Ida"}))
+    unknown = "no call at all"
+    with signed_in("eve"):
+        async with connected(server, MODERN) as client:
+            refused = [await answered(client, each, ROME) for each in (handle, unknown)]
+            listed = await answered(client, handle)
+    assert all(result.is_error for result in (*refused, listed))
+    assert len({text_of(result) for result in (*refused, listed)}) == 1
+    assert "Where to" not in text_of(listed)
+    assert DONE == ["first"]
+    with signed_in("ida"):
+        async with connected(server, MODERN) as client:
+            second = await answered(client, handle, ROME)
+            assert "How long?" in text_of(second)
+    assert DONE == ["first", "second"]

@@ -43,6 +43,7 @@ class ThreadState(BaseModel):
 
     nodes: list[dict[str, Any]]
     refs: dict[str, str] = {}
+    position: str = ""
     running: bool = False
 
 
@@ -76,9 +77,14 @@ class AguiConnection:
             ChatClientError: the server cannot be reached, or refuses it.
         """
         try:
-            response = await self._http.request(method, path, json=json)
+            return await self._answer(method, path, json)
         except httpx2.TransportError as error:
             raise self._unreachable(error) from error
+
+    async def _answer(
+        self, method: str, path: str, json: Mapping[str, object] | None = None
+    ) -> bytes:
+        response = await self._http.request(method, path, json=json)
         await check_response(response)
         return response.content
 
@@ -93,9 +99,8 @@ class AguiConnection:
     async def run(self, wanted: RunAgentInput) -> AsyncGenerator[Event]:
         """Yield the events of a run until it has ended.
 
-        After a gap that cannot be filled (the server was started again, or the client was away for
-        too long) a custom event ``anabranch.missed`` is yielded; it is the last one if nothing runs
-        in the thread any more.
+        After a gap that cannot be filled a custom event ``anabranch.missed`` is yielded. If nothing
+        runs in the thread any more when a connection is made again, the last event may be any.
 
         Raises:
             ChatClientError: the server cannot be reached, or refuses the run.
@@ -103,6 +108,9 @@ class AguiConnection:
         seen, pauses, sent = "", iter(self._pauses), False
         while True:
             try:
+                end = await self._idle_since(wanted.thread_id) if seen else None
+                if end is not None and end == seen:
+                    return
                 async with self._events(wanted, seen) as source:
                     await check_response(source.response)
                     async for sent_event in source:
@@ -111,7 +119,7 @@ class AguiConnection:
                         if event is None:
                             continue
                         yield event
-                        if await self._is_end(event, wanted):
+                        if seen == end or await self._is_end(event, wanted):
                             return
                 problem: Exception = EOFError("the server ended the connection")
             except httpx2.TransportError as error:
@@ -128,9 +136,14 @@ class AguiConnection:
             case RunFinishedEvent():
                 return event.run_id == wanted.run_id
             case CustomEvent() if event.name == MISSED:
-                return not (await self.state(wanted.thread_id)).running
+                return await self._idle_since(wanted.thread_id) is not None
             case _:
                 return isinstance(event, RunErrorEvent)
+
+    async def _idle_since(self, thread_id: str) -> str | None:
+        """Return the position of the last event of a thread, ``None`` while a turn runs in it."""
+        state = read_text(ThreadState, await self._answer("GET", path_of(thread_id, "tree")))
+        return None if state.running else state.position
 
     def _events(
         self, wanted: RunAgentInput, seen: str

@@ -8,7 +8,7 @@ model before it is sent.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import Self
@@ -57,6 +57,7 @@ class ChatClient:
             the token.
         plugins: ``plugin.client`` of each tool whose questions are answered here.
         token: what the server asks of its clients.
+        headers: further headers of each request, such as the cookie of an application's session.
         otherwise: answers the questions that no plugin is for. Without it, such a question is an
             error, and stays open.
         reconnects: seconds to wait before each attempt to connect again; none for no attempt.
@@ -72,12 +73,15 @@ class ChatClient:
         plugins: Iterable[PluginClient] = (),
         *,
         token: str | None = None,
+        headers: Mapping[str, str] | None = None,
         otherwise: Answerer | None = None,
         reconnects: Sequence[float] = PAUSES,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._base, in_url = _split(url)
-        self._token = token or in_url
+        self._headers = dict(headers or {})
+        if token or in_url:
+            self._headers["Authorization"] = f"Bearer {token or in_url}"
         self._handlers = Handlers(plugins, otherwise)
         self._reconnects = tuple(reconnects)
         self._transport = transport
@@ -207,9 +211,8 @@ class ChatClient:
             yield AguiConnection(http, self._reconnects)
 
     def _new_http(self) -> httpx2.AsyncClient:
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         return httpx2.AsyncClient(
-            base_url=self._base, headers=headers, timeout=TIMEOUT, transport=self._transport
+            base_url=self._base, headers=self._headers, timeout=TIMEOUT, transport=self._transport
         )
 
 

@@ -117,7 +117,8 @@ class Conversation:
     async def answer(self, question_id: str, reply: ElicitReply, run_id: str) -> int | None:
         """Answer a question; return after which event the tool goes on.
 
-        Returns ``None`` if the question had this same answer before: then nothing happens.
+        If the question had this same answer before, nothing happens: the same run again is sent its
+        events once more, and another run has none, ``None``.
 
         Raises:
             AnswerRefusedError: it cannot be answered, or not like this.
@@ -125,7 +126,7 @@ class Conversation:
         """
         async with self._lock:
             if await self._has_answer(question_id, reply):
-                return None
+                return await self.log.begun(run_id)
             turn = self._turn
             if turn is not None and turn.question and turn.question.node_id == question_id:
                 after = await turn.resume(run_id, reply)  # the first answer; it is stored at once

@@ -1,0 +1,38 @@
+"""The chat inside an application of FastAPI: the conversations of its users, beside its own routes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from anabranch.chat import ChatClient, ChatClientError
+from examples import embed_fastapi
+from tests.chat.test_chat_client import Desk, results
+from tests.chat.web import serving
+
+ANN, BO = {"Cookie": "session=cookie-of-ann"}, {"Cookie": "session=cookie-of-bo"}
+
+
+async def test_users_of_an_application_play_in_conversations_of_their_own() -> None:
+    desk = Desk({"cardNumber": 2})
+    async with serving(embed_fastapi.app, lifespan="on") as url:
+        ann = ChatClient(f"{url}/chat", headers=ANN, otherwise=desk)
+        played = [event async for event in ann.stream("anns", "/pick_card count=3")]
+        [result] = results(played)
+        assert "won" in str(result)
+        assert (await ann.say("anns", "hello")).text == "Hello."
+        with pytest.raises(ChatClientError, match="no thread 'anns'"):
+            await ChatClient(f"{url}/chat", headers=BO).stop("anns")
+        with pytest.raises(ChatClientError) as refused:
+            await ChatClient(f"{url}/chat").say("anns", "hello")
+        assert refused.value.status == 401
+        async with httpx2.AsyncClient(base_url=url) as client:
+            assert (await client.get("/", headers=ANN)).json() == "Hello, ann."
+            page = await client.get("/chat/", headers=ANN)
+            assert "<title>anabranch</title>" in page.text
+
+
+def test_it_takes_less_than_thirty_lines() -> None:
+    assert len(Path(embed_fastapi.__file__).read_text("utf-8").splitlines()) < 30

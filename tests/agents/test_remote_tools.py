@@ -22,6 +22,7 @@ from anabranch.messages import ImageBlock, ResultBlock, SampleRequest, ToolResul
 from anabranch.testing import calls as calling
 from tests.agents.harness import Setting, set_up
 from tests.mcp.harness import ROOT, asgi, http, serving
+from tests.mcp.test_lost_connections import KINDS, Lossy, booking
 
 ERAS = ["handshake", "auto"]
 OTHER = f"command:{sys.executable} -m tests.agents.remote_server"
@@ -349,6 +350,30 @@ async def test_a_server_that_dies_in_a_call_is_started_again_for_the_next() -> N
         second, failed = await outcome_of(remote, "process")
     assert not failed
     assert int(second) != int(first)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_whose_reply_is_lost_is_repeated_where_the_server_recognises_it(
+    kind: str, era: Any
+) -> None:
+    effects: list[str] = []
+    app = Lossy(booking(effects, "memory:"), kind, 0)
+    async with asgi(app) as url, RemoteTools(url, era=era) as remote:
+        assert await outcome_of(remote, "plain") == ("booked", False)
+    assert (effects, app.called) == (["one"], 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_call_whose_reply_is_lost_is_not_repeated_elsewhere(kind: str) -> None:
+    effects: list[str] = []
+    app = Lossy(booking(effects, None), kind, 0)
+    async with asgi(app) as url, RemoteTools(url) as remote:
+        text, failed = await outcome_of(remote, "plain")
+        assert "was lost while 'plain' ran" in text
+        assert (failed, app.called) == (True, 1)
+        assert await outcome_of(remote, "plain") == ("booked", False)
+    assert effects == ["one", "one"]
 
 
 async def test_a_session_that_a_server_has_forgotten_is_begun_again() -> None:

@@ -96,3 +96,8 @@ app.command(
     name="tree",
     help="Look at, label, export and prune stored conversations.",
 )
+app.command(
+    "anabranch.cli._memory_commands:memory_app",
+    name="memory",
+    help="List, search, show, forget, distill and export what was learned from earlier work.",
+)

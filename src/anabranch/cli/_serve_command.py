@@ -35,6 +35,7 @@ from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
 from anabranch.cli._http_tokens import TOKEN, read_tokens
 from anabranch.cli._keys import read_keys
+from anabranch.cli._memory import Remembering
 from anabranch.cli._options import STORE, MaxDepth, MaxTokens, Model, Timeout, limits_of
 from anabranch.cli._processes import run_workers
 from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
@@ -177,6 +178,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     max_depth: MaxDepth = None,
     timeout: Timeout = None,
     folding: Foldable = False,
+    memory: Remembering = False,
 ) -> None:
     """Run the command."""
     limits = limits_of(max_tokens, max_depth, timeout)
@@ -204,6 +206,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
         asking=asking,
         limits=limits,
         folding=folding,
+        memory=memory,
     )
 
 
@@ -217,14 +220,18 @@ def serve(
     asking: Asking = CLIENTS_ONLY,
     limits: Limits = UNLIMITED,
     folding: bool = False,
+    memory: bool = False,
 ) -> None:
     """Serve until the client leaves (stdio) or the person stops it.
 
     Raises:
         CommandError: see the message.
     """
-    if not targets and not folding:
-        raise UsageError("serve needs a TARGET: a Python file, a module, or module:attribute.")
+    if not targets and not folding and not memory:
+        raise UsageError(
+            "serve needs a TARGET: a Python file, a module, or module:attribute; or --folding, or"
+            " --memory."
+        )
     _check(endpoint, persistence)
     if folding and endpoint.workers > 1 and persistence.store is None:
         raise UsageError("Workers share branches in a store only. Give --store URL.")
@@ -232,9 +239,11 @@ def serve(
     console = Console()
     open_sampler(model)  # a wrong name is reported before any target's code runs
     keys = tuple(
-        read_keys(os.environ, console.say, audience=name or identity_of(targets) or "folding")
+        read_keys(os.environ, console.say, audience=name or identity_of(targets) or "agents")
     )
-    recipe = ServerRecipe(tuple(targets), model, keys, persistence, name, asking, limits, folding)
+    recipe = ServerRecipe(
+        tuple(targets), model, keys, persistence, name, asking, limits, folding, memory
+    )
     server, unused = recipe.make_server()
     if not seals_with(server, keys):
         unused.add("keys")

@@ -29,11 +29,13 @@ from anabranch.cli._folding import open_branches
 from anabranch.cli._http_access import Access
 from anabranch.cli._http_tokens import TOKEN
 from anabranch.cli._keys import KEYS
-from anabranch.cli._options import MODEL, STORE
+from anabranch.cli._memory import open_bank
+from anabranch.cli._options import MODEL, STORE, store_url
 from anabranch.cli._targets import load, name_of
 from anabranch.folding import folding_tools
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._options import completed_by
+from anabranch.memory import memory_tools
 
 __all__ = ["ServerRecipe", "WorkerApp", "not_used"]
 
@@ -50,6 +52,7 @@ class ServerRecipe:
     asking: Asking = CLIENTS_ONLY
     limits: Limits = UNLIMITED
     folding: bool = False
+    memory: bool = False
 
     def make_server(self) -> tuple[MCPServer[Any], set[str]]:
         """Return it, and the options that the targets' own servers have set themselves."""
@@ -62,6 +65,8 @@ class ServerRecipe:
             found = load(self.targets)
         if self.folding:
             found.add(*folding_tools(open_branches(self.persistence.store)))
+        if self.memory:
+            found.add(*memory_tools(open_bank(store_url(self.persistence.store))))
         if found.servers and self.name is not None:
             unused.add("name")
         server = assemble(

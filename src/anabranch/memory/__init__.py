@@ -13,9 +13,13 @@ enters it with a secret: :class:`Scrubber` takes those out, also for texts that 
     _secret_patterns.py  secrets that the detector library does not know
     _secrets.py          secrets found and replaced, failing closed
     _bank.py             one caller's memories
+    _prompts.py          what a model is asked about a finished branch
+    _distilling.py       the worker that learns from finished branches
+    _tools.py            the memory as tools
 """
 
 from anabranch.memory._bank import FLOOR, MOST, ReasoningBank, UnknownMemoryError
+from anabranch.memory._distilling import Distiller
 from anabranch.memory._embedding import EmbeddedKind, Embedder
 from anabranch.memory._finished import FinishedBranch, QueuedBranch
 from anabranch.memory._items import (
@@ -39,6 +43,8 @@ from anabranch.memory._secrets import (
     WithheldError,
     find_secrets,
 )
+from anabranch.memory._tools import FoundMemory, memory_tools, shown
+from anabranch.memory._words import words_of
 
 __all__ = [
     "FLOOR",
@@ -47,11 +53,13 @@ __all__ = [
     "START",
     "WITHHELD",
     "Detector",
+    "Distiller",
     "Draft",
     "EmbeddedKind",
     "Embedder",
     "Filter",
     "FinishedBranch",
+    "FoundMemory",
     "InjectedMemory",
     "Level",
     "Memory",
@@ -68,4 +76,7 @@ __all__ = [
     "UnknownMemoryError",
     "WithheldError",
     "find_secrets",
+    "memory_tools",
+    "shown",
+    "words_of",
 ]

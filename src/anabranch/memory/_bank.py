@@ -100,7 +100,10 @@ class ReasoningBank:
         Raises:
             WithheldError: it could not be searched for secrets.
         """
-        memory = await self.to_memory(draft, level=level, task=task)
+        return await self.add(await self.to_memory(draft, level=level, task=task))
+
+    async def add(self, memory: Memory) -> Memory:
+        """Store what :meth:`to_memory` has returned, and return what is stored now."""
         (stored,) = await self.store.add([memory])
         await self.embed_missing()
         return stored

@@ -2,6 +2,7 @@
 
     open_model("anthropic:claude-sonnet-5-5")    any name that pydantic-ai knows
     open_model("script:replies.json")            a script, for tests, demos and offline use
+    open_embedder("openai:text-embedding-3-small")    turns texts into vectors, for the memory
 
 Each is a :class:`StreamingSampler`: its reply can be awaited whole or watched as it arrives. A
 model makes one request for each sample; it runs no tool loop and stores no conversation. Provider
@@ -13,6 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anabranch._extras import needs_extra
+from anabranch.memory import Embedder
 from anabranch.models._model_errors import ModelError, ProviderError
 from anabranch.models._scripted import Reply, ReplyToolCall, ScriptedModel
 from anabranch.models._streaming import INTERRUPTED, SampleStream, StreamingSampler, as_streaming
@@ -28,6 +30,7 @@ __all__ = [
     "StreamingSampler",
     "as_streaming",
     "known_models",
+    "open_embedder",
     "open_model",
 ]
 
@@ -81,3 +84,20 @@ def open_model(
             find_model,
         )
     return ProviderModel(*map(find_model, names), timeout=timeout, retries=retries, cache=cache)
+
+
+def open_embedder(name: str) -> Embedder:
+    """Return the embedding model called ``name``: ``openai:text-embedding-3-small``, for example.
+
+    Raises:
+        ModelError: the name is unknown, the extra ``models`` is not installed, or the provider
+            lacks its key.
+    """
+    try:
+        from anabranch.models._embedding import find_embedder  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as missing:
+        raise ModelError(
+            f"Embedding model {name!r} needs the package {missing.name!r}, which is not installed."
+            " Install anabranch[models]."
+        ) from missing
+    return find_embedder(name)

@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
+from sqlalchemy.types import UserDefinedType
 
 from anabranch.errors import StoreError
 from anabranch.memory import Filter, Memory
@@ -87,13 +88,13 @@ class Vectors:
         which: Filter,
         min_similarity: float,
     ) -> list[Memory]:
-        schema = self._pgvector(connection)
+        kind = _HalfVector(self._pgvector(connection), len(vector))
         # Without it, an index looks at a few neighbours only, which the filter may all exclude.
         connection.execute(sa.text("SET LOCAL hnsw.iterative_scan = strict_order"))
-        target = f'CAST(:vector AS "{schema}".halfvec({len(vector)}))'
-        distance: sa.ColumnElement[Any] = sa.literal_column(
-            f'({_indexed(schema, len(vector))}) OPERATOR("{schema}".<=>) {target}'
+        cosine = sa.cast(VECTOR.c.vector, kind).op(
+            f'OPERATOR("{kind.schema}".<=>)', return_type=sa.Double()
         )
+        distance = cosine(sa.cast(sa.bindparam("vector", type_=sa.Text), kind))
         finding = (
             _SELECT.where(*allowed(which), distance <= 1 - min_similarity)
             .order_by(distance)
@@ -107,12 +108,10 @@ class Vectors:
         schema = self._pgvector(connection)
         name = hashlib.sha256(f"{embedder} {dim}".encode()).hexdigest()[:16]
         literal = "'" + embedder.replace("'", "''") + "'"
-        connection.execute(
-            sa.text(
-                f"CREATE INDEX IF NOT EXISTS anabranch_memory_hnsw_{name} ON anabranch_memory_vector"
-                f' USING hnsw (({_indexed(schema, dim)}) "{schema}".halfvec_cosine_ops)'
-                f" WHERE embedder = {literal}".replace(":", r"\:")
-            )
+        vector = f'CAST(vector AS "{schema}".halfvec({dim}))'
+        connection.exec_driver_sql(
+            f"CREATE INDEX IF NOT EXISTS anabranch_memory_hnsw_{name} ON anabranch_memory_vector"
+            f' USING hnsw (({vector}) "{schema}".halfvec_cosine_ops) WHERE embedder = {literal}'
         )
 
     def _pgvector(self, connection: sa.Connection) -> str:
@@ -134,8 +133,18 @@ class Vectors:
         return self._schema
 
 
-def _indexed(schema: str, dim: int) -> str:
-    return f'anabranch_memory_vector.vector::"{schema}".halfvec({dim})'.replace("::", r"\:\:")
+class _HalfVector(UserDefinedType[str]):
+    """pgvector's vectors of half-precision numbers."""
+
+    cache_ok = True
+
+    def __init__(self, schema: str, dim: int) -> None:
+        self.schema = schema
+        self.dim = dim
+
+    def get_col_spec(self, **_: object) -> str:
+        """Return the type's name; its schema need not be on the search path."""
+        return f'"{self.schema}".halfvec({self.dim})'
 
 
 def _normalised(vector: Sequence[float]) -> list[float]:

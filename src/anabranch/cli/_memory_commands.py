@@ -1,0 +1,147 @@
+"""``anabranch memory``: the commands that list, search, show, forget, distill and export what was learned.
+
+They are the operator's: they see the memories of all projects, teams and organisations.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, TypeVar
+
+import anyio
+from cyclopts import App, Parameter
+
+from anabranch._terminal.exits import FailedError, UsageError
+from anabranch.cli._answering import open_sampler
+from anabranch.cli._options import Model, Store, store_url
+from anabranch.cli._output import print_json, print_text
+from anabranch.errors import StoreError
+from anabranch.memory import (
+    Distiller,
+    Filter,
+    Memory,
+    MemoryStore,
+    ReasoningBank,
+    shown,
+    words_of,
+)
+from anabranch.stores import open_memory_store
+
+__all__ = ["memory_app"]
+
+T = TypeVar("T")
+
+_ALL = 1_000_000_000
+
+memory_app: App = App(name="memory", help_format="markdown")
+
+Id = Annotated[str, Parameter(help="The memory's id.")]
+Limit = Annotated[int, Parameter(help="The largest number to list.")]
+
+
+@memory_app.command(name="list")
+def list_command(*, limit: Limit = 50, store: Store = None) -> None:
+    """List the latest memories, the newest first."""
+    which = Filter(limit=_checked(limit))
+    _print_all(_with_store(store, lambda memories: memories.newest(which)))
+
+
+@memory_app.command(name="search")
+def search_command(
+    text: Annotated[str, Parameter(help="What the memories are to be about.")],
+    /,
+    *,
+    limit: Limit = 10,
+    store: Store = None,
+) -> None:
+    """Search memories by words, the most relevant first."""
+    which = Filter(limit=_checked(limit))
+    words = words_of(text)
+    _print_all(_with_store(store, lambda memories: memories.search(words, which)))
+
+
+@memory_app.command(name="show")
+def show_command(memory_id: Id, /, *, store: Store = None) -> None:
+    """Show one memory with all that is stored of it, as JSON."""
+    found = _with_store(store, lambda memories: memories.find(memory_id))
+    if found is None:
+        raise FailedError(_unknown(memory_id))
+    print_json(_whole(found))
+
+
+@memory_app.command(name="forget")
+def forget_command(memory_id: Id, /, *, store: Store = None) -> None:
+    """Delete a memory. This cannot be undone."""
+    if not _with_store(store, lambda memories: memories.forget(memory_id)):
+        raise FailedError(_unknown(memory_id))
+    print_json({"forgotten": memory_id})
+
+
+@memory_app.command(name="distill")
+def distill_command(*, model: Model = None, store: Store = None) -> None:
+    """Learn from the finished branches that were queued, until none is left.
+
+    The model judges how each ended, and writes what it teaches. A branch that cannot be learned
+    from now stays in the queue.
+    """
+    sampler = open_sampler(model)
+    if sampler is None:
+        raise UsageError("distill needs a model: give --model NAME, or set ANABRANCH_MODEL.")
+
+    async def work(memories: MemoryStore) -> dict[str, int]:
+        distiller = Distiller(ReasoningBank(memories), sampler)
+        done = 0
+        while await distiller.learn_next():
+            done += 1
+        return {"branches": done, "waiting": await memories.waiting()}
+
+    print_json(_with_store(store, work))
+
+
+@memory_app.command(name="export")
+def export_command(*, store: Store = None) -> None:
+    """Print all memories with all that is stored of them, as a JSON list, the oldest first."""
+    every = _with_store(store, lambda memories: memories.newest(Filter(limit=_ALL)))
+    print_json([_whole(memory) for memory in reversed(every)])
+
+
+def _checked(limit: int) -> int:
+    if limit < 0:
+        raise UsageError("--limit is a number of memories, 0 or more.")
+    return limit
+
+
+def _unknown(memory_id: str) -> str:
+    return f"The store has no memory {memory_id!r}; anabranch memory list has the ids."
+
+
+def _whole(memory: Memory) -> dict[str, object]:
+    return {**memory.model_dump(), "confidence": memory.confidence}
+
+
+def _print_all(memories: Sequence[Memory]) -> None:
+    if not sys.stdout.isatty():
+        print_json([shown(memory).model_dump() for memory in memories])
+        return
+    for memory in memories:
+        print_text(f"{memory.id}  {memory.confidence:.2f}  {memory.scope.level:7}  {memory.title}")
+        print_text(f"    {memory.description}")
+
+
+def _with_store(url: str | None, work: Callable[[MemoryStore], Awaitable[T]]) -> T:
+    """Open the store, and return what ``work`` returns."""
+
+    async def run() -> T:
+        try:
+            store = open_memory_store(store_url(url))
+        except StoreError as error:
+            raise UsageError(str(error)) from error
+        try:
+            return await work(store)
+        except StoreError as error:
+            raise FailedError(str(error)) from error
+        finally:
+            await store.close()
+
+    return anyio.run(run)

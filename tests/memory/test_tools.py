@@ -1,0 +1,74 @@
+"""The memory as tools: over every edge the same, and with every bad argument refused."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pydantic_core import to_jsonable_python
+
+from anabranch.errors import InvalidArgumentsError
+from anabranch.memory import MemoryStore, ReasoningBank, Scopes, UnknownMemoryError, memory_tools
+from anabranch.stores import open_memory_store
+from anabranch.testing import ManualClock, MockClient, run_tool
+
+RECORD = {"title": "Flaky tests", "description": "When one fails", "content": "Run it twice."}
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[MemoryStore]:
+    store = open_memory_store("memory:")
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def bank(store: MemoryStore) -> ReasoningBank:
+    return ReasoningBank(store, scopes=Scopes(project="web"), clock=ManualClock(1000.0))
+
+
+async def call(bank: ReasoningBank, name: str, **arguments: Any) -> Any:
+    (tool,) = [each for each in memory_tools(bank) if each.name == name]
+    return to_jsonable_python(await run_tool(tool, arguments, MockClient()))
+
+
+async def test_what_is_recorded_is_found_and_rated(bank: ReasoningBank) -> None:
+    recorded = await call(bank, "memory_record", **RECORD)
+    rated = await call(bank, "memory_feedback", memory_id=recorded["id"], helpful=True)
+
+    assert recorded == {"id": recorded["id"], **RECORD, "scope": "project", "confidence": 0.75}
+    assert rated == {**recorded, "confidence": 0.8}
+    assert await call(bank, "memory_search", query="a test fails") == [rated]
+    assert await call(bank, "memory_search", query="a test fails", min_confidence=0.9) == []
+
+
+async def test_what_is_recorded_twice_is_there_once(bank: ReasoningBank) -> None:
+    first = await call(bank, "memory_record", **RECORD)
+
+    assert await call(bank, "memory_record", **RECORD) == first
+    assert await call(bank, "memory_record", **RECORD, scope="org") != first
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "field"),
+    [
+        ("memory_record", {**RECORD, "title": ""}, "title"),
+        ("memory_record", {**RECORD, "title": "x" * 201}, "title"),
+        ("memory_record", {**RECORD, "content": " "}, "content"),
+        ("memory_record", {**RECORD, "scope": "world"}, "scope"),
+        ("memory_search", {"query": ""}, "query"),
+        ("memory_search", {"query": "x", "limit": 0}, "limit"),
+        ("memory_search", {"query": "x", "limit": 21}, "limit"),
+        ("memory_feedback", {"memory_id": "mem_1"}, "helpful"),
+    ],
+    ids=str,
+)
+async def test_a_bad_argument_is_named(
+    bank: ReasoningBank, name: str, arguments: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidArgumentsError, match=field):
+        await call(bank, name, **arguments)
+
+
+async def test_feedback_on_an_unknown_memory_is_refused(bank: ReasoningBank) -> None:
+    with pytest.raises(UnknownMemoryError, match="memory_search returns the ids"):
+        await call(bank, "memory_feedback", memory_id="mem_1", helpful=True)

@@ -16,12 +16,17 @@ from anabranch.stores import open_memory_store
 class Lengths(EmbeddingModel):
     """Embeds a text as its number of letters; records what it is asked."""
 
-    model_name = "lengths"
-    system = "test"
-
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[tuple[list[str], EmbedInputType]] = []
+
+    @property
+    def model_name(self) -> str:
+        return "lengths"
+
+    @property
+    def system(self) -> str:
+        return "test"
 
     async def embed(
         self, inputs: str | Sequence[str], *, input_type: EmbedInputType, settings: Any = None

@@ -210,7 +210,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     )
 
 
-def serve(
+def serve(  # noqa: PLR0913 - what the command line gives
     targets: Sequence[str],
     endpoint: Endpoint,
     *,

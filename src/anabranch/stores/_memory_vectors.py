@@ -92,7 +92,9 @@ class Vectors:
         # Without it, an index looks at a few neighbours only, which the filter may all exclude.
         connection.execute(sa.text("SET LOCAL hnsw.iterative_scan = strict_order"))
         cosine = sa.cast(VECTOR.c.vector, kind).op(f'OPERATOR("{kind.schema}".<=>)')
-        distance: sa.ColumnElement[Any] = cosine(sa.cast(sa.bindparam("vector", type_=sa.Text), kind))
+        distance: sa.ColumnElement[Any] = cosine(
+            sa.cast(sa.bindparam("vector", type_=sa.Text), kind)
+        )
         finding = (
             _SELECT.where(*allowed(which), distance <= 1 - min_similarity)
             .order_by(distance)

@@ -24,7 +24,7 @@ import sysconfig
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from statistics import mean, quantiles
 from time import perf_counter
@@ -69,11 +69,11 @@ class Language:
             },
             key=lambda _: self._random.random(),
         )
-        self._weights = [1 / rank for rank in range(1, len(self._words) + 1)]
+        self._weights = list(accumulate(1 / rank for rank in range(1, len(self._words) + 1)))
 
     def text(self, length: int) -> str:
         """Return so many words."""
-        return " ".join(self._random.choices(self._words, self._weights, k=length))
+        return " ".join(self._random.choices(self._words, cum_weights=self._weights, k=length))
 
 
 async def speed() -> list[Row]:

@@ -20,7 +20,7 @@ from tests.agents.memory import MemoryTrees
 from tests.chat.web import browsing, message, model, reserve, resume, run, serving
 
 ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
-NEITHER = {"GET /tools", "GET /threads", "GET /modules/{name}", "GET /{path:path}"}
+NEITHER = {"GET /tools", "GET /threads", "GET /modules/{name}", "GET /rooms", "GET /{path:path}"}
 """The routes in which no thread is named."""
 BODIES: Mapping[str, Any] = {
     "POST /threads/{id}/answers": {"interrupt_id": "QUESTION", "action": "cancel"},

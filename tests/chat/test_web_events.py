@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
-from ag_ui.core import CustomEvent
+from ag_ui.core import CustomEvent, TextMessageContentEvent
 
 from anabranch._durable.run_events import RunEvents
 from anabranch.chat._web import event_stream, thread_log
 from anabranch.chat._web.event_stream import EventStream
-from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.chat._web.thread_log import ThreadLog, encoded
 from anabranch.errors import StoreError
 from anabranch.stores import open_run_events, open_tree_store
 from anabranch.testing import ManualClock
@@ -99,6 +100,19 @@ async def test_a_reader_is_sent_comments_while_nothing_happens(
         assert await follow(client, 0, 1) == [": nothing new"]
 
 
+@pytest.mark.parametrize("text", ["a", '"\\\n\0', "é🃏\u2028"], ids=["plain", "quoted", "wide"])
+@pytest.mark.parametrize("branch", [None, "node_1"])
+def test_a_token_is_sent_as_the_models_of_ag_ui_write_it(text: str, branch: str | None) -> None:
+    event = TextMessageContentEvent(message_id="m", delta=text, subagent_run_id=branch)
+    assert json.loads(encoded(event)) == event.model_dump(by_alias=True, exclude_none=True)
+
+
+def test_what_utf_8_has_not_is_escaped() -> None:
+    token = TextMessageContentEvent(message_id="m", delta="\udce9")
+    assert json.loads(encoded(token))["delta"] == "\\udce9"
+    assert json.loads(encoded(CustomEvent(name="n", value=["\udce9"])))["value"] == ["\\udce9"]
+
+
 class Failing:
     """Run events of a store that fails at times, before or after it has done its work."""
 
@@ -155,7 +169,7 @@ async def test_a_store_that_stays_away_loses_events_and_ends_no_turn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock, good = ManualClock(), open_run_events("memory:")
-    log = ThreadLog(Failing(good, *["before"] * 10_000), "t", clock)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    log = ThreadLog(Failing(good, *["before"] * 10_000), "t", clock)  # pyright: ignore[reportArgumentType]
     async with clock.running(1.0):
         log.add(named("lost"))
         await log.flush()

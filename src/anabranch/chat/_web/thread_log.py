@@ -16,14 +16,16 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, suppress
 from itertools import count
 
+from ag_ui.core import TextMessageContentEvent
 from pydantic import BaseModel
+from pydantic_core import to_json
 
 from anabranch._durable.run_events import MissedEventsError, RunEvents
 from anabranch._encodable import encodable
 from anabranch._engine.clock import Clock, pause
 from anabranch.errors import StoreError
 
-__all__ = ["MISSED", "RUN_ENDS", "ThreadLog", "position"]
+__all__ = ["MISSED", "RUN_ENDS", "ThreadLog", "encoded", "position"]
 
 RUN_ENDS = (b'{"type":"RUN_FINISHED"', b'{"type":"RUN_ERROR"')
 """How the last event of a run begins."""
@@ -170,10 +172,20 @@ class ThreadLog:
 
 def encoded(event: BaseModel) -> bytes:
     """Return an event as it is sent."""
+    shown: object = event
+    if (
+        type(event) is TextMessageContentEvent
+    ):  # most are, and AG-UI's own way takes ten times as long
+        shown = {
+            "type": "TEXT_MESSAGE_CONTENT",
+            "messageId": event.message_id,
+            "delta": event.delta,
+            **({"subagentRunId": event.subagent_run_id} if event.subagent_run_id else {}),
+        }
     try:
-        return event.model_dump_json(by_alias=True, exclude_none=True).encode()
+        return to_json(shown, by_alias=True, exclude_none=True)
     except ValueError:  # texts of tools and models may have what UTF-8 has not
-        return encodable(event).model_dump_json(by_alias=True, exclude_none=True).encode()
+        return to_json(encodable(shown), by_alias=True, exclude_none=True)
 
 
 def position(text: str) -> int:

@@ -94,6 +94,11 @@ interop: ## run clients of other makers, and a browser, against our servers
 interop: $(DEV) $(PACKAGE) $(CLIENTS) $(AGENTS) browser
 	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop)
 
+.PHONY: pictures
+pictures: ## take the pictures of the page in README.md and docs/ again
+pictures: $(DEV) $(PACKAGE) browser
+	$(BIN)/python -m tests.interop.pictures
+
 # The lower and the upper bound of the SDK in pyproject.toml.
 SDK = $(shell sed -n 's/.*"mcp>=\([0-9.]*\),<\([0-9.]*\)".*/\1 \2/p' pyproject.toml)
 

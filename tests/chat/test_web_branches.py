@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from anabranch import BranchContext, tool
 from anabranch.agents import BranchSelf
+from anabranch.chat._web.event_mapping import BRANCH
 from anabranch.testing import MockModel, calls
 from tests.agents.harness import heard
 from tests.chat.web import browsing, message, reserve, resume, run
@@ -51,3 +53,24 @@ async def test_branches_are_closed_at_a_question_and_opened_again() -> None:
     assert left_open(second) == set()
     ends = [event for event in second if event["type"] == "SUBAGENT_FINISHED"]
     assert [event["outcome"]["type"] for event in ends] == ["success", "success"]
+
+
+async def inner(ctx: BranchContext, what: str) -> str:
+    return (await ctx.sample(what)).text
+
+
+@tool
+async def compare(ctx: BranchContext) -> str:
+    """Compare in branches."""
+    return " ".join(await ctx.gather(ctx.branch(inner, "a"), ctx.branch(inner, "b")))
+
+
+async def test_branches_inside_a_tool_are_reported_as_they_open_and_end() -> None:
+    async with browsing(tools=[compare], replies=MockModel(forking)) as client:
+        events = await run(client, message("/compare"))
+    reported = [event["value"] for event in events if event.get("name") == BRANCH]
+    [call] = [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_START"]
+    assert {each["toolCallId"] for each in reported} == {call}
+    assert [each["open"] for each in reported].count(True) == 2
+    for path in ("compare/inner#1", "compare/inner#2"):
+        assert [each["open"] for each in reported if each["path"] == path] == [True, False]

@@ -857,3 +857,30 @@ async def test_an_error_answer_inside_a_branch_reaches_the_body_outside() -> Non
 
 def fails() -> None:
     raise ValueError("no")
+
+
+# -- watching --------------------------------------------------------------------------------
+
+
+async def test_branches_are_reported_as_they_open_and_end_and_no_round_ends_meanwhile() -> None:
+    seen: list[tuple[str, bool]] = []
+
+    async def watch(path: str, is_open: bool) -> None:
+        await asyncio.sleep(0)
+        seen.append((path, is_open))
+
+    async def fails(here: Branch) -> None:
+        raise ToolError("no")
+
+    async def asks(here: Branch) -> Any:
+        return await ask_here("which?")
+
+    async def body(root: Branch) -> Any:
+        current_call().branches.watch = watch
+        with contextlib.suppress(ToolError):
+            await branch(fails)
+        return await branch(asks)
+
+    assert (await rounds(body)).value == "WHICH?"
+    first = [("t/fails#1", True), ("t/fails#1", False), ("t/asks#1", True)]
+    assert seen == [*first, ("t/asks#1", True), ("t/asks#1", False)]

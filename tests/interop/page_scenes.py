@@ -11,10 +11,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from anabranch import Accepted, BranchContext, Elicitation, tool
-from anabranch.agents import BranchSelf, TurnLimits
+from anabranch.agents import AgentTool, BranchSelf, TurnLimits
 from anabranch.chat import make_chat_app
 from anabranch.models import ScriptedModel
 from anabranch.stores import open_stores
+from anabranch.tool import Tool
 from tests.chat.web import serving
 
 RESTED = "The **night train** arrives rested, right in the centre, and saves a hotel.\n\n- 9 h, one change\n- from 59 EUR"
@@ -63,6 +64,12 @@ async def book(ctx: BranchContext, to: str = "Lisbon") -> str:
     return f"booked {answer.content.seats} to {to}"
 
 
+async def board(ctx: BranchContext, gate: str) -> str:
+    """Wait at the gate, in a branch, until the call is stopped."""
+    await asyncio.Event().wait()
+    return gate
+
+
 class Departures:
     """A tool that runs until it is stopped."""
 
@@ -72,8 +79,7 @@ class Departures:
             """Watch the departures, and say when it is time."""
             await ctx.log("info", f"Watching gate {gate}")
             await ctx.notify("Boarding", 64, 180)
-            await asyncio.Event().wait()
-            return "departed"
+            return await ctx.branch(board, gate)
 
         self.tool = watch
 
@@ -113,7 +119,7 @@ async def scenes() -> AsyncGenerator[str]:
     """Serve the scenes in this process, and yield the address."""
     calls, trees = open_stores("memory:")
     price = TurnLimits(price=lambda _, used: used.total_tokens / 100_000)
-    tools = [book, Departures().tool, BranchSelf()]
+    tools: list[Tool[Any] | AgentTool] = [book, Departures().tool, BranchSelf()]
     app = make_chat_app(trees, script(), tools, calls=calls, limits=price)
     async with serving(app) as address:
         yield f"{address}/"

@@ -61,10 +61,11 @@ async def test_a_running_tool_reports_and_is_stopped_after_a_reload(browser: Bro
             "value", "64"
         )
         await expect(page.get_by_text("Watching gate B7")).to_be_visible()
+        await expect(page.get_by_label("Branches")).to_contain_text("board#1 open")
         await expect(page.get_by_role("button", name="Send")).to_be_disabled()
         await page.reload()
         await page.get_by_role("button", name="Stop").click()
-        await expect(page.get_by_text("not finished")).to_be_visible()
+        await expect(page.get_by_role("article").get_by_text("failed")).to_be_visible()
         await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from anabranch._asking.host import Host
 from anabranch._engine import Sink
+from anabranch._engine.folding import Watch
 from anabranch.tool import Tool
 
 __all__ = ["Job"]
@@ -25,6 +26,7 @@ class Job:
         principal: who calls, if that is known.
         cuts_effects: says of a recorded round that is cancelled whether its effects are cancelled,
             too, instead of awaited and recorded.
+        watch: reports the branches of the call.
     """
 
     tool: Tool[Any]
@@ -33,3 +35,4 @@ class Job:
     sink: Sink
     principal: str = ""
     cuts_effects: Callable[[], bool] = lambda: False
+    watch: Watch | None = None

@@ -253,6 +253,7 @@ class CallService:
             sink=job.sink,
             recorder=opened.recorder,
         )
+        call.branches.watch = job.watch
         try:
             async with call:
                 if opened.failure is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from anabranch._engine.branch import Branch
 from anabranch._engine.clock import Clock
@@ -24,13 +24,20 @@ from anabranch._engine.scope import Scope
 from anabranch.errors import SerializationError, error_from_json, error_to_json
 from anabranch.limits import Limits
 
-__all__ = ["Branches"]
+__all__ = ["Branches", "Watch"]
 
 T = TypeVar("T")
 
+Watch: TypeAlias = Callable[[str, bool], Awaitable[None]]
+"""Is given the path of a branch, and whether it has opened or has ended."""
+
 
 class Branches:
-    """Runs the branches of one call."""
+    """Runs the branches of one call.
+
+    Attributes:
+        watch: reports each branch that is run, again in each round; not of one that is folded.
+    """
 
     def __init__(
         self,
@@ -43,6 +50,7 @@ class Branches:
         self._scheduler = scheduler
         self._compensations = compensations
         self._clock = clock
+        self.watch: Watch | None = None
 
     async def run(
         self,
@@ -78,6 +86,7 @@ class Branches:
         cursor.unentered.discard(path)
         branch = cursor.branch(enclosing, path, own, is_tool=is_tool)
         branch.check_depth()
+        await self._report(path, is_open=True)
         # Its memory ends with the branch: of a folded one there would be none, either.
         strand.scope = Scope(branch, path, scope.memory)
         try:
@@ -95,12 +104,26 @@ class Branches:
             known = error_to_json(error)
             if known is None or not self._fold(branch, Entry("branch", "", error=known), enclosing):
                 self._leave(branch, enclosing)
+            await self._report(path, is_open=False)
             raise
+        await self._report(path, is_open=False)
         entry, again = _read_back(path, value, codec)
         if entry is None or not self._fold(branch, entry, enclosing):
             self._leave(branch, enclosing)
             return value
         return again  # what every replay will see
+
+    async def _report(self, path: str, *, is_open: bool) -> None:
+        """Report that a branch has opened, or has ended; work that no round ends in."""
+        if self.watch is None or self._scheduler.closing:
+            return
+        strand = self._scheduler.strand()
+        strand.effects += 1
+        try:
+            await self.watch(path, is_open)
+        finally:
+            strand.effects -= 1
+            self._scheduler.stir()
 
     def start(self, branch: Branch, body: Callable[[Branch], Awaitable[T]]) -> Awaitable[T]:
         """Return what runs ``body`` as ``branch``, in the current strand, until its deadline."""

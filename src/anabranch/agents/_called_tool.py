@@ -23,7 +23,7 @@ from anabranch._shielded import run_shielded
 from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._call_expiry import principal_of, reaper_of, runtime_at
-from anabranch.agents._events import ToolNoticed
+from anabranch.agents._events import ToolBranched, ToolNoticed
 from anabranch.agents._result_blocks import result_blocks
 from anabranch.agents._tool_questions import dump_ask, load_ask
 from anabranch.agents._turn_limits import TurnLimitError
@@ -89,6 +89,9 @@ class CalledTool:
         async def deliver(notice: Notice) -> None:
             await here.emit(ToolNoticed(here.caller.id, here.block, notice))
 
+        async def watch(path: str, is_open: bool) -> None:  # noqa: FBT001 - a callback
+            await here.emit(ToolBranched(here.caller.id, here.block, path, is_open))
+
         dependencies = here.timeline.dependencies
         offered, suspension = dependencies.capabilities, dependencies.suspension
         return Job(
@@ -98,6 +101,7 @@ class CalledTool:
             deliver,
             principal_of(here.caller, here.timeline.thread),
             lambda: not suspension.begun,
+            watch,
         )
 
     async def _end(self, here: ToolUse, service: CallService, job: Job, journal: Journal) -> None:

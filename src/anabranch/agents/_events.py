@@ -19,6 +19,7 @@ __all__ = [
     "Listener",
     "NodeAdded",
     "TextReceived",
+    "ToolBranched",
     "ToolEnded",
     "ToolNoticed",
     "ToolStarted",
@@ -59,6 +60,19 @@ class ToolNoticed:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolBranched:
+    """A branch inside a tool, such as ``book/compare#1``, has opened or has ended.
+
+    A branch that is open while its tool asks the person opens again when the tool goes on.
+    """
+
+    caller: str
+    use: ToolUseBlock
+    path: str
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ToolEnded:
     """A tool has returned.
 
@@ -70,7 +84,7 @@ class ToolEnded:
     result: Result
 
 
-Event: TypeAlias = NodeAdded | TextReceived | ToolStarted | ToolNoticed | ToolEnded
+Event: TypeAlias = NodeAdded | TextReceived | ToolStarted | ToolNoticed | ToolBranched | ToolEnded
 """What happens during a turn, as a listener receives it."""
 
 Listener: TypeAlias = Callable[[Event], Awaitable[None]]

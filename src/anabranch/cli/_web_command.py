@@ -40,7 +40,7 @@ from anabranch.errors import StoreError
 from anabranch.models import ModelError, open_model
 from anabranch.stores import open_stores
 
-__all__ = ["web_command"]
+__all__ = ["game", "web_command"]
 
 
 def web_command(  # noqa: PLR0913 - options
@@ -118,10 +118,10 @@ def _check_token(endpoint: Endpoint, token: str | None) -> None:
 
 
 def _tools(targets: Sequence[str], headers: Sequence[str]) -> list[ChatTool | Plugin[Any]]:
-    return [*tools_of(targets, headers)] if targets or headers else [BranchSelf(), _game()]
+    return [*tools_of(targets, headers)] if targets or headers else [BranchSelf(), game()]
 
 
-def _game() -> Plugin[Outcome]:
+def game() -> Plugin[Outcome]:
     """Return the card game, with cards to click in the page; which of them wins stays here."""
     module = Path(__file__).with_name("pick_card.mjs")
     plugin = make_plugin(pick_card, expose=("params", "handoff.cards"))

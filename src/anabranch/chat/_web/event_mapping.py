@@ -27,15 +27,24 @@ from ag_ui.core import (
 from pydantic_core import to_json
 
 from anabranch._encodable import encodable
-from anabranch.agents import Event, NodeAdded, TextReceived, ToolEnded, ToolNoticed, ToolStarted
+from anabranch.agents import (
+    Event,
+    NodeAdded,
+    TextReceived,
+    ToolBranched,
+    ToolEnded,
+    ToolNoticed,
+    ToolStarted,
+)
 from anabranch.chat._web.shown_node import shown_data
 from anabranch.messages import text_of
 from anabranch.tree import Node, node_to_json
 
-__all__ = ["NODE", "NOTICE", "EventMapping"]
+__all__ = ["BRANCH", "NODE", "NOTICE", "EventMapping"]
 
 NODE = "anabranch.node"
 NOTICE = "anabranch.notice"
+BRANCH = "anabranch.branch"
 
 
 class EventMapping:
@@ -79,12 +88,19 @@ class EventMapping:
                     },
                     subagent_run_id=self._branches.get(caller),
                 )
+            case ToolBranched(caller, use, path, is_open):
+                yield CustomEvent(
+                    name=BRANCH,
+                    value={"toolCallId": use.id, "path": path, "open": is_open},
+                    subagent_run_id=self._branches.get(caller),
+                )
             case ToolEnded(use, result):
                 yield ToolCallResultEvent(
                     message_id=f"{result.node_id}/{use.id}",
                     tool_call_id=use.id,
                     content=text_of(result.pending or result.content),
                     role="tool",
+                    metadata={"isError": True} if result.is_error else None,
                     subagent_run_id=self._branches.get(result.node_id),
                 )
 

@@ -84,7 +84,10 @@ class Routes:
     async def tree(self, request: Request) -> Response:
         """Return the thread's tree as the JSON export, and where its events are."""
         conversation = await self._conversation(request)
-        running, last = await conversation.is_running(), await conversation.log.last()
+        last = await conversation.log.last()
+        running = (
+            await conversation.is_running()
+        )  # what changes it from now on is an event after the last
         tree = await self._agent.store.tree(conversation.thread_id)
         exported = tree_to_json(tree)
         shown = zip(exported["nodes"], map(shown_data, tree.nodes), strict=True)

@@ -22,7 +22,8 @@ function useThread(thread, onProblem) {
 
   const read = async () => {
     const number = ++latest.current;
-    const [tree, open] = await Promise.all([api.tree(thread), api.pending(thread)]);
+    const tree = await api.tree(thread);
+    const open = await api.pending(thread); // after the tree: what is asked later comes as an event
     if (number !== latest.current) return undefined; // another reading has begun
     dispatch((before) => fromTree(tree, before));
     setQuestions(open);

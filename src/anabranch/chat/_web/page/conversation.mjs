@@ -10,7 +10,7 @@ export const empty = () => ({
   live: new Map(),
   tools: new Map(),
   labels: new Map(),
-  running: false,
+  running: null, // not known: the tree says it
   error: "",
   outdated: 0,
 });
@@ -25,7 +25,7 @@ export function fromTree(tree, before) {
     else state.labels.set(id, [...(state.labels.get(id) ?? []), name]);
   }
   const stays = before.loaded && (before.cursor === null || state.nodes.has(before.cursor));
-  return { ...state, loaded: true, running: tree.running, cursor: stays ? before.cursor : leafBelow(state, state.head) };
+  return { ...state, loaded: true, running: state.running ?? tree.running, cursor: stays ? before.cursor : leafBelow(state, state.head) };
 }
 
 function add(state, node) {
@@ -61,7 +61,7 @@ function afterEvent(state, event) {
     case "TOOL_CALL_START":
       return withTool(state, event.toolCallId, { name: event.toolCallName });
     case "TOOL_CALL_RESULT":
-      return withTool(state, event.toolCallId, { result: event.content });
+      return withTool(state, event.toolCallId, { result: event.content, failed: event.metadata?.isError });
     case "CUSTOM":
       return afterCustom(state, event);
     default:
@@ -81,7 +81,7 @@ function withBranch(state, { toolCallId, path, open }) {
 }
 
 function afterCustom(state, { name, value }) {
-  if (name === "anabranch.missed") return { ...state, outdated: state.outdated + 1 };
+  if (name === "anabranch.missed") return { ...state, running: null, outdated: state.outdated + 1 };
   if (name === "anabranch.notice") {
     const notices = [...(state.tools.get(value.toolCallId)?.notices ?? []), value].slice(-50);
     return withTool(state, value.toolCallId, { notices });

@@ -16,7 +16,7 @@ const WORDS = { running: "running", waiting: "waits for you", left: "not finishe
  */
 export function ToolUse({ use, tool, result, running, asks, branches, onGo }) {
   const returned = result?.content ?? (tool?.result === undefined ? undefined : [{ type: "text", text: tool.result }]);
-  const state = result?.is_error ? "failed" : returned ? "done" : asks ? "waiting" : running ? "running" : "left";
+  const state = (result?.is_error ?? tool?.failed) ? "failed" : returned ? "done" : asks ? "waiting" : running ? "running" : "left";
   const forked = branches.length > 0;
   const reports = tool !== undefined && tool.notices.length + tool.branches.size > 0;
   const open = state === "running" || state === "failed" || (state === "waiting" && reports);

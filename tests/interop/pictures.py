@@ -1,0 +1,110 @@
+"""The pictures of README.md and docs/: the page in a browser, light and dark, wide and narrow (``make pictures``)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import Browser, Page, expect
+
+from anabranch.chat import make_chat_app
+from anabranch.cli._web_command import game
+from anabranch.cli._web_models import DemoModel
+from tests.agents.memory import MemoryTrees
+from tests.chat.web import serving
+from tests.interop.browsing import Tab, launched
+from tests.interop.page_scenes import scenes
+
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+WIDE, NARROW = {"width": 1180, "height": 760}, {"width": 390, "height": 760}
+TALL = {"width": 1180, "height": 1000}
+
+Scene = Callable[[Tab], Awaitable[object]]
+
+
+@asynccontextmanager
+async def game_served() -> AsyncGenerator[str]:
+    """Serve the card game as ``anabranch web`` does."""
+    async with serving(make_chat_app(MemoryTrees(), DemoModel(), [game()])) as address:
+        yield f"{address}/"
+
+
+async def play(opened: Tab) -> None:
+    """Bring the page to the open question of the card game."""
+    await opened.say("Let us play!")
+    cards = opened.page.get_by_role("button", name=re.compile("^Pick "))
+    await cards.nth(2).hover()
+
+
+async def fork(opened: Tab) -> None:
+    """Bring the page to two branches and their verdict, on a conversation with two versions."""
+    await opened.say("thanks")
+    await expect(opened.messages.get_by_text("You are welcome")).to_be_visible()
+    await opened.page.get_by_role("button", name="Edit").click()
+    await opened.say("Think of two ways to get there")
+    await expect(opened.messages.get_by_text("The judge prefers")).to_be_visible()
+    await opened.page.get_by_role("textbox", name="Message").blur()
+
+
+async def ask(opened: Tab) -> None:
+    """Bring the page to a form, with a value that was refused."""
+    await opened.say("Book me a flight")
+    form = opened.question(re.compile("How many"))
+    await form.get_by_label("Day").fill("2026-12-01")
+    await form.get_by_label("Seats", exact=True).fill("12")
+    await form.get_by_role("button", name="Accept").click()
+
+
+PICTURES_OF: list[tuple[str, Any, Scene, str, dict[str, int]]] = [
+    ("game-light", game_served, play, "light", WIDE),
+    ("game-dark-narrow", game_served, play, "dark", NARROW),
+    ("branches-dark", scenes, fork, "dark", TALL),
+    ("form-light-narrow", scenes, ask, "light", NARROW),
+]
+
+
+async def take(browser: Browser, name: str, served: Any, scene: Scene, **look: Any) -> None:
+    """Take one picture."""
+    async with served() as address:
+        page: Page = await browser.new_page(**look)
+        await page.goto(address)
+        await scene(Tab(page))
+        await page.evaluate(
+            "Promise.allSettled(document.getAnimations().map((each) => each.effect.getTiming()"
+            ".iterations === 1 ? each.finished : 0))"
+        )
+        PICTURES.mkdir(exist_ok=True)
+        (PICTURES / f"{name}.png").write_bytes(smaller(await page.screenshot()))
+        await page.close()
+
+
+def smaller(png: bytes) -> bytes:
+    """Return a picture with its data compressed as far as zlib does."""
+    chunks: list[tuple[bytes, bytes]] = []
+    at = 8
+    while at < len(png):
+        size = int.from_bytes(png[at : at + 4])
+        chunks.append((png[at + 4 : at + 8], png[at + 8 : at + 8 + size]))
+        at += size + 12
+    data = zlib.decompress(b"".join(body for kind, body in chunks if kind == b"IDAT"))
+    ends = {b"IHDR": chunks[0][1], b"IDAT": zlib.compress(data, 9), b"IEND": b""}
+    return png[:8] + b"".join(
+        len(body).to_bytes(4) + kind + body + zlib.crc32(kind + body).to_bytes(4)
+        for kind, body in ends.items()
+    )
+
+
+async def main() -> None:
+    """Take all pictures."""
+    async with launched() as browser:
+        for name, served, scene, scheme, size in PICTURES_OF:
+            await take(browser, name, served, scene, color_scheme=scheme, viewport=size)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

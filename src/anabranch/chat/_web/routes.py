@@ -85,9 +85,8 @@ class Routes:
         """Return the thread's tree as the JSON export, and where its events are."""
         conversation = await self._conversation(request)
         last = await conversation.log.last()
-        running = (
-            await conversation.is_running()
-        )  # what changes it from now on is an event after the last
+        # After the last event was looked up: what changes it from now on is an event after that.
+        running = await conversation.is_running()
         tree = await self._agent.store.tree(conversation.thread_id)
         exported = tree_to_json(tree)
         shown = zip(exported["nodes"], map(shown_data, tree.nodes), strict=True)

@@ -154,7 +154,7 @@ async def test_operations_that_a_cancelled_round_did_not_come_to_are_not_called_
     ticks: int,
 ) -> None:
     async def body(_: Branch) -> Any:
-        return await gather([gather([gather([step("a", "1"), ask("b")])]), ask("c")])
+        return await gather([gather([gather([step(str, 1), ask("b")])]), ask("c")])
 
     async def run() -> Any:
         world = World()

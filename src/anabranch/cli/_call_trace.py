@@ -73,9 +73,10 @@ class CallTrace:
             self._rounds += 1
             steps = ", ".join(f"{step} ({WHO[kind]})" for step, kind in asked)
             self._say(f"← round {self._rounds} ends with {_counted(asked, 'question')}: {steps}")
-            for step, _ in asked if self._explain is not None else ():
-                if explained := self._explain(step):
-                    self._say(f"  {explained}")
+            explain = self._explain
+            explained = [explain(step) for step, _ in asked] if explain is not None else []
+            for line in filter(None, explained):
+                self._say(f"  {line}")
 
 
 def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:

@@ -148,7 +148,7 @@ async def test_all_questions_of_all_tools_are_open_at_once_and_answered_in_any_o
     end = await here.agent().answer(open_now["A sure?"], number(1))
     end = await here.agent().answer(open_now["B sure?"], number(0))
     assert end.text == "A 2+7 1, B 2+2 0, quick"
-    assert names() == ["A begins", "B begins", "B 2+2", "A 2+7"]
+    assert names()[2:] == ["B 2+2", "A 2+7"]
     kinds = await here.check(end)
     assert kinds.count("results") == 1
     assert (await here.trees.path(end.id)).nodes == (await here.trees.tree(end.thread_id)).nodes

@@ -52,7 +52,7 @@ from anabranch.agents._line_writer import QuestionAnsweredError
 from anabranch.agents._ports import Model, Naming, Question, random_names
 from anabranch.agents._recombination import Recombined
 from anabranch.agents._timeline import RequestMessages, Timeline
-from anabranch.agents._tool_questions import Reply, question_of, request_of
+from anabranch.agents._tool_questions import ErrorReply, Given, Reply, question_of, request_of
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import (
@@ -88,8 +88,10 @@ __all__ = [
     "CalledTool",
     "Clock",
     "Durability",
+    "ErrorReply",
     "Event",
     "Folding",
+    "Given",
     "Listener",
     "Meter",
     "Model",

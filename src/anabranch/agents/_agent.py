@@ -15,7 +15,13 @@ from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.agents._agent_dependencies import AgentDependencies, durability_of, offered
 from anabranch.agents._agent_tools import AgentTool
-from anabranch.agents._answers import Cancelling, check_unasked, end_below, store_answer
+from anabranch.agents._answers import (
+    Cancelling,
+    check_unasked,
+    end_below,
+    read_answer,
+    store_answer,
+)
 from anabranch.agents._batch_line import ASIDE, BatchLine
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._called_tool import CalledTool
@@ -24,7 +30,7 @@ from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_batch import ToolBatch
-from anabranch.agents._tool_questions import Reply
+from anabranch.agents._tool_questions import Given, Reply
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimits
@@ -59,6 +65,8 @@ class Agent:
             default, only what a question needs is stored, in the tree.
         samples_asked: whether tools' samples become questions, which ``person`` or :meth:`answer`
             answers with a :class:`~anabranch.SampleReply`; by default, ``model`` answers them.
+        branch_person: answers questions of tools in branches of the model, which do not outlive
+            the tool that opens them; by default, ``person``, and without one they are declined.
 
     Attributes:
         tools: all tools, by name, as they are at present.
@@ -80,6 +88,7 @@ class Agent:
         capabilities: Capabilities | None = None,
         calls: CallStore | Durability | None = None,
         samples_asked: bool = False,
+        branch_person: Answerer | None = None,
     ) -> None:
         self.tools: ToolSet = ToolSet(tools)
         self.dependencies: AgentDependencies = AgentDependencies(
@@ -95,6 +104,7 @@ class Agent:
             capabilities or offered((person or Absent()).capabilities, model),
             durability_of(calls),
             samples_asked,
+            branch_person,
         )
 
     @property
@@ -181,6 +191,11 @@ class Agent:
             return await self._go_on_line(turn, writer)
         return await turn.run(node)
 
+    async def use_tools(self, node: Node) -> Node:
+        """Go on with the tools of a line as :meth:`go_on` does, without the model."""
+        turn = await self.turn(node)
+        return await self._use_tools_of(turn, await LineWriter.at(turn.timeline, node))
+
     async def _go_on_line(self, turn: Turn, writer: LineWriter) -> Node:
         after = await self._use_tools_of(turn, writer)
         return await turn.run(after) if after.kind == "results" else after
@@ -228,6 +243,10 @@ class Agent:
         if question is None or question.kind != "question":
             raise ToolError(f"There is no question {question_id!r}.")
         return question
+
+    async def given_answer(self, question: Node) -> Given | None:
+        """Return the answer to a question, ``None`` while it has none."""
+        return await read_answer(await self.turn(question), question)
 
     async def cancel_questions(self, node: Node) -> Node:
         """Answer all open questions of a line with ``cancel``; return the node where it ends.

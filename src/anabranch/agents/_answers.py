@@ -8,13 +8,13 @@ from anabranch._asking.answerer import Absent
 from anabranch.agents._batch_line import ASIDE, BatchLine
 from anabranch.agents._line_writer import LineWriter, QuestionAnsweredError
 from anabranch.agents._ports import Question
-from anabranch.agents._tool_questions import Reply, same_reply, stored_with
+from anabranch.agents._tool_questions import Given, Reply, reply_of, same_reply, stored_with
 from anabranch.agents._turn import Turn
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply
 from anabranch.tree import HEAD, Node
 
-__all__ = ["Cancelling", "check_unasked", "end_below", "store_answer"]
+__all__ = ["Cancelling", "check_unasked", "end_below", "read_answer", "store_answer"]
 
 
 class Cancelling(Absent):
@@ -46,6 +46,13 @@ async def store_answer(turn: Turn, question: Node, reply: Reply, *, again: bool)
             raise QuestionAnsweredError(question.id)
         await writer.answer_differently(question, reply)
     return writer
+
+
+async def read_answer(turn: Turn, question: Node) -> Given | None:
+    """Return the answer to a question on its line, ``None`` while it has none."""
+    writer = await LineWriter.at(turn.timeline, await _on_line(turn, question))
+    answer = writer.line.answers.get(question.id)
+    return None if answer is None or not answer.data else reply_of(answer)
 
 
 async def end_below(turn: Turn, writer: LineWriter) -> Node | None:

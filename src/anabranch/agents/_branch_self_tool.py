@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from anabranch._asking.answerer import Absent
 from anabranch._shielded import run_shielded
+from anabranch.agents._agent_dependencies import person_in_branches
 from anabranch.agents._agent_tools import Outcome, ToolUse
 from anabranch.agents._branch_runs import BranchOutcome, run_branches
 from anabranch.agents._branch_self_input import SPEC, BranchSelfInput, read_input
@@ -106,8 +106,7 @@ class _Fork:
             Turn(
                 self.here.timeline,
                 self.here.tools,
-                # A branch does not outlive the tool: without a person, its questions are declined.
-                self.here.timeline.dependencies.person or Absent(),
+                person_in_branches(self.here.timeline.dependencies),
             ),
             zip(self.starts, messages, strict=True),
             self.outcomes,

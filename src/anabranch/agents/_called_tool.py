@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -43,12 +43,26 @@ _OVER = (
 
 
 class CalledTool:
-    """An :class:`~anabranch.agents.AgentTool` that calls the anabranch tool ``tool``."""
+    """An :class:`~anabranch.agents.AgentTool` that calls the anabranch tool ``tool``.
+
+    Args:
+        tool: the tool.
+        concurrent_elicits: whether a call may ask several questions at a time.
+        elicits_in_branches: whether sub-branches of it may ask, and not the tool itself alone.
+    """
 
     placeholder: str | None = None
 
-    def __init__(self, tool: Tool[Any]) -> None:
+    def __init__(
+        self,
+        tool: Tool[Any],
+        *,
+        concurrent_elicits: bool = True,
+        elicits_in_branches: bool = True,
+    ) -> None:
         self.tool = tool
+        self._concurrent = concurrent_elicits
+        self._in_branches = elicits_in_branches
         self.spec: ToolSpec = ToolSpec(
             name=tool.name, description=tool.description, input_schema=tool.input_schema
         )
@@ -93,7 +107,12 @@ class CalledTool:
             await here.emit(ToolBranched(here.caller.id, here.block, path, is_open))
 
         dependencies = here.timeline.dependencies
-        offered, suspension = dependencies.capabilities, dependencies.suspension
+        agents, suspension = dependencies.capabilities, dependencies.suspension
+        offered = replace(
+            agents,
+            concurrent_elicits=agents.concurrent_elicits and self._concurrent,
+            elicits_in_branches=agents.elicits_in_branches and self._in_branches,
+        )
         return Job(
             self.tool,
             self.tool.validate(here.block.input),

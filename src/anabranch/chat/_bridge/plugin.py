@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from anabranch.agents import CalledTool
 from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.page_module import PageModule, read_module
 from anabranch.chat._bridge.plugin_request import ElicitHandler, PluginRequest
@@ -44,9 +45,9 @@ class PluginServer:
     """
 
     def __init__(
-        self, tool: Tool[Any], exposure: Exposure, modules: Mapping[str, PageModule]
+        self, tool: CalledTool, exposure: Exposure, modules: Mapping[str, PageModule]
     ) -> None:
-        self.tools: tuple[Tool[Any], ...] = (tool,)
+        self.tools: tuple[CalledTool, ...] = (tool,)
         self.exposure = exposure
         self.modules = modules
 
@@ -108,6 +109,10 @@ class Plugin(Generic[T]):
         on_elicit: the handlers, by elicitation or by its key: a mapping, or a list of pairs.
         expose: which of a call's data a handler is given, as dotted paths below ``params`` and
             ``handoff``; by default, the parameters alone.
+        concurrent_elicits: whether a call may ask several questions at a time. By default, the
+            second raises ``ConcurrentElicitError``.
+        elicits_in_branches: whether sub-branches may ask. By default, one that does reads
+            ``ElicitInBranchError``: only the tool that the chat has called asks.
         on_page: ES modules that show questions in the page: pairs of an elicitation, or its key,
             and a file.
 
@@ -129,6 +134,8 @@ class Plugin(Generic[T]):
         *,
         expose: Iterable[str] = PARAMETERS,
         on_page: Iterable[Shown] = (),
+        concurrent_elicits: bool = False,
+        elicits_in_branches: bool = False,
     ) -> None:
         handled = on_elicit if isinstance(on_elicit, list) else list(on_elicit.items())
         exposure = Exposure(expose)
@@ -136,7 +143,10 @@ class Plugin(Generic[T]):
             raise ValueError(f"Tool {tool.name!r} is no HandoffTool and has no handoff to expose.")
         handlers, files = _by_key(tool, handled, list(on_page))
         modules = {key: read_module(file) for key, file in files.items()}
-        self.server: PluginServer = PluginServer(tool, exposure, modules)
+        called = CalledTool(
+            tool, concurrent_elicits=concurrent_elicits, elicits_in_branches=elicits_in_branches
+        )
+        self.server: PluginServer = PluginServer(called, exposure, modules)
         self.client: PluginClient = PluginClient(tool, handlers)
         self.mcp: Tool[T] = tool
 
@@ -147,9 +157,18 @@ class Plugin(Generic[T]):
 class PluginBuilder(Generic[T]):
     """Collects the handlers of a plugin; :meth:`build` checks that they are complete."""
 
-    def __init__(self, tool: Tool[T], expose: Iterable[str] = PARAMETERS) -> None:
+    def __init__(
+        self,
+        tool: Tool[T],
+        expose: Iterable[str] = PARAMETERS,
+        *,
+        concurrent_elicits: bool = False,
+        elicits_in_branches: bool = False,
+    ) -> None:
         self._tool = tool
         self._expose = expose
+        self._concurrent = concurrent_elicits
+        self._in_branches = elicits_in_branches
         self._handled: list[Handled] = []
         self._shown: list[Shown] = []
 
@@ -178,17 +197,37 @@ class PluginBuilder(Generic[T]):
         Raises:
             ValueError: see :class:`Plugin`.
         """
-        return Plugin(self._tool, self._handled, expose=self._expose, on_page=self._shown)
+        return Plugin(
+            self._tool,
+            self._handled,
+            expose=self._expose,
+            on_page=self._shown,
+            concurrent_elicits=self._concurrent,
+            elicits_in_branches=self._in_branches,
+        )
 
 
-def make_plugin(tool: Tool[T], *, expose: Iterable[str] = PARAMETERS) -> PluginBuilder[T]:
+def make_plugin(
+    tool: Tool[T],
+    *,
+    expose: Iterable[str] = PARAMETERS,
+    concurrent_elicits: bool = False,
+    elicits_in_branches: bool = False,
+) -> PluginBuilder[T]:
     """Begin a plugin for ``tool``: ``make_plugin(tool).on_elicit({KEY: handler}).build()``.
 
     Args:
         tool: the tool; it must declare its elicitations.
         expose: which of a call's data a handler is given; see :class:`Plugin`.
+        concurrent_elicits: whether a call may ask several questions at a time.
+        elicits_in_branches: whether sub-branches of the tool may ask.
     """
-    return PluginBuilder(tool, expose)
+    return PluginBuilder(
+        tool,
+        expose,
+        concurrent_elicits=concurrent_elicits,
+        elicits_in_branches=elicits_in_branches,
+    )
 
 
 def _by_key(

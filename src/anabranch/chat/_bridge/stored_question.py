@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from anabranch._engine import Journal
-from anabranch.agents import question_of
+from anabranch.agents import request_of
 from anabranch.agents._tool_questions import stored_with
 from anabranch.chat._bridge.plugin_request import ElicitId
-from anabranch.messages import ElicitRequest, UrlRequest
+from anabranch.messages import ElicitRequest, SampleRequest, UrlRequest
 from anabranch.tool import Tool
 from anabranch.tree import Node, TreeStore
 
@@ -31,12 +31,25 @@ class StoredQuestion:
         id: names the question; its key is empty where the tool declares no elicitation for it.
         request: what is asked.
         values: ``params`` and ``handoff`` of the call, none of it fit to leave the server as it is.
+        expires_at: when the call's time is over, ``None`` if it has no limit.
     """
 
     node: Node
     id: ElicitId
-    request: ElicitRequest | UrlRequest
+    request: ElicitRequest | UrlRequest | SampleRequest
     values: dict[str, Any]
+    expires_at: float | None
+
+    @property
+    def kind(self) -> Literal["elicit", "url", "sample"]:
+        """What is asked."""
+        match self.request:
+            case ElicitRequest():
+                return "elicit"
+            case UrlRequest():
+                return "url"
+            case SampleRequest():
+                return "sample"
 
 
 async def read_question(
@@ -48,7 +61,7 @@ async def read_question(
         ToolError: the question comes from a file, and is closed.
         StoreError: the store cannot be read.
     """
-    request = question_of(node)
+    request = request_of(node)
     caller_id, use_id = str(stored_with(node, "caller")), str(stored_with(node, "tool_use_id"))
     path = (await store.path(node.id)).nodes
     asked = [each for each in path if each.kind == "question" and _is_of(each, caller_id, use_id)]
@@ -63,7 +76,8 @@ async def read_question(
         values["handoff"] = handed.value
     call_id = f"{caller_id}/{use_id}" if journal is None else journal.line
     name = ElicitId(tool_name=use.name, key=key, call_id=call_id, seq=len(asked) - 1)
-    return StoredQuestion(node, name, request, values)
+    deadline = None if journal is None else journal.deadlines.get(use.name)
+    return StoredQuestion(node, name, request, values, deadline)
 
 
 def _journal(state: str) -> Journal | None:

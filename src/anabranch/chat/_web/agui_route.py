@@ -71,10 +71,8 @@ async def _resume(conversation: Conversation, wanted: RunAgentInput) -> int:
     Raises:
         AnswerRefusedError: an answer cannot be taken.
     """
-    after: int | None = None
-    for entry in wanted.resume or []:
-        begun = await conversation.answer(entry.interrupt_id, _reply(entry), wanted.run_id)
-        after = begun if after is None else after
+    replies = {entry.interrupt_id: _reply(entry) for entry in wanted.resume or []}
+    after = await conversation.answer(replies, wanted.run_id)
     if after is None:  # it had these answers before: the run has nothing to do
         return await conversation.finish_empty(wanted.run_id)
     return after

@@ -14,6 +14,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
+from anabranch._asking.host import Capabilities
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.combine import cancel_and_wait
@@ -40,6 +41,8 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     calls: CallStore | Durability | None = None,
     recorded_calls: RecordedCalls | None = None,
     limits: TurnLimits | None = None,
+    capabilities: Capabilities | None = None,
+    samples_asked: bool = False,
     token: str | None = None,
     authenticate: Authenticate | None = None,
     hosts: Iterable[str] = LOOPBACK,
@@ -60,6 +63,9 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             application, of all calls in the store of ``calls``, other callers' among them: an
             ``outline`` without values, or ``values`` as well. Without it there is no such room.
         limits: of each turn.
+        capabilities: what tools may ask for; by default, everything that the model offers. Tools of
+            plugins have the plugin's own rules besides.
+        samples_asked: whether clients answer the tools' samples, as interrupts, instead of the model.
         token: what every request must present, as ``Authorization: Bearer …``, or the page once as
             ``?token=…``. Without it, anyone who reaches the application may use it.
         authenticate: names the principal who makes a request, or returns ``None`` to refuse it, or
@@ -82,7 +88,15 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         raise ValueError(
             "recorded_calls= shows everyone the calls of all: leave it out with authenticate=."
         )
-    conversations = Conversations(store, model, tools, calls=calls, limits=limits)
+    conversations = Conversations(
+        store,
+        model,
+        tools,
+        calls=calls,
+        limits=limits,
+        capabilities=capabilities,
+        samples_asked=samples_asked,
+    )
     room = _calls_room(conversations, recorded_calls)
 
     @asynccontextmanager
@@ -91,6 +105,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         cleaning = [
             asyncio.ensure_future(conversations.agent.expire_calls()),
             asyncio.ensure_future(conversations.prune()),
+            asyncio.ensure_future(conversations.resume()),
         ]
         try:
             yield

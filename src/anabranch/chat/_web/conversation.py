@@ -1,25 +1,28 @@
 """One conversation as it is led over the web: one turn at a time, watched by any number of pages.
 
-A turn outlives the page that began it. A question is in the store before anyone is shown it, and an
-answer goes to the turn that waits for it; where there is none, because the process was started
-again, the tool's call is replayed from its journal.
+A turn outlives the page that began it, and ends at the questions of its tools, which are in the store
+before anyone is shown them. Their answers begin another turn, in this process or in another.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Literal, TypeAlias
 
+from pydantic import ValidationError
+
 from anabranch._durable.run_events import RunEvents
-from anabranch.agents import Agent
+from anabranch.agents import Agent, QuestionAnsweredError, Reply
 from anabranch.chat._session.typed_values import read_arguments
-from anabranch.chat._web.live_turn import LiveTurn, TurnLeftError, current_turn
-from anabranch.chat._web.pending_questions import FieldError, Questions
+from anabranch.chat._web.live_turn import LiveTurn, current_turn
+from anabranch.chat._web.pending_questions import FieldError, Questions, as_interrupt, read_reply
 from anabranch.chat._web.thread_lease import BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.elicitation import describe
 from anabranch.errors import AnabranchError, StoreError, ToolError
 from anabranch.messages import ElicitReply, ToolUseBlock
 from anabranch.models import ModelError
@@ -42,6 +45,8 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
 ANSWERED = "The question was answered differently."
+ASIDE = {"question", "answer"}
+"""Kinds of nodes at which a turn ends that waits."""
 
 
 class AnswerRefusedError(Exception):
@@ -92,7 +97,7 @@ class Conversation:
         The message follows the node ``at``; ``None`` makes it another beginning of the thread. The
         same run again is the same message: its events are sent once more.
 
-        An open question is left first: its tool reads that it was cancelled. A message
+        Open questions are left first: their tools read that they were cancelled. A message
         ``/TOOL name=value …`` calls a tool without the model.
 
         Raises:
@@ -109,31 +114,50 @@ class Conversation:
         async with self._lock:
             if (begun := await self.log.begun(run_id)) is not None:
                 return begun
-            left = await self._leave_questions()
-            if at is HEAD or at in left:
-                at = await self._agent.head(self.thread_id)
+            if self._turn is not None and self._turn.waiting:
+                await self.stop()
             return await self._begin(run_id, lambda: self._said(text.strip(), at, work))
 
-    async def answer(self, question_id: str, reply: ElicitReply, run_id: str) -> int | None:
-        """Answer a question; return after which event the tool goes on.
+    async def answer(self, replies: Mapping[str, ElicitReply], run_id: str) -> int | None:
+        """Answer questions, all or none; return after which event their tools go on.
 
-        If the question had this same answer before, nothing happens: the same run again is sent its
-        events once more, and another run has none, ``None``.
+        A turn that still runs, of another tool beside them, takes the answers up. If the questions
+        had these same answers before, nothing happens: the same run again is sent its events once
+        more, and another run has none, ``None``.
 
         Raises:
-            AnswerRefusedError: it cannot be answered, or not like this.
-            BusyError: a turn is running.
+            AnswerRefusedError: one cannot be answered, or not like this.
         """
         async with self._lock:
-            if await self._has_answer(question_id, reply):
+            taken = {each: await self._taken(each, reply) for each, reply in replies.items()}
+            new = [(each, reply) for each, reply in taken.items() if reply is not None]
+            if not new:
                 return await self.log.begun(run_id)
-            turn = self._turn
-            if turn is not None and turn.question and turn.question.node_id == question_id:
-                after = await turn.resume(run_id, reply)  # the first answer; it is stored at once
-                if after is None:
-                    raise AnswerRefusedError("answered", ANSWERED)
+            running = self._turn
+            if running is not None and (waiting := [e for e in taken if e in running.waiting]):
+                after = await running.begin_run(run_id)
+                for each in waiting:
+                    running.waiting[each].set_result(replies[each])
                 return after
-            return await self._begin(run_id, lambda: self._agent.answer(question_id, reply))
+            turn, after = running or self._new_turn(), await self.log.last()
+            with suppress(BusyError):  # the process that runs the turn takes the answers up
+                after = after if running else await turn.begin_run(run_id)
+            current_turn.set(turn)
+            try:
+                nodes = [await self._agent.add_answer(*each) for each in new]
+            except QuestionAnsweredError:  # just now, by another process
+                await turn.fail(ANSWERED)
+                raise AnswerRefusedError("answered", ANSWERED) from None
+            if running is None and turn.is_running:
+                self._start(turn, lambda: self._go_on(nodes[-1]))
+            return after
+
+    async def resume(self) -> None:
+        """Go on with a turn that was cut off while its tools ran, as by a crash."""
+        async with self._lock:
+            node = await self._agent.cut_off(self.thread_id)
+            if node is not None and self._turn is None:
+                await self._begin(f"run_{node.id}_resumed", lambda: self._go_on(node))
 
     async def finish_empty(self, run_id: str) -> int:
         """Report a run in which there is nothing to do; return after which event it begins."""
@@ -162,9 +186,12 @@ class Conversation:
         turn = self._new_turn()
         after = await turn.begin_run(run_id)
         if turn.is_running:
-            self._turn = turn
-            turn.task = asyncio.create_task(self._run(turn, work))
+            self._start(turn, work)
         return after
+
+    def _start(self, turn: LiveTurn, work: Callable[[], Awaitable[Node]]) -> None:
+        self._turn = turn
+        turn.task = asyncio.create_task(self._run(turn, work))
 
     def _new_turn(self) -> LiveTurn:
         return LiveTurn(self.thread_id, self.log, self._right)
@@ -172,11 +199,11 @@ class Conversation:
     async def _run(self, turn: LiveTurn, work: Callable[[], Awaitable[Node]]) -> None:
         current_turn.set(turn)
         try:
-            await work()
+            last = await work()
+            while (node := await self._end(turn, last)) is not None:
+                last = await self._go_on(node)
         except asyncio.CancelledError:
             await turn.stop()
-        except TurnLeftError:
-            await turn.succeed()
         except (AnabranchError, ModelError) as error:
             if isinstance(error, StoreError):
                 logger.exception("a turn has failed")
@@ -184,14 +211,41 @@ class Conversation:
         except Exception:  # what is not meant for the page is for the log
             logger.exception("a turn has failed")
             await turn.fail("The run has failed; the server's log says why.")
-        else:
-            await turn.succeed()
         finally:
             self._turn = None
 
-    async def _said(
-        self, text: str, at: str | None, work: Callable[[Node], Awaitable[Node]]
-    ) -> Node:
+    async def _go_on(self, node: Node) -> Node:
+        """Go on at a question or an answer; the model follows unless the person called the tool."""
+        nodes = (await self._agent.store.path(node.id)).nodes
+        caller = next(each for each in reversed(nodes) if each.tool_uses)
+        by_person = caller.data.get("by") == "person"
+        return await (self._agent.use_tools(node) if by_person else self._agent.go_on(node))
+
+    async def _end(self, turn: LiveTurn, last: Node) -> Node | None:
+        """Report that a turn has ended at ``last``; or return where to go on: answers have come."""
+        if last.kind not in ASIDE:
+            await turn.succeed()
+            return None
+        async with self._lock:  # no answer is stored meanwhile that no one would take up
+            node = await self._agent.cut_off(self.thread_id)
+            if node is not None:
+                return node
+            waiting = await self._agent.open_questions(last)
+            shown = [as_interrupt(await self._questions.shown(each)) for each in waiting]
+            if shown:
+                await turn.interrupt(shown)
+            else:
+                await turn.succeed()
+            self._turn = None
+            return None
+
+    async def _said(self, text: str, at: Place, work: Callable[[Node], Awaitable[Node]]) -> Node:
+        head = await self._agent.head(self.thread_id)
+        last = None if head is None else await self._agent.store.node(head)
+        if last is not None and last.kind in ASIDE:
+            head = (await self._agent.cancel_questions(last)).id
+        if at is HEAD or (last is not None and at == last.id):
+            at = head
         [message] = await self._agent.put(self.thread_id, [(at, text)])
         return await work(message)
 
@@ -220,52 +274,32 @@ class Conversation:
 
     # -- questions ---------------------------------------------------------------------------
 
-    async def _leave_questions(self) -> list[str]:
-        """Cancel open questions, wait until their tools have ended, and return their nodes.
-
-        Raises:
-            BusyError: a turn is running, and does not wait at a question.
-        """
-        turn = self._turn
-        cancelled = ElicitReply(action="cancel")
-        if turn is not None and turn.question is not None and turn.task is not None:
-            left, turn.left = turn.question.node_id, True
-            turn.question.reply.set_result(cancelled)
-            await asyncio.wait([turn.task])
-            return [left]
-        head = await self._agent.head(self.thread_id)
-        open_here = await self._questions.open_in(self.thread_id) if turn is None else []
-        if head is None or all(question.interrupt_id != head for question in open_here):
-            return []
-        turn = self._new_turn()  # the process was started again meanwhile
-        turn.left = True
-        work = asyncio.create_task(self._run(turn, lambda: self._agent.answer(head, cancelled)))
-        await asyncio.wait([work])
-        return [head]
-
-    async def _has_answer(self, question_id: str, reply: ElicitReply) -> bool:
-        """Whether the question has been answered like this.
+    async def _taken(self, question_id: str, given: ElicitReply) -> Reply | None:
+        """Return an answer as it is stored, ``None`` if the question has been answered like this.
 
         Raises:
             AnswerRefusedError: it cannot be answered, or not like this.
         """
-        store = self._agent.store
-        node = await store.node(question_id)
+        node = await self._agent.store.node(question_id)
         if node is None or node.kind != "question" or node.thread_id != self.thread_id:
             raise AnswerRefusedError("unknown", f"There is no question {question_id!r} here.")
-        followers = await store.children(question_id)
-        given = reply.model_dump(mode="json", exclude_none=True)
-        for follower in (each for each in followers if each.kind == "answer"):
-            if {name: follower.data.get(name) for name in given} == given:
-                return True
-            raise AnswerRefusedError("answered", ANSWERED)
-        if followers:
-            raise AnswerRefusedError("expired", "The question has expired: its call has ended.")
         try:
+            reply = read_reply(node, given)
+        except ValidationError as problem:
+            raise AnswerRefusedError("invalid", f"{describe(problem)}.") from None
+        before = await self._agent.given_answer(node)
+        if before is not None:
+            if before == reply:
+                return None
+            raise AnswerRefusedError("answered", ANSWERED)
+        try:
+            expired = await self._questions.has_expired(node)
             shown = await self._questions.shown(node)
         except ToolError as error:
             raise AnswerRefusedError("expired", str(error)) from error
+        if expired:
+            raise AnswerRefusedError("expired", "The question has expired: its call has ended.")
         if errors := self._questions.errors(shown, reply):
             message = "; ".join(f"{each.field or 'answer'}: {each.message}" for each in errors)
             raise AnswerRefusedError("invalid", f"The answer does not fit: {message}.", errors)
-        return False
+        return reply

@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, NoReturn, TypeGuard
 
-from ag_ui.core import Interrupt
-
 from anabranch._asking.host import Capabilities
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
@@ -29,18 +27,19 @@ from anabranch.agents import (
     ToolSource,
     TurnLimits,
 )
+from anabranch.agents._agent_dependencies import offered
 from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.live_turn import current_turn
-from anabranch.chat._web.pending_questions import PendingQuestion, Questions
+from anabranch.chat._web.pending_questions import Questions, as_interrupt
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply
 from anabranch.stores import open_run_events
 from anabranch.tool import Tool
 from anabranch.tree import Thread, TreeStore
 
-__all__ = ["Conversations", "as_interrupt"]
+__all__ = ["Conversations"]
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
@@ -52,6 +51,9 @@ RETAINED = 7 * 86_400.0
 
 PRUNE_EVERY, PRUNED_AT_ONCE = 600.0, 10_000
 """Seconds between prunings, and how many events each of its steps deletes."""
+
+RESUMED = 1_000
+"""The most threads, the latest, in which turns that were cut off go on by themselves."""
 
 FLUSH = 5.0
 """Seconds for which the end of the application waits until events are stored."""
@@ -66,6 +68,8 @@ class Conversations:
         tools: what the model, and the person, may call; a plugin stands for its tools.
         calls: stores the calls of tools.
         limits: of each turn.
+        capabilities: what tools may ask for; by default, everything that the model offers.
+        samples_asked: whether clients answer the tools' samples, instead of the model.
 
     Attributes:
         agent: leads them.
@@ -81,6 +85,8 @@ class Conversations:
         *,
         calls: CallStore | Durability | None = None,
         limits: TurnLimits | None = None,
+        capabilities: Capabilities | None = None,
+        samples_asked: bool = False,
     ) -> None:
         self._events = open_run_events(store)
         given = list(tools)
@@ -90,13 +96,15 @@ class Conversations:
             store,
             model,
             tools=[*own, *(tool for plugin in plugins for tool in plugin.server.tools)],
-            person=_Person(self),
+            capabilities=capabilities or offered(Capabilities(), model),
             limits=limits,
             listener=_report,
             calls=calls,
+            samples_asked=samples_asked,
+            branch_person=_BranchPerson(self),
         )
         self.questions: Questions = Questions(
-            store,
+            self.agent.dependencies,
             {each.name: each.tool for each in self.agent.tools.values() if _is_called(each)},
             {plugin.mcp.name: plugin.server for plugin in plugins},
         )
@@ -141,8 +149,22 @@ class Conversations:
                 logger.warning("old events could not be deleted: %s", error)
             await pause(clock, PRUNE_EVERY)
 
+    async def resume(self) -> None:
+        """Go on with turns that were cut off while a tool ran, when this store was last used.
+
+        Without a store of calls, what their tools had done would be done again: then none is.
+        """
+        if self.agent.dependencies.calls is None:
+            return
+        for thread in await self.agent.store.threads(RESUMED):
+            if await self.agent.cut_off(thread.id) is not None:
+                conversation = await self.find(thread.id)
+                if conversation is not None:
+                    await conversation.resume()
+
     async def close(self) -> None:
-        """Stop all turns; a tool that waits at a question can be answered after a restart."""
+        """Stop all turns; they go on after a restart."""
+        self.agent.suspend()
         for conversation in self._threads.values():
             await conversation.stop()
         with suppress(TimeoutError):
@@ -162,35 +184,19 @@ async def _report(event: Event) -> None:
         await turn.on_event(event)
 
 
-class _Person(Absent):
-    """The person of the agent: a question waits until a page, or a client, answers it."""
+class _BranchPerson(Absent):
+    """Answers questions in branches of the model, whose turns wait for the page, or a client."""
 
     capabilities = Capabilities()
 
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
 
-    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
+    async def elicit(self, request: Question, /, *, step_id: str) -> ElicitReply:
         """End the run at the question, which is the node ``step_id``, and wait for the answer."""
-        del question
-        conversations = self._conversations
-        shown = await conversations.questions.find(step_id)
-        return await current_turn.get().wait(step_id, as_interrupt(shown))
-
-
-def as_interrupt(question: PendingQuestion) -> Interrupt:
-    """Return a question as AG-UI has it."""
-    data = question.model_dump(mode="json", by_alias=True)
-    return Interrupt(
-        id=question.interrupt_id,
-        reason="input_required",
-        message=question.message,
-        response_schema=question.form,
-        metadata={
-            "toolName": question.id.tool_name,
-            "key": question.id.key,
-            "callId": question.id.call_id,
-            "seq": question.id.seq,
-            **{name: data[name] for name in ("url", "params", "handoff", "context")},
-        },
-    )
+        del request
+        agent, questions = self._conversations.agent, self._conversations.questions
+        node = await agent.store.node(step_id)
+        if node is None:
+            return ElicitReply(action="cancel")  # its conversation was deleted just now
+        return await current_turn.get().wait(step_id, as_interrupt(await questions.shown(node)))

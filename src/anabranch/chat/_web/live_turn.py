@@ -1,14 +1,12 @@
-"""A turn that is running in a thread: its run in AG-UI's sense, and the question it waits at.
+"""A turn that is running in a thread, reported as a run in AG-UI's sense.
 
-In AG-UI a run that waits for a person has ended, with an interrupt; another run goes on from there. So
-one turn reports as several runs, one after the other.
+A run that waits for a person has ended, with an interrupt for each question; another goes on from there.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 
 from ag_ui.core import (
     PROTOCOL_VERSION,
@@ -25,29 +23,15 @@ from ag_ui.core import (
 from anabranch._durable.lease import RenewedLease
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
-from anabranch.agents import Event, NodeAdded
+from anabranch.agents import Event
 from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.messages import ElicitReply
 
-__all__ = ["LiveTurn", "TurnLeftError", "current_turn"]
+__all__ = ["LiveTurn", "current_turn"]
 
 current_turn: ContextVar[LiveTurn] = ContextVar("current_turn")
-
-
-class TurnLeftError(Exception):
-    """Ends a turn whose question was left: what its tools did is stored, the model is not asked."""
-
-
-@dataclass
-class OpenQuestion:
-    """The question that the turn waits at, and where its answer is delivered."""
-
-    node_id: str
-    reply: asyncio.Future[ElicitReply] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
 
 
 class LiveTurn:
@@ -59,16 +43,15 @@ class LiveTurn:
         right: allows one run at a time.
 
     Attributes:
-        question: what it waits at, ``None`` while it works.
-        left: whether its question was left for something else.
         task: runs it.
+        waiting: questions in branches of the model that it waits at, and where their answers are
+            delivered. A branch does not outlive the tool that opens it: its turn has not ended.
     """
 
     def __init__(self, thread_id: str, log: ThreadLog, right: ThreadLease) -> None:
         self.thread_id = thread_id
-        self.question: OpenQuestion | None = None
-        self.left: bool = False
         self.task: asyncio.Task[None] | None = None
+        self.waiting: dict[str, asyncio.Future[ElicitReply]] = {}
         self._log = log
         self._right = right
         self._mapping = EventMapping()
@@ -118,40 +101,22 @@ class LiveTurn:
             self.task.cancel()
 
     async def on_event(self, event: Event) -> None:
-        """Report an event of the agent.
-
-        Raises:
-            TurnLeftError: the question of the turn was left, and its tools have ended.
-        """
+        """Report an event of the agent."""
         self._log.add(self._mapping.map(event))
         await self._log.room()
-        if self.left and isinstance(event, NodeAdded) and event.node.kind == "results":
-            raise TurnLeftError
 
-    async def wait(self, node_id: str, interrupt: Interrupt) -> ElicitReply:
-        """End the run at a question, which is in the store, and wait for its answer."""
-        if self.left:
-            return ElicitReply(action="cancel")
-        self.question = OpenQuestion(node_id)
-        await self._finish(RunFinishedInterruptOutcome(type="interrupt", interrupts=[interrupt]))
+    async def wait(self, question_id: str, interrupt: Interrupt) -> ElicitReply:
+        """Report that the run waits at a question in a branch, and wait for its answer."""
+        answered = self.waiting[question_id] = asyncio.get_running_loop().create_future()
+        await self.interrupt([interrupt])
         try:
-            return await self.question.reply
+            return await answered
         finally:
-            self.question = None
+            del self.waiting[question_id]
 
-    async def resume(self, run_id: str, reply: ElicitReply) -> int | None:
-        """Continue in another run with ``reply`` to the question; return after which event.
-
-        Returns ``None`` if it has been answered differently. The turn must wait at a question.
-        """
-        if self.question is None:
-            raise RuntimeError("the turn waits at no question")
-        given = self.question.reply
-        if not given.done():
-            after = await self.begin_run(run_id)
-            given.set_result(reply)
-            return after
-        return await self._log.last() if given.result() == reply else None
+    async def interrupt(self, interrupts: list[Interrupt]) -> None:
+        """Report that the run waits for the answers to these questions, which are in the store."""
+        await self._finish(RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts))
 
     async def succeed(self) -> None:
         """Report that the turn has ended."""

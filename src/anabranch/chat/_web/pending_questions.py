@@ -1,27 +1,40 @@
 """The open questions of a thread, and the check of an answer to one of them.
 
-Open is a question node that nothing follows. All that is shown of it is in the store, so it can be
-shown, and answered, after a restart.
+All that is shown of a question is in the store, so it can be shown, and answered, after a restart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal
 
+from ag_ui.core import Interrupt
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from anabranch.agents import AgentDependencies, Reply, open_questions
 from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.plugin import PluginServer
 from anabranch.chat._bridge.plugin_request import ElicitId
 from anabranch.chat._bridge.stored_question import StoredQuestion, read_question
 from anabranch.errors import ToolError
-from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    SampleReply,
+    SampleRequest,
+    UrlRequest,
+)
 from anabranch.tool import Tool
-from anabranch.tree import Node, TreeStore
+from anabranch.tree import Node
 
-__all__ = ["FieldError", "PendingQuestion", "Questions", "errors_in"]
+__all__ = ["FieldError", "PendingQuestion", "Questions", "as_interrupt", "errors_in", "read_reply"]
+
+SAMPLE = "anabranch:sample_required"
+"""The reason of an interrupt that asks the client's model."""
+
+SHOWN = ("kind", "url", "params", "handoff", "context", "sample")
 
 
 class PendingQuestion(BaseModel):
@@ -31,6 +44,7 @@ class PendingQuestion(BaseModel):
 
     id: ElicitId
     interrupt_id: str
+    kind: Literal["elicit", "url", "sample"] = "elicit"
     message: str
     form: dict[str, Any] | None = Field(serialization_alias="schema")
     url: str | None = None
@@ -38,6 +52,8 @@ class PendingQuestion(BaseModel):
     params: dict[str, Any]
     handoff: JsonValue = None
     context: JsonValue = None
+    sample: JsonValue = None
+    expires_at: float | None = None
 
 
 class FieldError(BaseModel):
@@ -51,7 +67,7 @@ class Questions:
     """Reads questions from the store.
 
     Args:
-        store: has the threads.
+        dependencies: those of the agent: its stores, and its clock.
         tools: the tools that ask, by name.
         servers: of the plugins, by a tool's name: which of its data may leave the server (by
             default, the parameters), and what shows its questions.
@@ -59,38 +75,41 @@ class Questions:
 
     def __init__(
         self,
-        store: TreeStore,
+        dependencies: AgentDependencies,
         tools: Mapping[str, Tool[Any]],
         servers: Mapping[str, PluginServer] | None = None,
     ) -> None:
-        self._store = store
+        self._dependencies = dependencies
         self._tools = tools
         self._servers = servers or {}
         self._default = Exposure(["params"])
 
     async def open_in(self, thread_id: str) -> list[PendingQuestion]:
         """Return the open questions of a thread, the oldest first."""
-        nodes = (await self._store.tree(thread_id)).nodes
-        followed = {node.parent_id for node in nodes}
-        asked = [node for node in nodes if node.kind == "question" and node.id not in followed]
+        nodes = (await self._dependencies.store.tree(thread_id)).nodes
         found: list[PendingQuestion] = []
-        for node in asked:
+        for node in open_questions(nodes):
             try:
-                found.append(await self.shown(node))
+                if not await self.has_expired(node):
+                    found.append(await self.shown(node))
             except ToolError:  # it comes from a file, and is closed
                 continue
         return found
 
-    async def find(self, node_id: str) -> PendingQuestion:
-        """Return what a page is sent of the question at a node.
+    async def has_expired(self, node: Node) -> bool:
+        """Whether the call that has asked can no longer be continued, for its time is over.
 
         Raises:
-            ToolError: there is no such node, or the question is closed.
+            ToolError: the question is closed.
         """
-        node = await self._store.node(node_id)
-        if node is None:
-            raise ToolError(f"There is no question {node_id!r}.")
-        return await self.shown(node)
+        stored, calls = await self._read(node), self._dependencies.calls
+        if stored.expires_at is not None and stored.expires_at <= self._dependencies.clock.now():
+            return True
+        record = None if calls is None else await calls.store.find(stored.id.call_id)
+        return record is not None and record.status == "expired"
+
+    async def _read(self, node: Node) -> StoredQuestion:
+        return await read_question(self._dependencies.store, node, self._tools)
 
     async def shown(self, node: Node) -> PendingQuestion:
         """Return what a page is sent of the question ``node``.
@@ -98,7 +117,7 @@ class Questions:
         Raises:
             ToolError: it is closed.
         """
-        return self._shown(await read_question(self._store, node, self._tools))
+        return self._shown(await self._read(node))
 
     def _shown(self, stored: StoredQuestion) -> PendingQuestion:
         server, request = self._servers.get(stored.id.tool_name), stored.request
@@ -108,18 +127,21 @@ class Questions:
         return PendingQuestion(
             id=stored.id,
             interrupt_id=stored.node.id,
-            message=request.message,
+            kind=stored.kind,
+            message=stored.node.text,
             form=asked.requested_schema if asked else None,
             url=request.url if isinstance(request, UrlRequest) else None,
             module=f"modules/{module.name}" if module else None,
             params=values.get("params", {}),
             handoff=values.get("handoff"),
             context=asked.context if asked else None,
+            sample=request.wire() if isinstance(request, SampleRequest) else None,
+            expires_at=stored.expires_at,
         )
 
-    def errors(self, question: PendingQuestion, reply: ElicitReply) -> list[FieldError]:
+    def errors(self, question: PendingQuestion, reply: Reply) -> list[FieldError]:
         """Return what is wrong with an accepted answer, field by field."""
-        return errors_in(question.form, reply)
+        return [] if isinstance(reply, SampleReply) else errors_in(question.form, reply)
 
 
 def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldError]:
@@ -132,6 +154,40 @@ def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldE
         FieldError(field=_field(error), message=error.message)
         for error in validator.iter_errors(reply.content or {})
     ]
+
+
+def as_interrupt(question: PendingQuestion) -> Interrupt:
+    """Return a question as AG-UI has it."""
+    data = question.model_dump(mode="json", by_alias=True)
+    return Interrupt(
+        id=question.interrupt_id,
+        reason="input_required" if question.kind != "sample" else SAMPLE,
+        message=question.message,
+        response_schema=question.form,
+        expires_at=_as_time(question.expires_at),
+        metadata={
+            "toolName": question.id.tool_name,
+            "key": question.id.key,
+            "callId": question.id.call_id,
+            "seq": question.id.seq,
+            **{name: data[name] for name in SHOWN},
+        },
+    )
+
+
+def _as_time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def read_reply(question: Node, reply: ElicitReply) -> Reply:
+    """Return ``reply`` as the question takes it: what a model says, if that was asked.
+
+    Raises:
+        ValueError: the content is no reply of a model.
+    """
+    if question.data.get("kind") == "sample" and reply.action == "accept":
+        return SampleReply.model_validate(reply.content or {})
+    return reply
 
 
 def _field(error: Any) -> str:  # noqa: ANN401 - jsonschema has no types

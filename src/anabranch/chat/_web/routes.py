@@ -104,7 +104,7 @@ class Routes:
         conversation = await self._conversation(request)
         body = await read_body(request, AnswerBody)
         caller_of(request).check_run()
-        await conversation.answer(body.interrupt_id, body.reply(), f"run_{secrets.token_hex(8)}")
+        await conversation.answer({body.interrupt_id: body.reply()}, f"run_{secrets.token_hex(8)}")
         return _json({"interrupt_id": body.interrupt_id, "action": body.action})
 
     async def events(self, request: Request) -> Response:

@@ -16,8 +16,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from anabranch._asking.answerer import Absent
 from anabranch._shielded import run_shielded
+from anabranch.agents._agent_dependencies import person_in_branches
 from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse
 from anabranch.agents._branch_runs import BranchOutcome, run_branches
 from anabranch.agents._branch_self_tool import PLACEHOLDER
@@ -170,8 +170,7 @@ class _Create(_Tool):
             start = await _open(here, created)
             path = await here.timeline.dependencies.store.path(here.caller.id)
             [messages] = project_each(path.nodes, [start], path.results)
-            # A branch does not outlive the tool: without a person, its questions are declined.
-            person = here.timeline.dependencies.person or Absent()
+            person = person_in_branches(here.timeline.dependencies)
             turn = Turn(here.timeline, tools, person)
             await run_branches(
                 turn, [(start, messages)], outcomes, work=True, parallel=False, working=working

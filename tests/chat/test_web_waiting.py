@@ -1,0 +1,213 @@
+"""What waits in the store: several questions, samples, turns that were cut off, calls that expired."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from anabranch import (
+    Accepted,
+    BranchContext,
+    Capabilities,
+    ConcurrentElicitError,
+    Elicitation,
+    ElicitInBranchError,
+    ElicitResult,
+    Limits,
+    tool,
+)
+from anabranch.agents import Agent
+from anabranch.chat import Plugin, PluginRequest, make_plugin
+from anabranch.messages import ElicitReply
+from anabranch.testing import ManualClock, MockModel, calls
+from tests.agents.harness import heard
+from tests.agents.memory import MemoryTrees
+from tests.chat.web import Seat, browsing, message, resume, run
+from tests.durable.stores import Modelled
+
+LEFT, RIGHT = Elicitation("left", Seat), Elicitation("right", Seat)
+
+
+async def row(ctx: BranchContext, elicitation: Elicitation[Seat]) -> str:
+    try:
+        answer = await ctx.elicit(elicitation, f"{elicitation.key}?")
+    except (ConcurrentElicitError, ElicitInBranchError) as error:
+        return f"{type(error).__name__}: {error}"
+    return str(answer.content.row) if isinstance(answer, Accepted) else answer.action
+
+
+@tool(elicits=[LEFT, RIGHT])
+async def both(ctx: BranchContext, branches: bool = True) -> list[str]:
+    """Ask two things at once."""
+    if branches:
+        left, right = ctx.branch(row, LEFT), ctx.branch(row, RIGHT)
+        return list(await ctx.gather(left, right))
+    return list(await ctx.gather(row(ctx, LEFT), row(ctx, RIGHT)))
+
+
+def decide(request: Any) -> Any:
+    said = heard(request)
+    if said in {"branches", "strands"}:
+        return calls(("use_1", "both", {"branches": said == "branches"}))
+    return calls(("use_1", said, {})) if said in {"slow", "ponder"} else "Done."
+
+
+def interrupts(events: list[dict[str, Any]]) -> dict[str, str]:
+    outcome = events[-1]["outcome"]
+    return {each["message"]: each["id"] for each in outcome.get("interrupts", [])}
+
+
+def result(events: list[dict[str, Any]]) -> str:
+    [found] = [each["content"] for each in events if each["type"] == "TOOL_CALL_RESULT"]
+    return str(found)
+
+
+def accept(interrupt: str, row: int) -> dict[str, Any]:
+    return {"interruptId": interrupt, "status": "resolved", "payload": {"row": row}}
+
+
+async def test_a_run_ends_with_all_questions_and_a_resume_may_answer_some() -> None:
+    async with browsing(tools=[both], replies=MockModel(decide)) as client:
+        asked = interrupts(await run(client, message("branches")))
+        assert list(asked) == ["left?", "right?"]
+        some = await run(client, resume(accept(asked["right?"], 2)))
+        assert interrupts(some) == {"left?": asked["left?"]}
+        [pending] = (await client.get("/threads/t1/pending")).json()
+        assert pending["interrupt_id"] == asked["left?"]
+        entries = [accept(asked["right?"], 2), accept(asked["left?"], 1)]
+        assert '"1"' in result(await run(client, resume(*entries, run="r3")))
+
+
+async def test_answers_of_which_one_does_not_fit_are_all_refused() -> None:
+    async with browsing(tools=[both], replies=MockModel(decide)) as client:
+        asked = interrupts(await run(client, message("branches")))
+        entries = [accept(asked["left?"], 1), accept(asked["right?"], 99)]
+        assert (await client.post("/agui", json=resume(*entries))).status_code == 422
+        assert len((await client.get("/threads/t1/pending")).json()) == 2
+
+
+async def test_another_message_cancels_all_questions() -> None:
+    async with browsing(tools=[both], replies=MockModel(decide)) as client:
+        await run(client, message("branches"))
+        events = await run(client, message("never mind", run="r2"))
+        assert result(events).split() == ["[", '"cancel",', '"cancel"', "]"]
+        assert events[-1]["outcome"] == {"type": "success"}
+        assert (await client.get("/threads/t1/pending")).json() == []
+
+
+async def test_a_turn_that_was_cut_off_goes_on_by_itself() -> None:
+    """Its process died when it had acknowledged the last answer."""
+    trees, store, model = MemoryTrees(), Modelled(), MockModel(decide)
+    agent = Agent(trees, model, tools=[both], capabilities=Capabilities(), calls=store)
+    thread = await agent.begin()
+    for question in await agent.open_questions(await agent.say(thread.id, "branches")):
+        reply = ElicitReply(action="accept", content={"row": 1})
+        await agent.add_answer(question.id, reply)
+    ended = asyncio.Event()
+
+    def reply_last(request: Any) -> Any:
+        ended.set()
+        return decide(request)
+
+    async with browsing(
+        store=trees, tools=[both], replies=MockModel(reply_last), calls=store
+    ) as client:
+        await ended.wait()
+        assert (await client.get(f"/threads/{thread.id}/pending")).json() == []
+
+
+@tool(name="slow", elicits=[LEFT], limits=Limits(timeout=60))
+async def slow(ctx: BranchContext) -> str:
+    """Ask."""
+    return await row(ctx, LEFT)
+
+
+async def test_an_answer_to_a_call_whose_time_is_over_is_gone() -> None:
+    trees, model, long_ago = MemoryTrees(), MockModel(decide), ManualClock(1.0)
+    agent = Agent(trees, model, tools=[slow], capabilities=Capabilities(), clock=long_ago)
+    thread = await agent.begin()
+    asked = await agent.say(thread.id, "slow")
+    async with browsing(store=trees, tools=[slow], replies=model) as client:
+        assert (await client.get(f"/threads/{thread.id}/pending")).json() == []
+        late = {"interrupt_id": asked.id, "action": "accept", "content": {"row": 1}}
+        response = await client.post(f"/threads/{thread.id}/answers", json=late)
+        assert (response.status_code, response.json()["reason"]) == (410, "expired")
+        events = await run(client, message("never mind", thread=thread.id))
+        assert "time" in result(events)
+        assert events[-1]["outcome"] == {"type": "success"}
+
+
+# -- the policy of a plugin ----------------------------------------------------------------------
+
+
+async def never(request: PluginRequest[Seat]) -> ElicitResult[Seat]:
+    raise AssertionError(f"the page answers {request}")
+
+
+def plugin(**policy: bool) -> Plugin[list[str]]:
+    return make_plugin(both, **policy).on(LEFT, never).on(RIGHT, never).build()
+
+
+@pytest.mark.parametrize(
+    ("asks", "policy", "error"),
+    [
+        ("branches", {}, "ElicitInBranchError"),
+        ("branches", {"concurrent_elicits": True}, "ElicitInBranchError"),
+        ("strands", {}, "ConcurrentElicitError"),
+        ("strands", {"elicits_in_branches": True}, "ConcurrentElicitError"),
+        ("branches", {"elicits_in_branches": True}, "ConcurrentElicitError"),
+    ],
+    ids=["branches", "branches-1", "strands", "strands-1", "branches-2"],
+)
+async def test_a_plugin_asks_one_question_at_a_time_and_not_in_branches(
+    asks: str, policy: dict[str, bool], error: str
+) -> None:
+    async with browsing(tools=[plugin(**policy)], replies=MockModel(decide)) as client:
+        first = await run(client, message(asks))
+        entries = [accept(each, 1) for each in interrupts(first).values()]
+        assert len(entries) == (error == "ConcurrentElicitError")
+        last = await run(client, resume(*entries)) if entries else first
+        assert error in result(last)
+
+
+async def test_an_application_may_forbid_what_a_plugin_allows() -> None:
+    allowed = plugin(concurrent_elicits=True, elicits_in_branches=True)
+    forbidden = Capabilities(elicits_in_branches=False)
+    model = MockModel(decide)
+    async with browsing(tools=[allowed], replies=model, capabilities=forbidden) as client:
+        assert "ElicitInBranchError" in result(await run(client, message("branches")))
+
+
+@pytest.mark.parametrize("asks", ["branches", "strands"])
+async def test_a_plugin_may_ask_several_questions_in_branches(asks: str) -> None:
+    allowed = plugin(concurrent_elicits=True, elicits_in_branches=True)
+    async with browsing(tools=[allowed], replies=MockModel(decide)) as client:
+        asked = interrupts(await run(client, message(asks)))
+        entries = [accept(asked["left?"], 1), accept(asked["right?"], 2)]
+        assert result(await run(client, resume(*entries))).split() == ["[", '"1",', '"2"', "]"]
+
+
+# -- samples that a client answers ---------------------------------------------------------------
+
+
+@tool
+async def ponder(ctx: BranchContext) -> str:
+    """Ask the model of the client."""
+    return (await ctx.sample("What is it?")).text
+
+
+async def test_a_client_answers_a_sample_as_an_interrupt() -> None:
+    model = MockModel(decide)
+    async with browsing(tools=[ponder], replies=model, samples_asked=True) as client:
+        events = await run(client, message("ponder"))
+        [interrupt] = events[-1]["outcome"]["interrupts"]
+        assert interrupt["reason"] == "anabranch:sample_required"
+        sample = interrupt["metadata"]["sample"]
+        assert sample["messages"][0]["content"][0]["text"] == "What is it?"
+        entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"no": "reply"}}
+        assert (await client.post("/agui", json=resume(entry))).status_code == 422
+        reply = {"role": "assistant", "content": {"type": "text", "text": "A dream"}, "model": "m"}
+        entry["payload"] = reply
+        assert result(await run(client, resume(entry))) == "A dream"

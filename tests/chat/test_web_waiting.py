@@ -146,8 +146,13 @@ async def never(request: PluginRequest[Seat]) -> ElicitResult[Seat]:
     raise AssertionError(f"the page answers {request}")
 
 
-def plugin(**policy: bool) -> Plugin[list[str]]:
-    return make_plugin(both, **policy).on(LEFT, never).on(RIGHT, never).build()
+def plugin(
+    *, concurrent_elicits: bool = False, elicits_in_branches: bool = False
+) -> Plugin[list[str]]:
+    builder = make_plugin(
+        both, concurrent_elicits=concurrent_elicits, elicits_in_branches=elicits_in_branches
+    )
+    return builder.on(LEFT, never).on(RIGHT, never).build()
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ class Conversations:
             return
         for thread in await self.agent.store.threads(RESUMED):
             if await self.agent.cut_off(thread.id) is not None:
-                conversation = await self.find(thread.id)
+                conversation = await self.find(thread.id, thread.owner)
                 if conversation is not None:
                     await conversation.resume()
 

@@ -33,6 +33,7 @@ from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.pending_questions import Questions, as_interrupt
+from anabranch.chat._web.thread_lease import BusyError
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply
 from anabranch.stores import open_run_events
@@ -54,6 +55,9 @@ PRUNE_EVERY, PRUNED_AT_ONCE = 600.0, 10_000
 
 RESUMED = 1_000
 """The most threads, the latest, in which turns that were cut off go on by themselves."""
+
+RESUME_EVERY = 2.0
+"""Seconds until it is tried again where a process that may have died has the right to run."""
 
 FLUSH = 5.0
 """Seconds for which the end of the application waits until events are stored."""
@@ -156,11 +160,23 @@ class Conversations:
         """
         if self.agent.dependencies.calls is None:
             return
-        for thread in await self.agent.store.threads(RESUMED):
-            if await self.agent.cut_off(thread.id) is not None:
-                conversation = await self.find(thread.id, thread.owner)
-                if conversation is not None:
-                    await conversation.resume()
+        clock = self.agent.dependencies.clock
+        threads = await self.agent.store.threads(RESUMED)
+        while threads:
+            threads = [each for each in threads if not await self._has_resumed(each)]
+            await pause(clock, RESUME_EVERY)
+
+    async def _has_resumed(self, thread: Thread) -> bool:
+        """Go on in a thread; false while another process has the right to run there."""
+        if await self.agent.cut_off(thread.id) is None:
+            return True
+        conversation = await self.find(thread.id, thread.owner)
+        try:
+            if conversation is not None:
+                await conversation.resume()
+        except BusyError:  # it may have died; then its lease runs out
+            return False
+        return True
 
     async def close(self) -> None:
         """Stop all turns; they go on after a restart."""

@@ -136,9 +136,7 @@ class Ledger:
         else:
             rows.put_branch(replace(parent, budget_reserved=account.reserved))
         rows.put_session(session)
-        self._put(branch)
-        if new.is_ready:
-            branch = self._activate(branch, (), new.tokens)
+        branch = self._activate(branch, (), new.tokens) if new.is_ready else self._put(branch)
         return branch, account.left if account.max_tokens is not None else None
 
     def activate(self, branch_id: str, memories: Sequence[str], tokens: int) -> Branch:

@@ -22,7 +22,6 @@ from anabranch.chat import (
     make_plugin,
 )
 from anabranch.messages import ElicitReply, ElicitRequest
-from anabranch.stores import open_tree_store
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import SEAT, Seat, model, reserve, serving
 
@@ -307,8 +306,8 @@ async def test_what_was_missed_over_a_restart_is_read_from_the_tree(said: str, r
 
 
 async def test_a_run_that_has_ended_with_its_process_is_not_waited_for() -> None:
-    """What it had said is stored; that it has ended is not."""
-    store = open_tree_store("memory:")
+    """Another process, with the same store, knows nothing of the run."""
+    store = MemoryTrees()
     async with chat_server(hang, store=store) as first, chat_server(hang, store=store) as second:
         network = Moving(httpx2.URL(second).port, drained=False)
         async with ChatClient(first, transport=network, reconnects=[0] * 3) as client:

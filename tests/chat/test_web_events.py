@@ -209,5 +209,33 @@ async def test_a_store_that_fails_ends_the_stream_and_the_reader_comes_back() ->
         if len(sent) == 2:
             await good.close()
 
-    await EventStream(log, 0)({"type": "http"}, receive, send)
+    await EventStream(log, 0, idle)({"type": "http"}, receive, send)
     assert [piece.get("more_body") for piece in sent] == [None, True, None]
+
+
+async def idle() -> bool:
+    return False
+
+
+async def test_a_stream_ends_when_the_process_of_its_run_has_died(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_stream, "KEEP_ALIVE", 0.0)
+    good = open_run_events("memory:")
+    leases = iter([True, True, True, False])
+    sent: list[Any] = []
+    never = asyncio.Event()
+
+    async def is_running() -> bool:
+        return next(leases)
+
+    async def receive() -> Any:
+        await never.wait()
+
+    async def send(piece: Any) -> None:
+        sent.append(piece.get("body"))
+
+    log = ThreadLog(good, "t", ManualClock())
+    await EventStream(log, 0, is_running)({"type": "http"}, receive, send)
+    assert sent == [None, b": nothing new\n\n", b""]
+    await good.close()

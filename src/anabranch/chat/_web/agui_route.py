@@ -42,7 +42,7 @@ def agui_route(conversations: Conversations) -> Route:
             after = await conversation.say(text, wanted.run_id, at=_place(wanted))
         if request.headers.get("accept") == "application/json":  # it follows the thread already
             return JSONResponse({"runId": wanted.run_id}, 202)
-        return EventStream(conversation.log, after, one_run=True)
+        return EventStream(conversation.log, after, conversation.is_running, one_run=True)
 
     return Route("/agui", run, methods=["POST"])
 

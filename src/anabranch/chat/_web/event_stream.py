@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from starlette.responses import Response
@@ -20,7 +20,7 @@ from anabranch.errors import StoreError
 __all__ = ["KEEP_ALIVE", "EventStream"]
 
 KEEP_ALIVE = 15.0
-"""Seconds without an event after which a comment is sent, so that no proxy ends the connection."""
+"""Seconds without an event until a comment is sent, so that no proxy ends the connection."""
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
@@ -31,16 +31,28 @@ class EventStream(Response):
     Args:
         log: the thread's log.
         after: where to begin.
+        is_running: whether a run is in progress in the thread, in any process.
         one_run: whether to end with the first run that ends.
+
+    It also ends if the run in progress is no more, and no event says so: its process has died. The
+    reader comes back, and reads from the tree how far the run has come.
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, log: ThreadLog, after: int, *, one_run: bool = False) -> None:
+    def __init__(
+        self,
+        log: ThreadLog,
+        after: int,
+        is_running: Callable[[], Awaitable[bool]],
+        *,
+        one_run: bool = False,
+    ) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._log = log
         self._after = after
+        self._is_running = is_running
         self._one_run = one_run
         self._is_quiet = True
 
@@ -71,8 +83,11 @@ class EventStream(Response):
     async def _send_comments(self, send: Send) -> None:
         while True:
             self._is_quiet = True
+            was_running = await self._is_running()
             await asyncio.sleep(KEEP_ALIVE)
             if self._is_quiet:
+                if was_running and not await self._is_running():
+                    return
                 comment = b": nothing new\n\n"
                 await send({"type": "http.response.body", "body": comment, "more_body": True})
 

@@ -19,7 +19,7 @@ from anabranch.messages import SampleReply
 from anabranch.stores import open_run_events
 from anabranch.testing import MockModel, calls
 from tests.chat.test_web_events import follow, process
-from tests.chat.web import events_in, message, run, types_of
+from tests.chat.web import events_in, message, resume, run, types_of
 
 
 class Held:
@@ -126,6 +126,24 @@ async def test_a_run_whose_thread_was_taken_over_stops_and_reports_nothing(
         assert types_of(reported) == ["RUN_STARTED", "RUN_FINISHED"]
         assert reported[-1]["outcome"] == "of another"
     await events.close()
+
+
+async def test_a_question_of_one_process_is_answered_in_another(url: str) -> None:
+    async with process(url) as one, process(url) as two:
+        asked = (await run(one, message("reserve")))[-1]
+        [interrupt] = asked["outcome"]["interrupts"]
+        assert (await two.get("/threads/t1/pending")).json()[0]["interrupt_id"] == interrupt["id"]
+        position = (await one.get("/threads/t1/tree")).json()["position"]
+        watching = asyncio.create_task(follow(one, position, 8))
+        entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"row": 3}}
+        events = await run(two, resume(entry))
+        assert events[-1]["outcome"] == {"type": "success"}
+        assert "Row 3 on AB1" in str(events)
+        assert "Row 3 on AB1" in str(await watching)
+        answer = {"interrupt_id": interrupt["id"], "action": "accept", "content": {"row": 3}}
+        assert (await one.post("/threads/t1/answers", json=answer)).status_code == 200
+        other = {**answer, "content": {"row": 4}}
+        assert (await one.post("/threads/t1/answers", json=other)).status_code == 409
 
 
 SCRIPT = [{"text": "one two three four five"}] * 5

@@ -35,7 +35,8 @@ async def call(server: Any, tool: str, **given: Any) -> dict[str, Any]:
         result = await client.call_tool(tool, given)
     assert not result.is_error, result
     assert result.structured_content is not None
-    return result.structured_content
+    content: dict[str, Any] = result.structured_content
+    return content
 
 
 async def test_a_branch_survives_the_server_and_begins_with_memories(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ class Host:
         result = await self.result(tool, **given)
         assert not result.is_error, result
         assert result.structured_content is not None
-        return result.structured_content
+        content: dict[str, Any] = result.structured_content
+        return content
 
     async def refusal(self, tool: str, **given: Any) -> str:
         result = await self.result(tool, **given)

@@ -346,7 +346,8 @@ async def test_the_fields_of_a_context_are_known() -> None:
     async def fields(ctx: BranchContext) -> list[str]:
         return [name for name in vars(ctx) if not name.startswith("_")]
 
-    assert sorted(await run_tool(fields, {}, MockClient())) == sorted(FIELDS)
+    found = await run_tool(fields, {}, MockClient())
+    assert sorted(found) == sorted(FIELDS)
 
 
 def test_every_rule_about_sources_has_an_example() -> None:

@@ -159,4 +159,5 @@ def _parsed(text: str) -> dict[Any, Any] | None:
             raise ValueError(f"The settings are not YAML: {reason}.") from None
     if document is None:
         return None
-    return cast("dict[Any, Any]", document) if isinstance(document, dict) else {}
+    settings: dict[Any, Any] = document if isinstance(document, dict) else {}
+    return settings

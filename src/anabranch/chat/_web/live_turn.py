@@ -107,7 +107,8 @@ class LiveTurn:
 
     async def wait(self, question_id: str, interrupt: Interrupt) -> ElicitReply:
         """Report that the run waits at a question in a branch, and wait for its answer."""
-        answered = self.waiting[question_id] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[ElicitReply] = asyncio.get_running_loop().create_future()
+        self.waiting[question_id] = answered
         await self.interrupt([interrupt])
         try:
             return await answered

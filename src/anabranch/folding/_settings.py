@@ -159,5 +159,5 @@ def _parsed(text: str) -> dict[Any, Any] | None:
             raise ValueError(f"The settings are not YAML: {reason}.") from None
     if document is None:
         return None
-    settings: dict[Any, Any] = document if isinstance(document, dict) else {}
-    return settings
+    is_mapping = isinstance(document, dict)  # not narrowed: the two type checkers disagree
+    return cast("dict[Any, Any]", document) if is_mapping else {}

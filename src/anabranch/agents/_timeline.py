@@ -66,7 +66,7 @@ class Timeline:
         self.moves_head = True
         self.last_added: Node | None = None
         self.last_request: Node | None = None
-        self.last_text = ""
+        self.last_text: str = ""
         self.branch_of_folding: WorkingBranch | None = None
         self._appends = AppendQueue(dependencies.store)
 

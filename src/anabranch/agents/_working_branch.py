@@ -36,7 +36,7 @@ class WorkingBranch:
         self._branch = branch
         self.is_fork = False
         self.is_summarising = False
-        self.rolls_back = False
+        self.rolls_back: bool = False
         self.returned: str | None = None
         self.exhausted: str | None = None
         self._estimated: int | None = None  # tokens of the context so far, by our estimate

@@ -52,8 +52,8 @@ class FoldingError(AnabranchError):
 class UnknownBranchError(FoldingError):
     """There is no such branch, or no longer."""
 
-    code = "FOLD001"
-    kind = "not_found"
+    code: str = "FOLD001"
+    kind: ClassVar[ErrorKind] = "not_found"
 
     def __init__(self, branch_id: str) -> None:
         super().__init__(
@@ -65,7 +65,7 @@ class UnknownBranchError(FoldingError):
 class BranchNotActiveError(FoldingError):
     """The branch has ended."""
 
-    code = "FOLD003"
+    code: str = "FOLD003"
 
     def __init__(self, branch_id: str, status: str) -> None:
         super().__init__(
@@ -79,7 +79,7 @@ class BranchNotActiveError(FoldingError):
 class FoldingDepthError(FoldingError):
     """The branch would be nested too deeply."""
 
-    code = "FOLD004"
+    code: str = "FOLD004"
 
     def __init__(self, depth: int, max_depth: int) -> None:
         super().__init__(
@@ -93,8 +93,8 @@ class FoldingDepthError(FoldingError):
 class TransitionError(FoldingError):
     """A state does not follow another."""
 
-    code = "FOLD005"
-    kind = "system"
+    code: str = "FOLD005"
+    kind: ClassVar[ErrorKind] = "system"
 
     def __init__(self, branch_id: str, status: str, wanted: str) -> None:
         super().__init__(
@@ -108,7 +108,7 @@ class TransitionError(FoldingError):
 class NoActiveBranchError(FoldingError):
     """There is no branch to return from: this is the root."""
 
-    code = "FOLD006"
+    code: str = "FOLD006"
 
     def __init__(self, session_id: str | None) -> None:
         where = "This session" if session_id else "Without session_id or branch_id, the caller"
@@ -122,8 +122,8 @@ class NoActiveBranchError(FoldingError):
 class BudgetExhaustedError(FoldingError):
     """What encloses the branch does not have the tokens that it wants."""
 
-    code = "FOLD008"
-    kind = "retryable"
+    code: str = "FOLD008"
+    kind: ClassVar[ErrorKind] = "retryable"
 
     def __init__(self, holder: str, wanted: int, remaining: int) -> None:
         super().__init__(
@@ -138,7 +138,7 @@ class BudgetExhaustedError(FoldingError):
 class InvalidBudgetError(FoldingError):
     """A number of tokens is out of range."""
 
-    code = "FOLD010"
+    code: str = "FOLD010"
 
     def __init__(self, what: str, tokens: int, least: int, most: int | None) -> None:
         upper = "" if most is None else f" and at most {most}"
@@ -150,8 +150,8 @@ class InvalidBudgetError(FoldingError):
 class CreationRateError(FoldingError):
     """Branches are created too fast."""
 
-    code = "FOLD012"
-    kind = "retryable"
+    code: str = "FOLD012"
+    kind: ClassVar[ErrorKind] = "retryable"
 
     def __init__(self, per_minute: int, seconds: float) -> None:
         super().__init__(
@@ -164,8 +164,8 @@ class CreationRateError(FoldingError):
 class TooManyBranchesError(FoldingError):
     """Too many branches are open at the same time."""
 
-    code = "FOLD013"
-    kind = "retryable"
+    code: str = "FOLD013"
+    kind: ClassVar[ErrorKind] = "retryable"
 
     def __init__(self, scope: Literal["session", "instance"], limit: int) -> None:
         super().__init__(
@@ -179,8 +179,8 @@ class TooManyBranchesError(FoldingError):
 class ScrubbingError(FoldingError):
     """A text could not be searched for secrets, so it does not leave its branch."""
 
-    code = "FOLD014"
-    kind = "system"
+    code: str = "FOLD014"
+    kind: ClassVar[ErrorKind] = "system"
 
     def __init__(self, field: str) -> None:
         super().__init__(
@@ -209,7 +209,7 @@ class InvalidTextError(FoldingError):
     """A text is empty, or too long."""
 
     def __init__(self, field: str, length: int, limit: int) -> None:
-        self.code = TEXT_CODES[field, length > limit]
+        self.code: str = TEXT_CODES[field, length > limit]
         problem = "is empty" if length <= limit else f"has {length} characters"
         super().__init__(
             f"{field} {problem}; it must have 1 to {limit} characters that are not blank.",
@@ -222,8 +222,8 @@ class InvalidTextError(FoldingError):
 class SessionMismatchError(FoldingError):
     """The branch is one of another session."""
 
-    code = "FOLD022"
-    kind = "authorization"
+    code: str = "FOLD022"
+    kind: ClassVar[ErrorKind] = "authorization"
 
     def __init__(self, branch_id: str) -> None:
         super().__init__(
@@ -236,7 +236,7 @@ class SessionMismatchError(FoldingError):
 class InvalidTimeoutError(FoldingError):
     """A timeout is out of range."""
 
-    code = "FOLD023"
+    code: str = "FOLD023"
 
     def __init__(self, seconds: float, most: float) -> None:
         super().__init__(

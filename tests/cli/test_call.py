@@ -228,7 +228,6 @@ def test_arguments_that_do_not_fit_are_refused_by_the_server_in_one_go(call: Cal
         (["greet", "--timeout=-1"], "--timeout must be a number from 0 up, not -1."),
         (["greet", "--max-depth", "deep"], "Invalid value"),
         (["greet", "--bogus"], "Unknown option: --bogus"),
-        ([], "TOOL"),
     ],
 )
 def test_wrong_usage_is_reported_in_one_line_with_status_2(

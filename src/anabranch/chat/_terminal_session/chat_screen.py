@@ -49,7 +49,7 @@ class ChatScreen:
         self._session: Session | None = None
         self._in_line = False
         self._shown: set[str] = set()
-        self._callers: set[str] = set()
+        self._uses: set[str] = set()
         self._branches: dict[str, str] = {}
 
     def attach(self, session: Session) -> None:
@@ -73,7 +73,7 @@ class ChatScreen:
                 self._write(f"{output.content}\n")
         self._out.flush()
         self._shown.clear()
-        self._callers.clear()
+        self._uses.clear()
         self._branches.clear()
 
     def end_line(self) -> None:
@@ -92,9 +92,9 @@ class ChatScreen:
                 self._show_reply(node)
             case NodeAdded(node) if node.role == "assistant" and self._verbose:
                 await self._show_reply_beside(node)
-            case ToolStarted(caller, use) if caller in self._callers and self._verbose:
+            case ToolStarted(_, use) if use.id in self._uses and self._verbose:
                 self._console.say(cut(f"→ {use.name}({json.dumps(use.input)})", MAX_SHOWN))
-            case ToolEnded(use, result) if result.node_id in self._callers and self._verbose:
+            case ToolEnded(use, result) if use.id in self._uses and self._verbose:
                 text = " ".join(text_of(result.pending or result.content).split())
                 self._console.say(cut(f"← {use.name}: {text}", MAX_SHOWN))
             case ToolNoticed(_, use, notice) if self._verbose or notice.level is None:
@@ -119,8 +119,7 @@ class ChatScreen:
             self._in_line = True
         self.end_line()
         self._shown.add(node.id)
-        if node.tool_uses:
-            self._callers.add(node.id)
+        self._uses.update(use.id for use in node.tool_uses)
 
     async def _show_reply_beside(self, node: Node) -> None:
         """Show a reply in a branch, in one line."""

@@ -9,6 +9,8 @@ store's port is :class:`BranchStore`; ``anabranch.stores`` has SQLite and Postgr
     _settings.py       defaults and limits
     _ledger.py         the rules, on the records that a transaction sees
     _service.py        what tools call
+    _texts.py          the texts of branches, checked and cleaned
+    _injection.py      the memory, as branches use it
     _tools.py          the tools of other hosts
     _branch_store.py   the port of stores
     _memory_store.py   branches in this process

@@ -9,7 +9,6 @@ place, or by :meth:`BranchService.expire`.
 from __future__ import annotations
 
 import logging
-import re
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,20 +21,20 @@ from anabranch.folding._branch_store import BranchRows, BranchStore
 from anabranch.folding._errors import (
     FoldingError,
     InvalidBudgetError,
-    InvalidTextError,
     InvalidTimeoutError,
     NoActiveBranchError,
-    ScrubbingError,
     SessionMismatchError,
     TooManyBranchesError,
     UnknownBranchError,
 )
+from anabranch.folding._injection import Injection
 from anabranch.folding._ledger import BranchEvent, Ledger, NewBranch
 from anabranch.folding._memory_store import MemoryBranches
 from anabranch.folding._ports import BranchMemory, InjectedItem, Scrubber
 from anabranch.folding._records import Branch
 from anabranch.folding._settings import FoldingSettings
 from anabranch.folding._telemetry import record
+from anabranch.folding._texts import BranchTexts, checked_id
 
 __all__ = ["ROOT", "BranchService", "CreatedBranch", "ReturnedBranch"]
 
@@ -48,9 +47,6 @@ ROOT = "root"
 INTERVAL = 60.0
 """Seconds between two looks for branches whose time is over."""
 BATCH = 100
-MAX_ID = 200
-"""Characters of an id that a caller gives."""
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +97,8 @@ class BranchService:
     ) -> None:
         self.store: BranchStore = store or MemoryBranches()
         self.settings: FoldingSettings = settings or FoldingSettings()
-        self._memory = memory
-        self._scrub = scrub
+        self._injection = Injection(self.settings, memory)
+        self._texts = BranchTexts(self.settings, scrub)
         self._clock = clock or SystemClock()
         self._listener = listener
         self._looked_at = float("-inf")
@@ -138,7 +134,7 @@ class BranchService:
             FoldingError: it is invalid, or a limit does not allow it; nothing was created.
         """
         new = await self._new(description, prompt, budget, timeout_seconds)
-        recalls = inject_memories and self._memory is not None
+        recalls = inject_memories and self._injection.is_possible
         new = replace(
             await self._placed(new, parent_branch_id, session_id),
             session_budget=self.settings.session_budget if is_metered else None,
@@ -153,7 +149,7 @@ class BranchService:
             branch, left = await self._do(lambda ledger: ledger.create(new))
         items: Sequence[InjectedItem] = ()
         if recalls:
-            items = await self._recall(branch, new.tokens)
+            items = await self._injection.recall(branch, new.tokens)
             tokens = new.tokens + sum(item.tokens for item in items)
             names = [item.id for item in items]
             branch = await self._do(lambda ledger: ledger.activate(new.id, names, tokens))
@@ -180,13 +176,13 @@ class BranchService:
         Raises:
             FoldingError: the message is invalid, or there is no such active branch.
         """
-        clean = await self._text("message", message, self.settings.max_message_length)
+        clean = await self._texts.checked("message", message, self.settings.max_message_length)
         used = estimate_tokens(clean) if tokens is None else tokens
         found = await self._find(branch_id, session_id)
         branch = await self._do(
             lambda ledger: ledger.complete(found.id, clean, used, extract_memory=extract_memory)
         )
-        return ReturnedBranch(branch, extract_memory and await self._queue(branch))
+        return ReturnedBranch(branch, extract_memory and await self._injection.queue(branch))
 
     async def charge(
         self,
@@ -212,7 +208,7 @@ class BranchService:
         if tokens < 0:
             raise InvalidBudgetError("tokens", tokens, 0, None)
         found = await self._find(branch_id, session_id)
-        draft = await self._draft(partial)
+        draft = await self._texts.draft(partial)
         return await self._do(lambda ledger: ledger.charge(found.id, tokens, draft, forces=forces))
 
     async def force(self, branch_id: str, reason: str, partial: str | None = None) -> Branch:
@@ -221,7 +217,7 @@ class BranchService:
         Raises:
             UnknownBranchError: there is no such branch.
         """
-        clean, draft = await self._scrubbed("error", reason), await self._draft(partial)
+        clean, draft = await self._texts.scrubbed("error", reason), await self._texts.draft(partial)
         return await self._do(lambda ledger: ledger.force(branch_id, clean, draft))
 
     async def status(
@@ -259,7 +255,7 @@ class BranchService:
         Raises:
             UnknownBranchError: there is no such branch.
         """
-        draft = await self._draft(partial)
+        draft = await self._texts.draft(partial)
         return await self._do(lambda ledger: ledger.expire(branch_id, draft))
 
     async def expire(self) -> int:
@@ -294,8 +290,10 @@ class BranchService:
             raise InvalidBudgetError("budget", budget, 1, settings.max_budget)
         if not 0 < timeout <= settings.max_timeout_seconds:
             raise InvalidTimeoutError(timeout, settings.max_timeout_seconds)
-        description = await self._text("description", description, settings.max_description_length)
-        prompt = await self._text("prompt", prompt, settings.max_prompt_length)
+        description = await self._texts.checked(
+            "description", description, settings.max_description_length
+        )
+        prompt = await self._texts.checked("prompt", prompt, settings.max_prompt_length)
         return NewBranch(
             id=f"br_{secrets.token_urlsafe(9)}",
             session_id="",
@@ -313,8 +311,8 @@ class BranchService:
         self, new: NewBranch, parent_id: str | None, session_id: str | None
     ) -> NewBranch:
         """Return the branch with its parent and its session."""
-        session_id = _checked_id("session_id", session_id)
-        parent_id = _checked_id("parent_branch_id", parent_id)
+        session_id = checked_id("session_id", session_id)
+        parent_id = checked_id("parent_branch_id", parent_id)
         if parent_id is None and session_id is not None:
             inner = await self._innermost(session_id)
             parent_id = None if inner is None else inner.id
@@ -329,8 +327,8 @@ class BranchService:
         )
 
     async def _find(self, branch_id: str | None, session_id: str | None) -> Branch:
-        branch_id = _checked_id("branch_id", branch_id)
-        session_id = _checked_id("session_id", session_id)
+        branch_id = checked_id("branch_id", branch_id)
+        session_id = checked_id("session_id", session_id)
         if branch_id is None:
             found = None if session_id is None else await self._innermost(session_id)
             if found is None:
@@ -345,61 +343,6 @@ class BranchService:
 
     async def _innermost(self, session_id: str) -> Branch | None:
         return await self._do(lambda ledger: ledger.innermost(session_id))
-
-    async def _text(self, field: str, text: str, limit: int) -> str:
-        """Return a text without control characters and secrets.
-
-        Raises:
-            FoldingError: it is blank, or too long, or cannot be searched.
-        """
-        clean = _CONTROL.sub("", text)
-        if not clean.strip() or len(clean) > limit:
-            raise InvalidTextError(field, len(clean) if clean.strip() else 0, limit)
-        return await self._scrubbed(field, clean)
-
-    async def _draft(self, partial: str | None) -> str | None:
-        """Return what a branch has so far as it may leave it, ``None`` if that is nothing new."""
-        clean = _CONTROL.sub("", partial or "")[: self.settings.max_message_length]
-        return await self._scrubbed("partial", clean) if clean.strip() else None
-
-    async def _scrubbed(self, field: str, text: str) -> str:
-        if self._scrub is None:
-            return text
-        try:
-            return await self._scrub(text)
-        except Exception:
-            logger.exception("the %s of a branch could not be searched for secrets", field)
-            raise ScrubbingError(field) from None
-
-    # -- the memory --------------------------------------------------------------------------
-
-    async def _recall(self, branch: Branch, tokens: int) -> Sequence[InjectedItem]:
-        """Return what the memory has for a branch; a memory that fails has nothing."""
-        settings = self.settings
-        share = int(branch.budget_total * settings.injection_budget_ratio)
-        allowance = min(share, branch.budget_total - tokens - 1)
-        if self._memory is None or allowance <= 0:
-            return ()
-        try:
-            items = await self._memory.recall(
-                f"{branch.description} {branch.prompt}",
-                allowance=allowance,
-                limit=settings.memory_max_items,
-                min_confidence=settings.memory_min_confidence,
-            )
-        except Exception:
-            logger.exception("branch %r begins without memories", branch.id)
-            return ()
-        return _within(items, allowance, settings.memory_max_items)
-
-    async def _queue(self, branch: Branch) -> bool:
-        if self._memory is None:
-            return False
-        try:
-            return await self._memory.queue(branch)
-        except Exception:
-            logger.exception("branch %r was not queued for distillation", branch.id)
-            return False
 
     # -- transactions ------------------------------------------------------------------------
 
@@ -436,25 +379,6 @@ class BranchService:
     async def _look_for_overdue(self) -> None:
         if self._clock.now() - self._looked_at >= INTERVAL:
             await self.expire()
-
-
-def _checked_id(field: str, given: str | None) -> str | None:
-    if given is None:
-        return None
-    if not given.strip() or len(given) > MAX_ID:
-        name = "session_id" if field == "session_id" else "branch_id"
-        raise InvalidTextError(name, len(given) if given.strip() else 0, MAX_ID)
-    return given
-
-
-def _within(items: Sequence[InjectedItem], allowance: int, limit: int) -> Sequence[InjectedItem]:
-    """Return the items that fit, in order, whatever a memory returns."""
-    fitting: list[InjectedItem] = []
-    for item in items:
-        if item.tokens <= allowance and len(fitting) < limit:
-            allowance -= item.tokens
-            fitting.append(item)
-    return fitting
 
 
 def _expired(ledger: Ledger, branch_id: str) -> Branch | None:

@@ -44,11 +44,6 @@ class Compensations:
         self._running: asyncio.Lock = asyncio.Lock()
         self._begun_with: int | None = None
 
-    @property
-    def bound(self) -> bool:
-        """Whether this run has come to a step that has an undo."""
-        return bool(self._bound)
-
     def bind(self, step_id: str, function: Callable[..., Any], undo: Callable[..., Any]) -> None:
         """Remember how to undo ``step_id``, which ``function`` has done."""
         self._bound[step_id] = (undo, codec_of(function))

@@ -129,7 +129,9 @@ async def _in_time(turn: Turn, start: Node, work: Awaitable[Node]) -> Node:
 async def _forced(turn: Turn, start: Node, limit: AnabranchError) -> BranchOutcome:
     """Let a branch that has reached a limit say what it has, if another limit allows that."""
     timeline, working = turn.timeline, turn.timeline.branch_of_folding
-    last = timeline.last_added or start
+    last = timeline.last_added
+    if last is None:  # it has done nothing that it could speak of
+        return await run_shielded(_record_failure(turn, start, limit))
     if working is not None:
         working.is_summarising = True
         if working.rolls_back:  # what tools returned last is too large, even for this

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from ag_ui.core import CustomEvent, TextMessageContentEvent
 
+from anabranch import BranchContext, tool
 from anabranch._durable.run_events import RunEvents
 from anabranch.chat._web import event_stream, thread_log
 from anabranch.chat._web.event_stream import EventStream
@@ -211,6 +212,31 @@ async def test_a_store_that_fails_ends_the_stream_and_the_reader_comes_back() ->
 
     await EventStream(log, 0, idle)({"type": "http"}, receive, send)
     assert [piece.get("more_body") for piece in sent] == [None, True, None]
+
+
+@tool
+async def wait_for_ever(ctx: BranchContext) -> None:
+    """Report, and do not end."""
+    await ctx.notify("Waiting", 1, 2)
+    await asyncio.Event().wait()
+
+
+async def test_who_comes_in_the_middle_of_a_run_reads_it_from_its_beginning(url: str) -> None:
+    async with process(url, tools=[wait_for_ever]) as client:
+        await client.post("/agui", json=message("hello"))
+        body = message("/wait_for_ever", run="r2")
+        await client.post("/agui", json=body, headers={"Accept": "application/json"})
+        [known] = (await client.get("/threads")).json()
+        state = (await client.get(f"/threads/{known['id']}/tree")).json()
+        assert state["running"]
+        [first] = await follow(client, state["position"], 1)
+        assert '"type":"RUN_STARTED"' in first
+        assert '"runId":"r2"' in first
+        await client.post("/threads/t1/stop")
+        state = (await client.get("/threads/t1/tree")).json()
+        assert not state["running"]
+        [last] = await follow(client, int(state["position"]) - 1, 1)
+        assert '"type":"RUN_FINISHED"' in last
 
 
 async def idle() -> bool:

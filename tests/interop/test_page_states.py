@@ -64,6 +64,9 @@ async def test_a_running_tool_reports_and_is_stopped_after_a_reload(browser: Bro
         await expect(page.get_by_label("Branches")).to_contain_text("board#1 open")
         await expect(page.get_by_role("button", name="Send")).to_be_disabled()
         await page.reload()
+        await expect(page.get_by_role("progressbar", name="Progress of watch")).to_have_attribute(
+            "value", "64"
+        )
         await page.get_by_role("button", name="Stop").click()
         await expect(page.get_by_role("article").get_by_text("failed")).to_be_visible()
         await expect(page.get_by_role("button", name="Stop")).to_have_count(0)

@@ -86,6 +86,16 @@ class Conversation:
         """Whether a turn works in it, in any process: one that waits at a question does not."""
         return await self._right.holder() is not None
 
+    async def position(self) -> int:
+        """Return the number of the event after which a reader of the tree goes on.
+
+        It is the last one; or, while a run is in progress, the one before that run, whose events
+        are not all in the tree.
+        """
+        run_id = await self._right.holder()
+        begun = None if run_id is None else await self.log.begun(run_id)
+        return await self.log.last() if begun is None else begun
+
     @property
     def is_idle(self) -> bool:
         """Whether nothing happens in it."""

@@ -84,7 +84,7 @@ class Routes:
     async def tree(self, request: Request) -> Response:
         """Return the thread's tree as the JSON export, and where its events are."""
         conversation = await self._conversation(request)
-        last = await conversation.log.last()
+        last = await conversation.position()
         # After the last event was looked up: what changes it from now on is an event after that.
         running = await conversation.is_running()
         tree = await self._agent.store.tree(conversation.thread_id)

@@ -1,4 +1,4 @@
-"""An agent calls the tools of running MCP servers, whoever made them and whatever they send."""
+"""An agent calls the tools of running MCP servers, of any maker, whatever they send."""
 
 import asyncio
 import base64

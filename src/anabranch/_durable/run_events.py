@@ -69,7 +69,7 @@ class RunEvents(Protocol):
         """Yield the events after number ``after``, then further ones as they are appended, for ever.
 
         They come in batches: the number of the first of them, and those that follow it. A reader
-        that is slow holds up nobody: what it has not read stays in the store.
+        that is slow holds up no one: what it has not read stays in the store.
 
         Raises:
             MissedEventsError: events after ``after`` are not stored any more, or ``after`` is

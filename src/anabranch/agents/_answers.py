@@ -1,4 +1,4 @@
-"""Answers to questions of tools: stored on the line of the question, whoever gives them, and when."""
+"""Answers to questions of tools: stored on the line of the question, in any process, at any time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Errors of context folding: each has a stable code, and a sentence that a model can act on.
 
 The codes are those of the design that this room implements; the ones that are missing could not occur
-here. ``kind`` says whose move it is: ``user`` the caller's, ``retryable`` nobody's for a while,
+here. ``kind`` says whose move it is: ``user`` the caller's, ``retryable`` no one's for a while,
 ``not_found`` and ``authorization`` speak for themselves, ``system`` is the operator's.
 """
 

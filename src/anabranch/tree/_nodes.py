@@ -54,7 +54,7 @@ class Thread:
         created_at: seconds since the epoch.
         system_prompt: the system prompt of every request.
         title: for people; may be empty.
-        owner: the principal to whom it belongs; ``None`` where callers are not told apart.
+        owner: the principal to whom it belongs; ``None`` where callers are not distinguished.
     """
 
     id: str

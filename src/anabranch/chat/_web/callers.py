@@ -21,7 +21,7 @@ class Caller:
 
     Attributes:
         principal: the owner of what they begin, and nothing but what this owner has exists for
-            them; ``None`` where callers are not told apart.
+            them; ``None`` where callers are not distinguished.
         counted_as: under which name they are counted.
         rates: counts.
     """

@@ -61,7 +61,7 @@ async def a_lease_can_be_looked_at(open_store: OpenCallStore) -> None:
     async with opened(open_store) as store:
         expect(await store.leased("unknown"), None, "no call, no lease")
         await store.begin(a_call())
-        expect(await store.leased("call_1"), None, "nobody runs it")
+        expect(await store.leased("call_1"), None, "no one runs it")
         await store.lease("call_1", "a", 100.0, 110.0)
         expect(await store.leased("call_1"), LeaseRecord("a", 110.0), "a runs it")
         await store.release("call_1", "a")

@@ -31,7 +31,7 @@ MOST_AT_ONCE = 1_000_000
 
 
 def some(*names: str) -> list[bytes]:
-    """Return events that can be told apart."""
+    """Return events that differ from each other."""
     return [name.encode() for name in names]
 
 

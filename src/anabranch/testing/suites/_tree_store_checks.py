@@ -71,7 +71,7 @@ async def the_newest_thread_comes_first(open_store: OpenTreeStore) -> None:
 
 
 async def only_the_threads_of_an_owner_are_listed_as_theirs(open_store: OpenTreeStore) -> None:
-    """Those without an owner are listed as nobody's; the limit counts what is listed."""
+    """Those without an owner are listed under no owner; the limit counts what is listed."""
     async with opened(open_store) as store:
         owners = (("a", "ann"), ("b", None), ("c", "ANN"), ("d", "ann"), ("e", ""), ("f", None))
         for time, (name, owner) in enumerate(owners):

@@ -61,7 +61,7 @@ export const say = (thread, text, headNodeId) =>
     forwardedProps: headNodeId === undefined ? {} : { headNodeId },
   });
 
-/** A name that nobody guesses. `crypto.randomUUID` is missing where the page came without TLS. */
+/** A name that no one guesses. `crypto.randomUUID` is missing where the page came without TLS. */
 export const unique = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 

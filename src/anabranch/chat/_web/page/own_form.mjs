@@ -15,7 +15,7 @@ const ACTIONS = ["accept", "decline", "cancel"];
 /**
  * @param refused {errors, draft} of the last answer; a new object calls the module again
  * @param onSend takes the action and the content
- * @param onForm is told whether the form is wanted, too
+ * @param onForm receives whether the form is wanted, too
  */
 export function OwnForm({ question, refused, onSend, onForm }) {
   const place = useRef(null);

@@ -6,13 +6,16 @@ from collections.abc import Callable
 
 import anyio
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
 from anabranch._terminal.console import Console
 from anabranch._terminal.respondent import Respondent
 from anabranch.agents import Question
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
-from anabranch.chat._terminal_session.input_lines import ScriptedLines
-from anabranch.messages import ElicitReply, ElicitRequest
+from anabranch.chat._terminal_session.input_lines import ScriptedLines, TypedLines
+from anabranch.messages import ElicitReply, ElicitRequest, SampleRequest, user
 
 
 def question(place: str) -> Question:
@@ -76,3 +79,17 @@ async def test_a_line_that_is_no_answer_declines_all_questions_and_stays() -> No
 async def test_when_the_pipe_has_ended_no_one_waits_for_it() -> None:
     answers = await all_answers(piped(), io.StringIO())
     assert [answer.action for answer in answers] == ["decline"] * 3
+
+
+async def test_a_sample_is_the_persons_who_sits_there_and_no_ones_in_a_script() -> None:
+    console = Console(io.StringIO(), interactive=True)
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        person = ChatAnswerer(
+            console, Respondent(console), TypedLines(console.stream, [], history=None)
+        )
+        pipe.send_text("Because.\r")
+        asked = SampleRequest(messages=(user("Why?"),), max_tokens=10)
+        assert (await person.sample(asked, step_id="s")).text == "Because."
+    assert person.capabilities.sampling
+    script = ChatAnswerer(console, Respondent(console), scripted("hello"))
+    assert not script.capabilities.sampling

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from anabranch.chat._client.chat_client import ChatClient
     from anabranch.chat._client.chat_reply import ChatReply
     from anabranch.chat._client.client_error import ChatClientError
+    from anabranch.chat._client.sample_handler import SampleHandler
     from anabranch.chat._web.access import Authenticate
     from anabranch.chat._web.application import make_chat_app
     from anabranch.chat._web.rate_limits import RateLimits
@@ -71,6 +72,7 @@ __all__ = [
     "PluginRequest",
     "PluginServer",
     "RateLimits",
+    "SampleHandler",
     "SavedPrompts",
     "Session",
     "SessionCursor",
@@ -90,6 +92,7 @@ _LAZY = {
     "ChatClientError": "anabranch.chat._client.client_error",
     "ChatReply": "anabranch.chat._client.chat_reply",
     "RateLimits": "anabranch.chat._web.rate_limits",
+    "SampleHandler": "anabranch.chat._client.sample_handler",
     "make_chat_app": "anabranch.chat._web.application",
 }
 """What needs the extra ``chat``, and where it is."""

@@ -10,9 +10,12 @@ from pydantic import BaseModel, ConfigDict
 
 from anabranch.elicitation import ElicitResult
 
-__all__ = ["ElicitHandler", "ElicitId", "PluginRequest"]
+__all__ = ["SAMPLE_REQUIRED", "ElicitHandler", "ElicitId", "PluginRequest"]
 
 M = TypeVar("M", bound=BaseModel)
+
+SAMPLE_REQUIRED = "anabranch:sample_required"
+"""The reason of an interrupt that asks the client's model, where others ask the person."""
 
 
 class ElicitId(BaseModel):

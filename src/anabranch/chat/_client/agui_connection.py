@@ -6,6 +6,7 @@ first event the run is sent again: under the same id it is the same run.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -14,18 +15,21 @@ from urllib.parse import quote
 import anyio
 import httpx2
 from ag_ui.core import (
+    PROTOCOL_VERSION,
     CustomEvent,
     Event,
     EventType,
+    ResumeEntry,
     RunAgentInput,
     RunErrorEvent,
     RunFinishedEvent,
+    UserMessage,
 )
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from anabranch.chat._client.client_error import ChatClientError, check_response, read_text
 
-__all__ = ["MISSED", "PAUSES", "AguiConnection", "ThreadState", "path_of"]
+__all__ = ["MISSED", "PAUSES", "AguiConnection", "ThreadState", "new_id", "path_of", "run_input"]
 
 PAUSES = (0.1, 0.5, 2.0, 5.0, 10.0)
 """Seconds before each attempt to connect again."""
@@ -49,6 +53,32 @@ class ThreadState(BaseModel):
 
 class _Typed(BaseModel):
     type: str
+
+
+def run_input(
+    thread_id: str,
+    *,
+    messages: Sequence[UserMessage] = (),
+    resume: list[ResumeEntry] | None = None,
+    at: str | None = None,
+) -> RunAgentInput:
+    """Return what begins a run: by a message, which follows the node ``at``, or by answers."""
+    return RunAgentInput(
+        thread_id=thread_id,
+        run_id=new_id("run"),
+        protocol_version=PROTOCOL_VERSION,
+        state={},
+        messages=list(messages),
+        tools=[],
+        context=[],
+        forwarded_props={} if at is None else {"headNodeId": at},
+        resume=resume,
+    )
+
+
+def new_id(kind: str) -> str:
+    """Return a new id, which says what it names."""
+    return f"{kind}_{secrets.token_hex(8)}"
 
 
 def path_of(thread_id: str, what: str) -> str:

@@ -7,7 +7,6 @@ model before it is sent.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
@@ -16,11 +15,9 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import httpx2
 from ag_ui.core import (
-    PROTOCOL_VERSION,
     CustomEvent,
     Event,
     Interrupt,
-    ResumeEntry,
     RunAgentInput,
     RunErrorEvent,
     RunFinishedEvent,
@@ -30,11 +27,19 @@ from ag_ui.core import (
 from pydantic import BaseModel, RootModel
 
 from anabranch._asking.answerer import Answerer
+from anabranch._asking.answering_policy import AnsweringPolicy
 from anabranch.chat._bridge.plugin import PluginClient
-from anabranch.chat._client.agui_connection import PAUSES, AguiConnection, path_of
+from anabranch.chat._client.agui_connection import (
+    PAUSES,
+    AguiConnection,
+    new_id,
+    path_of,
+    run_input,
+)
 from anabranch.chat._client.chat_reply import NODE, ChatReply, ReplyReader
 from anabranch.chat._client.client_error import ChatClientError, read_text
 from anabranch.chat._client.interrupts import Handlers, OpenQuestion
+from anabranch.chat._client.sample_handler import SampleHandler, sampler_of
 from anabranch.messages import ToolSpec
 
 __all__ = ["ChatClient"]
@@ -60,6 +65,11 @@ class ChatClient:
         headers: further headers of each request, such as the cookie of an application's session.
         otherwise: answers the questions that no plugin is for. Without it, such a question is an
             error, and stays open.
+        on_sample: answers what tools ask a model, where the application leaves that to its clients
+            (``samples_asked=``), with the reply or its text. A plain function runs in a thread. By
+            default ``otherwise`` does, if it can sample.
+        policy: what tools may ask of that model; by default everything. What it refuses is
+            declined; what is to be confirmed is asked of ``otherwise``.
         reconnects: seconds to wait before each attempt to connect again; none for no attempt.
         transport: carries the requests; by default, the network.
 
@@ -67,7 +77,7 @@ class ChatClient:
         ValueError: the URL is none of HTTP, or two plugins are for tools of the same name.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of a client, by keyword
         self,
         url: str,
         plugins: Iterable[PluginClient] = (),
@@ -75,6 +85,8 @@ class ChatClient:
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
         otherwise: Answerer | None = None,
+        on_sample: SampleHandler | None = None,
+        policy: AnsweringPolicy | None = None,
         reconnects: Sequence[float] = PAUSES,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
@@ -82,7 +94,8 @@ class ChatClient:
         self._headers = dict(headers or {})
         if token or in_url:
             self._headers["Authorization"] = f"Bearer {token or in_url}"
-        self._handlers = Handlers(plugins, otherwise)
+        sampler = sampler_of(otherwise, on_sample, policy, self._base)
+        self._handlers = Handlers(plugins, otherwise, sampler)
         self._reconnects = tuple(reconnects)
         self._transport = transport
         self._http: httpx2.AsyncClient | None = None
@@ -141,11 +154,12 @@ class ChatClient:
             ChatClientError: the server cannot be reached, or refuses the message or an answer; the
                 turn has failed; or no handler is there for a question, which stays open.
             TypeError: a handler returned what is no answer to its question.
+            AnswerError: ``otherwise`` could not answer; the question stays open.
             Exception: what a handler raises.
         """
         async with self._connected() as connection:
-            said = UserMessage(id=_new_id("message"), role="user", content=text)
-            wanted = _run(thread, messages=[said], at=at)
+            said = UserMessage(id=new_id("message"), role="user", content=text)
+            wanted = run_input(thread, messages=[said], at=at)
             async for event in self._turn(connection, wanted):
                 yield event
 
@@ -154,7 +168,7 @@ class ChatClient:
         async with self._connected() as connection:
             asked = await _open_in(connection, thread)
             if asked:
-                wanted = _run(thread, resume=await self._handlers.answers(asked))
+                wanted = run_input(thread, resume=await self._handlers.answers(asked))
                 async for event in self._turn(connection, wanted):
                     yield event
 
@@ -200,7 +214,7 @@ class ChatClient:
                     if not asked:
                         yield await _last_node(connection, wanted.thread_id)
                         return
-            wanted = _run(wanted.thread_id, resume=await self._handlers.answers(asked))
+            wanted = run_input(wanted.thread_id, resume=await self._handlers.answers(asked))
 
     @asynccontextmanager
     async def _connected(self) -> AsyncGenerator[AguiConnection]:
@@ -234,30 +248,6 @@ async def _last_node(connection: AguiConnection, thread_id: str) -> Event:
     state = await connection.state(thread_id)
     last = next((each for each in state.nodes if each["id"] == state.refs.get("head")), None)
     return CustomEvent(name=NODE, value=last)
-
-
-def _run(
-    thread_id: str,
-    *,
-    messages: Sequence[UserMessage] = (),
-    resume: list[ResumeEntry] | None = None,
-    at: str | None = None,
-) -> RunAgentInput:
-    return RunAgentInput(
-        thread_id=thread_id,
-        run_id=_new_id("run"),
-        protocol_version=PROTOCOL_VERSION,
-        state={},
-        messages=list(messages),
-        tools=[],
-        context=[],
-        forwarded_props={} if at is None else {"headNodeId": at},
-        resume=resume,
-    )
-
-
-def _new_id(kind: str) -> str:
-    return f"{kind}_{secrets.token_hex(8)}"
 
 
 def _split(url: str) -> tuple[str, str | None]:

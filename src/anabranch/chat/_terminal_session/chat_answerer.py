@@ -8,6 +8,7 @@ declined, with a line on stderr.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import anyio
 
@@ -18,7 +19,7 @@ from anabranch.agents import Question
 from anabranch.chat._session.session_output import SessionError
 from anabranch.chat._session.typed_values import read_answer
 from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
-from anabranch.messages import ElicitReply
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 
 __all__ = ["ChatAnswerer"]
 
@@ -37,7 +38,13 @@ class ChatAnswerer(Absent):
         self._respondent = respondent
         self._lines = lines
         self._lock = anyio.Lock()
-        self.capabilities = respondent.capabilities
+        able = respondent.capabilities
+        scripted = isinstance(lines, ScriptedLines)
+        self.capabilities = replace(able, sampling=able.sampling and not scripted)
+
+    async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
+        """Ask the person in the model's place, where there is one."""
+        return await self._respondent.sample(request, step_id=step_id)
 
     async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
         """Show ``question`` and return the answer."""

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from anabranch.agents import AgentDependencies, Reply, open_questions
 from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.plugin import PluginServer
-from anabranch.chat._bridge.plugin_request import ElicitId
+from anabranch.chat._bridge.plugin_request import SAMPLE_REQUIRED, ElicitId
 from anabranch.chat._bridge.stored_question import StoredQuestion, read_question
 from anabranch.errors import ToolError
 from anabranch.messages import (
@@ -30,9 +30,6 @@ from anabranch.tool import Tool
 from anabranch.tree import Node
 
 __all__ = ["FieldError", "PendingQuestion", "Questions", "as_interrupt", "errors_in", "read_reply"]
-
-SAMPLE = "anabranch:sample_required"
-"""The reason of an interrupt that asks the client's model."""
 
 SHOWN = ("kind", "url", "params", "handoff", "context", "sample")
 
@@ -161,7 +158,7 @@ def as_interrupt(question: PendingQuestion) -> Interrupt:
     data = question.model_dump(mode="json", by_alias=True)
     return Interrupt(
         id=question.interrupt_id,
-        reason="input_required" if question.kind != "sample" else SAMPLE,
+        reason="input_required" if question.kind != "sample" else SAMPLE_REQUIRED,
         message=question.message,
         response_schema=question.form,
         expires_at=_as_time(question.expires_at),

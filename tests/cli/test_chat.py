@@ -211,7 +211,7 @@ def test_two_tools_of_one_name_are_refused(desk: Desk, tmp_path: Path) -> None:
     other = tmp_path / "other.py"
     other.write_text(Path(TARGET).read_text())
     done = desk.lead(TARGET, str(other))
-    assert (done.returncode, "Two tools are called book." in done.stderr) == (2, True)
+    assert (done.returncode, "Two tools, or plugins, are called book." in done.stderr) == (2, True)
 
 
 def test_a_script_that_is_not_text_and_a_store_that_is_none_are_reported(desk: Desk) -> None:

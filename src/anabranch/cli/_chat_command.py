@@ -22,7 +22,7 @@ from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
 from anabranch.agents import Folding, ToolSet, TurnLimits
-from anabranch.chat import COMMANDS, SavedPrompts, Session, SessionDependencies
+from anabranch.chat import COMMANDS, Plugin, SavedPrompts, Session, SessionDependencies
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
 from anabranch.chat._terminal_session.chat_models import ChatModels, NoModel
 from anabranch.chat._terminal_session.chat_screen import ChatScreen
@@ -106,7 +106,13 @@ def chat_command(  # noqa: PLR0913 - the options of the command
         return
     if token is not None and token != os.environ.get(WEB_TOKEN):
         raise UsageError("--token is for the server at --url.")
-    anyio.run(chat, options, tools_of(targets, header or ()), Console())
+    # A terminal shows all questions as forms, under the rules of their tools' plugins.
+    tools = [
+        tool
+        for each in tools_of(targets, header or ())
+        for tool in (each.server.tools if isinstance(each, Plugin) else [each])
+    ]
+    anyio.run(chat, options, tools, Console())
 
 
 async def chat(options: ChatOptions, tools: Sequence[ChatTool], console: Console) -> None:

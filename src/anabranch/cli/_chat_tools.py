@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.agents import AgentTool, BranchSelf, RemoteTools, ToolSource
+from anabranch.chat import Plugin
 from anabranch.cli._http_tokens import headers_of
 from anabranch.cli._targets import Found, is_server, load
 from anabranch.errors import ToolError
@@ -38,18 +39,25 @@ ServerHeaders: TypeAlias = Annotated[
 ]
 
 
-def tools_of(targets: Sequence[str], headers: Iterable[str] = ()) -> list[ChatTool]:
+def tools_of(targets: Sequence[str], headers: Iterable[str] = ()) -> list[ChatTool | Plugin[Any]]:
     """Return the tools of a chat: ``branch_self``, and those that the targets offer.
+
+    A plugin is in the place of its tool.
 
     Raises:
         UsageError: a target cannot be loaded, offers nothing, or two tools have the same name.
     """
     local = [target for target in targets if not is_server(target)]
     found = load(local) if local else Found()
-    tools: list[Tool[Any] | AgentTool] = [BranchSelf(), *found.tools]
-    twice = [name for name, count in Counter(tool.name for tool in tools).items() if count > 1]
-    if twice:
-        raise UsageError(f"Two tools are called {twice[0]}. Leave one of them out.")
+    plugged = {id(plugin.mcp) for plugin in found.plugins}
+    tools: list[Tool[Any] | AgentTool | Plugin[Any]] = [
+        BranchSelf(),
+        *(tool for tool in found.tools if id(tool) not in plugged),
+        *found.plugins,
+    ]
+    names = Counter(each.mcp.name if isinstance(each, Plugin) else each.name for each in tools)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise UsageError(f"Two tools, or plugins, are called {twice[0]}. Leave one of them out.")
     servers: list[Connectable] = [
         *(target for target in targets if is_server(target)),
         *found.servers,

@@ -32,7 +32,8 @@ app: App = App(
 HELP = {
     "serve": """Serve the tools found in TARGET as an MCP server.
 
-    Offered are every @tool, every HandoffTool instance and every MCPServer at module level. Open
+    Offered are every @tool, every HandoffTool instance, every plugin's tool and every MCPServer at
+    module level. Open
     questions are sealed with the keys in ANABRANCH_KEYS (comma-separated, newest first), or with
     a key stored in your data directory. Calls are stored only if --store or ANABRANCH_STORE names
     a store.

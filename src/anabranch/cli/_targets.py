@@ -2,8 +2,9 @@
 
 The chat takes the command that starts a server, too: ``command:uvx some-server``.
 
-A target offers every ``@tool``, every ``HandoffTool`` instance and every ``MCPServer`` at module
-level. Loading a target runs its code; to call one, a server process is started that loads it.
+A target offers every ``@tool``, every ``HandoffTool`` instance, every plugin, which stands for its
+tool, and every ``MCPServer`` at module level. Loading a target runs its code; to call one, a server
+process is started that loads it.
 """
 
 from __future__ import annotations
@@ -17,39 +18,62 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 from mcp.server.mcpserver import MCPServer
 
 from anabranch._terminal.exits import UsageError
 from anabranch.tool import HandoffTool, Tool
 
+if TYPE_CHECKING:
+    from anabranch.chat import Plugin
+
 __all__ = ["Found", "identity_of", "is_server", "is_url", "load", "name_of", "split_target"]
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Found:
     """What targets offer, each object once, in the order in which it was found.
 
-    ``version`` is the first ``__version__`` of their modules.
+    ``tools`` has those of the ``plugins``, too. ``version`` is the first ``__version__`` of their
+    modules.
     """
 
     tools: list[Tool[Any]] = field(default_factory=list[Tool[Any]])
     servers: list[MCPServer[Any]] = field(default_factory=list[MCPServer[Any]])
+    plugins: list[Plugin[Any]] = field(default_factory=list["Plugin[Any]"])
     version: str = ""
 
     def add(self, *values: object) -> bool:
         """Add those of ``values`` that can be offered, and return whether there are any."""
-        tools = cast("list[Tool[Any]]", [v for v in values if isinstance(v, Tool)])
-        servers = cast("list[MCPServer[Any]]", [v for v in values if isinstance(v, MCPServer)])
-        # By identity: an object may have two names in a module, and be imported by another.
-        self.tools += {id(tool): tool for tool in tools if not _among(tool, self.tools)}.values()
-        self.servers += {id(s): s for s in servers if not _among(s, self.servers)}.values()
-        return bool(tools or servers)
+        added = [self._add(value) for value in values]
+        return any(added)
+
+    def _add(self, value: object) -> bool:
+        if _is_plugin(value):
+            _add_once(self.plugins, value)
+            return self._add(value.mcp)
+        if isinstance(value, Tool):
+            _add_once(self.tools, cast("Tool[Any]", value))
+        elif isinstance(value, MCPServer):
+            _add_once(self.servers, cast("MCPServer[Any]", value))
+        else:
+            return False
+        return True
 
 
-def _among(value: object, known: Iterable[object]) -> bool:
-    return any(value is other for other in known)
+def _is_plugin(value: object) -> TypeGuard[Plugin[Any]]:
+    """Whether this is a plugin; its module is not imported where no target has done so."""
+    module = sys.modules.get("anabranch.chat._bridge.plugin")
+    return module is not None and isinstance(value, module.Plugin)
+
+
+def _add_once(known: list[T], value: T) -> None:
+    # By identity: an object may have two names in a module, and be imported by another.
+    if not any(value is other for other in known):
+        known.append(value)
 
 
 def is_url(target: str) -> bool:
@@ -159,6 +183,9 @@ def _import(place: str) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known  # another target has imported it
     # A file may have the name of a module in use, say json.py, and must not replace it.
     name = path.stem if path.stem not in sys.modules else f"{path.stem} of {path.parent}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -167,7 +194,11 @@ def _import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # Annotations are resolved, and values unpickled, through this table.
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
 
 
@@ -186,7 +217,7 @@ def _take_attribute(found: Found, module: ModuleType, attribute: str, target: st
             raise UsageError(f"{target}: there is no {name!r} there.")
         value = getattr(value, name)
     if not found.add(value):
-        raise UsageError(f"{target} is {value!r}, which is neither a tool nor an MCPServer.")
+        raise UsageError(f"{target} is {value!r}, which is no tool, no plugin and no MCPServer.")
 
 
 def _nothing(target: str, module: ModuleType) -> str:
@@ -196,4 +227,4 @@ def _nothing(target: str, module: ModuleType) -> str:
         if isinstance(value, type) and issubclass(value, HandoffTool) and value is not HandoffTool
     ]
     hint = f" Make an instance of {classes[0]} at module level." if classes else ""
-    return f"{target} offers nothing: no tool and no MCPServer at module level.{hint}"
+    return f"{target} offers nothing: no tool, no plugin and no MCPServer at module level.{hint}"

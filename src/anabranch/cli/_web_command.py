@@ -118,7 +118,7 @@ def _check_token(endpoint: Endpoint, token: str | None) -> None:
 
 
 def _tools(targets: Sequence[str], headers: Sequence[str]) -> list[ChatTool | Plugin[Any]]:
-    return [*tools_of(targets, headers)] if targets or headers else [BranchSelf(), game()]
+    return tools_of(targets, headers) if targets or headers else [BranchSelf(), game()]
 
 
 def game() -> Plugin[Outcome]:

@@ -1,0 +1,163 @@
+"""Plugins in TARGET files: each stands for its tool, with what it exposes, its rules and its modules."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from anabranch._terminal.exits import UsageError
+from anabranch.agents import CalledTool
+from anabranch.chat import Plugin
+from anabranch.cli import main
+from anabranch.cli._chat_tools import tools_of
+from anabranch.cli._targets import load
+from tests.chat.web import message, resume
+from tests.chat.web import run as run_turn
+
+TOOLS = """
+from pydantic import BaseModel
+from anabranch import BranchContext, ConcurrentElicitError, Elicitation, HandoffTool
+
+class Choice(BaseModel):
+    number: int
+
+class Hand(BaseModel):
+    cards: list[str]
+    winner: str
+
+PICK = Elicitation("pick", Choice)
+
+class PickCard(HandoffTool):
+    'Draw cards.'
+
+    pick = PICK
+
+    async def before(self, count: int = 2) -> Hand:
+        return Hand(cards=["A", "K"][:count], winner="K")
+
+    async def client(self, hand: Hand, ctx: BranchContext) -> str:
+        first, second = ctx.elicit(PICK, "First?"), ctx.elicit(PICK, "Second?")
+        try:
+            return " ".join(answer.action for answer in await ctx.gather(first, second))
+        except ConcurrentElicitError:
+            return "one at a time"
+
+    async def after(self, hand: Hand, picked: str) -> str:
+        return picked
+
+pick_card = PickCard()
+"""
+PLUGIN = """
+from pathlib import Path
+from anabranch.chat import make_plugin
+{imported}
+shown = make_plugin({tool}, expose=("params", "handoff.cards")).on_page(
+    {elicitation}, Path(__file__).with_name("cards.mjs")
+).build()
+again = shown
+"""
+MODULE = "export default async () => ({ action: 'decline' });\n"
+
+
+@pytest.fixture(autouse=True)
+def clean_imports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """What a target imports is forgotten again; the targets lie in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith(("games", "plugged")):
+            del sys.modules[name]
+
+
+@pytest.fixture(params=["one file", "its tool elsewhere"])
+def target(request: pytest.FixtureRequest) -> str:
+    Path("cards.mjs").write_text(MODULE)
+    if request.param == "one file":
+        text = TOOLS + PLUGIN.format(imported="", tool="pick_card", elicitation="PICK")
+    else:
+        Path("games.py").write_text(TOOLS)
+        imports = {"imported": "import games", "tool": "games.pick_card"}
+        text = PLUGIN.format(**imports, elicitation="games.PICK")
+    Path("plugged.py").write_text(text)
+    return "plugged.py"
+
+
+def test_the_page_has_what_the_plugin_exposes_its_module_and_its_rules(target: str) -> None:
+    command = [sys.executable, "-m", "anabranch", "web", target, "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--store", "sqlite:///chat.db"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        url = process.stderr.readline().partition(" is at ")[2].strip()
+        assert url, process.stderr.read()
+        question, module, ended = anyio.run(_played, url)
+        process.terminate()
+    assert question["message"] == "First?"
+    assert question["params"] == {"count": 2}
+    assert question["handoff"] == {"cards": ["A", "K"]}
+    assert module == MODULE
+    assert "one at a time" in ended
+
+
+async def _played(url: str) -> tuple[dict[str, Any], str, str]:
+    async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
+        await run_turn(client, message("/pick_card"))
+        [question] = (await client.get("/threads/t1/pending")).json()
+        module = (await client.get(f"/{question['module']}")).text
+        entry = {"interruptId": question["interrupt_id"], "status": "cancelled"}
+        return question, module, json.dumps(await run_turn(client, resume(entry)))
+
+
+def test_the_other_commands_find_the_tool_once(
+    target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["list", target]) == 0
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["pick_card"]
+    assert main(["inspect", target, "pick_card"]) == 0
+    assert main(["check", target]) in {0, 1}
+    assert "pick_card" in "".join(capsys.readouterr())
+    assert main(["call", target, "pick_card"]) == 0  # by a server process
+    assert "decline decline" in capsys.readouterr().out
+
+
+def test_in_the_terminal_questions_are_forms_under_the_plugins_rules(
+    target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("lines").write_text("/pick_card\n/answer decline\n")
+    assert main(["chat", target, "--script", "lines", "--store", "memory:"]) == 0
+    assert "one at a time" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("targets", [["games.py", "plugged.py"], ["plugged.py", "games.py"]])
+@pytest.mark.parametrize("target", ["its tool elsewhere"], indirect=True)
+def test_a_tool_in_one_target_and_its_plugin_in_another_are_one(
+    target: str, targets: list[str]
+) -> None:
+    found = load(targets)
+    assert [each.mcp for each in found.plugins] == found.tools
+    assert [type(each).__name__ for each in tools_of(targets)] == ["BranchSelf", "Plugin"]
+
+
+@pytest.mark.parametrize("target", ["one file"], indirect=True)
+def test_a_plugin_can_be_named(target: str) -> None:
+    [_, plugin] = tools_of([f"{target}:shown"])
+    assert isinstance(plugin, Plugin)
+    assert isinstance(plugin.server.tools[0], CalledTool)
+
+
+def test_two_plugins_of_one_tool_are_refused(target: str) -> None:
+    other = """
+from anabranch.chat import Plugin
+other = Plugin(shown.mcp, [], on_page=[("pick", Path(__file__).with_name("cards.mjs"))])
+"""
+    Path("plugged.py").write_text(Path(target).read_text() + other)
+    with pytest.raises(UsageError, match="Two tools, or plugins, are called pick_card"):
+        tools_of([target])

@@ -156,6 +156,11 @@ format: $(DEV)
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+.PHONY: docs
+docs: ## build the documentation site in build/site; a broken link is an error
+docs: $(DEV) $(PACKAGE)
+	$(BIN)/python -m tests.docs.site
+
 .PHONY: docs-test
 docs-test: ## run the examples in the documentation
 docs-test: $(DEV) $(PACKAGE)
@@ -183,6 +188,7 @@ lock: $(RUNTIME)
 	$(LOCK) --group bootstrap --output-file requirements/bootstrap.txt
 	$(LOCK) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
 	$(LOCK) pyproject.toml --constraints requirements/dev.txt --output-file requirements/runtime.txt
+	$(LOCK) --group pages --constraints requirements/dev.txt --output-file requirements/pages.txt
 	$(LOCK) --group bench --constraints requirements/dev.txt --output-file requirements/bench.txt
 	$(LOCK) --group autogen --output-file requirements/autogen.txt
 	$(LOCK) --group openai-agents --output-file requirements/openai-agents.txt
@@ -195,7 +201,7 @@ interop-lock: $(DEV)
 .PHONY: clean
 clean: ## remove the virtual environment and everything generated
 	rm -rf $(VENV) $(dir $(AGENTS)) build dist htmlcov .coverage .coverage.* .hypothesis \
-		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache tests/interop/node_modules
+		.cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache tests/interop/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Steps with a stamp each: the runtime (enough for the demo), the tools, what the benchmarks are

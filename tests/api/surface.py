@@ -20,7 +20,18 @@ from pathlib import Path
 
 import griffe
 
-__all__ = ["PAGE", "SNAPSHOT", "Entry", "entries", "page", "public_modules", "snapshot"]
+__all__ = [
+    "PAGE",
+    "SNAPSHOT",
+    "Entry",
+    "entries",
+    "markdown",
+    "page",
+    "public_modules",
+    "rows",
+    "signatures",
+    "snapshot",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "api.md"
@@ -124,11 +135,12 @@ def _members(cls: griffe.Class) -> Iterator[griffe.Object]:
 
 def snapshot() -> str:
     """Return every public name with its signature, one to a line, sorted."""
-    lines = {line for entry in entries() for line in _signatures(entry)}
+    lines = {line for entry in entries() for line in signatures(entry)}
     return "".join(f"{line}\n" for line in sorted(lines))
 
 
-def _signatures(entry: Entry) -> Iterator[str]:
+def signatures(entry: Entry) -> Iterator[str]:
+    """Yield the lines of the snapshot that an entry makes: one, or one for each overload."""
     path, target = f"{entry.module}.{entry.name}", entry.target
     home = _homes()[target.path]
     if home != path:
@@ -203,13 +215,13 @@ def page() -> str:
     parts = [HEADING]
     for module in public_modules():
         parts += [f"## `{module.path}`\n", f"{_cell(Entry(module.path, '', module).meaning)}\n"]
-        rows = [f"| `{each.name}` | {_cell(each.meaning)} |\n" for each in _rows(module)]
-        if rows:
-            parts.append("".join(["| name | meaning |\n|---|---|\n", *rows]))
+        lines = [f"| `{each.name}` | {_cell(each.meaning)} |\n" for each in rows(module)]
+        if lines:
+            parts.append("".join(["| name | meaning |\n|---|---|\n", *lines]))
     return "\n".join(parts)
 
 
-def _rows(module: griffe.Module) -> Iterator[Entry]:
+def rows(module: griffe.Module) -> Iterator[Entry]:
     """Yield a module's names, and the members of a class where the class is at home."""
     for entry in _entries(module, module.path):
         home = _homes()[entry.target.path]
@@ -219,9 +231,13 @@ def _rows(module: griffe.Module) -> Iterator[Entry]:
 
 def _cell(text: str) -> str:
     """Return reStructuredText as Markdown, on one line of a table."""
+    return markdown(text).replace("|", "\\|")
+
+
+def markdown(text: str) -> str:
+    """Return reStructuredText as Markdown, as far as docstrings here use it."""
     text = re.sub(r":\w+:`~?([^`<]*?)(?:\s*<[^>]*>)?`", r"`\1`", text)
-    text = re.sub(r"``(.+?)``", r"`\1`", text)
-    return text.replace("|", "\\|")
+    return re.sub(r"``(.+?)``", r"`\1`", text)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ What a fenced block of each language means:
     json      must be JSON
     sh, text  are for the reader: commands that wait, install or open something; diagrams
 
+A block with ``title="NAME"`` is that file: it is written into the page's folder before it is run.
 No block is skipped: another language is an error.
 """
 
@@ -23,11 +24,11 @@ import shutil
 import subprocess
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from sybil import Document, Example, Sybil
-from sybil.parsers.markdown import CodeBlockParser
+from sybil import Document, Example, Region, Sybil
+from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 
 import anabranch
 
@@ -38,6 +39,7 @@ PACKAGES = Path(anabranch.__file__).parents[1]
 """Where anabranch is imported from: the sources, or what a wheel has installed."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FOR_THE_READER = {"sh", "text"}
+TITLE = r'(?: title="(?P<title>[^"]+)")?'
 PATIENCE = 120
 """Seconds until a command that does not end is a failure."""
 
@@ -47,13 +49,14 @@ COMMAND = f'#!/bin/sh\nexec "{sys.executable}" -m anabranch "$@"\n'
 
 
 def workplace(folder: Path, source: str = COMMAND) -> Path:
-    """Fill ``folder`` with the example tools and an ``anabranch`` of ``source``; return it."""
+    """Fill ``folder`` with the example tools, ``python``, an ``anabranch`` of ``source``; return it."""
     for example in (ROOT / "examples").glob("*.py"):
         shutil.copy(example, folder)
-    command = folder / "bin" / "anabranch"
-    command.parent.mkdir()
-    command.write_text(source, encoding="utf-8")
-    command.chmod(0o755)
+    programs = {"anabranch": source, "python": f'#!/bin/sh\nexec "{sys.executable}" "$@"\n'}
+    (folder / "bin").mkdir()
+    for name, text in programs.items():
+        (folder / "bin" / name).write_text(text, encoding="utf-8")
+        (folder / "bin" / name).chmod(0o755)
     return folder
 
 
@@ -78,9 +81,9 @@ def environment(folder: Path) -> dict[str, str]:
 def parse(text_or_path: Path | str) -> Document:
     """Return the page, ready for its examples to be evaluated in order."""
     parsers = [
-        CodeBlockParser(language="python", evaluator=run_python),
-        CodeBlockParser(language="console", evaluator=run_console),
-        CodeBlockParser(language="json", evaluator=read_json),
+        block_parser("python", run_python),
+        block_parser("console", run_console),
+        block_parser("json", read_json),
     ]
     if isinstance(text_or_path, Path):
         page = Sybil(parsers).parse(text_or_path)
@@ -96,10 +99,31 @@ def parse(text_or_path: Path | str) -> Document:
     return page
 
 
+def block_parser(
+    language: str, evaluate: Callable[[Example], str | None]
+) -> Callable[[Document], Iterable[Region]]:
+    """Return a parser of the blocks of a language; ``evaluate`` finds their files written."""
+    lexer = RawFencedCodeBlockLexer(re.compile(rf"{language}{TITLE}$\n", re.MULTILINE))
+
+    def written_first(example: Example) -> str | None:
+        if title := example.region.lexemes["title"]:
+            file = Path(title)
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(example.parsed, encoding="utf-8")
+        return evaluate(example)
+
+    def parse_blocks(document: Document) -> Iterable[Region]:
+        for region in lexer(document):
+            region.parsed, region.evaluator = region.lexemes["source"], written_first
+            yield region
+
+    return parse_blocks
+
+
 def blocks(text: str) -> list[tuple[str, str]]:
     """Return (language, source) of every fenced block of a page."""
-    found = re.findall(r"^```(\S*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [(language, source) for language, source in found]
+    found = re.finditer(rf"^```(\S*){TITLE}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(block[1], block[3]) for block in found]
 
 
 def run_python(example: Example) -> None:

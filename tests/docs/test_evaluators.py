@@ -73,6 +73,17 @@ def test_broken_json_fails() -> None:
         run("```json\n{]\n```\n")
 
 
+def test_a_titled_block_is_that_file_and_is_run(folder: Path) -> None:
+    run('```python title="sub/one.py"\nx = 1\n```\n\n```python\nassert x == 1\n```\n')
+    assert (folder / "sub" / "one.py").read_text(encoding="utf-8") == "x = 1\n"
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_titled_block_that_is_broken_fails() -> None:
+    with pytest.raises(ValueError, match="Expecting"):
+        run('```json title="a.json"\n{]\n```\n')
+
+
 def test_a_workplace_has_the_example_tools(folder: Path) -> None:
     assert (folder / "wizard.py").is_file()
     assert (folder / "bin" / "anabranch").is_file()

@@ -71,13 +71,14 @@ def test_the_readme_shows_the_wizard_as_it_is() -> None:
 
 
 def configured_servers() -> list[Any]:
-    """The server entries of the configurations in the README, by client."""
+    """The server entries of the configurations on the pages."""
     found: list[Any] = []
-    for language, source in blocks((ROOT / "README.md").read_text(encoding="utf-8")):
-        if language == "json":
-            (key, servers), *rest = json.loads(source).items()
-            assert not rest
-            found += [pytest.param(server, id=key) for server in servers.values()]
+    for page in (ROOT / "README.md", ROOT / "docs" / "clients.md"):
+        for language, source in blocks(page.read_text(encoding="utf-8")):
+            if language == "json" and source.startswith("{"):  # else it is a file of answers
+                (servers,) = json.loads(source).values()
+                name = f"{page.stem}-{len(found)}"
+                found += [pytest.param(server, id=name) for server in servers.values()]
     return found
 
 
@@ -96,4 +97,4 @@ async def test_a_configured_server_starts_and_offers_the_tool(entry: dict[str, A
     )
     async with Client(server) as client:
         tools = await client.list_tools()
-    assert [tool.name for tool in tools.tools] == ["plan_trip"]
+    assert "plan_trip" in [tool.name for tool in tools.tools]

@@ -1,6 +1,7 @@
 """A TARGET for chats: tools that ask, that fail, and that never come to an end."""
 
 import asyncio
+import threading
 
 from pydantic import BaseModel
 
@@ -33,6 +34,13 @@ async def hang(ctx: BranchContext) -> str:
     await ctx.notify("waiting")
     await asyncio.Event().wait()
     return "never"
+
+
+@tool
+async def block(ctx: BranchContext) -> None:
+    """Report that it waits, and wait for ever in a thread, which no one can interrupt."""
+    await ctx.notify("blocking")
+    await ctx.step(threading.Event().wait)
 
 
 @tool(requires={"sampling"})

@@ -1,5 +1,6 @@
-"""A person at a pseudo-terminal, where the real command runs."""
+"""A person at a pseudo-terminal, where the real command runs; and what they see there."""
 
+import codecs
 import json
 import os
 import pty
@@ -7,11 +8,19 @@ import re
 import select
 import subprocess
 import sys
-from collections.abc import Generator, Mapping
+import termios
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+
+import pyte
 
 PATIENCE = 120
 """Seconds for something to appear that would otherwise never come."""
+
+COLUMNS, LINES = 80, 24
+SCREENS = Path(__file__).parents[2] / "build" / "screens"
+"""Where the screens are stored that tests have seen, for people to look at."""
 
 AT_TERMINAL = (
     "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL);"
@@ -25,27 +34,64 @@ A shell starts what runs in its background deaf to Ctrl-C, and the tests may be 
 
 PROMPT = ">"
 """A chat's prompt; the space after it is drawn by moving the cursor."""
+CTRL_C, CTRL_D, ESCAPE, ENTER, UP, DOWN = "\x03", "\x04", "\x1b", "\r", "\x1b[A", "\x1b[B"
 
 
 class Terminal:
-    """A person at a terminal: they wait for words, and type."""
+    """A person at a terminal: they wait for words, and type.
+
+    `shown` is what was written since the words that were waited for, without what moves the cursor;
+    `screen` is what a terminal of 80 columns and 24 lines makes of all of it.
+    """
 
     def __init__(self, master: int, process: "subprocess.Popen[bytes]") -> None:
         self._master, self.process = master, process
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode
+        self._screen = pyte.Screen(COLUMNS, LINES)
+        self._stream = pyte.ByteStream(self._screen)
         self.shown = ""
+
+    @property
+    def screen(self) -> str:
+        """The lines on the screen, without the empty ones at its end."""
+        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
 
     def wait_for(self, words: str) -> None:
         """Read until `words` have been shown, and forget what came before them."""
         while words not in self.shown:
-            ready, _, _ = select.select([self._master], [], [], PATIENCE)
-            assert ready, f"{words!r} never came; the terminal shows {self.shown!r}"
-            self.shown += re.sub(
-                r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(self._master, 4096).decode()
-            )
+            self._read(words)
         self.shown = self.shown.partition(words)[2]
+
+    def wait_until(self, seen: Callable[[str], object]) -> None:
+        """Read until the screen is as `seen` wants it."""
+        while not seen(self.screen):
+            self._read("the screen")
+
+    def _read(self, awaited: str) -> None:
+        ready, _, _ = select.select([self._master], [], [], PATIENCE)
+        assert ready, f"{awaited!r} never came; the terminal shows\n{self.screen}\n{self.shown!r}"
+        self._take(os.read(self._master, 4096))
+
+    def _take(self, written: bytes) -> None:
+        self._stream.feed(written)
+        self.shown += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._decode(written))
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Make the window larger or smaller; the program is informed by a signal."""
+        self._screen.resize(lines, columns)
+        termios.tcsetwinsize(self._master, (lines, columns))
+
+    def store(self, name: str) -> None:
+        """Store the screen as a file."""
+        SCREENS.mkdir(parents=True, exist_ok=True)
+        (SCREENS / f"{name}.txt").write_text(f"{self.screen}\n", "utf-8")
+
+    def modes(self) -> object:
+        """How the terminal treats what is typed: echo, lines, signals."""
+        return termios.tcgetattr(self._master)
 
     def result(self) -> object:
         """Wait for the end and return what stdout, which is no terminal, has carried."""
@@ -56,7 +102,7 @@ class Terminal:
         """Wait for the end, and return the exit status."""
         try:
             while select.select([self._master], [], [], PATIENCE)[0]:
-                self.shown += os.read(self._master, 4096).decode()
+                self._take(os.read(self._master, 4096))
         except OSError:  # the other side is closed
             pass
         return self.process.wait(PATIENCE)
@@ -69,8 +115,12 @@ def terminal(
     whole: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Generator[Terminal]:
-    """Run the command at a terminal; with `whole`, its stdout is the terminal, too."""
+    """Run the command at a terminal; with `whole`, its stdout is the terminal, too.
+
+    At its end the terminal must be as it was: a prompt must not leave it without echo.
+    """
     master, slave = pty.openpty()
+    termios.tcsetwinsize(master, (LINES, COLUMNS))
     merged = {**os.environ, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm", **(environment or {})}
     merged.pop("ANABRANCH_MODEL", None)
     with subprocess.Popen(
@@ -81,13 +131,15 @@ def terminal(
         env=merged,
         start_new_session=True,
     ) as process:
-        os.close(slave)
         person = Terminal(master, process)
+        before = person.modes()
         try:
             yield person
+            os.close(slave)
             ended = person.status() if whole else process.wait(PATIENCE)
         except BaseException:  # else the failure would wait for a command that waits for a key
             process.kill()
             raise
+    after = person.modes()
     os.close(master)
-    assert ended == status
+    assert (ended, after) == (status, before)

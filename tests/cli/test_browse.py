@@ -15,6 +15,7 @@ from anabranch.cli._browse_command import command_for
 from anabranch.cli._browser import Browser
 from anabranch.tree import Tree
 from tests.chat.sessions import feed, session, tree_of
+from tests.cli.terminals import CTRL_C, terminal
 
 
 async def forked() -> Tree:
@@ -127,6 +128,39 @@ async def test_continue_here_returns_the_node_and_quit_returns_none() -> None:
     async with app.run_test() as pilot:
         await pilot.press("q")
     assert app.return_value is None
+
+
+async def test_ctrl_c_leaves_also_while_a_name_is_typed() -> None:
+    app = Browser(await forked())
+    async with app.run_test() as pilot:
+        await pilot.press("g", "b", "ctrl+c")
+    assert (app.return_value, app.return_code) == (None, 130)
+
+
+def test_without_a_terminal_there_is_no_browsing(
+    script: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["chat", "--thread", "t", "--script", str(script)]) == 1  # there is no model
+    capsys.readouterr()
+    assert main(["browse", "t"]) == 2
+    assert capsys.readouterr().err == (
+        "anabranch: There is no terminal to browse at. anabranch tree show works without it.\n"
+    )
+
+
+def test_at_a_terminal_it_is_left_and_the_terminal_is_as_it_was(
+    script: Path, tmp_path: Path
+) -> None:
+    assert main(["chat", "--thread", "t", "--script", str(script)]) == 1
+    with terminal("browse", "t", status=130) as person:
+        person.wait_until(lambda screen: "user  hello" in screen)
+        person.store("browse")
+        person.resize(60, 15)
+        person.wait_until(lambda screen: "user  hello" in screen and "Continue" in screen[-60:])
+        person.store("browse-60x15")
+        person.type(CTRL_C)
+        person.wait_for("anabranch: cancelled")
+        assert person.process.communicate()[0] == b""
 
 
 def test_the_command_to_go_on_is_one_that_a_shell_takes() -> None:

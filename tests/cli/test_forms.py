@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeVar
 
+import anyio
 import pytest
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
@@ -11,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from anabranch import AnswerError
 from anabranch._terminal.forms import DismissedError, ask_consent, ask_form, ask_text
+from anabranch._terminal.interrupts import on_interrupt
 from anabranch.elicitation import form_schema
 from anabranch.messages import ElicitReply, ElicitRequest
 
@@ -24,7 +26,8 @@ ENTER, UP, DOWN, SPACE, ESCAPE, CTRL_C, CTRL_D = (
     "\x03",
     "\x04",
 )
-WIPE = "\x15"
+WIPE, BACKSPACE = "\x15", "\x7f"
+MANY = [f"c{number}" for number in range(20)]
 
 
 async def typing(keys: str, ask: Callable[[], Awaitable[T]]) -> T:
@@ -115,18 +118,45 @@ async def test_every_form_that_the_library_makes_can_be_filled() -> None:
     assert reply.content == {"name": "ann", "age": 7, "size": "s", "extras": ["ham"], "vegan": True}
 
 
-@pytest.mark.parametrize(
-    ("keys", "action"), [(CTRL_C, "cancel"), (ESCAPE, "cancel"), (CTRL_D, "decline")]
-)
-@pytest.mark.parametrize(
+ANY_FIELD = pytest.mark.parametrize(
     "field",
-    [{"type": "string"}, {"type": "boolean"}, {"type": "string", "enum": ["a"]}, {"type": "array"}],
+    [
+        {"type": "string"},
+        {"type": "boolean"},
+        {"type": "string", "enum": ["a"]},
+        {"type": "array", "items": {"enum": ["a"]}},
+        {"type": "array", "items": {"enum": MANY}},
+    ],
+    ids=["text", "boolean", "choice", "choices", "filtered"],
 )
+
+
+@pytest.mark.parametrize(("keys", "action"), [(ESCAPE, "cancel"), (CTRL_D, "decline")])
+@ANY_FIELD
 async def test_every_field_can_be_left(field: dict[str, Any], keys: str, action: str) -> None:
-    if field["type"] == "array":
-        field = {**field, "items": {"enum": ["a"]}}
     reply = await fill({"properties": {"x": field}, "required": ["x"]}, keys)
     assert (reply.action, reply.content) == (action, None)
+
+
+@ANY_FIELD
+async def test_ctrl_c_in_any_field_is_what_it_is_elsewhere(field: dict[str, Any]) -> None:
+    with anyio.CancelScope() as scope, on_interrupt(scope.cancel):
+        await fill({"properties": {"x": field}, "required": ["x"]}, CTRL_C)
+    assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [("17", "c17"), ("C3" + ENTER, "c3"), ("zz" + BACKSPACE * 2 + "9", "c9"), (DOWN, "c1")],
+)
+async def test_many_choices_are_filtered_by_what_is_typed(typed: str, value: str) -> None:
+    assert await fill_field({"type": "string", "enum": MANY}, typed + ENTER) == value
+
+
+async def test_many_choices_of_which_several_may_be_taken_are_filtered_too() -> None:
+    field = {"type": "array", "items": {"enum": MANY}}
+    keys = "17" + SPACE + BACKSPACE * 2 + "j" + BACKSPACE + "c4" + SPACE + ENTER
+    assert await fill_field(field, keys) == ["c4", "c17"]
 
 
 async def test_what_was_typed_before_leaving_is_not_returned() -> None:
@@ -141,7 +171,7 @@ async def test_a_form_without_fields_is_a_question_of_yes_or_no(keys: str, actio
 
 
 @pytest.mark.parametrize(
-    ("keys", "action"), [("y", "accept"), ("n", "decline"), (ENTER, "decline"), (CTRL_C, "cancel")]
+    ("keys", "action"), [("y", "accept"), ("n", "decline"), (ENTER, "decline"), (ESCAPE, "cancel")]
 )
 async def test_consent_is_given_by_y_alone(keys: str, action: str) -> None:
     assert (await typing(keys, ask_consent)).action == action

@@ -231,3 +231,50 @@ async def test_a_model_tells_its_usage_on() -> None:
     respondent = Respondent(console, sampler=ScriptedModel([{"text": "ok"}]))
     reply = await respondent.sample(ASKED, step_id="t/sample.1")
     assert isinstance(reply.usage, Usage)
+
+
+TRIP = ElicitRequest(
+    message="Where to?",
+    requested_schema={
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "nights": {"type": "integer"},
+            "late": {"type": "boolean"},
+        },
+        "required": ["name", "nights", "late"],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "keys", "content"),
+    [
+        ("nights: Too long", "\x7f2\r", {"name": "Ann", "nights": 2, "late": True}),
+        ("nights: No; late: No", "\r" + "n", {"name": "Ann", "nights": 9, "late": False}),
+        ("answer: Not so", "a\r" + "\r" + "\r", {"name": "Anna", "nights": 9, "late": True}),
+    ],
+    ids=["one field", "two fields", "no field"],
+)
+async def test_what_did_not_fit_is_asked_again_and_the_rest_is_as_typed(
+    reason: str, keys: str, content: object
+) -> None:
+    console, _ = present()
+    respondent = Respondent(console)
+    again = TRIP.model_copy(
+        update={"message": f"Where to?\n\n(The last answer did not fit: {reason}.)"}
+    )
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        pipe.send_text("Ann\r" + "9\r" + "y")
+        await respondent.elicit(TRIP)
+        pipe.send_text(keys)
+        assert (await respondent.elicit(again)).content == content
+
+
+async def test_words_like_those_of_a_repetition_do_not_fill_a_form() -> None:
+    console, _ = present()
+    message = "Where to?\n\n(The last answer did not fit: nights: No.)"
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        pipe.send_text("Ann\r" + "9\r" + "y")
+        reply = await Respondent(console).elicit(TRIP.model_copy(update={"message": message}))
+    assert reply.content == {"name": "Ann", "nights": 9, "late": True}

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
+from anabranch._asking.asked_again import asked_again
 from anabranch._asking.host import Host
 from anabranch._encodable import encodable
 from anabranch._engine import Call, Scope, fingerprint
@@ -123,7 +124,7 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
         except ValidationError as problem:
             reason = describe(problem)
             step_id = call.cursor.new_attempt(job.step_id, attempt + 1)
-            message = f"{job.message}\n\n(The last answer did not fit: {reason}.)"
+            message = asked_again(job.message, reason)
         else:
             return Accepted(content, partial(_exchange, job, content))
     raise ElicitValidationError(job.step_id, RETRIES + 1, reason)

@@ -1,14 +1,17 @@
 """Forms at the terminal: the questions of a tool, asked field by field.
 
-Esc or Ctrl-C cancels a form, Ctrl-D declines it. Only one form may be drawn at a time; callers
-ensure that with ``Console.question``. What a field accepts is decided in ``fields.py``.
+Esc cancels a form, Ctrl-D declines it; Ctrl-C leaves what has asked, as it does where no form is
+drawn. Only one form may be drawn at a time; callers ensure that with ``Console.question``. What a
+field accepts is decided in ``_form_fields``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Literal, cast
 
 import questionary
+from prompt_toolkit.filters import Always
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
 from pydantic import JsonValue, ValidationError
 from questionary import Choice, Question
@@ -16,12 +19,16 @@ from questionary import Choice, Question
 from anabranch._asking.answerer import AnswerError
 from anabranch._form_fields import LEAVE_OUT, Field, Form, LeaveOut
 from anabranch._printable import printable
+from anabranch._terminal.interrupts import interrupt
 from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply, ElicitRequest
 
 __all__ = ["HINT", "DismissedError", "ask_consent", "ask_form", "ask_text"]
 
 HINT = "(Esc cancels, Ctrl-D declines)"
+
+MANY = 10
+"""Choices that are too many to find one by looking: then what is typed filters them."""
 
 ESCAPE_SECONDS = 0.1
 """How long an Esc waits for further bytes: arrow keys begin with one, too."""
@@ -35,8 +42,17 @@ class DismissedError(Exception):
         self.action: Literal["decline", "cancel"] = action
 
 
-async def ask_form(request: ElicitRequest) -> ElicitReply:
+async def ask_form(
+    request: ElicitRequest,
+    typed: Mapping[str, JsonValue] | None = None,
+    only: Collection[str] = (),
+) -> ElicitReply:
     """Ask for one field after the other, and return the person's reply.
+
+    Args:
+        request: the form.
+        typed: what was typed into it before, if it is asked again.
+        only: the fields that are to be asked again; by default, all.
 
     Raises:
         AnswerError: the schema is not that of a form.
@@ -45,9 +61,14 @@ async def ask_form(request: ElicitRequest) -> ElicitReply:
         form = Form.model_validate(request.requested_schema)
     except ValidationError as error:
         raise AnswerError(f"this client cannot show the form: {describe(error)}") from error
-    content: dict[str, JsonValue] = {}
+    content = {} if typed is None or not only else dict(typed)
     try:
         for name, field in form.properties.items():
+            if only and name not in only:
+                continue
+            if typed is not None:
+                field = field.model_copy(update={"default": typed.get(name)})  # noqa: PLW2901
+            content.pop(name, None)
             value = await _ask_field(field, name, required=name in form.required)
             if not isinstance(value, LeaveOut):
                 content[name] = value
@@ -94,8 +115,11 @@ async def _ask_field(field: Field, name: str, *, required: bool) -> JsonValue | 
     if choices:
         if not required:
             choices.append(Choice("(leave out)", LEAVE_OUT))
+        many = len(choices) > MANY
         chosen = next((each for each in choices if each.value == field.default), None)
-        return await _run(questionary.select(label, choices, chosen))
+        return await _run(
+            questionary.select(label, choices, chosen, use_search_filter=many, use_jk_keys=not many)
+        )
 
     def verdict(typed: str) -> bool | str:
         try:
@@ -115,7 +139,14 @@ def _checkbox(field: Field, label: str) -> Question:
         Choice(printable(option.label), option.const, checked=option.const in chosen)
         for option in field.items.options
     ]
-    return questionary.checkbox(label, choices, validate=field.check_chosen)
+    many = len(choices) > MANY
+    return questionary.checkbox(
+        label,
+        choices,
+        validate=field.check_chosen,
+        use_search_filter=many,
+        use_jk_keys=not many,
+    )
 
 
 async def _run(question: Question) -> JsonValue | LeaveOut:
@@ -134,10 +165,19 @@ async def _run(question: Question) -> JsonValue | LeaveOut:
     def decline(event: KeyPressEvent) -> None:
         event.app.exit(exception=DismissedError("decline"))
 
-    question.application.ttimeoutlen = ESCAPE_SECONDS
-    own = question.application.key_bindings
-    question.application.key_bindings = merge_key_bindings([*([own] if own else []), dismissing])
+    @dismissing.add("c-c", eager=True)
+    def leave(event: KeyPressEvent) -> None:
+        del event
+        interrupt()
+
+    application = question.application
+    application.ttimeoutlen = ESCAPE_SECONDS
+    for window in application.layout.find_all_windows():
+        window.dont_extend_height = Always()  # a list that is filtered leaves no gap
+    own = application.key_bindings
+    application.key_bindings = merge_key_bindings([*([own] if own else []), dismissing])
     try:
-        return cast("JsonValue | LeaveOut", await question.unsafe_ask_async())
-    except (KeyboardInterrupt, EOFError):
+        # The signal stays with who runs this: it may have to end more than a form.
+        return cast("JsonValue | LeaveOut", await application.run_async(handle_sigint=False))
+    except (KeyboardInterrupt, EOFError):  # Ctrl-Q in a list; the terminal is closed
         raise DismissedError("cancel") from None

@@ -1,38 +1,116 @@
-"""A handler for Ctrl-C while something runs that should be ended properly.
+"""Ctrl-C: the first press cancels what runs and restores the terminal, a second one kills.
 
-A second Ctrl-C does what it does everywhere, in case the first was not enough.
+A prompt reads the terminal itself, where Ctrl-C is a key; :func:`interrupt` makes it the signal that
+it is elsewhere, so that there is one way out of a form, a reply and a running tool alike.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
-from collections.abc import Callable, Generator
+import sys
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn, TypeVar, TypeVarTuple, Unpack
 
-__all__ = ["on_interrupt"]
+import anyio
+
+from anabranch._terminal.exits import LeftError
+
+if sys.platform != "win32":
+    import termios
+
+__all__ = ["interrupt", "on_interrupt", "run_command"]
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+PATIENCE = 1.0
+"""Seconds after which the person is informed that something cannot be cut short."""
+STILL_RUNNING = "anabranch: waiting for what cannot be cut short. Ctrl-C again ends it at once.\n"
+PLAIN = b"\x1b[?25h\x1b[?2004l"
+"""Shows the cursor, and ends bracketed paste."""
+
+
+def run_command(work: Callable[[Unpack[Arguments]], Awaitable[T]], *arguments: *Arguments) -> T:
+    """Return what ``work`` returns, run as by ``anyio.run``; Ctrl-C cancels it.
+
+    To be used in the main thread only, as signal handlers are.
+
+    Raises:
+        LeftError: Ctrl-C was pressed. From then on, a further press kills, also while threads are
+            waited for at the end of the program.
+    """
+
+    async def main() -> T:
+        with anyio.CancelScope() as scope, on_interrupt(scope.cancel) as kill:
+            try:
+                result = await work(*arguments)
+            except Exception:
+                if not scope.cancel_called:
+                    raise
+            else:
+                if not scope.cancel_called:
+                    return result
+        signal.signal(signal.SIGINT, kill)
+        raise LeftError
+
+    return anyio.run(main)
 
 
 @contextmanager
-def on_interrupt(act: Callable[[], object]) -> Generator[None]:
-    """Within the block, the first Ctrl-C calls ``act`` in the running event loop.
+def on_interrupt(act: Callable[[], object]) -> Generator[Callable[..., object]]:
+    """Within the block, the first Ctrl-C calls ``act`` in the running event loop, a second kills.
 
-    To be used in the main thread only, as signal handlers are. The handler that was installed
-    before is restored at the end.
+    The handler that was installed before is restored at the end. To be used in the main thread
+    only. The value is a signal handler that kills.
     """
     loop = asyncio.get_running_loop()
+    restore = _terminal_modes()
+    reminders: list[asyncio.TimerHandle] = []
     pressed = False
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        if pressed and callable(before):
-            before(number, frame)
-        pressed = True
-        loop.call_soon_threadsafe(act)  # wakes the loop, whatever it waits for
+    def kill(number: int, frame: FrameType | None) -> NoReturn:
+        del number, frame
+        restore()
+        os._exit(LeftError.status)  # an exception would wait for threads
 
-    before = signal.signal(signal.SIGINT, handle)
+    def first(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
+            kill(number, frame)
+        pressed = True
+        loop.call_soon_threadsafe(begin)  # wakes the loop, whatever it waits for
+
+    def begin() -> None:
+        act()
+        reminders.append(loop.call_later(PATIENCE, sys.stderr.write, STILL_RUNNING))
+
+    before = signal.signal(signal.SIGINT, first)
     try:
-        yield
+        yield kill
     finally:
         signal.signal(signal.SIGINT, before)
+        for reminder in reminders:
+            reminder.cancel()
+
+
+def interrupt() -> None:
+    """Do what Ctrl-C does where it is a signal."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def _terminal_modes() -> Callable[[], None]:
+    """Return a function that restores the terminal to how it is now."""
+    if sys.platform == "win32" or not sys.stdin.isatty():
+        return lambda: None
+    terminal = sys.stdin.fileno()
+    modes = termios.tcgetattr(terminal)
+
+    def restore() -> None:
+        termios.tcsetattr(terminal, termios.TCSANOW, modes)
+        os.write(terminal, PLAIN)
+
+    return restore

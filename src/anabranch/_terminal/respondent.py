@@ -7,8 +7,14 @@ a terminal, questions are declined. Every answer that no person has typed is pri
 from __future__ import annotations
 
 import json
+from collections import deque
+from collections.abc import Mapping
+from typing import cast
+
+from pydantic import JsonValue
 
 from anabranch._asking.answerer import AnswerError
+from anabranch._asking.asked_again import fields_asked_again
 from anabranch._asking.host import Capabilities
 from anabranch._asking.sampling import Sampler
 from anabranch._terminal.answer_file import Answers
@@ -29,6 +35,8 @@ from anabranch.messages import (
 __all__ = ["NO_MODEL", "Respondent"]
 
 NO_MODEL = "give --model NAME or set ANABRANCH_MODEL"
+MAX_TYPED = 16
+"""Forms whose fields are remembered in case they are asked again; several may be asked at once."""
 
 
 class Respondent:
@@ -48,6 +56,7 @@ class Respondent:
         self._answers = answers
         self._asks_person = console.interactive and answers is None
         self._notices = 0
+        self._typed: deque[tuple[object, Mapping[str, JsonValue]]] = deque(maxlen=MAX_TYPED)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -86,9 +95,13 @@ class Respondent:
             self._console.show(f"\n{request.message}")
             if isinstance(request, UrlRequest):
                 self._console.show(f"  {request.url}\n{HINT}")
-                return await ask_consent()
-            self._console.show(HINT)
-            return await ask_form(request)
+                reply = await ask_consent()
+            else:
+                self._console.show(HINT)
+                reply = await self._from_form(request)
+            if reply.action != "accept":
+                self._console.show(f"> {reply.action}")
+            return reply
 
     async def log(self, level: LogLevel, message: str) -> None:
         """Show a log line."""
@@ -105,6 +118,19 @@ class Respondent:
         """Print the answers of the file that no question has used."""
         for entry in self._answers.unused() if self._answers is not None else ():
             self._console.say(f"Nothing asked for the answer {entry}.")
+
+    async def _from_form(self, request: ElicitRequest) -> ElicitReply:
+        """Show the form; if it is asked again, only the fields that did not fit, if they are named."""
+        schema = request.requested_schema
+        names = cast("Mapping[str, object]", schema.get("properties") or {})
+        question, refused = fields_asked_again(request.message, names)
+        typed = None
+        if question != request.message:
+            typed = next((said for asked, said in self._typed if asked == (question, schema)), None)
+        reply = await ask_form(request, typed, refused if typed is not None else ())
+        if reply.content is not None:
+            self._typed.appendleft(((question, schema), reply.content))
+        return reply
 
     def _from_file(
         self, answers: Answers, step_id: str, request: ElicitRequest | UrlRequest

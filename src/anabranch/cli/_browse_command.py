@@ -9,11 +9,12 @@ from __future__ import annotations
 import shlex
 from typing import Annotated
 
-import anyio
 from cyclopts import Parameter
 
 from anabranch._extras import needs_extra
-from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal.console import Console
+from anabranch._terminal.exits import FailedError, LeftError, UsageError
+from anabranch._terminal.interrupts import run_command
 from anabranch.cli._options import Store, store_url
 from anabranch.cli._output import print_text
 from anabranch.errors import StoreError
@@ -21,6 +22,8 @@ from anabranch.stores import open_tree_store
 from anabranch.tree import Tree
 
 __all__ = ["browse", "browse_command", "command_for"]
+
+INSTEAD = "anabranch tree show works without it."
 
 
 def browse_command(
@@ -32,7 +35,7 @@ def browse_command(
     store: Store = None,
 ) -> None:
     """Run the command."""
-    command = anyio.run(browse, thread, store)
+    command = run_command(browse, thread, store)
     if command is not None:
         print_text(command)
 
@@ -41,13 +44,18 @@ async def browse(thread: str | None, store: str | None) -> str | None:
     """Show a thread, by default the latest; return the command that continues it, if it is wanted.
 
     Raises:
-        CommandError: there is no such thread, or the extra ``tui`` is not installed.
+        CommandError: there is no such thread, no terminal, or the extra ``tui`` is not installed;
+            or the person left with Ctrl-C.
     """
     tree = await _tree(thread, store)
-    instead = "anabranch tree show works without it."
-    with needs_extra("tui", "Browsing", UsageError, instead=instead):
+    with needs_extra("tui", "Browsing", UsageError, instead=INSTEAD):
         from anabranch.cli._browser import Browser  # noqa: PLC0415 - an extra
-    node_id = await Browser(tree).run_async()
+    if not Console().interactive:
+        raise UsageError(f"There is no terminal to browse at. {INSTEAD}")
+    browser = Browser(tree)
+    node_id = await browser.run_async()
+    if browser.return_code == LeftError.status:
+        raise LeftError
     return command_for(tree.thread.id, node_id, store) if node_id is not None else None
 
 

@@ -17,6 +17,7 @@ from textual.widgets import Tree as TreeWidget
 from textual.widgets.tree import TreeNode
 
 from anabranch._printable import printable, printable_line
+from anabranch._terminal.exits import LeftError
 from anabranch.messages import TextBlock, ToolResultBlock, ToolUseBlock, text_of
 from anabranch.tree import HEAD, Navigator, Node, Tree, glimpse, provider_blocks
 
@@ -42,6 +43,7 @@ class Browser(App[str]):
         Binding("h", "head", "Head"),
         Binding("escape", "close", "Close", show=False),
         Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "leave", "Leave", show=False, priority=True),
     ]
 
     def __init__(self, tree: Tree) -> None:
@@ -88,6 +90,10 @@ class Browser(App[str]):
         node = self._widget.cursor_node
         if node is not None and node.data is not None:
             self.exit(node.data)
+
+    def action_leave(self) -> None:
+        """Exit as Ctrl-C does elsewhere."""
+        self.exit(return_code=LeftError.status)
 
     def action_ask(self) -> None:
         """Open the field that takes a label, a branch or an id."""

@@ -17,6 +17,7 @@ from anabranch._asking.answering_policy import AnsweringPolicy
 from anabranch._json_text import read_json
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import NO_MODEL, Respondent
 from anabranch.cli._answering import new_policy, new_respondent
 from anabranch.cli._connection import open_session, server_of
@@ -81,14 +82,14 @@ def call_command(  # noqa: PLR0913 - the options of the command
     if tool is None:
         headers = headers_of(token, header or ())
         raise UsageError(
-            f"Name a TOOL. {overview(target, anyio.run(summaries_of, target, headers))}"
+            f"Name a TOOL. {overview(target, run_command(summaries_of, target, headers))}"
         )
     policy = new_policy(no_samples_for, confirm=confirm_samples, most=max_samples)
     respondent = new_respondent(Console(), model, answers)
     options = CallOptions(
         target, tool, values, json_text, era, policy, limits, headers_of(token, header or ())
     )
-    print_json(anyio.run(call, options, respondent))
+    print_json(run_command(call, options, respondent))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-import anyio
 from cyclopts import App, Parameter
 
 from anabranch._durable.store import CallRecord
@@ -21,6 +20,7 @@ from anabranch._recorded.reading import listed, read_call
 from anabranch._recorded.replaying import Replayed, replay_call
 from anabranch._recorded.shapes import RecordedCall
 from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal.interrupts import run_command
 from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed
 from anabranch.cli._options import Store, store_url
 from anabranch.cli._output import print_json, print_text
@@ -172,7 +172,7 @@ def _with_store(url: str | None, work: Callable[[CallStore], Awaitable[T]]) -> T
         async with _open_calls_at(store_url(url)) as calls:
             return await work(calls)
 
-    return anyio.run(run)
+    return run_command(run)
 
 
 @asynccontextmanager

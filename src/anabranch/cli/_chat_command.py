@@ -20,6 +20,7 @@ from cyclopts import Parameter
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import Respondent
 from anabranch.agents import Folding, ToolSet, TurnLimits
 from anabranch.chat import COMMANDS, Plugin, SavedPrompts, Session, SessionDependencies
@@ -112,7 +113,7 @@ def chat_command(  # noqa: PLR0913 - the options of the command
         for each in tools_of(targets, header or ())
         for tool in (each.server.tools if isinstance(each, Plugin) else [each])
     ]
-    anyio.run(chat, options, tools, Console())
+    run_command(chat, options, tools, Console())
 
 
 async def chat(options: ChatOptions, tools: Sequence[ChatTool], console: Console) -> None:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import anyio
 from cyclopts import Parameter
 
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import Respondent
 from anabranch.cli._answering import new_respondent
 from anabranch.cli._options import ArgumentsJson
@@ -55,7 +55,7 @@ def check_command(
     console = Console(interactive=False)
     respondent = new_respondent(console, None, answers) if answers is not None else None
     options = CheckOptions(target, tool, values, json_text)
-    findings = anyio.run(check, options, console, respondent)
+    findings = run_command(check, options, console, respondent)
     print_json([finding.to_json() for finding in findings])
     sys.stdout.flush()
     report(findings, console)

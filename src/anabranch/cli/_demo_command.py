@@ -12,12 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-import anyio
 from mcp import Client, StdioServerParameters, stdio_client
 
 from anabranch._asking.sampling import Sampler
 from anabranch._terminal.answer_file import Answers
 from anabranch._terminal.console import Console, log_to_stderr
+from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import Respondent
 from anabranch.cli._answering import open_sampler, read_answers
 from anabranch.cli._call_command import find_tool, invoke, value_of
@@ -55,7 +55,7 @@ def demo_command(
     """Run the command."""
     log_to_stderr(logging.ERROR)
     sampler, given = open_sampler(model), read_answers(answers)
-    print_json(anyio.run(partial(demo, Console(), era=era, sampler=sampler, answers=given)))
+    print_json(run_command(partial(demo, Console(), era=era, sampler=sampler, answers=given)))
 
 
 async def demo(

@@ -6,10 +6,10 @@ import logging
 import sys
 from typing import Annotated
 
-import anyio
 from cyclopts import Parameter
 
 from anabranch._terminal.console import log_to_stderr
+from anabranch._terminal.interrupts import run_command
 from anabranch.cli._http_tokens import headers_of
 from anabranch.cli._options import AsJson, Headers, Target, Token
 from anabranch.cli._output import print_json, print_text
@@ -29,7 +29,7 @@ def inspect_command(
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.ERROR)
-    tools = anyio.run(summaries_of, target, headers_of(token, header or ()))
+    tools = run_command(summaries_of, target, headers_of(token, header or ()))
     shown = tools if tool is None else [chosen(tools, target, tool)]
     if json or not sys.stdout.isatty():
         values = [each.to_json() for each in shown]

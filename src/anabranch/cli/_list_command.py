@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 
-import anyio
-
 from anabranch._terminal.console import log_to_stderr
+from anabranch._terminal.interrupts import run_command
 from anabranch.cli._http_tokens import headers_of
 from anabranch.cli._options import AsJson, Headers, Target, Token
 from anabranch.cli._output import print_json, print_text
@@ -21,7 +20,7 @@ def list_command(
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.ERROR)
-    tools = anyio.run(summaries_of, target, headers_of(token, header or ()))
+    tools = run_command(summaries_of, target, headers_of(token, header or ()))
     if json or not sys.stdout.isatty():
         print_json([each.to_json() for each in tools])
     else:

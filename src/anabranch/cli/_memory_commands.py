@@ -9,10 +9,10 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, TypeVar
 
-import anyio
 from cyclopts import App, Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal.interrupts import run_command
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._options import Model, Store, store_url
 from anabranch.cli._output import print_json, print_text
@@ -144,4 +144,4 @@ def _with_store(url: str | None, work: Callable[[MemoryStore], Awaitable[T]]) ->
         finally:
             await store.close()
 
-    return anyio.run(run)
+    return run_command(run)

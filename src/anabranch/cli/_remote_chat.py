@@ -6,10 +6,9 @@ import os
 import secrets
 from urllib.parse import urlsplit
 
-import anyio
-
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import Respondent
 from anabranch.chat import ChatClient, ChatClientError
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
@@ -29,7 +28,7 @@ def chat_at_url(url: str, token: str | None, options: ChatOptions) -> None:
         CommandError: it cannot begin, a line of a script failed, or the person left.
     """
     _check(options)
-    anyio.run(_chat, url, token, options, Console())
+    run_command(_chat, url, token, options, Console())
 
 
 def _check(options: ChatOptions) -> None:

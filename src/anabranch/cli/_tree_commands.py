@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Literal, TypeVar
 
-import anyio
 from cyclopts import App, Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal.interrupts import run_command
 from anabranch.cli._options import Store, store_url
 from anabranch.cli._output import print_json, print_text
 from anabranch.errors import StoreError
@@ -208,7 +208,7 @@ def _with_store(url: str | None, work: Callable[[TreeStore], Awaitable[T]]) -> T
         async with _open_trees(store_url(url)) as trees:
             return await work(trees)
 
-    return anyio.run(run)
+    return run_command(run)
 
 
 @asynccontextmanager

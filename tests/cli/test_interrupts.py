@@ -1,0 +1,70 @@
+"""Ctrl-C, at a pseudo-terminal: it leaves from anywhere, and the terminal is as it was."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminals import CTRL_C, ESCAPE, PROMPT, terminal
+
+CHATTED = str(Path(__file__).with_name("chatted.py"))
+FORM = ["choose"]
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake", "saga"])
+def test_a_form_is_left_at_once(served: Path, era: str) -> None:
+    with terminal("call", str(served), "confirm", "--era", era, status=130) as person:
+        person.wait_for("(y/N)")
+        person.type(CTRL_C)
+        person.wait_for("anabranch: cancelled")
+        assert person.process.communicate()[0] == b""
+
+
+@pytest.mark.parametrize(
+    ("tool", "sign"),
+    [
+        pytest.param(["think", "about=rivers"], "assistant:", id="sample"),
+        pytest.param(["wait"], "waiting", id="running"),
+    ],
+)
+def test_a_prompt_for_the_model_and_a_running_tool_are_left(
+    served: Path, tmp_path: Path, tool: list[str], sign: str
+) -> None:
+    more = [f"notes={tmp_path / 'notes'}"] if tool == ["wait"] else []
+    with terminal("call", str(served), *tool, *more, status=130) as person:
+        person.wait_for(sign)
+        person.type(CTRL_C)
+        person.wait_for("anabranch: cancelled")
+    assert person.shown.strip() == ""
+
+
+def test_a_form_that_is_cancelled_says_cancel_and_nothing_else(served: Path) -> None:
+    with terminal("call", str(served), "confirm") as person:
+        person.wait_for("(y/N)")
+        person.type(ESCAPE)
+        assert person.result() == ["cancel"]
+        person.wait_for("> cancel")
+    assert person.shown.strip() == ""
+
+
+def test_in_a_chat_a_form_ends_the_turn_and_the_prompt_the_chat(tmp_path: Path) -> None:
+    environment = {"XDG_DATA_HOME": str(tmp_path)}
+    with terminal("chat", CHATTED, whole=True, status=130, environment=environment) as person:
+        person.wait_for(PROMPT)
+        person.type("/book place=Ulm\r")
+        person.wait_for("(y/N)")
+        person.type(CTRL_C)
+        person.wait_for("Interrupted. What was received is stored.")
+        person.wait_for(PROMPT)
+        person.type(CTRL_C)
+        person.wait_for("anabranch: cancelled")
+
+
+def test_a_second_press_kills_what_a_first_cannot_cut_short(tmp_path: Path) -> None:
+    environment = {"XDG_DATA_HOME": str(tmp_path)}
+    with terminal("chat", CHATTED, whole=True, status=130, environment=environment) as person:
+        person.wait_for(PROMPT)
+        person.type("/block\r")
+        person.wait_for("[block] blocking")
+        person.type(CTRL_C)
+        person.wait_for("Ctrl-C again ends it at once.")
+        person.type(CTRL_C)

@@ -1,6 +1,7 @@
 """``--folding`` of ``serve`` and ``chat``: the tools are there, and branches are in the store."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from mcp import Client
 from anabranch.cli import main
 from anabranch.cli._combined_server import Persistence
 from anabranch.cli._folding import open_branches
+from anabranch.cli._memory import open_bank
 from anabranch.cli._server_recipe import ServerRecipe
 from anabranch.memory import Draft, ReasoningBank
 from anabranch.stores import open_branch_store, open_memory_store
@@ -24,7 +26,7 @@ def recipe(*targets: str, store: str | None = None) -> ServerRecipe:
 
 @pytest.mark.parametrize("targets", [[], [str(ROOT / "examples" / "wizard.py")]])
 def test_a_server_offers_branches_alone_and_beside_a_target(targets: list[str]) -> None:
-    server, _ = recipe(*targets).make_server()
+    server = recipe(*targets).make_server().server
     names = list(server._tool_manager._tools)  # pyright: ignore[reportPrivateUsage]
     assert names[-4:] == BRANCH_TOOLS
     assert len(names) == 4 + len(targets)
@@ -48,7 +50,7 @@ async def test_a_branch_survives_the_server_and_begins_with_memories(tmp_path: P
     await ReasoningBank(memories).record(draft)
     await memories.close()
 
-    service = open_branches(url)
+    service = open_branches(url, open_bank(url))
     created = await service.create(
         "Counting cards", "Count the cards. My key: sk-ant-api03-" + "x" * 95
     )
@@ -98,6 +100,41 @@ def test_what_cannot_be_served_is_said(
 ) -> None:
     assert main(line) == 2
     assert said in capsys.readouterr().err
+
+
+def test_without_a_model_that_learns_it_is_said_that_branches_are_queued(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model.json").write_text("[]")
+    (tmp_path / "lines").write_text("")
+    line = ["chat", "--folding", "--store", f"sqlite:///{tmp_path}/chat.db"]
+    line += ["--script", str(tmp_path / "lines")]
+    model = ["--model", f"script:{tmp_path}/model.json"]
+    for more, is_said in (
+        ([], True),
+        (["--memory"], True),
+        (model, True),
+        (["--memory", *model], False),
+    ):
+        assert main([*line, *more]) == 0
+        assert ("are queued until `anabranch memory distill`" in capsys.readouterr().err) is is_said
+
+
+@pytest.mark.parametrize("option", ["--folding", "--memory"])
+@pytest.mark.parametrize("command", ["serve", "chat", "web"])
+def test_without_the_search_for_secrets_nothing_begins(
+    command: str,
+    option: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One rule for branches and the memory: what cannot be searched is not stored."""
+    monkeypatch.setitem(sys.modules, "detect_secrets", None)
+    assert main([command, option, "--store", f"sqlite:///{tmp_path}/all.db"]) == 2
+    err = capsys.readouterr().err
+    assert "The search for secrets needs the package 'detect_secrets'" in err
+    assert "[memory]" in err
 
 
 def test_a_setting_that_is_wrong_is_named(

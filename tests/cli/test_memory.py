@@ -142,6 +142,75 @@ def test_serve_needs_a_target_or_the_memory(capsys: pytest.CaptureFixture[str]) 
     assert "or --memory" in capsys.readouterr().err
 
 
+def lessons(tmp_path: Path) -> str:
+    """The name of a model that learns one lesson from a branch that has failed."""
+    lesson = {"title": "Lexer", "description": "When parsing fails", "content": "Look there first."}
+    script = tmp_path / "replies.json"
+    script.write_text(json.dumps([{"when": "Find it", "text": json.dumps([lesson])}]))
+    return f"script:{script}"
+
+
+@pytest.mark.parametrize(
+    "command", [["serve", "--transport", "http"], ["web"]], ids=["serve", "web"]
+)
+def test_a_server_with_a_model_learns_from_queued_branches(
+    capsys: pytest.CaptureFixture[str],
+    ids: list[str],
+    url: str,
+    tmp_path: Path,
+    command: list[str],
+) -> None:
+    line = [sys.executable, "-m", "anabranch", *command, "--memory", "--store", url]
+    line += ["--port", "0", "--model", lessons(tmp_path)]
+    environment = {**os.environ, "ANABRANCH_KEYS": "k" * 32}
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stderr is not None
+        assert " at http://" in server.stderr.readline()
+        asyncio.run(until_learned(url))
+        server.send_signal(signal.SIGINT)
+        assert server.wait() == 0
+
+    assert shown(capsys, "list")[0]["title"] == "Lexer"
+
+
+async def until_learned(url: str) -> None:
+    store = open_memory_store(url)
+    while await store.waiting():
+        pass
+    await store.close()
+
+
+def test_a_chat_with_a_model_learns_from_queued_branches(
+    capsys: pytest.CaptureFixture[str], ids: list[str], url: str, tmp_path: Path
+) -> None:
+    """And offers the tools of the memory. The tool of the target waits until the worker is done."""
+    (tmp_path / "waits.py").write_text(WAITS)
+    (tmp_path / "lines").write_text("/wait\n/memory_search query=parsing\n")
+    line = ["chat", str(tmp_path / "waits.py"), "--memory", "--store", url]
+    line += ["--script", str(tmp_path / "lines"), "--model", lessons(tmp_path)]
+
+    assert main(line) == 0
+
+    assert capsys.readouterr().out == "empty\n[]\n"  # the queued branch is another project's
+    assert shown(capsys, "list")[0]["title"] == "Lexer"
+
+
+WAITS = """
+import os
+from anabranch import BranchContext, tool
+from anabranch.stores import open_memory_store
+
+@tool
+async def wait(ctx: BranchContext) -> str:
+    \"\"\"Wait until the queue is empty.\"\"\"
+    store = open_memory_store(os.environ["ANABRANCH_STORE"])
+    while await store.waiting():
+        pass
+    await store.close()
+    return "empty"
+"""
+
+
 @pytest.mark.parametrize("era", ["modern", "handshake"])
 def test_the_memory_is_served_over_both_eras(
     capsys: pytest.CaptureFixture[str], url: str, era: str

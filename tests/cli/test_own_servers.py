@@ -61,7 +61,7 @@ def recipe(folder: Path, code: str, store: str | None = None) -> ServerRecipe:
 def made(
     folder: Path, options: str = "", store: str | None = None
 ) -> tuple[MCPServer[Any], set[str]]:
-    return recipe(folder, OWN.replace("{options}", options), store).make_server()
+    return recipe(folder, OWN.replace("{options}", options), store).make_server()[:2]
 
 
 SAMPLES = """
@@ -81,7 +81,7 @@ async def test_the_model_of_the_command_is_asked_first_or_last(tmp_path: Path) -
     first = ServerRecipe((str(target),), f"script:{script}", (KEY,), Persistence())
     last = replace(first, asking=Asking(sampler_mode="prefer-client"))
     for made_of, text in ((first, "own"), (last, "<Hello>")):
-        server, _ = await to_thread.run_sync(made_of.make_server)
+        server, *_ = await to_thread.run_sync(made_of.make_server)
         async with connected(server, MODERN, Answers(sample=echo)) as client:
             assert text_of(await client.call_tool("greet")) == text
 
@@ -118,7 +118,7 @@ async def test_limits_of_the_command_enclose_every_call(
     target = tmp_path / "dives.py"
     target.write_text(DIVES + own)
     recipe = ServerRecipe((str(target),), None, (KEY,), Persistence(), limits=limits)
-    server, unused = await to_thread.run_sync(recipe.make_server)
+    server, unused, _ = await to_thread.run_sync(recipe.make_server)
     assert unused == set()
     async with connected(server, MODERN, Answers(sample=echo)) as client:
         assert said in text_of(await client.call_tool("dive"))
@@ -205,7 +205,7 @@ def test_a_server_is_named_after_its_targets_unless_it_has_a_name(tmp_path: Path
 
 def test_a_name_for_a_server_that_has_one_is_reported(tmp_path: Path) -> None:
     with_server = recipe(tmp_path, OWN.replace("{options}", ""))
-    server, unused = replace(with_server, name="travel").make_server()
+    server, unused, _ = replace(with_server, name="travel").make_server()
     assert (server.name, unused) == ("own", {"name"})
     assert not_used(unused) == [
         "--name is not used for a server of the target, which has its own name."
@@ -244,6 +244,6 @@ async def test_results_of_a_served_target_have_links(tmp_path: Path) -> None:
     target.write_text(OWN.partition("server =")[0])
     asking = Asking(ask="fallback", ask_url="https://x.example")
     made_of = ServerRecipe((str(target),), None, (KEY,), Persistence("memory:"), asking=asking)
-    server, _ = await to_thread.run_sync(made_of.make_server)
+    server, *_ = await to_thread.run_sync(made_of.make_server)
     async with connected(server, MODERN) as client:
         assert "https://x.example/ask/" in text_of(await client.call_tool("ask"))

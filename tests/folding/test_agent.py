@@ -97,10 +97,13 @@ def script(*replies: Reply) -> Callable[[SampleRequest], Reply]:
     return lambda request: left.pop(0)
 
 
+SEEN = "a long text " * 30
+
+
 @tool
 async def look(ctx: BranchContext, what: str) -> str:
     """Look at something."""
-    return f"{what}: " + "a long text " * 30
+    return f"{what}: {SEEN}"
 
 
 async def test_after_the_return_there_is_the_call_and_the_message_alone() -> None:
@@ -413,13 +416,13 @@ async def test_the_status_is_that_of_the_branch_one_is_in() -> None:
 class Memories:
     """A memory with one item."""
 
-    queued: Iterable[Branch] = ()
+    queued: Iterable[tuple[Branch, str]] = ()
 
     async def recall(self, text: str, **more: Any) -> list[InjectedItem]:
         return [InjectedItem(id="m1", title="Counting", content="Count twice.", tokens=5)]
 
-    async def queue(self, branch: Branch) -> bool:
-        self.queued = [*self.queued, branch]
+    async def queue(self, branch: Branch, transcript: str) -> bool:
+        self.queued = [*self.queued, (branch, transcript)]
         return True
 
 
@@ -429,8 +432,36 @@ async def test_a_branch_begins_with_memories_and_leaves_one() -> None:
     await chat.say("Go")
     [start] = await chat.of_kind("branch")
     assert '{"title": "Counting", "content": "Count twice."}' in start.text
-    [queued] = memories.queued
+    [(queued, transcript)] = memories.queued
     assert queued.result == "ok"
+    assert "ok" in transcript
+
+
+async def test_the_memory_learns_from_what_was_done_in_the_branch() -> None:
+    """All of it, and nothing of what was said outside of it, or in a branch around it."""
+    memories = Memories()
+    decide = script(
+        create("outer"),
+        create("inner", use="d"),
+        calls(("l", "look", {"what": "box"}), text="I will look."),
+        calls(("m", "look", {"what": "lid"})),
+        returns("It is locked.", extract_memory=True),
+        returns("No.", extract_memory=True),
+        "done",
+    )
+    chat = await talk(decide, look, memory=memories)
+    await chat.say("Open the box")
+    inner, outer = [transcript for _, transcript in memories.queued]
+    assert inner.splitlines() == [
+        "assistant: I will look.",
+        'assistant calls look {"what": "box"}',
+        f"result: box: {SEEN}",
+        'assistant calls look {"what": "lid"}',
+        f"result: lid: {SEEN}",
+        'assistant calls branch_return {"message": "It is locked.", "extract_memory": true}',
+    ]
+    assert "long text" not in outer
+    assert "result: It is locked." in outer.splitlines()
 
 
 async def test_what_a_branch_of_branch_self_had_at_a_limit_reaches_the_summary() -> None:

@@ -416,6 +416,7 @@ class Memories:
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails
         self.queued: list[Branch] = []
+        self.transcripts: list[str] = []
 
     async def recall(
         self, text: str, *, allowance: int, limit: int, min_confidence: float
@@ -434,10 +435,11 @@ class Memories:
             InjectedItem(id="m3", title="No longer", content="…", tokens=51),
         ]
 
-    async def queue(self, branch: Branch) -> bool:
+    async def queue(self, branch: Branch, transcript: str) -> bool:
         if self.fails:
             raise OSError("the index is gone")
         self.queued.append(branch)
+        self.transcripts.append(transcript)
         return True
 
 
@@ -455,6 +457,18 @@ async def test_a_branch_begins_with_memories_that_fit_and_are_charged() -> None:
     assert memories.queued == [returned.branch]
     await service.complete("ok", branch_id=plain.branch.id)
     assert memories.queued == [returned.branch]
+
+
+async def test_a_host_that_reports_leaves_its_last_report_to_the_memory() -> None:
+    memories = Memories()
+    service = Folding().restarted(memory=memories)
+    for transcript in ("", "All of it."):
+        branch = (await service.create(**PROMPT)).branch
+        await service.charge(1, branch_id=branch.id, partial="Half of it.")
+        await service.complete(
+            "ok", branch_id=branch.id, extract_memory=True, transcript=transcript
+        )
+    assert memories.transcripts == ["Half of it.", "All of it."]
 
 
 async def test_a_memory_that_fails_does_not_fail_the_branch() -> None:

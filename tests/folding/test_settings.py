@@ -1,5 +1,6 @@
 """One validated model of settings: from code, YAML and the environment."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,16 @@ context_folding:
 def test_the_defaults_are_those_of_the_file() -> None:
     assert FoldingSettings.read(SEED) == FoldingSettings()
     assert FoldingSettings.read("") == FoldingSettings.read("context_folding:") == FoldingSettings()
+
+
+def test_without_a_parser_of_yaml_json_is_read_and_yaml_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert FoldingSettings.read('{"context_folding": {"max_depth": 5}}').max_depth == 5
+    assert FoldingSettings.from_environment({}) == FoldingSettings()
+    with pytest.raises(ValueError, match=r"settings in YAML needs .*'yaml'.*\[folding\]"):
+        FoldingSettings.read(SEED)
 
 
 def test_a_file_and_the_environment_change_settings() -> None:

@@ -225,6 +225,21 @@ async def test_a_finished_branch_is_queued_once_and_without_its_secrets(
     assert len(queued.branch.transcript) < 41_000
 
 
+async def test_of_a_long_transcript_the_end_is_stored_and_no_part_of_a_secret(
+    bank: ReasoningBank, store: MemoryStore
+) -> None:
+    """Wherever the cut falls: also within a secret, a part of which would not be found."""
+    lines = "".join(f"{number}: {KEY}\n" for number in range(2_000))
+    await bank.queue(FinishedBranch(branch_id="br_1", description="d", transcript=lines))
+
+    queued = await store.lease("me", 1000.0, 2000.0)
+    assert queued is not None
+    first, *others = queued.branch.transcript.splitlines()
+    assert first == "[The beginning is left out.]"
+    assert others[-1] == "1999: [REDACTED]"
+    assert "aB3" not in queued.branch.transcript
+
+
 async def test_a_branch_that_cannot_be_searched_for_secrets_is_not_queued(
     store: MemoryStore,
 ) -> None:

@@ -226,6 +226,28 @@ async def test_a_worker_that_has_lost_its_lease_writes_nothing(
     assert await learned(store) == ["Halve the range."]
 
 
+async def test_a_worker_that_is_cancelled_hands_its_branch_back(
+    bank: ReasoningBank, store: MemoryStore
+) -> None:
+    """The next one need not wait until the lease has ended."""
+    await bank.queue(a_branch(status="failed"))
+    asked = anyio.Event()
+
+    class Hanging(Model):
+        async def sample(self, request: SampleRequest) -> SampleReply:
+            asked.set()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(Distiller(bank, Hanging()).run)
+        await asked.wait()
+        group.cancel_scope.cancel()
+
+    assert await Distiller(bank, Model(json.dumps([an_item("Halve the range.")]))).learn_next()
+    assert await learned(store) == ["Halve the range."]
+
+
 async def test_a_worker_goes_on_after_its_store_failed(
     bank: ReasoningBank, store: MemoryStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,11 +3,13 @@
 import logging
 import random
 import string
+import sys
 from collections.abc import Iterable
 
 import pytest
 
 from anabranch.memory import REDACTED, WITHHELD, Scrubbed, Scrubber
+from anabranch.memory._secrets import _plugins  # pyright: ignore[reportPrivateUsage]
 
 LETTERS = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"
@@ -127,16 +129,16 @@ async def test_a_text_that_cannot_be_searched_is_withheld(
 
 
 async def test_without_the_detector_library_nothing_leaves(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(_: str) -> Iterable[tuple[int, int]]:
-        raise ModuleNotFoundError(name="detect_secrets")
+    monkeypatch.setitem(sys.modules, "detect_secrets.plugins", None)
+    _plugins.cache_clear()
 
     with caplog.at_level(logging.ERROR, "anabranch"):
-        scrubbed = await Scrubber(missing).scrub("harmless")
+        scrubbed = await Scrubber().scrub("harmless")
 
     assert scrubbed.withheld
-    assert "install anabranch[memory]" in caplog.text
+    assert "needs the package 'detect_secrets', which is not installed. Install it" in caplog.text
 
 
 async def test_overlapping_secrets_become_one() -> None:

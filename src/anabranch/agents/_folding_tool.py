@@ -21,6 +21,7 @@ from anabranch.agents._agent_dependencies import person_in_branches
 from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse
 from anabranch.agents._branch_runs import BranchOutcome, run_branches
 from anabranch.agents._branch_self_tool import PLACEHOLDER
+from anabranch.agents._branch_transcript import transcript
 from anabranch.agents._events import NodeAdded
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError
@@ -38,7 +39,7 @@ from anabranch.folding import (
     NoActiveBranchError,
 )
 from anabranch.messages import ToolSpec
-from anabranch.tree import Node, project_each
+from anabranch.tree import Node, project, project_each
 
 __all__ = ["Folding"]
 
@@ -221,7 +222,11 @@ class _Return(_Tool):
         if working is None or working.is_fork:
             raise NoActiveBranchError(here.timeline.thread.id)
         returned = await self.branches.complete(
-            wanted.message, branch_id=working.id, extract_memory=wanted.extract_memory, tokens=0
+            wanted.message,
+            branch_id=working.id,
+            extract_memory=wanted.extract_memory,
+            transcript=await _transcript(here, working) if wanted.extract_memory else "",
+            tokens=0,
         )
         working.returned = returned.branch.result
         return Outcome("Returned.")
@@ -251,6 +256,14 @@ class _Status(_Tool):
         found = await self.branches.status(branch_id=wanted.branch_id or own, session_id=thread_id)
         record = BranchRecord.of(found) if found else BranchRecord(session_id=thread_id)
         return Outcome(json.dumps(record.model_dump(mode="json"), ensure_ascii=False))
+
+
+async def _transcript(here: ToolUse, working: WorkingBranch) -> str:
+    """Return what was done in a branch until now, without its task."""
+    path = await here.timeline.dependencies.store.path(here.caller.id)
+    starts = [node.data.get("branch_id") == working.id for node in path.nodes]
+    messages = project(path.nodes[starts.index(True) :], path.results)
+    return transcript(messages[1:-1])  # the last one would answer this very use
 
 
 def _spec(name: str, description: str, model: type[BaseModel]) -> ToolSpec:

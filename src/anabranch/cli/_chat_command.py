@@ -29,6 +29,7 @@ from anabranch.chat._terminal_session.chat_models import ChatModels, NoModel
 from anabranch.chat._terminal_session.chat_screen import ChatScreen
 from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
 from anabranch.chat._terminal_session.line_loop import run_lines
+from anabranch.cli._answering import open_sampler
 from anabranch.cli._chat_options import LATEST, ChatOptions, data_folder, lines_of
 from anabranch.cli._chat_tools import (
     ChatTargets,
@@ -38,8 +39,10 @@ from anabranch.cli._chat_tools import (
     tools_of,
 )
 from anabranch.cli._folding import Foldable, open_branches
+from anabranch.cli._memory import Remembering, learning, open_bank
 from anabranch.cli._options import WEB_TOKEN, Model, Store, limits_of, store_url
 from anabranch.errors import StoreError
+from anabranch.memory import ReasoningBank, memory_tools
 from anabranch.models import ModelError
 from anabranch.stores import CallStore, open_stores
 from anabranch.tree import TreeStore
@@ -91,13 +94,14 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     ] = None,
     header: ServerHeaders = None,
     folding: Foldable = False,
+    memory: Remembering = False,
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.ERROR)
     limits = limits_of(max_tokens, max_depth, timeout)
     if max_tokens == 0:
         raise UsageError("A turn cannot go without tokens. Give --max-tokens 1 or more.")
-    options = ChatOptions(targets, thread, at, store, model, script, limits, folding)
+    options = ChatOptions(targets, thread, at, store, model, script, limits, folding, memory)
     if url is not None:
         if header:
             raise UsageError("--header is for a server among the targets. Leave it out with --url.")
@@ -122,13 +126,25 @@ async def chat(options: ChatOptions, tools: Sequence[ChatTool], console: Console
     Raises:
         CommandError: it cannot begin, a line of a script failed, or the person left.
     """
-    async with connected(tools):
-        await _chat(options, tools, console)
+    learner = open_sampler(options.model) if options.memory else None
+    bank = open_bank(store_url(options.store)) if options.memory or options.folding else None
+    if bank is not None and options.memory:
+        tools = [*tools, *memory_tools(bank)]
+    async with connected(tools), learning(bank, learner):
+        await _chat(options, tools, console, bank, learns=learner is not None)
 
 
-async def _chat(options: ChatOptions, tools: Sequence[ChatTool], console: Console) -> None:
-    branches = open_branches(store_url(options.store)) if options.folding else None
-    if branches is not None:
+async def _chat(
+    options: ChatOptions,
+    tools: Sequence[ChatTool],
+    console: Console,
+    bank: ReasoningBank | None,
+    *,
+    learns: bool,
+) -> None:
+    branches = None
+    if options.folding:
+        branches = open_branches(store_url(options.store), bank, learns=learns)
         tools = [*tools, Folding(branches)]
     words = [f"/{name}" for name in (*COMMANDS, *ToolSet(tools))]
     lines = lines_of(options.script, console, words)

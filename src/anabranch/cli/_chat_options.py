@@ -36,6 +36,7 @@ class ChatOptions:
         script: the file whose lines are the input.
         limits: of each turn and of its tools.
         folding: whether subtasks may be done in branches.
+        memory: whether the tools of the memory are offered.
     """
 
     targets: Sequence[str] = ()
@@ -46,6 +47,7 @@ class ChatOptions:
     script: Path | None = None
     limits: Limits = UNLIMITED
     folding: bool = False
+    memory: bool = False
 
 
 def lines_of(script: Path | None, console: Console, words: Sequence[str]) -> InputLines:

@@ -5,20 +5,24 @@ Their settings are those of the environment, after those of the file that it nam
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter
 
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import UsageError
+from anabranch.cli._memory import open_scrubber
 from anabranch.errors import StoreError
 from anabranch.folding import BankMemory, BranchService, FoldingSettings
-from anabranch.memory import ReasoningBank, Scrubber
-from anabranch.memory._secret_patterns import pattern_spans
-from anabranch.stores import open_branch_store, open_memory_store
+from anabranch.memory import ReasoningBank
+from anabranch.stores import open_branch_store
 
 __all__ = ["Foldable", "open_branches"]
+
+_QUEUED = (
+    "Branches that return with extract_memory are queued until `anabranch memory distill`, or a"
+    " process with --memory and a --model, learns from them."
+)
 
 Foldable: TypeAlias = Annotated[
     bool,
@@ -32,34 +36,25 @@ Foldable: TypeAlias = Annotated[
 ]
 
 
-def open_branches(store: str | None) -> BranchService:
+def open_branches(
+    store: str | None, bank: ReasoningBank | None = None, *, learns: bool = False
+) -> BranchService:
     """Return the branches in the store at a URL, or those of this process without one.
 
-    In a store, they begin with the memories that are there, and leave what memories are made of.
+    With a memory, they begin with what is in it, and leave what memories are made of; ``learns``
+    says whether this process makes them.
 
     Raises:
-        UsageError: the store or a setting is invalid.
+        UsageError: the store or a setting is invalid, or the search for secrets is not installed.
     """
+    if bank is not None and not learns:
+        Console().say(_QUEUED)
     try:
-        settings = FoldingSettings.from_environment()
-        if not store:
-            return BranchService(settings=settings, scrub=_scrubber().clean)
-        bank = ReasoningBank(open_memory_store(store), scrubber=_scrubber())
         return BranchService(
-            open_branch_store(store),
-            settings,
-            memory=BankMemory(bank),
-            scrub=bank.scrubber.clean,
+            open_branch_store(store) if store else None,
+            FoldingSettings.from_environment(),
+            memory=None if bank is None else BankMemory(bank),
+            scrub=open_scrubber().clean,
         )
     except (OSError, ValueError, StoreError) as error:
         raise UsageError(str(error)) from error
-
-
-def _scrubber() -> Scrubber:
-    """Return what searches texts for secrets: with the library for that, where it is installed."""
-    if find_spec("detect_secrets") is not None:
-        return Scrubber()
-    Console().say(
-        "Secrets are searched for by few patterns only. For all of them, install anabranch[memory]."
-    )
-    return Scrubber(pattern_spans)

@@ -1,36 +1,77 @@
-"""``--memory`` of the commands: the memory in the store that the command line names."""
+"""``--memory`` of the commands: the memory in the store that the command line names, and its worker."""
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Annotated, Any, TypeAlias
 
 from cyclopts import Parameter
 
+from anabranch._asking.sampling import Sampler
+from anabranch._engine.combine import cancel_and_wait
+from anabranch._extras import needs_extra
+from anabranch._shielded import run_shielded
 from anabranch._terminal.exits import UsageError
 from anabranch.errors import StoreError
-from anabranch.memory import ReasoningBank
+from anabranch.memory import Distiller, ReasoningBank, Scrubber
 from anabranch.stores import open_memory_store
 
-__all__ = ["Remembering", "open_bank"]
+__all__ = ["Remembering", "learning", "open_bank", "open_scrubber"]
 
 Remembering: TypeAlias = Annotated[
     bool,
     Parameter(
         name="--memory",
         negative=(),
-        help="Offer memory_search, memory_record and memory_feedback. What they remember is in the"
-        " --store, by default a file in your data directory. No TARGET is needed then.",
+        help="Offer memory_search, memory_record and memory_feedback, and let the --model learn from"
+        " branches that return with extract_memory. What is remembered is in the --store, by default"
+        " a file in your data directory. No TARGET is needed then.",
     ),
 ]
+
+
+def open_scrubber() -> Scrubber:
+    """Return what searches texts for secrets, before branches or the memory store any.
+
+    Raises:
+        UsageError: its library is not installed.
+    """
+    with needs_extra("memory", "The search for secrets", UsageError):
+        import_module("detect_secrets")
+    return Scrubber()
 
 
 def open_bank(store: str) -> ReasoningBank:
     """Return the memory in the store at a URL.
 
     Raises:
-        UsageError: the URL is invalid.
+        UsageError: the URL is invalid, or the search for secrets is not installed.
     """
     try:
-        return ReasoningBank(open_memory_store(store))
+        return ReasoningBank(open_memory_store(store), scrubber=open_scrubber())
     except StoreError as error:
         raise UsageError(str(error)) from error
+
+
+@asynccontextmanager
+async def learning(bank: ReasoningBank | None, sampler: Sampler | None) -> AsyncGenerator[None]:
+    """Learn from the branches in a memory's queue while the context lasts; then close its store.
+
+    Without a model they stay in the queue, and without a memory there is none.
+    """
+    workers: list[asyncio.Task[Any]] = []
+    if bank is not None and sampler is not None:
+        workers.append(asyncio.ensure_future(Distiller(bank, sampler).run()))
+    try:
+        yield
+    finally:
+        await run_shielded(_end(bank, workers))
+
+
+async def _end(bank: ReasoningBank | None, workers: list[asyncio.Task[Any]]) -> None:
+    await cancel_and_wait(workers)
+    if bank is not None:
+        await bank.store.close()

@@ -15,11 +15,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 from anabranch._printable import printable
 from anabranch._terminal.exits import CommandError, FailedError
@@ -29,6 +29,8 @@ from anabranch.cli._http_server import serve_app
 __all__ = ["run_workers"]
 
 logger: logging.Logger = logging.getLogger("anabranch.cli")
+
+MakeApp: TypeAlias = Callable[[], tuple[Any, AbstractAsyncContextManager[object]]]
 
 PATIENCE = 2.0
 """Seconds, beyond the grace, within which a worker must end after it was asked to."""
@@ -45,7 +47,7 @@ CANNOT_START = 3
 
 
 def run_workers(
-    make: Callable[[], Any],
+    make: MakeApp,
     listener: socket.socket,
     number: int,
     bounds: Bounds,
@@ -55,7 +57,7 @@ def run_workers(
     """Serve the application in ``number`` processes until Ctrl-C or SIGTERM.
 
     Args:
-        make: returns it; it is pickled, and called in each process.
+        make: returns it, and what is entered around it; is pickled, and called in each process.
         listener: where it is reached.
         number: of processes.
         bounds: what each of them spends on its clients.
@@ -75,9 +77,7 @@ def run_workers(
 class _Workers:
     """The worker processes, and when each was started."""
 
-    def __init__(
-        self, make: Callable[[], Any], listener: socket.socket, number: int, bounds: Bounds
-    ) -> None:
+    def __init__(self, make: MakeApp, listener: socket.socket, number: int, bounds: Bounds) -> None:
         self._make = make
         self._listener = listener
         self._number = number
@@ -156,22 +156,20 @@ def _stop_signal() -> Generator[socket.socket]:
                 signal.signal(number, handler)
 
 
-def _work(
-    make: Callable[[], Any], listener: socket.socket, bounds: Bounds, report: Connection
-) -> None:
+def _work(make: MakeApp, listener: socket.socket, bounds: Bounds, report: Connection) -> None:
     """Make the application and serve it: the main function of a worker."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         # Otherwise the workers of a parent that was killed would hold the port for ever.
         threading.Thread(target=_terminate_after, args=(parent,), daemon=True).start()
     try:
-        app = make()
+        app, around = make()
     except CommandError as error:
         sys.stderr.write(printable(f"anabranch: {error}\n"))
         sys.exit(CANNOT_START)
     except KeyboardInterrupt:  # Ctrl-C reaches every process of a terminal
         return
-    serve_app(app, listener, bounds, on_started=lambda: report.send(None))
+    serve_app(app, listener, bounds, on_started=lambda: report.send(None), around=around)
 
 
 def _terminate_after(parent: BaseProcess) -> None:

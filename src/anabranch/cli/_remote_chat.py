@@ -43,6 +43,7 @@ def _check(options: ChatOptions) -> None:
         "--store": options.store != os.environ.get(STORE) and options.store,
         "--model": options.model != os.environ.get(MODEL) and options.model,
         "A limit": options.limits != UNLIMITED,
+        "--memory": options.memory,
     }
     for name, given in typed.items():
         if given:

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -38,7 +39,7 @@ from anabranch.cli._keys import read_keys
 from anabranch.cli._memory import Remembering
 from anabranch.cli._options import STORE, MaxDepth, MaxTokens, Model, Timeout, limits_of
 from anabranch.cli._processes import run_workers
-from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
+from anabranch.cli._server_recipe import MadeServer, ServerRecipe, WorkerApp, not_used
 from anabranch.cli._targets import identity_of
 from anabranch.errors import StoreError
 from anabranch.limits import UNLIMITED, Limits
@@ -244,7 +245,8 @@ def serve(  # noqa: PLR0913 - what the command line gives
     recipe = ServerRecipe(
         tuple(targets), model, keys, persistence, name, asking, limits, folding, memory
     )
-    server, unused = recipe.make_server()
+    made = recipe.make_server()
+    server, unused, around = made
     if not seals_with(server, keys):
         unused.add("keys")
     if endpoint.access.tokens and server.settings.auth is not None:
@@ -255,14 +257,19 @@ def serve(  # noqa: PLR0913 - what the command line gives
         anyio.run(_require_store, persistence.store)
     tools = ", ".join(tool_names(server)) or "no tools"
     if endpoint.transport == "http":
-        _serve_http(server, recipe, endpoint, tools, console)
+        _serve_http(made, recipe, endpoint, tools, console)
         return
     if sys.stdin.isatty():
         console.say(f"Serving {tools} over stdio: an MCP client must be at the other end.")
     # The SDK reads stdin in a thread that cannot be interrupted, so Ctrl-C has to kill the
     # process, once its calls are undone. Most clients end it by closing stdin.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    server.run("stdio")
+    anyio.run(_serve_stdio, server, around)
+
+
+async def _serve_stdio(server: MCPServer[Any], around: AbstractAsyncContextManager[object]) -> None:
+    async with around:
+        await server.run_stdio_async()
 
 
 def _check(endpoint: Endpoint, persistence: Persistence) -> None:
@@ -287,7 +294,7 @@ async def _require_store(url: str) -> None:
 
 
 def _serve_http(
-    server: MCPServer[Any],
+    made: MadeServer,
     recipe: ServerRecipe,
     endpoint: Endpoint,
     tools: str,
@@ -303,8 +310,8 @@ def _serve_http(
             console.say(f"Serving {tools} at {address}")
 
         if endpoint.workers > 1:
-            worker = WorkerApp(recipe, host, endpoint.access, seal_probe(server))
+            worker = WorkerApp(recipe, host, endpoint.access, seal_probe(made.server))
             run_workers(worker, listener, endpoint.workers, bounds, on_started=on_started)
         else:
-            app = endpoint.access.app(server, host, session_ttl=endpoint.session_ttl)
-            serve_app(app, listener, bounds, on_started=on_started)
+            app = endpoint.access.app(made.server, host, session_ttl=endpoint.session_ttl)
+            serve_app(app, listener, bounds, on_started=on_started, around=made.around)

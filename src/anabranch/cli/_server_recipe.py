@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from mcp.server.mcpserver import MCPServer
 from starlette.types import ASGIApp
@@ -29,7 +30,7 @@ from anabranch.cli._folding import open_branches
 from anabranch.cli._http_access import Access
 from anabranch.cli._http_tokens import TOKEN
 from anabranch.cli._keys import KEYS
-from anabranch.cli._memory import open_bank
+from anabranch.cli._memory import learning, open_bank
 from anabranch.cli._options import MODEL, STORE, store_url
 from anabranch.cli._targets import load, name_of
 from anabranch.folding import folding_tools
@@ -37,7 +38,21 @@ from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._options import completed_by
 from anabranch.memory import memory_tools
 
-__all__ = ["ServerRecipe", "WorkerApp", "not_used"]
+__all__ = ["MadeServer", "ServerRecipe", "WorkerApp", "not_used"]
+
+
+class MadeServer(NamedTuple):
+    """A server, and what belongs to it.
+
+    Attributes:
+        server: the server.
+        unused: the options that the targets' own servers have set themselves.
+        around: is to be entered while the server runs: its memory learns meanwhile.
+    """
+
+    server: MCPServer[Any]
+    unused: set[str]
+    around: AbstractAsyncContextManager[None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +69,8 @@ class ServerRecipe:
     folding: bool = False
     memory: bool = False
 
-    def make_server(self) -> tuple[MCPServer[Any], set[str]]:
-        """Return it, and the options that the targets' own servers have set themselves."""
+    def make_server(self) -> MadeServer:
+        """Return it."""
         sampler = open_sampler(self.model)
         try:
             options = server_options(self.keys, sampler, self.persistence, self.asking, self.limits)
@@ -63,10 +78,14 @@ class ServerRecipe:
             raise UsageError(str(error)) from error
         with completed_by(options) as unused:
             found = load(self.targets)
+        store = self.persistence.store
+        bank, learner = None, sampler if self.memory else None
+        if self.memory or (self.folding and store):
+            bank = open_bank(store_url(store))
         if self.folding:
-            found.add(*folding_tools(open_branches(self.persistence.store)))
-        if self.memory:
-            found.add(*memory_tools(open_bank(store_url(self.persistence.store))))
+            found.add(*folding_tools(open_branches(store, bank, learns=learner is not None)))
+        if self.memory and bank is not None:
+            found.add(*memory_tools(bank))
         if found.servers and self.name is not None:
             unused.add("name")
         server = assemble(
@@ -78,7 +97,7 @@ class ServerRecipe:
             limits=self.limits,
             name=self.name or name_of(self.targets) or "anabranch",
         )
-        return server, unused
+        return MadeServer(server, unused, learning(bank, learner))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +110,10 @@ class WorkerApp:
     probe: str
     """Sealed by the server of the parent process."""
 
-    def __call__(self) -> ASGIApp:
+    def __call__(self) -> tuple[ASGIApp, AbstractAsyncContextManager[None]]:
+        """Return it, and what is to be entered while it is served."""
         log_to_stderr(logging.WARNING)
-        server, _ = self.recipe.make_server()
+        server, _, around = self.recipe.make_server()
         if not opens(server, self.probe):
             raise UsageError(
                 f"{server.name!r} seals its questions with keys of its own, which are others in"
@@ -102,7 +122,7 @@ class WorkerApp:
             )
         # A session of the handshake era lives in one process, and its next request may reach
         # another worker, so no sessions are offered.
-        return self.access.app(server, self.host, session_ttl=None)
+        return self.access.app(server, self.host, session_ttl=None), around
 
 
 _GIVEN_BY = {

@@ -7,7 +7,8 @@ first look needs neither a key nor a network.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -21,6 +22,7 @@ from anabranch.agents import Model as AgentModel
 from anabranch.chat import Plugin, RateLimits, make_chat_app, make_plugin
 from anabranch.chat._web.access import LOOPBACK
 from anabranch.chat._web.calls_room import RecordedCalls
+from anabranch.cli._answering import open_sampler
 from anabranch.cli._chat_tools import (
     ChatTargets,
     ChatTool,
@@ -34,9 +36,11 @@ from anabranch.cli._folding import Foldable, open_branches
 from anabranch.cli._http_access import Access, is_loopback
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
+from anabranch.cli._memory import Remembering, learning, open_bank
 from anabranch.cli._options import WEB_TOKEN, Model, Store, store_url
 from anabranch.cli._web_models import DemoModel, WithoutModel
 from anabranch.errors import StoreError
+from anabranch.memory import memory_tools
 from anabranch.models import ModelError, open_model
 from anabranch.stores import open_stores
 
@@ -70,6 +74,7 @@ def web_command(  # noqa: PLR0913 - options
     ] = None,
     header: ServerHeaders = None,
     folding: Foldable = False,
+    memory: Remembering = False,
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.WARNING)
@@ -77,10 +82,14 @@ def web_command(  # noqa: PLR0913 - options
     endpoint.check()
     _check_token(endpoint, token)
     tools, leads = _tools(targets, header or ()), _model(model, targets)
+    url, learner = store_url(store), open_sampler(model) if memory else None
+    bank = open_bank(url) if memory or folding else None
     if folding:
-        tools.append(Folding(open_branches(store_url(store))))
+        tools.append(Folding(open_branches(url, bank, learns=learner is not None)))
+    if memory and bank is not None:
+        tools += memory_tools(bank)
     try:
-        recorded, tree = open_stores(store_url(store))
+        recorded, tree = open_stores(url)
     except StoreError as error:
         raise UsageError(str(error)) from error
     with endpoint.listen() as listener:
@@ -104,8 +113,16 @@ def web_command(  # noqa: PLR0913 - options
             listener,
             Bounds(endpoint.connections),
             on_started=lambda: Console().say(f"The chat is at {address}"),
-            around=connected(tools),
+            around=_around(tools, learning(bank, learner)),
         )
+
+
+@asynccontextmanager
+async def _around(
+    tools: Iterable[object], learns: AbstractAsyncContextManager[None]
+) -> AsyncGenerator[None]:
+    async with connected(tools), learns:
+        yield
 
 
 def _check_token(endpoint: Endpoint, token: str | None) -> None:

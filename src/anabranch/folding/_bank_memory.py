@@ -35,7 +35,7 @@ class BankMemory:
             for item in found.items
         ]
 
-    async def queue(self, branch: Branch) -> bool:
+    async def queue(self, branch: Branch, transcript: str) -> bool:
         """Queue a closed branch to be distilled; return whether it was queued."""
         statuses: dict[str, Literal["completed", "failed", "timeout"]] = {
             "failed": "failed",
@@ -48,6 +48,7 @@ class BankMemory:
                 prompt=branch.prompt,
                 status=statuses.get(branch.status, "completed"),
                 message=branch.result or branch.error or "",
+                transcript=transcript,
                 injected=branch.injected_memories,
             )
         )

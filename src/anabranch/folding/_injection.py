@@ -50,12 +50,12 @@ class Injection:
             return ()
         return _within(items, allowance, settings.memory_max_items)
 
-    async def queue(self, branch: Branch) -> bool:
+    async def queue(self, branch: Branch, transcript: str) -> bool:
         """Let the memory learn from a branch; return whether it will."""
         if self._memory is None:
             return False
         try:
-            return await self._memory.queue(branch)
+            return await self._memory.queue(branch, transcript or branch.partial or "")
         except Exception:
             logger.exception("branch %r was not queued for distillation", branch.id)
             return False

@@ -45,6 +45,9 @@ class BranchMemory(Protocol):
         """
         ...
 
-    async def queue(self, branch: Branch) -> bool:
-        """Queue a closed branch to be distilled; return whether it was queued."""
+    async def queue(self, branch: Branch, transcript: str) -> bool:
+        """Queue a closed branch to be distilled; return whether it was queued.
+
+        ``transcript`` is what is known of what was done in it, with whatever secrets that has.
+        """
         ...

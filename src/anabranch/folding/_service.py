@@ -162,6 +162,7 @@ class BranchService:
         branch_id: str | None = None,
         session_id: str | None = None,
         extract_memory: bool = False,
+        transcript: str = "",
         tokens: int | None = None,
     ) -> ReturnedBranch:
         """Close a branch with the message that it returns; its open children are forced first.
@@ -171,6 +172,7 @@ class BranchService:
             branch_id: the branch; by default, the innermost active one of the session.
             session_id: its session.
             extract_memory: let the memory learn from it.
+            transcript: what was done in it, for the memory; by default, what it has reported last.
             tokens: what the message has used; by default, an estimate.
 
         Raises:
@@ -182,7 +184,8 @@ class BranchService:
         branch = await self._do(
             lambda ledger: ledger.complete(found.id, clean, used, extract_memory=extract_memory)
         )
-        return ReturnedBranch(branch, extract_memory and await self._injection.queue(branch))
+        queued = extract_memory and await self._injection.queue(branch, transcript)
+        return ReturnedBranch(branch, queued)
 
     async def charge(
         self,

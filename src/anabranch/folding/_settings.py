@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from anabranch._extras import needs_extra
 from anabranch._json_text import read_json
 
 __all__ = ["ENVIRONMENT", "FoldingSettings"]
@@ -144,14 +145,13 @@ def _parsed(text: str) -> dict[Any, Any] | None:
     Raises:
         ValueError: it is not YAML; or there is no parser of YAML, and it is not JSON.
     """
+    if not text.strip():
+        return None
     try:
-        yaml: Any = import_module("yaml")
-    except ModuleNotFoundError:
-        try:
-            document: Any = read_json(text)
-        except ValueError:
-            raise ValueError('To read settings in YAML, install "pyyaml".') from None
-    else:
+        document: Any = read_json(text)
+    except ValueError:
+        with needs_extra("folding", "A file of settings in YAML", ValueError):
+            yaml: Any = import_module("yaml")
         try:
             document = yaml.safe_load(text)
         except yaml.YAMLError as error:

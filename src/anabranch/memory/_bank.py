@@ -15,7 +15,7 @@ import anyio
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.errors import AnabranchError
 from anabranch.memory._embedding import Embedder, fused
-from anabranch.memory._finished import TRANSCRIPT, FinishedBranch, QueuedBranch
+from anabranch.memory._finished import LEFT_OUT, TRANSCRIPT, FinishedBranch, QueuedBranch
 from anabranch.memory._items import (
     CONTENT,
     DESCRIPTION,
@@ -46,6 +46,9 @@ _POOL = 20
 
 _TASK = 1_000
 """How much of the task is stored with a memory, in characters."""
+
+_MARGIN = 8_000
+"""More characters than any secret has."""
 
 _EMBEDDED = 32
 """How many texts are embedded at once."""
@@ -214,14 +217,23 @@ class ReasoningBank:
         Returns whether it is queued now. It never fails: what cannot be queued is not learned from.
         """
         try:
-            names = ("description", "prompt", "message", "transcript")
-            safe = await self._safe(*(_cut(getattr(branch, name)) for name in names))
-            clean = branch.model_copy(update=dict(zip(names, safe, strict=True)))
+            safe = {name: await self._bounded(text) for name, text in branch.texts().items()}
+            clean = branch.model_copy(update=safe)
             waiting = QueuedBranch(branch=clean, scopes=self.scopes, queued_at=self.clock.now())
             return await self.store.queue(waiting)
         except Exception:
             logger.warning("branch %r is not learned from", branch.branch_id, exc_info=True)
             return False
+
+    async def _bounded(self, text: str) -> str:
+        """Return a text without its secrets, of a long one the end.
+
+        A secret that a cut runs through would not be found: so more is searched than is stored.
+        """
+        if len(text) <= TRANSCRIPT:
+            return await self.scrubber.clean(text)
+        searched = await self.scrubber.clean(text[-TRANSCRIPT - _MARGIN :])
+        return f"{LEFT_OUT}\n{searched[_MARGIN:]}"
 
     async def embed_missing(self) -> None:
         """Give vectors to memories that have none; a failure is logged, and made up for later."""
@@ -240,10 +252,3 @@ class ReasoningBank:
 
 def _embedded_text(memory: Memory) -> str:
     return "\n".join(filter(None, (memory.task, memory.title, memory.description, memory.content)))
-
-
-def _cut(text: str) -> str:
-    if len(text) <= TRANSCRIPT:
-        return text
-    half = TRANSCRIPT // 2
-    return f"{text[:half]}\n[…]\n{text[-half:]}"

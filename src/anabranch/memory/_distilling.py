@@ -2,19 +2,23 @@
 
 A branch is leased from the queue, and what was learned is added in the transaction that ends the
 work on it. So a worker that is killed loses nothing, and nothing is added twice; another worker
-begins again when the lease has ended. A model that fails is asked again later, a few times.
+begins again when the lease has ended, at once if the worker was cancelled. A model that fails is
+asked again later, a few times.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 
 import anyio
 
 from anabranch._asking.sampling import Sampler
 from anabranch._engine.clock import pause
+from anabranch._shielded import run_shielded
 from anabranch.errors import StoreError
 from anabranch.memory._bank import ReasoningBank
 from anabranch.memory._finished import QueuedBranch
@@ -78,12 +82,19 @@ class Distiller:
         try:
             with anyio.fail_after(LEASE):
                 learned, confirmed = await self._learned_from(queued)
+        except asyncio.CancelledError:  # the process ends: the next worker need not wait for it
+            await run_shielded(self._hand_back(branch_id))
+            raise
         except Exception as error:  # noqa: BLE001  # a model's adapter may raise anything
             await self._try_again(queued, error)
         else:
             await self._store.finish(branch_id, self._owner, learned, confirmed)
             await self._bank.embed_missing()
         return True
+
+    async def _hand_back(self, branch_id: str) -> None:
+        with suppress(StoreError):  # then its lease runs out
+            await self._store.retry(branch_id, self._owner, self._bank.clock.now(), "interrupted")
 
     async def _try_again(self, queued: QueuedBranch, error: Exception) -> None:
         branch_id, problem = queued.branch.branch_id, type(error).__name__

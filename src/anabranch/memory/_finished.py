@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from anabranch.memory._items import Scopes
 from anabranch.messages import Shape
 
-__all__ = ["TRANSCRIPT", "FinishedBranch", "QueuedBranch"]
+__all__ = ["LEFT_OUT", "TRANSCRIPT", "FinishedBranch", "QueuedBranch"]
 
 TRANSCRIPT = 40_000
-"""How many characters of what was done are read, from its beginning and its end."""
+"""How many characters of what was done are stored, from its end."""
+
+LEFT_OUT = "[The beginning is left out.]"
+"""What stands where the beginning of a long text was."""
 
 
 class FinishedBranch(Shape):
@@ -30,7 +33,7 @@ class FinishedBranch(Shape):
     transcript: str = ""
     injected: tuple[str, ...] = ()
 
-    def texts(self) -> dict[str, JsonValue]:
+    def texts(self) -> dict[str, str]:
         """Return what can hold secrets, by the names of the fields."""
         return {name: getattr(self, name) for name in _TEXTS}
 

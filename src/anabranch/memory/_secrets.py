@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio.to_thread
 
+from anabranch._extras import MissingExtraError, needs_extra
 from anabranch.errors import AnabranchError
 from anabranch.memory._secret_patterns import pattern_spans
 
@@ -111,9 +112,7 @@ class Scrubber:
             spans = await anyio.to_thread.run_sync(lambda: list(self._detector(text)))
         except Exception as error:  # noqa: BLE001  # whatever it is, the text must not be shown
             # The message of the error is not logged: it may quote the text.
-            why = type(error).__name__
-            if isinstance(error, ModuleNotFoundError):
-                why = f"the module {error.name!r} is missing: install anabranch[memory]"
+            why = str(error) if isinstance(error, MissingExtraError) else type(error).__name__
             logger.error("the search for secrets failed (%s); a text is withheld", why)  # noqa: TRY400
             return Scrubbed(WITHHELD, withheld=True)
         merged = _merged(spans)
@@ -148,7 +147,8 @@ def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 @cache
 def _plugins() -> tuple[BasePlugin, ...]:
-    package = import_module("detect_secrets.plugins")
+    with needs_extra("memory", "The search for secrets"):
+        package = import_module("detect_secrets.plugins")
     modules = [
         import_module(f"{package.__name__}.{each.name}") for each in iter_modules(package.__path__)
     ]

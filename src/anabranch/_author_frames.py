@@ -14,7 +14,7 @@ from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
 from types import TracebackType
 
-__all__ = ["FULL", "format_for_author"]
+__all__ = ["FULL", "author_line", "format_for_author", "is_authors"]
 
 FULL = "ANABRANCH_TRACEBACK"
 """Environment variable: with the value ``full``, no frame is left out."""
@@ -34,7 +34,7 @@ def format_for_author(
     """
     whole = TracebackException(kind, error, traceback)
     chain = list(_chained(whole))
-    if os.environ.get(FULL) != "full" and any(map(_is_authors, _frames(chain))):
+    if os.environ.get(FULL) != "full" and any(map(_has_authors_line, chain)):
         before = len(list(_frames(chain)))
         for each in chain:
             each.stack = _of_author(each.stack)
@@ -62,13 +62,27 @@ def _frames(chain: list[TracebackException]) -> Iterator[FrameSummary]:
     return (frame for each in chain for frame in each.stack)
 
 
-def _is_authors(frame: FrameSummary) -> bool:
-    return not frame.filename.startswith((*_LIBRARIES, "<"))
+def is_authors(filename: str) -> bool:
+    """Whether code is an author's: in a file that comes neither with Python nor with a package."""
+    return not filename.startswith((*_LIBRARIES, "<"))
+
+
+def author_line(error: BaseException) -> str:
+    """Return where ``error`` has left the author's code, as ``line N of FILE``; empty if nowhere."""
+    frames = TracebackException.from_exception(error, lookup_lines=False).stack
+    own = [frame for frame in frames if is_authors(frame.filename)]
+    return f"line {own[-1].lineno} of {own[-1].filename}" if own else ""
+
+
+def _has_authors_line(error: TracebackException) -> bool:
+    """Whether a frame is an author's, or what the compiler has refused."""
+    own = any(is_authors(frame.filename) for frame in error.stack)
+    return own or is_authors(getattr(error, "filename", None) or "<")
 
 
 def _of_author(stack: StackSummary) -> StackSummary:
     """Return the author's frames, and the last one if it follows one of them."""
-    kept = [frame for frame in stack if _is_authors(frame)]
+    kept = [frame for frame in stack if is_authors(frame.filename)]
     if kept and kept[-1] is not stack[-1]:
         kept.append(stack[-1])
     return StackSummary.from_list(kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -18,13 +19,14 @@ from anabranch import (
     Limits,
     tool,
 )
-from anabranch.agents import Agent
+from anabranch.agents import Agent, AgentTool, CalledTool
 from anabranch.chat import Plugin, PluginRequest, make_plugin
 from anabranch.messages import ElicitReply
 from anabranch.testing import ManualClock, MockModel, calls
+from anabranch.tool import Tool
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
-from tests.chat.web import Seat, browsing, message, resume, run
+from tests.chat.web import SEAT, Seat, browsing, message, reserve, resume, run
 from tests.durable.stores import Modelled
 
 LEFT, RIGHT = Elicitation("left", Seat), Elicitation("right", Seat)
@@ -216,3 +218,33 @@ async def test_a_client_answers_a_sample_as_an_interrupt() -> None:
         reply = {"role": "assistant", "content": {"type": "text", "text": "A dream"}, "model": "m"}
         entry["payload"] = reply
         assert result(await run(client, resume(entry))) == "A dream"
+
+
+# -- tools that change while they wait -------------------------------------------------------------
+
+
+class Changing:
+    """A source of one tool, which may be another one later."""
+
+    def __init__(self, now: Tool[Any]) -> None:
+        self.now = now
+
+    def tools_beside(self, taken: Collection[str], /) -> Sequence[AgentTool]:
+        del taken
+        return [CalledTool(self.now)]
+
+
+@tool(name="reserve", elicits=[SEAT])
+async def reserve_by_number(ctx: BranchContext, flight: int) -> str:
+    """Reserve a seat."""
+    return (await ctx.elicit(SEAT, "Which seat?", context={"plane": "A320"})).action
+
+
+async def test_a_question_is_shown_though_its_tool_has_other_parameters_now() -> None:
+    source = Changing(reserve)
+    async with browsing(tools=[source]) as client:
+        await run(client, message("/reserve flight=AB1"))
+        [before] = (await client.get("/threads/t1/pending")).json()
+        source.now = reserve_by_number
+        response = await client.get("/threads/t1/pending")
+        assert (response.status_code, response.json()) == (200, [before])

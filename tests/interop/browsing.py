@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
 
 HERE = Path(__file__).parent
 ARTEFACTS = HERE.parents[1] / "build" / "screens"
 AXE = HERE / "node_modules" / "axe-core" / "axe.min.js"
+
+expect.set_options(timeout=60_000)  # milliseconds; a busy machine is no fault of the page
 
 
 @asynccontextmanager

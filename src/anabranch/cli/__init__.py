@@ -18,6 +18,7 @@
     _chat_command.py                  anabranch chat, with the options of _chat_options.py
     _remote_chat.py                   anabranch chat --url
     _web_command.py                   anabranch web; _web_models.py: its models where none is set
+    _dev_command.py                   anabranch dev; _reloading.py: its tools, loaded again
     _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text
     _tree_commands.py                 anabranch tree: the commands over stored conversations
     _browse_command.py, _browser.py   anabranch browse: a conversation on a full screen

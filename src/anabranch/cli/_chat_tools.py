@@ -18,7 +18,7 @@ from anabranch.errors import ToolError
 from anabranch.mcp._client import Connectable
 from anabranch.tool import Tool
 
-__all__ = ["ChatTargets", "ChatTool", "ServerHeaders", "connected", "tools_of"]
+__all__ = ["ChatTargets", "ChatTool", "ServerHeaders", "check_names", "connected", "tools_of"]
 
 ChatTool: TypeAlias = Tool[Any] | AgentTool | ToolSource
 
@@ -55,9 +55,7 @@ def tools_of(targets: Sequence[str], headers: Iterable[str] = ()) -> list[ChatTo
         *(tool for tool in found.tools if id(tool) not in plugged),
         *found.plugins,
     ]
-    names = Counter(each.mcp.name if isinstance(each, Plugin) else each.name for each in tools)
-    if twice := [name for name, count in names.items() if count > 1]:
-        raise UsageError(f"Two tools, or plugins, are called {twice[0]}. Leave one of them out.")
+    check_names(tools)
     servers: list[Connectable] = [
         *(target for target in targets if is_server(target)),
         *found.servers,
@@ -67,6 +65,17 @@ def tools_of(targets: Sequence[str], headers: Iterable[str] = ()) -> list[ChatTo
         return [*tools, RemoteTools(*servers, headers=given)] if servers or given else [*tools]
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def check_names(tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]]) -> None:
+    """Refuse two tools, or plugins, of one name.
+
+    Raises:
+        UsageError: there are such.
+    """
+    names = Counter(each.mcp.name if isinstance(each, Plugin) else each.name for each in tools)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise UsageError(f"Two tools, or plugins, are called {twice[0]}. Leave one of them out.")
 
 
 @asynccontextmanager

@@ -71,6 +71,13 @@ HELP = {
     lines are read from standard input. Ctrl-C ends a turn, and what was received so far is stored;
     at the prompt it ends the program, as Ctrl-D does.
     """,
+    "dev": """Try the tools of TARGET in a browser while you write them.
+
+    The page calls any tool by a form, and asks you what the tool asks: you answer as the person,
+    and without --model as the model, too. Its calls room has each round, and the values of each
+    step. When a file changes, the tools are loaded again; where that fails, the page and this
+    terminal show the lines, and the tools stay as they were. It needs the extra chat.
+    """,
     "web": """Talk with it in a browser: the chat as a page, with forms for what tools ask.
 
     Without TARGET it offers the pick-a-card game, and needs neither a model nor a network. A tool

@@ -15,6 +15,7 @@ from anabranch._engine import Journal
 from anabranch.agents import request_of
 from anabranch.agents._tool_questions import stored_with
 from anabranch.chat._bridge.plugin_request import ElicitId
+from anabranch.errors import InvalidArgumentsError
 from anabranch.messages import ElicitRequest, SampleRequest, UrlRequest
 from anabranch.tool import Tool
 from anabranch.tree import Node, TreeStore
@@ -89,8 +90,14 @@ def _journal(state: str) -> Journal | None:
 
 
 def _parameters(tool: Tool[Any] | None, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
-    """Return the arguments as the tool takes them, with defaults, where it is known."""
-    return dict(given) if tool is None else json.loads(tool.to_json(tool.validate(given)))
+    """Return the arguments as the tool takes them, with defaults; as given if it cannot be asked.
+
+    It is another server's, or has other parameters than when it was called.
+    """
+    try:
+        return dict(given) if tool is None else json.loads(tool.to_json(tool.validate(given)))
+    except InvalidArgumentsError:
+        return dict(given)
 
 
 def _is_of(question: Node, caller_id: str, use_id: str) -> bool:

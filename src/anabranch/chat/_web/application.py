@@ -115,12 +115,12 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             if closes_store:
                 await store.close()
 
-    return Starlette(
+    app = Starlette(
         routes=[
             agui_route(conversations),
             *Routes(conversations).routes,
             *([] if room is None else room.routes),
-            rooms_route(*([] if room is None else ["calls"])),
+            rooms_route(),
             page_route(),
         ],
         middleware=[
@@ -131,6 +131,8 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         exception_handlers=ERRORS,
         lifespan=lifespan,
     )
+    app.state.rooms = [] if room is None else ["calls"]
+    return app
 
 
 def _calls_room(conversations: Conversations, shows: RecordedCalls | None) -> CallsRoom | None:

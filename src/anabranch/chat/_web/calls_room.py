@@ -138,12 +138,12 @@ class CallsRoom:
         return tool.tool if isinstance(tool, CalledTool) else None
 
 
-def rooms_route(*rooms: str) -> Route:
+def rooms_route() -> Route:
     """Return the route that names the rooms of the page that this application has."""
 
     async def serve(request: Request) -> Response:
-        del request
-        return _json(list(rooms))
+        rooms: list[str] = request.app.state.rooms
+        return _json(rooms)
 
     return Route("/rooms", serve, methods=["GET"])
 

@@ -109,7 +109,9 @@ class Conversations:
         )
         self.questions: Questions = Questions(
             self.agent.dependencies,
-            {each.name: each.tool for each in self.agent.tools.values() if _is_called(each)},
+            lambda: {
+                each.name: each.tool for each in self.agent.tools.values() if _is_called(each)
+            },
             {plugin.mcp.name: plugin.server for plugin in plugins},
         )
         self.modules: dict[str, PageModule] = {

@@ -5,7 +5,7 @@ All that is shown of a question is in the store, so it can be shown, and answere
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -65,7 +65,7 @@ class Questions:
 
     Args:
         dependencies: those of the agent: its stores, and its clock.
-        tools: the tools that ask, by name.
+        tools: returns the tools that ask, by name, as they are now.
         servers: of the plugins, by a tool's name: which of its data may leave the server (by
             default, the parameters), and what shows its questions.
     """
@@ -73,7 +73,7 @@ class Questions:
     def __init__(
         self,
         dependencies: AgentDependencies,
-        tools: Mapping[str, Tool[Any]],
+        tools: Callable[[], Mapping[str, Tool[Any]]],
         servers: Mapping[str, PluginServer] | None = None,
     ) -> None:
         self._dependencies = dependencies
@@ -106,7 +106,7 @@ class Questions:
         return record is not None and record.status == "expired"
 
     async def _read(self, node: Node) -> StoredQuestion:
-        return await read_question(self._dependencies.store, node, self._tools)
+        return await read_question(self._dependencies.store, node, self._tools())
 
     async def shown(self, node: Node) -> PendingQuestion:
         """Return what a page is sent of the question ``node``.

@@ -8,12 +8,22 @@ const addressed = () => Object.fromEntries(new URL(location.href).searchParams);
 function App() {
   const [address, setAddress] = useState(addressed);
   const [rooms, setRooms] = useState(known.slice(0, 1));
+  const [loaded, setLoaded] = useState({ number: 0, problem: "" }); // the tools: how often, and why they could not be
   useEffect(() => {
     const back = () => setAddress(addressed());
     addEventListener("popstate", back);
-    const has = (offered) => setRooms(known.filter(({ name }, at) => at === 0 || offered.includes(name)));
+    let source;
+    const has = (offered) => {
+      setRooms(known.filter(({ name }, at) => at === 0 || offered.includes(name)));
+      if (!offered.includes("dev")) return;
+      source = new EventSource("dev/events");
+      source.onmessage = ({ data }) => setLoaded(JSON.parse(data));
+    };
     api.get("rooms").then(has, () => {}); // the chat itself says what is wrong
-    return () => removeEventListener("popstate", back);
+    return () => {
+      removeEventListener("popstate", back);
+      source?.close();
+    };
   }, []);
   const go = (parameters) => {
     const search = new URLSearchParams(parameters).toString();
@@ -22,7 +32,8 @@ function App() {
   };
   const here = rooms.find(({ name }) => name === address.room) ?? rooms[0];
   const links = rooms.length > 1 && html`<${Links} rooms=${rooms} here=${here} go=${go} />`;
-  return html`<${here.Room} address=${address} go=${go} links=${links} />`;
+  return html`<${here.Room} address=${address} go=${go} links=${links} loaded=${loaded.number} />
+    ${loaded.problem && html`<div class="unloaded" role="alert"><p><b>The tools are as they were before this change.</b></p><pre>${loaded.problem}</pre></div>`}`;
 }
 
 function Links({ rooms, here, go }) {

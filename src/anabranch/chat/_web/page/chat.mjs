@@ -2,8 +2,8 @@
 import { html, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "./vendor.mjs";
 import * as api from "./api.mjs";
 import { Composer } from "./composer.mjs";
-import { afterEvents, empty, fromTree, leafBelow } from "./conversation.mjs";
-import { Question } from "./form.mjs";
+import { afterEvents, empty, fromTree, leafBelow, textOf } from "./conversation.mjs";
+import { Call, Question } from "./form.mjs";
 import { Labels } from "./labels.mjs";
 import { Messages } from "./messages.mjs";
 import { Sidebar } from "./sidebar.mjs";
@@ -51,7 +51,7 @@ function useThread(thread, onProblem) {
   return { state, dispatch, questions, answered, connected, read };
 }
 
-export function Chat({ address, go, links }) {
+export function Chat({ address, go, links, loaded }) {
   const thread = address.thread ?? null;
   const [threads, setThreads] = useState([]);
   const [tools, setTools] = useState([]);
@@ -63,7 +63,7 @@ export function Chat({ address, go, links }) {
   const waiting = useMemo(() => new Set(questions.map((each) => each.interrupt_id)), [questions]);
 
   const list = () => api.threads().then(setThreads, setProblem);
-  useEffect(() => void api.tools().then(setTools, setProblem), []);
+  useEffect(() => void api.tools().then(setTools, setProblem), [loaded]);
   useEffect(() => {
     setProblem(null);
     list();
@@ -82,6 +82,7 @@ export function Chat({ address, go, links }) {
     go(name ? { thread: name } : {});
   };
   const place = (id) => dispatch((before) => ({ ...before, cursor: id }));
+  const said = useRef(null);
   const acts = useMemo(
     () => ({
       go: place,
@@ -91,6 +92,7 @@ export function Chat({ address, go, links }) {
         setWanted({});
       },
       edit: (node) => setWanted({ edit: node }),
+      again: (node) => said.current(textOf(node), node).catch(() => {}),
       label: (node) => setLabelled(node.id),
     }),
     [],
@@ -112,6 +114,7 @@ export function Chat({ address, go, links }) {
       throw error;
     }
   };
+  said.current = say;
   const answer = async (body) => {
     await api.answer(thread, body);
     answered(body.interrupt_id);
@@ -134,7 +137,7 @@ export function Chat({ address, go, links }) {
       </header>
       <${Scrolled} key=${thread} follow=${[state.cursor, state.live, state.tools, questions.length, state.loaded, failure]}>
         ${!thread
-          ? html`<${Welcome} tools=${tools} onTry=${(text) => setWanted({ text })} />`
+          ? html`<${Welcome} tools=${tools} onCall=${say} />`
           : state.loaded
             ? html`<${Messages} state=${state} open=${waiting} acts=${acts} />`
             : !failure && html`<${Skeleton} />`}
@@ -189,16 +192,18 @@ function Scrolled({ follow, children }) {
 
 const Skeleton = () => html`<div class="skeleton" role="status" aria-label="Loading"><i></i><i></i><i></i></div>`;
 
-function Welcome({ tools, onTry }) {
+function Welcome({ tools, onCall }) {
+  const [chosen, setChosen] = useState("");
   return html`<section class="welcome" aria-label="Welcome">
     <h2>What shall we do?</h2>
     <p>Say something to the model, or call a tool yourself.</p>
     <ul>
       ${tools.map(
-        ({ name, description }) => html`<li key=${name}>
-          <button type="button" onClick=${() => onTry(`/${name} `)}>
-            <code>/${name}</code><span>${(description ?? "").split("\n")[0]}</span>
+        (tool) => html`<li key=${tool.name}>
+          <button type="button" aria-expanded=${chosen === tool.name} onClick=${() => setChosen(chosen === tool.name ? "" : tool.name)}>
+            <code>/${tool.name}</code><span>${(tool.description ?? "").split("\n")[0]}</span>
           </button>
+          ${chosen === tool.name && html`<${Call} ...${tool} onCall=${onCall} />`}
         </li>`,
       )}
     </ul>

@@ -16,6 +16,38 @@ const isNumber = ({ type }) => type === "integer" || type === "number";
 const isLong = (schema) =>
   schema.maxLength >= LONG || (typeof schema.default === "string" && schema.default.includes("\n"));
 
+/**
+ * The parameters of a tool as a flat form, and what reads the content of that as arguments: a field for
+ * what is not flat has its JSON.
+ */
+export function flat({ properties = {}, required = [], $defs = {} }) {
+  const shown = {};
+  const nested = [];
+  for (const [name, given] of Object.entries(properties)) {
+    const { anyOf = [], allOf, $ref, ...rest } = given;
+    const [one, more] = anyOf.filter(({ type }) => type !== "null");
+    const only = { ...(anyOf.length && !more ? one : {}), ...($ref && { $ref }) };
+    const plain = { ...$defs[only.$ref?.split("/").pop()], ...only, ...rest, title: given.title ?? name };
+    const isFlat = !more && ((plain.type === "boolean" && !one) || plain.type === "string" || isNumber(plain) || choices(plain.items ?? {}));
+    if (!isFlat) nested.push(name);
+    shown[name] = isFlat
+      ? plain
+      : { title: plain.title, description: [given.description, "JSON"].filter(Boolean).join(" · "), type: "string", maxLength: LONG, default: given.default && JSON.stringify(given.default) };
+  }
+  const read = (content) => {
+    const values = { ...content };
+    for (const name of nested.filter((each) => each in values)) {
+      try {
+        values[name] = JSON.parse(values[name]);
+      } catch (error) {
+        throw Object.assign(error, { field: name });
+      }
+    }
+    return values;
+  };
+  return [{ properties: shown, required }, read];
+}
+
 /** What a field shows before anything is entered. */
 export function initial(schema) {
   if (schema.type === "boolean") return schema.default ?? false;

@@ -1,17 +1,20 @@
-// A question of a tool: what it asks, and the form for the answer. What was entered stays when the
-// server refuses it, and when the page is loaded again.
+// A question of a tool: what it asks, and the form for the answer; and the form that calls a tool. What
+// was entered stays when the server refuses it, and when the page is loaded again.
 import { html, useEffect, useMemo, useRef, useState } from "./vendor.mjs";
 import * as drafts from "./drafts.mjs";
-import { Field, content, initial, problems } from "./fields.mjs";
+import { Field, content, flat, initial, problems } from "./fields.mjs";
 import { Markdown } from "./markdown.mjs";
 import { OwnForm } from "./own_form.mjs";
+
+const REPLY = { properties: { text: { type: "string", title: "Reply", maxLength: 1e6 } }, required: ["text"] };
 
 /**
  * @param question as /pending has it
  * @param onAnswer takes {interrupt_id, action, content}; its promise is rejected with a Refused
  */
 export function Question({ question, onAnswer }) {
-  const { interrupt_id: id, schema, url } = question;
+  const { interrupt_id: id, sample, url } = question;
+  const schema = sample ? REPLY : question.schema;
   const [errors, setErrors] = useState({});
   const [problem, setProblem] = useState("");
   const [sending, setSending] = useState(false);
@@ -23,7 +26,8 @@ export function Question({ question, onAnswer }) {
     setProblem("");
     setErrors({});
     try {
-      await onAnswer({ interrupt_id: id, action, content: given });
+      const reply = sample && given ? { content: { type: "text", ...given }, model: "person" } : given;
+      await onAnswer({ interrupt_id: id, action, content: reply });
       drafts.write(id, undefined);
     } catch (error) {
       const found = Object.fromEntries((error.errors ?? []).map(({ field, message }) => [field, message]));
@@ -34,13 +38,13 @@ export function Question({ question, onAnswer }) {
     }
   };
   return html`<section class="question" aria-label=${question.message} aria-busy=${sending}>
-    <p class="asks"><b>${question.id.tool_name}</b> asks</p>
-    <${Markdown} text=${question.message} />
+    <p class="asks"><b>${question.id.tool_name}</b> asks${sample && " the model: answer in its place"}</p>
+    ${sample ? html`<${Asked} ...${sample} />` : html`<${Markdown} text=${question.message} />`}
     ${url && html`<${Link} url=${url} />`}
     ${problem && html`<p class="error" role="alert">${problem}</p>`}
     ${question.module && html`<${OwnForm} question=${question} refused=${refused} onSend=${send} onForm=${setFormed} />`}
     ${formed
-      ? html`<${Form} question=${question} errors=${errors} onErrors=${setErrors} sending=${sending} onSend=${send} />`
+      ? html`<${Form} id=${id} schema=${schema} errors=${errors} onErrors=${setErrors} sending=${sending} onSend=${send}><${Refusals} sending=${sending} onSend=${send} /><//>`
       : html`<div class="buttons">
           <${Refusals} sending=${sending} onSend=${send} />
           <button type="button" class="quiet" onClick=${() => setFormed(true)}>Answer by form</button>
@@ -53,8 +57,30 @@ function Link({ url }) {
   return html`<p class="url">It asks you to open ${safe ? html`<a href=${url} target="_blank" rel="noopener noreferrer">${url}</a>` : html`<code>${url}</code>`}</p>`;
 }
 
-function Form({ question, errors, onErrors, sending, onSend }) {
-  const { interrupt_id: id, schema } = question;
+/** What a tool has asked a model, message by message. */
+const Asked = ({ systemPrompt, messages }) =>
+  html`<pre tabindex="0" aria-label="What is asked">${[{ role: "system", content: systemPrompt }, ...messages]
+    .filter(({ content }) => content)
+    .map(({ role, content }) => `${role}: ${[content].flat().map((each) => each.text ?? each.type ?? each).join("\n")}`)
+    .join("\n\n")}</pre>`;
+
+/** A form that calls a tool: its parameters, and what was wrong with them. */
+export function Call({ name, input_schema, onCall }) {
+  const [errors, setErrors] = useState({});
+  const [schema, read] = useMemo(() => flat(input_schema), [input_schema]);
+  const call = (_, given) => {
+    setErrors({});
+    try {
+      const text = JSON.stringify(read(given ?? {}));
+      onCall(text === "{}" ? `/${name}` : `/${name} ${text}`).catch(() => {}); // the chat says what is wrong
+    } catch (error) {
+      setErrors({ [error.field]: error.message });
+    }
+  };
+  return html`<${Form} key=${JSON.stringify(schema)} id=${`call-${name}`} verb="Call" schema=${schema} errors=${errors} onErrors=${setErrors} onSend=${call} />`;
+}
+
+function Form({ id, schema, verb = "Accept", errors, onErrors, sending, onSend, children }) {
   const properties = schema?.properties ?? {};
   const required = schema?.required ?? [];
   const form = useRef(null);
@@ -95,8 +121,8 @@ function Form({ question, errors, onErrors, sending, onSend }) {
   return html`<form onSubmit=${accept} novalidate ref=${form}>
     ${fields}
     <div class="buttons">
-      <button class="primary" disabled=${sending}>Accept</button>
-      <${Refusals} sending=${sending} onSend=${onSend} />
+      <button class="primary" disabled=${sending}>${verb}</button>
+      ${children}
     </div>
   </form>`;
 }

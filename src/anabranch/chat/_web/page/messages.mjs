@@ -10,7 +10,7 @@ const WHO = { user: "You", assistant: "Model", branch: "Branch", question: "Ques
 
 /**
  * @param open the ids of open questions, which have forms of their own
- * @param acts what can be done with a node: {go, edit, label}
+ * @param acts what can be done with a node: {go, edit, again, label}
  */
 export function Messages({ state, open, acts }) {
   const [more, setMore] = useState(0);
@@ -73,6 +73,7 @@ function Message({ node, state, results, asked, acts }) {
       <${NodeUsage} node=${node} />
       <span class="acts">
         ${node.kind === "user" && html`<button type="button" class="quiet" onClick=${() => acts.edit(node)}>Edit</button>`}
+        ${node.kind === "user" && text.startsWith("/") && html`<button type="button" class="quiet" disabled=${state.running} onClick=${() => acts.again(node)}>Call again</button>`}
         <button type="button" class="quiet" onClick=${() => acts.label(node)}>Label</button>
       </span>
     </footer>

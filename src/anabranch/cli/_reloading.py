@@ -1,0 +1,189 @@
+"""The tools of some targets, loaded again when their source changes.
+
+What the targets import of their author's own code is loaded again with them; libraries are not. Where
+the new source fails, the tools stay as they were, and the page and the terminal show where it fails.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+
+import anyio
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from anabranch._author_frames import format_for_author, is_authors
+from anabranch._terminal.console import Console
+from anabranch._terminal.exits import UsageError
+from anabranch.agents import AgentTool, CalledTool, RemoteTools
+from anabranch.cli._chat_tools import check_names
+from anabranch.cli._targets import Found, load
+from anabranch.errors import ToolError
+
+__all__ = ["ReloadedTools"]
+
+EVERY = 0.3
+"""Seconds between two looks at the files."""
+
+
+class ReloadedTools:
+    """A source of an agent's tools, which are those of the targets as they are now.
+
+    Args:
+        targets: files and modules.
+        console: is told of each reload.
+
+    Raises:
+        UsageError: the targets cannot be loaded.
+    """
+
+    def __init__(self, targets: Sequence[str], console: Console) -> None:
+        self._targets = targets
+        self._console = console
+        self._libraries = frozenset(sys.modules)
+        self._folders = {Path(file).parent for file in targets if file.endswith(".py")}
+        self._stamps: Mapping[Path, object] = {}
+        self._remote = RemoteTools()
+        self._number = 0
+        self._problem = ""
+        self._changed = anyio.Event()
+        self._found = self._load()
+        self._called = _called(self._found)
+
+    def tools_beside(self, taken: Collection[str], /) -> Sequence[AgentTool]:
+        """Return the tools that the targets have now."""
+        own = [tool for tool in self._called if tool.name not in taken]
+        return [*own, *self._remote.tools_beside({*taken, *(tool.name for tool in own)})]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Within the block, the source is watched, and the targets' own servers are connected.
+
+        Raises:
+            UsageError: one of these servers does not work.
+        """
+        await self._connect(self._found)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await self._remote.aclose()
+
+    async def reload(self) -> None:
+        """Load the targets again, if a file has changed."""
+        if await anyio.to_thread.run_sync(self._stamped) == self._stamps:
+            return
+        try:
+            found = await anyio.to_thread.run_sync(self._load)
+            called = _called(found)
+            await self._connect(found)
+        except UsageError as error:
+            cause = error.__cause__
+            self._problem = (
+                str(error)
+                if cause is None or isinstance(cause, ToolError | SystemExit)
+                else format_for_author(type(cause), cause, cause.__traceback__).rstrip()
+            )
+            self._console.say(f"Not reloaded; the tools are as before.\n{self._problem}")
+        else:
+            self._problem, self._called = "", called
+            self._console.say("Reloaded.")
+        self._number += 1
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    def route(self) -> Route:
+        """Return the route that reports each reload to the page, as server-sent events."""
+
+        async def serve(request: Request) -> Response:
+            del request
+            headers = {"Cache-Control": "no-store"}
+            return StreamingResponse(self._events(), 200, headers, "text/event-stream")
+
+        return Route("/dev/events", serve, methods=["GET"])
+
+    async def _events(self) -> AsyncIterator[str]:
+        while True:
+            changed = self._changed
+            yield f"data: {json.dumps({'number': self._number, 'problem': self._problem})}\n\n"
+            await changed.wait()
+
+    async def _watch(self) -> None:
+        while True:
+            await anyio.sleep(EVERY)
+            await self.reload()
+
+    async def _connect(self, found: Found) -> None:
+        """Connect to the servers that the targets have made, and leave those from before."""
+        remote = RemoteTools(*found.servers)
+        try:
+            await remote.__aenter__()
+        except ToolError as error:
+            raise UsageError(str(error)) from error
+        before, self._remote = self._remote, remote
+        await before.aclose()
+
+    def _load(self) -> Found:
+        before = self._own_modules()
+        for name in before:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        self._stamps = self._stamped()  # before the source is read: what changes meanwhile is seen
+        try:
+            found = load(self._targets)
+            self._own_modules()
+        except UsageError:
+            for name in self._own_modules():
+                del sys.modules[name]
+            sys.modules.update(before)
+            raise
+        else:
+            return found
+        finally:
+            self._stamps = {**self._stamped(), **self._stamps}
+
+    def _own_modules(self) -> dict[str, ModuleType]:
+        """Return the modules that the author's code consists of; their folders are watched."""
+        own: dict[str, ModuleType] = {}
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if name not in self._libraries and isinstance(file, str) and is_authors(file):
+                own[name] = module
+                self._folders.add(Path(file).parent)
+        return own
+
+    def _stamped(self) -> Mapping[Path, object]:
+        """Return when each file in the watched folders was written."""
+        stamps: dict[Path, object] = {}
+        for folder in self._folders:
+            with suppress(OSError):  # it has been moved just now, or a file in it
+                for entry in os.scandir(folder):
+                    if entry.name.endswith(".py"):
+                        status = entry.stat()
+                        stamps[Path(entry.path)] = (status.st_mtime_ns, status.st_size)
+        return stamps
+
+
+def _called(found: Found) -> list[AgentTool]:
+    """Return the tools of targets as an agent calls them, by the policies of their plugins.
+
+    Raises:
+        UsageError: two have the same name.
+    """
+    plugged = {id(plugin.mcp) for plugin in found.plugins}
+    tools: list[AgentTool] = [CalledTool(tool) for tool in found.tools if id(tool) not in plugged]
+    tools += (tool for plugin in found.plugins for tool in plugin.server.tools)
+    check_names(tools)
+    return tools

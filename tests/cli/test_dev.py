@@ -1,0 +1,235 @@
+"""``anabranch dev``: tools that are loaded again when their source changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from anabranch import run_tool
+from anabranch._terminal.console import Console
+from anabranch._terminal.exits import UsageError
+from anabranch.agents import CalledTool
+from anabranch.cli import main
+from anabranch.cli._reloading import ReloadedTools
+from anabranch.testing import MockClient
+from tests.chat.web import events_in, message, resume
+
+TOOLS = """
+from anabranch import BranchContext, tool
+from words import WORD
+
+@tool
+async def greet(ctx: BranchContext, name: str = "Ann") -> str:
+    "Greet."
+    return f"{WORD} {name}"
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the tests load is gone afterwards, and never compiled to a file."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = dict(sys.modules)
+    yield
+    for name in sys.modules.keys() - before.keys():
+        if name in {"tools", "words"}:
+            del sys.modules[name]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    write(tmp_path / "words.py", 'WORD = "Hello"')
+    return write(tmp_path / "tools.py", TOOLS)
+
+
+def write(file: Path, text: str) -> Path:
+    """Write a file, at a time at which it has never been written."""
+    before = file.stat().st_mtime_ns if file.exists() else 0
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    os.utime(new, ns=(before + 10**9, before + 10**9))
+    return new.replace(file)  # at once: a half-written file would be loaded
+
+
+async def greeting(tools: ReloadedTools) -> object:
+    [found] = [each for each in tools.tools_beside(()) if each.name == "greet"]
+    assert isinstance(found, CalledTool)
+    return await run_tool(found.tool, {}, MockClient())
+
+
+async def test_a_changed_file_is_loaded_again(file: Path) -> None:
+    tools = ReloadedTools([str(file)], Console(StringIO()))
+    assert await greeting(tools) == "Hello Ann"
+    write(file, TOOLS.replace("{name}", "dear {name}"))
+    await tools.reload()
+    assert await greeting(tools) == "Hello dear Ann"
+
+
+async def test_what_it_imports_of_its_author_is_loaded_again(file: Path) -> None:
+    shown = StringIO()
+    tools = ReloadedTools([str(file)], Console(shown))
+    await tools.reload()
+    assert shown.getvalue() == ""  # nothing has changed
+    write(file.with_name("words.py"), 'WORD = "Servus"')
+    await tools.reload()
+    assert await greeting(tools) == "Servus Ann"
+    assert shown.getvalue() == "Reloaded.\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "what"),
+    [
+        pytest.param("1 / 0", 'words.py", line 1, in <module>', "ZeroDivisionError", id="raises"),
+        pytest.param("WORD =", 'words.py", line 1', "SyntaxError", id="no Python"),
+    ],
+)
+async def test_an_error_shows_the_authors_lines_and_the_tools_stay(
+    file: Path, code: str, line: str, what: str
+) -> None:
+    shown = StringIO()
+    tools = ReloadedTools([str(file)], Console(shown))
+    words = file.with_name("words.py")
+    write(words, code)
+    await tools.reload()
+    assert line in shown.getvalue()
+    assert f"\n{what}" in shown.getvalue()
+    assert "_reloading.py" not in shown.getvalue()
+    assert "importlib" not in shown.getvalue()
+    assert await greeting(tools) == "Hello Ann"
+    write(words, 'WORD = "Again"')
+    await tools.reload()
+    assert await greeting(tools) == "Again Ann"
+
+
+async def test_two_tools_of_one_name_are_not_loaded(file: Path) -> None:
+    shown = StringIO()
+    tools = ReloadedTools([str(file)], Console(shown))
+    twice = TOOLS + TOOLS.partition("\n\n")[2].replace("def greet", "def other")
+    write(file, twice.replace("@tool", "@tool(name='greet')"))
+    await tools.reload()
+    assert "Two tools, or plugins, are called greet. Leave one of them out." in shown.getvalue()
+
+
+def test_what_does_not_load_at_first_ends_the_command(file: Path) -> None:
+    write(file, "1 / 0")
+    with pytest.raises(UsageError, match="cannot be loaded"):
+        ReloadedTools([str(file)], Console(StringIO()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        pytest.param([], "dev needs a TARGET", id="nothing"),
+        pytest.param(["http://127.0.0.1:1/mcp"], "anabranch web calls its tools", id="url"),
+        pytest.param(["command:some-server"], "anabranch web calls its tools", id="command"),
+        pytest.param(["missing.py"], "There is no file missing.py", id="no file"),
+        pytest.param([__file__, "--port", "70000"], "There is no port 70000", id="port"),
+    ],
+)
+def test_wrong_usage_is_reported(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    assert main(["dev", *arguments]) == 2
+    assert problem in capsys.readouterr().err
+
+
+ASKING = """
+from pydantic import BaseModel
+from anabranch import BranchContext, tool
+from mcp.server.mcpserver import MCPServer
+
+class Seats(BaseModel):
+    seats: int
+
+@tool
+async def book(ctx: BranchContext, flight: str) -> str:
+    "Book."
+    advice = await ctx.sample("Which airline?")
+    answer = await ctx.elicit(Seats, "How many?")
+    return f"{flight}: {advice.text}, {answer.action}"
+
+server = MCPServer("theirs")
+
+@server.tool()
+def theirs() -> str:
+    return "one"
+"""
+
+
+@contextmanager
+def developing(folder: Path, *options: str) -> Generator[str]:
+    """Run the real command, and yield the address of its page."""
+    command = [sys.executable, "-m", "anabranch", "dev", "tools.py", "--no-open", "--port", "0"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
+    with subprocess.Popen(
+        [*command, *options], cwd=folder, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stderr is not None
+        found = re.search(r"at (http://\S+/)", process.stderr.readline())
+        assert found is not None
+        try:
+            yield found[1]
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+
+
+async def said(client: httpx2.AsyncClient, body: dict[str, Any]) -> list[dict[str, Any]]:
+    response = await client.post("/agui", json=body)
+    assert response.status_code == 200, response.text
+    return events_in(response.text)
+
+
+def answered(interrupt: dict[str, Any], payload: dict[str, Any], run: str) -> dict[str, Any]:
+    entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": payload}
+    return resume(entry, run=run)
+
+
+async def test_a_call_asks_the_person_as_model_too_and_after_an_edit_does_something_else(
+    tmp_path: Path,
+) -> None:
+    file = write(tmp_path / "tools.py", ASKING)
+    with developing(tmp_path) as address:
+        async with httpx2.AsyncClient(base_url=address, timeout=60) as client:
+            await _play(client, file)
+
+
+async def _play(client: httpx2.AsyncClient, file: Path) -> None:
+    assert (await client.get("/rooms")).json() == ["calls", "dev"]
+    names = [each["name"] for each in (await client.get("/tools")).json()]
+    assert names == ["branch_self", "book", "theirs"]
+    events = await said(client, message('/book {"flight": "AB1"}'))
+    [sample] = events[-1]["outcome"]["interrupts"]
+    assert sample["metadata"]["kind"] == "sample"
+    reply = {"content": {"type": "text", "text": "Any"}}
+    [form] = (await said(client, answered(sample, reply, "r2")))[-1]["outcome"]["interrupts"]
+    events = await said(client, answered(form, {"seats": 2}, "r3"))
+    assert "AB1: Any, accept" in json.dumps(events)
+    async with client.stream("GET", "/dev/events") as stream:
+        lines = (line async for line in stream.aiter_lines() if line)
+        assert await anext(lines) == 'data: {"number": 0, "problem": ""}'
+        changed = ASKING.replace("{flight}:", "{flight} again:").replace('"one"', '"two"')
+        write(file, changed)
+        assert await anext(lines) == 'data: {"number": 1, "problem": ""}'
+        events = await said(client, message("/theirs", thread="t2", run="r4"))
+        assert "two" in json.dumps(events)
+        write(file, "book =")
+        state = json.loads((await anext(lines)).removeprefix("data: "))
+        assert state["number"] == 2
+        assert "SyntaxError" in state["problem"]
+    calls = (await client.get("/calls")).json()
+    assert calls["shows"] == "values"
+    assert [each["tool"] for each in calls["calls"]] == ["book"]

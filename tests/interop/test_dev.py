@@ -1,0 +1,123 @@
+"""``anabranch dev`` in a browser: a tool is called by a form, answered, edited, and called again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from tests.cli.test_dev import developing, write
+from tests.interop.browsing import tab
+from tests.interop.test_page import browser
+
+__all__ = ["browser"]
+
+TOOLS = '''
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from anabranch import Accepted, BranchContext, tool
+
+
+class Passenger(BaseModel):
+    name: str
+    age: int = 30
+
+
+class Seats(BaseModel):
+    seats: int = Field(title="Seats", ge=1)
+
+
+@tool
+async def book(
+    ctx: BranchContext,
+    flight: str,
+    passengers: list[Passenger],
+    diet: Literal["none", "vegan"] = "none",
+    price: int | None = None,
+    window: bool = True,
+) -> str:
+    """Book a flight."""
+    airline = await ctx.sample(f"Which airline flies {flight}?", system_prompt="Be brief.")
+    answer = await ctx.elicit(Seats, "How many seats?")
+    seats = answer.content.seats if isinstance(answer, Accepted) else 0
+    return f"booked {seats} with {airline.text}: {flight} {passengers[0].name} {diet} {price} {window}"
+'''
+
+
+async def test_a_tool_is_called_answered_edited_and_called_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "tools.py", TOOLS)
+    with developing(tmp_path) as address:
+        context = await browser.new_context(bypass_csp=True)  # for the audit
+        async with tab(context, address) as opened:
+            page = opened.page
+            await page.get_by_role("button", name="/book").click()
+            form = page.get_by_role("region", name="Welcome")
+            await expect(form.get_by_label("Window")).to_be_checked()
+            await form.get_by_role("button", name="Call").click()
+            await expect(form.get_by_label("Flight")).to_have_attribute("aria-invalid", "true")
+            await form.get_by_label("Flight").fill("AB1")
+            passengers = form.get_by_label("Passengers")
+            await passengers.fill("Ann")
+            await form.get_by_role("button", name="Call").click()
+            await expect(passengers).to_have_attribute("aria-invalid", "true")
+            await passengers.fill('[{"name": "Ann"}]')
+            await form.get_by_label("Diet").select_option("vegan")
+            assert await opened.serious() == []
+            await opened.screen("dev-form")
+            await form.get_by_role("button", name="Call").click()
+            sample = opened.question("Which airline flies AB1?")
+            await expect(sample.get_by_label("What is asked")).to_have_text(
+                "system: Be brief.\n\nuser: Which airline flies AB1?"
+            )
+            await sample.get_by_label("Reply").fill("Blue Air")
+            assert await opened.serious() == []
+            await sample.get_by_role("button", name="Accept").click()
+            seats = opened.question("How many seats?")
+            await seats.get_by_label("Seats").fill("2")
+            await seats.get_by_role("button", name="Accept").click()
+            await page.get_by_text("book done").click()
+            told = "with Blue Air: AB1 Ann vegan None True"
+            await expect(page.get_by_label("Result")).to_have_text(f"booked 2 {told}")
+
+            write(file, TOOLS.replace('return f"booked', 'return f"reserved {unknown'))
+            broken = page.get_by_role("alert")
+            await expect(broken).to_contain_text("SyntaxError")
+            await expect(broken).to_contain_text(re.compile(r'tools.py", line \d+'))
+            await opened.screen("dev-error")
+            write(file, TOOLS.replace('return f"booked', 'return f"reserved'))
+            await expect(broken).to_have_count(0)
+            await page.get_by_role("button", name="Call again").click()
+            await sample.get_by_label("Reply").fill("Red Air")
+            await sample.get_by_role("button", name="Accept").click()
+            await seats.get_by_label("Seats").fill("3")
+            await seats.get_by_role("button", name="Accept").click()
+            await page.get_by_text("book done").click()
+            again = "reserved 3 with Red Air: AB1 Ann vegan None True"
+            await expect(page.get_by_label("Result")).to_have_text(again)
+            await expect(page.get_by_label("Versions").first).to_contain_text("2 / 2")
+
+            await _look_at_the_first_call(page, told)
+
+
+async def _look_at_the_first_call(page: Page, returned: str) -> None:
+    await page.get_by_role("link", name="Calls").click()
+    await page.get_by_role("button", name=re.compile("book")).last.click()
+    await expect(page.get_by_label("Returned")).to_contain_text(returned)
+    await expect(page.get_by_label("Rounds")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390])
+async def test_a_form_fits_a_narrow_window(browser: Browser, tmp_path: Path, width: int) -> None:
+    write(tmp_path / "tools.py", TOOLS)
+    with developing(tmp_path) as address:
+        context = await browser.new_context(viewport={"width": width, "height": 800})
+        async with tab(context, address) as opened:
+            await opened.page.get_by_role("button", name="/book").click()
+            await expect(opened.page.get_by_label("Flight")).to_be_visible()
+            assert await opened.page.evaluate("document.documentElement.scrollWidth") <= width

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,8 +13,9 @@ import pytest
 
 from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch.tool import Tool
+from tests.agents.memory import MemoryTrees
 from tests.chat.test_calls_room import accepted, later
-from tests.chat.web import browsing
+from tests.chat.web import browsing, message, resume, run, types_of
 from tests.durable.stores import Modelled
 from tests.recorded.trips import CALL, Seats, played
 
@@ -112,3 +114,147 @@ async def test_a_call_whose_effects_are_undone_is_not_continued() -> None:
         response = await client.post(f"/calls/{CALL}/answers", json=accepted(4, "unlucky/elicit.1"))
         assert (response.status_code, "undone" in response.json()["error"]) == (409, True)
     assert DONE == []
+
+
+# -- calls of a conversation ---------------------------------------------------------------------
+
+
+def numbered(number: Any, step_id: str, **more: Any) -> dict[str, Any]:
+    return {"step_id": step_id, "action": "accept", "content": {"number": number}, **more}
+
+
+async def talked(client: httpx2.AsyncClient, said: str, *numbers: int) -> str:
+    """Say it, answer with each number, and return the id of the call."""
+    await run(client, message(said))
+    for place, number in enumerate(numbers):
+        [question] = (await client.get("/threads/t1/pending")).json()
+        entry = {"interruptId": question["interrupt_id"], "status": "resolved"}
+        body = resume({**entry, "payload": {"number": number}}, run=f"answer {place}")
+        await run(client, body)
+    first: str = (await client.get("/calls")).json()["calls"][-1]["id"]
+    return first
+
+
+async def again(client: httpx2.AsyncClient, call: str, **body: Any) -> list[dict[str, Any]]:
+    """Answer differently, and return the events of the run that this begins."""
+    response = await client.post(f"/calls/{call}/answers", json=body)
+    assert response.status_code == 200, response.text
+    assert response.json()["thread"] == "t1"
+    return await run(client, message("is the same run", run=response.json()["run_id"]))
+
+
+async def kinds(client: httpx2.AsyncClient) -> dict[str, list[str]]:
+    """The kinds of the nodes below each node of the thread that has several."""
+    nodes = (await client.get("/threads/t1/tree")).json()["nodes"]
+    below: dict[str, list[str]] = {}
+    for node in nodes:
+        below.setdefault(node["parent_id"], []).append(node["kind"])
+    return {parent: found for parent, found in below.items() if len(found) > 1}
+
+
+@asynccontextmanager
+async def talking(**options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
+    options = {"tools": [twice, unlucky, lucky], "recorded_calls": "values", **options}
+    async with browsing(calls=Modelled(), **options) as client:
+        yield client
+
+
+async def test_a_call_of_a_conversation_goes_on_along_another_line_of_it() -> None:
+    async with talking() as client:
+        call = await talked(client, "/twice", 3, 4)
+        assert DONE == [3, 4]
+        events = await again(client, call, **numbered(5, "twice/elicit.1"))
+        [asked] = events[-1]["outcome"]["interrupts"]
+        assert asked["message"] == "Second?"
+        assert DONE == [3, 4, 5]
+        assert list((await kinds(client)).values()) == [["answer", "answer"]]
+        lines = (await client.get(f"/calls/{call}")).json()["lines"]
+        entry = {"interruptId": asked["id"], "status": "resolved", "payload": {"number": 6}}
+        await run(client, resume(entry, run="goes on"))
+        assert DONE == [3, 4, 5, 6]
+        [line] = lines
+        assert (await client.get(f"/calls/{line}")).json()["value"] == [5, 6]
+        # On that line, the question that it has in common with the first is answered once more.
+        await again(client, line, **numbered(7, "twice/elicit.1"))
+        assert DONE == [3, 4, 5, 6, 7]
+        assert list((await kinds(client)).values()) == [["answer", "answer", "answer"]]
+
+
+async def test_the_same_other_answer_does_nothing_again() -> None:
+    async with talking() as client:
+        call = await talked(client, "/lucky", 3)
+        await again(client, call, **numbered(5, "lucky/elicit.1"))
+        before = (await client.get("/threads/t1/tree")).json()["nodes"]
+        for number in (5, 3):
+            events = await again(client, call, **numbered(number, "lucky/elicit.1"))
+            assert types_of(events) == ["RUN_STARTED", "RUN_FINISHED"]
+        assert (await client.get("/threads/t1/tree")).json()["nodes"] == before
+    assert DONE == [3, 5]
+
+
+@pytest.mark.parametrize(
+    ("said", "numbers", "body", "status", "error"),
+    [
+        pytest.param("/twice", [3], numbered(1, "twice/elicit.2"), 409, "still open", id="open"),
+        pytest.param("/lucky", [3], numbered(1, "lucky/no"), 404, "no question", id="unknown"),
+        pytest.param("/lucky", [3], numbered("x", "lucky/elicit.1"), 422, "number", id="misfit"),
+        pytest.param(
+            "/lucky", [3], {**numbered(1, "lucky/elicit.1"), "action": "buy"}, 422, "action",
+            id="malformed",
+        ),
+        pytest.param("/unlucky", [13], numbered(4, "unlucky/elicit.1"), 409, "undone", id="undone"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_answered_differently_is_refused(
+    said: str, numbers: list[int], body: dict[str, Any], status: int, error: str
+) -> None:
+    async with talking() as client:
+        call = await talked(client, said, *numbers)
+        done = list(DONE)
+        response = await client.post(f"/calls/{call}/answers", json=body)
+        assert (response.status_code, error in response.text) == (status, True)
+        assert await kinds(client) == {}
+    assert done == DONE
+
+
+async def test_while_a_turn_runs_nothing_is_answered_differently() -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def hang(ctx: BranchContext) -> None:
+        begun.set()
+        await goes_on.wait()
+
+    async with talking(tools=[lucky, hang]) as client:
+        call = await talked(client, "/lucky", 3)
+        running = asyncio.create_task(run(client, message("/hang", run="long")))
+        await begun.wait()
+        body = numbered(4, "lucky/elicit.1")
+        response = await client.post(f"/calls/{call}/answers", json=body)
+        assert (response.status_code, "running" in response.text) == (409, True)
+        goes_on.set()
+        await running
+
+
+async def test_a_call_of_someone_elses_conversation_is_shown_and_not_answered() -> None:
+    store, calls = MemoryTrees(), Modelled()
+
+    async def ann(_: Any) -> str:
+        return "ann"
+
+    async with browsing(tools=[lucky], store=store, calls=calls, authenticate=ann) as owner:
+        await run(owner, message("/lucky"))
+        [question] = (await owner.get("/threads/t1/pending")).json()
+        entry = {"interruptId": question["interrupt_id"], "status": "resolved"}
+        await run(owner, resume({**entry, "payload": {"number": 3}}))
+    shown = {"store": store, "calls": calls, "recorded_calls": "values"}
+    async with browsing(tools=[lucky], **shown) as client:
+        [listed] = (await client.get("/calls")).json()["calls"]
+        call = (await client.get(f"/calls/{listed['id']}")).json()
+        assert (call["thread"], call["answerable"], call["value"]) == (None, False, 3)
+        for trees in (None, store):  # also where its conversation is not here at all
+            async with browsing(tools=[lucky], **{**shown, "store": trees}) as other:
+                body = numbered(4, "lucky/elicit.1")
+                response = await other.post(f"/calls/{listed['id']}/answers", json=body)
+                assert (response.status_code, "someone else" in response.text) == (404, True)
+    assert DONE == [3]

@@ -98,6 +98,31 @@ async def test_a_call_of_the_chat_leads_to_its_conversation(
             await expect(opened.question(SEATS)).to_be_visible()
 
 
+async def test_a_call_of_the_chat_is_answered_differently_from_its_room(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with serving(tmp_path, *SHOWN) as (_, address):
+        async with tab(browser, address) as opened:
+            page = opened.page
+            await opened.say("/book flight=AB2")
+            await opened.question(SEATS).get_by_label("Seats").fill("3")
+            await opened.question(SEATS).get_by_role("button", name="Accept").click()
+            done = opened.messages.get_by_role("group").filter(has_text=re.compile("book.*done"))
+            await expect(done).to_be_visible()
+            await page.get_by_role("link", name="Calls").click()
+            await page.get_by_role("button", name=re.compile("book call_")).click()
+            await page.get_by_role("button", name=re.compile("booking.1 differently")).click()
+            form = page.get_by_role("region", name=SEATS)
+            await form.get_by_label("Seats").fill("7")
+            await form.get_by_role("button", name="Accept").click()
+            answer = opened.messages.get_by_role("article", name="Your answer")
+            await expect(answer.get_by_role("definition").first).to_have_text("7")
+            await expect(done).to_be_visible()
+            await answer.get_by_role("button", name="Previous version").click()
+            await expect(answer.get_by_role("definition").first).to_have_text("3")
+    assert (tmp_path / "done.txt").read_text() == "AB2\n"  # on both lines, once
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("shape", "width"), [("wide", 1200), ("narrow", 390)])
 async def test_an_audit_of_the_room_finds_nothing_serious(

@@ -224,10 +224,11 @@ class Agent:
         writer = await store_answer(turn, question, reply, again=True)
         return await end_below(turn, writer) or await self._go_on_line(turn, writer)
 
-    async def add_answer(self, question_id: str, reply: Reply) -> Node:
+    async def add_answer(self, question_id: str, reply: Reply, *, again: bool = False) -> Node:
         """Store the first answer to a question, without going on; :meth:`go_on` does.
 
         Returns the last node of the question's line. With this same answer, nothing is changed.
+        With ``again``, another answer begins another line, as for :meth:`answer`.
 
         Raises:
             QuestionAnsweredError: it has been answered differently, maybe just now in another
@@ -235,7 +236,7 @@ class Agent:
             ToolError: as for :meth:`answer`.
         """
         question = await self._question(question_id)
-        writer = await store_answer(await self.turn(question), question, reply, again=False)
+        writer = await store_answer(await self.turn(question), question, reply, again=again)
         return writer.after or writer.line.last
 
     async def _question(self, question_id: str) -> Node:

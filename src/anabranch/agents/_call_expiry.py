@@ -15,7 +15,7 @@ from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.tool import Tool
 from anabranch.tree import Node, Thread, project
 
-__all__ = ["principal_of", "reaper_of", "runtime_at"]
+__all__ = ["caller_in", "principal_of", "reaper_of", "runtime_at"]
 
 _CALLER = "node:"
 
@@ -24,6 +24,17 @@ def principal_of(caller: Node, thread: Thread) -> str:
     """Return the principal of the calls that ``caller`` makes: the node, and the thread's owner."""
     owner = "" if thread.owner is None else f"\n{thread.owner}"
     return f"{_CALLER}{caller.id}{owner}"
+
+
+def caller_in(principal: str) -> tuple[str, str | None] | None:
+    """Return what :func:`principal_of` was given: the node's id and the owner; or ``None``.
+
+    A call that no conversation has made has another principal.
+    """
+    if not principal.startswith(_CALLER):
+        return None
+    node_id, owned, owner = principal.removeprefix(_CALLER).partition("\n")
+    return node_id, owner if owned else None
 
 
 async def runtime_at(dependencies: AgentDependencies, caller: Node) -> Runtime:
@@ -48,7 +59,7 @@ def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> R
     alone = Runtime(clock=dependencies.clock)
 
     async def runtime_of(record: CallRecord) -> Runtime:
-        node_id, _, _ = record.principal.removeprefix(_CALLER).partition("\n")
+        node_id, _ = caller_in(record.principal) or ("", None)
         caller = await dependencies.store.node(node_id)
         return alone if caller is None else await runtime_at(dependencies, caller)
 

@@ -33,6 +33,7 @@ class StoredQuestion:
         request: what is asked.
         values: ``params`` and ``handoff`` of the call, none of it fit to leave the server as it is.
         expires_at: when the call's time is over, ``None`` if it has no limit.
+        journal: the call when it asked, ``None`` if another server runs the tool.
     """
 
     node: Node
@@ -40,6 +41,7 @@ class StoredQuestion:
     request: ElicitRequest | UrlRequest | SampleRequest
     values: dict[str, Any]
     expires_at: float | None
+    journal: Journal | None
 
     @property
     def kind(self) -> Literal["elicit", "url", "sample"]:
@@ -78,7 +80,7 @@ async def read_question(
     call_id = f"{caller_id}/{use_id}" if journal is None else journal.line
     name = ElicitId(tool_name=use.name, key=key, call_id=call_id, seq=len(asked) - 1)
     deadline = None if journal is None else journal.deadlines.get(use.name)
-    return StoredQuestion(node, name, request, values, deadline)
+    return StoredQuestion(node, name, request, values, deadline, journal)
 
 
 def _journal(state: str) -> Journal | None:

@@ -24,20 +24,13 @@ from anabranch._engine import Answer, Ask, Journal
 from anabranch._engine.operations import discard
 from anabranch._opening import Runtime
 from anabranch.agents import AgentDependencies
-from anabranch.chat._web.pending_questions import FieldError, errors_in
+from anabranch.chat._web.conversation import AnswerRefusedError
+from anabranch.chat._web.pending_questions import errors_in
 from anabranch.errors import AnabranchError, InvalidTokenError, StoreError
 from anabranch.messages import ElicitReply
 from anabranch.tool import Tool
 
-__all__ = ["NotAnswerableError", "answer_differently"]
-
-
-class NotAnswerableError(Exception):
-    """The question cannot be answered here, or not in this way; ``errors`` names the fields."""
-
-    def __init__(self, message: str, errors: list[FieldError] | None = None) -> None:
-        super().__init__(message)
-        self.errors: list[FieldError] = errors or []
+__all__ = ["answer_differently"]
 
 
 class _Replies:
@@ -71,7 +64,7 @@ async def answer_differently(
     """Answer a question of a recorded call of ``tool``; return the name of the line that goes on.
 
     Raises:
-        NotAnswerableError: there is no such question, the answer does not fit it, or another client
+        AnswerRefusedError: there is no such question, the answer does not fit it, or another client
             still has to answer it; or what the call had done is undone.
         StoreError: the store failed.
     """
@@ -90,15 +83,16 @@ async def answer_differently(
     except StoreError:
         raise
     except InvalidTokenError as refusal:
-        raise NotAnswerableError(
-            "What this call had done is undone, or it has expired: it cannot be continued."
+        raise AnswerRefusedError(
+            "closed",
+            "What this call had done is undone, or it has expired: it cannot be continued.",
         ) from refusal
     except Exception as error:
         # The line has failed, and is shown with its error, unless it has not even begun.
         ended = await policy.store.find(journal.line)
         if ended is None or ended.status == "open":
             if isinstance(error, AnabranchError):
-                raise NotAnswerableError(str(error)) from error
+                raise AnswerRefusedError("closed", str(error)) from error
             raise
     return journal.line
 
@@ -109,8 +103,8 @@ async def _round_that_asked(store: CallStore, record: CallRecord, step_id: str) 
         ended = await store.round(record.call_id, number)
         if ended is not None and ended.state and step_id in _journal(ended).pending:
             return ended
-    raise NotAnswerableError(
-        f"The call has no question {step_id!r} that is recorded with its state."
+    raise AnswerRefusedError(
+        "unknown", f"The call has no question {step_id!r} that is recorded with its state."
     )
 
 
@@ -118,29 +112,31 @@ def _journal(ended: RoundRecord) -> Journal:
     try:
         return Journal.loads(ended.state)
     except ValueError as problem:
-        raise NotAnswerableError(f"The call cannot be continued: {problem}.") from None
+        raise AnswerRefusedError("closed", f"The call cannot be continued: {problem}.") from None
 
 
 async def _given(store: CallStore, line: str, asked: RoundRecord) -> Mapping[str, Answer]:
     """Return the answers that the round after ``asked`` was given: all but one stay.
 
     Raises:
-        NotAnswerableError: it is still to be answered, by a client that is not this room.
+        AnswerRefusedError: it is still to be answered, by a client that is not this room.
     """
     number = asked.number + 1
     if (ended := await store.round(line, number)) is not None:
         return load_notes(ended.notes).answers
     begun = await store.entries(line, number)
     if not begun and json.loads(asked.reply).get("kind") != _REPLIES.kind:
-        raise NotAnswerableError("The question is still open: its own client answers it.")
+        raise AnswerRefusedError("open", "The question is still open: its own client answers it.")
     return answers_in(begun, number)
 
 
 def _check(asked: RoundRecord, step_id: str, reply: ElicitReply) -> None:
     request = load_notes(asked.notes).asked.get(step_id)
     if not isinstance(request, Mapping) or "message" not in request:
-        raise NotAnswerableError(f"What {step_id!r} asks is not recorded, or asks a model.")
+        raise AnswerRefusedError(
+            "closed", f"What {step_id!r} asks is not recorded, or asks a model."
+        )
     form = request.get("requested_schema")
     if errors := errors_in(form if isinstance(form, dict) else None, reply):
         message = "; ".join(f"{each.field or 'answer'}: {each.message}" for each in errors)
-        raise NotAnswerableError(f"The answer does not fit: {message}.", errors)
+        raise AnswerRefusedError("invalid", f"The answer does not fit: {message}.", errors)

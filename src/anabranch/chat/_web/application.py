@@ -141,4 +141,4 @@ def _calls_room(conversations: Conversations, shows: RecordedCalls | None) -> Ca
     policy = conversations.agent.dependencies.calls
     if policy is None:
         raise ValueError("The application has no store of calls to show: pass calls=, too.")
-    return CallsRoom(conversations.agent, policy, shows)
+    return CallsRoom(conversations, policy, shows)

@@ -12,6 +12,7 @@ there is no such room by default. An *outline* has what happened, and no value; 
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -28,8 +29,12 @@ from anabranch._recorded.finding import NoSuchCallError, find_call
 from anabranch._recorded.outline import outline
 from anabranch._recorded.reading import listed, read_call
 from anabranch._recorded.shapes import RecordedCall
-from anabranch.agents import Agent, CalledTool
-from anabranch.chat._web.another_line import NotAnswerableError, answer_differently
+from anabranch.agents import CalledTool
+from anabranch.agents._call_expiry import caller_in
+from anabranch.chat._web.another_line import answer_differently
+from anabranch.chat._web.callers import caller_of
+from anabranch.chat._web.conversation import AnswerRefusedError, Conversation
+from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.requests import CallAnswerBody, read_body
 from anabranch.tool import Tool
 
@@ -44,22 +49,24 @@ LARGEST_VALUE = 20_000
 """Characters of a value, as JSON, that are sent whole."""
 
 _STATUSES = ("open", "done", "failed", "expired")
-_OWN = "node:"
 
 
 class CallsRoom:
     """The routes over recorded calls.
 
     Args:
-        agent: has the tools and the conversations.
+        conversations: has the agent, and the conversations that calls are part of.
         policy: has the store of calls.
         shows: an ``outline``, or ``values`` as well.
     """
 
-    def __init__(self, agent: Agent, policy: Durability, shows: RecordedCalls) -> None:
+    def __init__(
+        self, conversations: Conversations, policy: Durability, shows: RecordedCalls
+    ) -> None:
         if shows not in get_args(RecordedCalls):
             raise ValueError(f"recorded_calls is {shows!r}; it is 'outline', 'values' or None.")
-        self._agent = agent
+        self._conversations = conversations
+        self._agent = conversations.agent
         self._policy = policy
         self._shows = shows
         self.routes: list[Route] = [
@@ -91,12 +98,14 @@ class CallsRoom:
         call = await read_call(self._policy.store, record, now)
         if self._shows == "outline":
             call = outline(call)
+        conversation, is_theirs = await self._conversation(request, record)
+        can_answer = not is_theirs and self._tool_of(record) is not None
         return _json(
             {
                 **_bounded(call),
                 "shows": self._shows,
-                "thread": await self._thread_of(record),
-                "answerable": self._shows == "values" and self._tool_of(record) is not None,
+                "thread": None if conversation is None else conversation.thread_id,
+                "answerable": self._shows == "values" and can_answer,
             }
         )
 
@@ -106,19 +115,31 @@ class CallsRoom:
             raise HTTPException(403, "Questions are not shown here, so none is answered here.")
         record = await self._find(request.path_params["id"])
         body = await read_body(request, CallAnswerBody)
-        if await self._thread_of(record) is not None:
-            raise HTTPException(409, "The call is part of a conversation: answer it there.")
+        caller_of(request).check_run()
+        conversation, is_theirs = await self._conversation(request, record)
+        if is_theirs:
+            raise HTTPException(404, "The call is part of a conversation of someone else.")
         tool = self._tool_of(record)
         if tool is None:
             raise HTTPException(404, f"This application does not have the tool {record.tool!r}.")
-        try:
-            line = await answer_differently(
-                self._agent.dependencies, self._policy, record, tool, body.step_id, body.reply()
-            )
-        except NotAnswerableError as refusal:
-            shown = {"error": str(refusal), "errors": [e.model_dump() for e in refusal.errors]}
-            return _json(shown, 422 if refusal.errors else 409)
+        if conversation is not None:
+            return _json(await self._answer_in(conversation, record, body))
+        line = await answer_differently(
+            self._agent.dependencies, self._policy, record, tool, body.step_id, body.reply()
+        )
         return _json({"id": line})
+
+    async def _answer_in(
+        self, conversation: Conversation, record: CallRecord, body: CallAnswerBody
+    ) -> Mapping[str, str]:
+        """Answer a question differently in its conversation; return where that goes on."""
+        thread_id, step_id = conversation.thread_id, body.step_id
+        asked = await self._conversations.questions.asked_by(thread_id, record.call_id, step_id)
+        if asked is None:
+            raise AnswerRefusedError("unknown", f"The call has no question {step_id!r}.")
+        run_id = f"run_{secrets.token_hex(8)}"
+        await conversation.answer_differently(asked.id, body.reply(), run_id)
+        return {"thread": thread_id, "run_id": run_id}
 
     async def _find(self, name: str) -> CallRecord:
         try:
@@ -126,12 +147,18 @@ class CallsRoom:
         except NoSuchCallError as error:
             raise HTTPException(404, str(error)) from None
 
-    async def _thread_of(self, record: CallRecord) -> str | None:
-        """Return the conversation that the call is part of, if this application has it."""
-        if not record.principal.startswith(_OWN):
-            return None
-        caller = await self._agent.store.node(record.principal.removeprefix(_OWN))
-        return None if caller is None else caller.thread_id
+    async def _conversation(
+        self, request: Request, record: CallRecord
+    ) -> tuple[Conversation | None, bool]:
+        """Return the caller's conversation that a call is part of; and whether someone else's is."""
+        if (named := caller_in(record.principal)) is None:
+            return None, False
+        (node_id, owner), principal = named, caller_of(request).principal
+        node = await self._agent.store.node(node_id)
+        if node is None:  # it was deleted, or this application does not have it
+            return None, owner != principal
+        found = await self._conversations.find(node.thread_id, principal)
+        return found, found is None
 
     def _tool_of(self, record: CallRecord) -> Tool[Any] | None:
         tool = self._agent.tools.get(record.tool)

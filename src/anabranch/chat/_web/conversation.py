@@ -45,15 +45,19 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
 ANSWERED = "The question was answered differently."
+OPEN = "The question is still open: answer it in its conversation."
+UNDONE = "What this call had done is undone: it cannot be continued."
 ASIDE = {"question", "answer"}
 """Kinds of nodes at which a turn ends that waits."""
 
 
 class AnswerRefusedError(Exception):
-    """An answer cannot be taken: the question is unknown, answered or expired, or it does not fit.
+    """An answer cannot be taken: it does not fit, or the question does not wait for it.
 
     Attributes:
-        reason: ``unknown``, ``answered``, ``expired`` or ``invalid``.
+        reason: ``unknown``, ``answered``, ``expired`` or ``invalid``; where another answer was to
+            be given, also ``open``, for it has none yet, or ``closed``, for its call does not go on
+            from there.
         errors: what is wrong with which field.
     """
 
@@ -161,6 +165,28 @@ class Conversation:
             if running is None and turn.is_running:
                 self._start(turn, lambda: self._go_on(nodes[-1]))
             return after
+
+    async def answer_differently(self, question_id: str, given: ElicitReply, run_id: str) -> None:
+        """Answer a question again: another line begins there, and its tools go on.
+
+        If a line with this answer has ended, nothing happens.
+
+        Raises:
+            AnswerRefusedError: it cannot be answered, or not like this.
+            BusyError: a turn is running.
+        """
+        async with self._lock:
+            node, reply = await self._read(question_id, given)
+            if await self._agent.given_answer(node) is None:
+                raise AnswerRefusedError("open", OPEN)
+            await self._check(node, reply)
+            if await self._questions.is_undone(node):
+                raise AnswerRefusedError("closed", UNDONE)
+            await self._begin(run_id, lambda: self._answered_again(question_id, reply))
+
+    async def _answered_again(self, question_id: str, reply: Reply) -> Node:
+        node = await self._agent.add_answer(question_id, reply, again=True)
+        return node if node.kind == "results" else await self._go_on(node)
 
     async def resume(self) -> None:
         """Go on with a turn that was cut off while its tools ran, as by a crash."""
@@ -290,18 +316,35 @@ class Conversation:
         Raises:
             AnswerRefusedError: it cannot be answered, or not like this.
         """
-        node = await self._agent.store.node(question_id)
-        if node is None or node.kind != "question" or node.thread_id != self.thread_id:
-            raise AnswerRefusedError("unknown", f"There is no question {question_id!r} here.")
-        try:
-            reply = read_reply(node, given)
-        except ValidationError as problem:
-            raise AnswerRefusedError("invalid", f"{describe(problem)}.") from None
+        node, reply = await self._read(question_id, given)
         before = await self._agent.given_answer(node)
         if before is not None:
             if before == reply:
                 return None
             raise AnswerRefusedError("answered", ANSWERED)
+        await self._check(node, reply)
+        return reply
+
+    async def _read(self, question_id: str, given: ElicitReply) -> tuple[Node, Reply]:
+        """Return a question of the thread, and an answer to it as it is stored.
+
+        Raises:
+            AnswerRefusedError: there is no such question, or the answer is none of its kind.
+        """
+        node = await self._agent.store.node(question_id)
+        if node is None or node.kind != "question" or node.thread_id != self.thread_id:
+            raise AnswerRefusedError("unknown", f"There is no question {question_id!r} here.")
+        try:
+            return node, read_reply(node, given)
+        except ValidationError as problem:
+            raise AnswerRefusedError("invalid", f"{describe(problem)}.") from None
+
+    async def _check(self, node: Node, reply: Reply) -> None:
+        """Check that a question has time left, and that an answer fits it.
+
+        Raises:
+            AnswerRefusedError: one of these is not so.
+        """
         try:
             expired = await self._questions.has_expired(node)
             shown = await self._questions.shown(node)
@@ -312,4 +355,3 @@ class Conversation:
         if errors := self._questions.errors(shown, reply):
             message = "; ".join(f"{each.field or 'answer'}: {each.message}" for each in errors)
             raise AnswerRefusedError("invalid", f"The answer does not fit: {message}.", errors)
-        return reply

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any, Literal
 
 from ag_ui.core import Interrupt
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from anabranch._durable.lines import is_compensated
 from anabranch.agents import AgentDependencies, Reply, open_questions
 from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.plugin import PluginServer
@@ -104,6 +106,23 @@ class Questions:
             return True
         record = None if calls is None else await calls.store.find(stored.id.call_id)
         return record is not None and record.status == "expired"
+
+    async def is_undone(self, node: Node) -> bool:
+        """Whether what the call had done before it asked is undone: it does not go on from there."""
+        stored, calls = await self._read(node), self._dependencies.calls
+        if calls is None or stored.journal is None:
+            return False
+        record = await calls.store.find(stored.id.call_id)
+        return record is not None and await is_compensated(calls.store, record, stored.journal)
+
+    async def asked_by(self, thread_id: str, line: str, step_id: str) -> Node | None:
+        """Return the question that a line of a call has asked in a step, or a line above it."""
+        found: dict[str, Node] = {}
+        for node in (await self._dependencies.store.tree(thread_id)).nodes:
+            if node.kind == "question" and node.data.get("step_id") == step_id:
+                found.setdefault((await self._read(node)).id.call_id, node)
+        lines = accumulate(line.split("~"), "{}~{}".format)
+        return next((found[each] for each in reversed([*lines]) if each in found), None)
 
     async def _read(self, node: Node) -> StoredQuestion:
         return await read_question(self._dependencies.store, node, self._tools())

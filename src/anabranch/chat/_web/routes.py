@@ -40,7 +40,14 @@ __all__ = ["ERRORS", "Routes"]
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
-ANSWER_STATUS = {"unknown": 404, "answered": 409, "expired": 410, "invalid": 422}
+ANSWER_STATUS = {
+    "unknown": 404,
+    "answered": 409,
+    "open": 409,
+    "closed": 409,
+    "expired": 410,
+    "invalid": 422,
+}
 THREADS_LISTED = 200
 
 

@@ -106,7 +106,7 @@ function Call({ name, go, onOpen, onProblem }) {
     <${Value} title="Arguments" value=${call.arguments} />
     <${Value} title="Returned" value=${call.value} />
     <${Rounds} rounds=${call.rounds} shown=${last} onShow=${setRound} />
-    <${Steps} call=${call} until=${last} onOpen=${onOpen} />
+    <${Steps} call=${call} until=${last} onBegun=${({ id, thread }) => (thread ? go({ thread }) : onOpen(id))} />
   </article>`;
 }
 
@@ -145,18 +145,18 @@ const asOf = (step, round) =>
     ? { ...step, state: "open", value: null, error: null, answered_by: null, tokens: null }
     : step;
 
-function Steps({ call, until, onOpen }) {
+function Steps({ call, until, onBegun }) {
   const steps = call.steps.filter((each) => each.round <= until);
   if (!steps.length) return null;
   return html`<section aria-label="Steps">
     <h3>Steps</h3>
     <ul class="steps">
-      ${steps.map((each) => html`<${Step} key=${each.id} step=${asOf(each, until)} call=${call} onOpen=${onOpen} />`)}
+      ${steps.map((each) => html`<${Step} key=${each.id} step=${asOf(each, until)} call=${call} onBegun=${onBegun} />`)}
     </ul>
   </section>`;
 }
 
-function Step({ step, call, onOpen }) {
+function Step({ step, call, onBegun }) {
   const [answering, setAnswering] = useState(false);
   const said = step.asked?.message ?? step.asked?.prompt;
   const isAsked = (step.kind === "elicit" || step.kind === "url") && Boolean(step.asked);
@@ -179,12 +179,12 @@ function Step({ step, call, onOpen }) {
     ${said && html`<p class="asked">${said}</p>`}
     ${step.error && html`<p class="error">${step.error}</p>`}
     ${step.value !== null && html`<${Value} title=${`Value of ${name}`} value=${step.value} />`}
-    ${isAsked && call.shows === "values" && html`<${Differently} ...${{ step, call, answering, setAnswering, onOpen }} />`}
+    ${isAsked && call.shows === "values" && html`<${Differently} ...${{ step, call, answering, setAnswering, onBegun }} />`}
   </li>`;
 }
 
-function Differently({ step, call, answering, setAnswering, onOpen }) {
-  if (call.thread) return html`<p class="hint">To answer differently, go to the conversation.</p>`;
+function Differently({ step, call, answering, setAnswering, onBegun }) {
+  if (call.thread && call.waits_for.includes(step.id)) return html`<p class="hint">It is open: answer it in the conversation.</p>`;
   if (!call.answerable) return html`<p class="hint">It cannot be answered differently here: this application does not have the tool.</p>`;
   if (!answering)
     return html`<button type="button" class="quiet" aria-label=${`Answer ${step.id} differently here`} onClick=${() => setAnswering(true)}>Answer differently here</button>`;
@@ -196,10 +196,9 @@ function Differently({ step, call, answering, setAnswering, onOpen }) {
     url: step.asked.url,
   };
   const answer = async ({ action, content }) => {
-    const begun = await api.post(`calls/${encodeURIComponent(call.id)}/answers`, { step_id: step.id, action, content });
-    onOpen(begun.id);
+    onBegun(await api.post(`calls/${encodeURIComponent(call.id)}/answers`, { step_id: step.id, action, content }));
   };
-  return html`<p class="hint">Another line of the call begins here. What the tool does from here on really happens.</p>
+  return html`<p class="hint">Another line begins here. What the tool does from here on really happens.</p>
     <${Question} question=${question} onAnswer=${answer} />
     <button type="button" class="quiet" onClick=${() => setAnswering(false)}>Leave it</button>`;
 }

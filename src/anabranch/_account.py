@@ -5,7 +5,9 @@ budget and a parent; what is spent in it counts in every account around it. A re
 steps. When it is admitted, what it may take is *reserved*, so that requests at the same time do not
 spend the same tokens. When its reply is there, the reservation is *settled*: the usage takes its
 place. So a budget is exceeded by no more than what admitted requests take beyond their reservations,
-and at most by one reply for each.
+and at most by one reply for each. Something that has a budget of its own and is accounted for
+elsewhere, such as a stored branch, is paid in the same way: its whole budget is reserved while it is
+open, and settled by what it has used.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 __all__ = ["Account", "BudgetError", "Reservation"]
+
+WARN_AT = 0.8
+"""The share of a budget of tokens at which its account warns, once."""
 
 
 class BudgetError(Exception):
@@ -70,10 +75,11 @@ class Account:
         cost: what that has cost, as far as it is known.
         reserved: tokens of requests without a reply yet.
         reserved_cost: what these may cost.
+        has_warned: whether it has reached :data:`WARN_AT` of its tokens.
     """
 
     __slots__ = (
-        "_waiting", "cost", "max_cost", "max_tokens", "name", "parent", "reserved",
+        "_waiting", "cost", "has_warned", "max_cost", "max_tokens", "name", "parent", "reserved",
         "reserved_cost", "tokens",
     )  # fmt: skip
 
@@ -85,6 +91,8 @@ class Account:
         max_tokens: int | None = None,
         max_cost: float | None = None,
         tokens: int = 0,
+        reserved: int = 0,
+        has_warned: bool = False,
     ) -> None:
         self.name: str = name
         self.parent: Account | None = parent
@@ -92,8 +100,9 @@ class Account:
         self.max_cost: float | None = max_cost
         self.tokens: int = tokens
         self.cost: float = 0.0
-        self.reserved: int = 0
+        self.reserved: int = reserved
         self.reserved_cost: float = 0.0
+        self.has_warned: bool = has_warned
         self._waiting: list[asyncio.Future[None]] | None = None  # thousands of accounts wait never
 
     @property
@@ -113,6 +122,12 @@ class Account:
             account.max_tokens is not None or account.max_cost is not None
             for account in self._lineage()
         )
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether its own tokens are spent, or so many that what is reserved no longer fits."""
+        most = self.max_tokens
+        return most is not None and (self.tokens >= most or self.tokens + self.reserved > most)
 
     def reserve(self, least: int, most: int, cost: float = 0.0) -> Reservation:
         """Reserve ``most`` tokens, or what is left if that is ``least`` at least; and ``cost``.
@@ -138,13 +153,35 @@ class Account:
             await busy.changed()
         return self.reserve(least, most, cost)
 
-    def settle(self, reservation: Reservation | None, tokens: int, cost: float = 0.0) -> None:
-        """Charge the usage in place of ``reservation``, here and in every account around."""
+    def is_busy(self, tokens: int) -> bool:
+        """Whether it does not hold this much as long as others have reserved some."""
+        return self._busy(tokens, 0.0) is not None
+
+    def reserved_before(self, tokens: int) -> Reservation:
+        """Return what was reserved here when this account was read from a record."""
+        reservation = Reservation(tokens)
+        self.reserved -= tokens
+        reservation.hold_in(self)
+        return reservation
+
+    def settle(
+        self, reservation: Reservation | None, tokens: int, cost: float = 0.0
+    ) -> list[Account]:
+        """Charge the usage in place of ``reservation``, here and in every account around.
+
+        Returns those of them that have reached :data:`WARN_AT` by this; each is returned once.
+        """
         if reservation is not None:
             reservation.release()
+        warning: list[Account] = []
         for account in self._lineage():
             account.tokens += tokens
             account.cost += cost
+            most = account.max_tokens
+            if most is not None and not account.has_warned and account.tokens >= WARN_AT * most:
+                account.has_warned = True
+                warning.append(account)
+        return warning
 
     def check(self) -> None:
         """Check that no more is spent than the budgets hold.

@@ -65,6 +65,35 @@ def test_a_cost_is_reserved_as_far_as_it_is_known() -> None:
     assert (account.cost, account.reserved_cost, account.tokens) == (3.0, 0.0, 20)
 
 
+def test_each_account_warns_once_at_80_percent() -> None:
+    outer, _, inner = nested(100, None, 50)
+    assert inner.settle(None, 39) == []
+    assert inner.settle(None, 1) == [inner]
+    assert inner.settle(None, 39) == []
+    assert inner.settle(None, 1, cost=3.0) == [outer]
+    assert outer.settle(None, 90) == []
+
+
+def test_an_account_is_exhausted_when_what_is_reserved_no_longer_fits() -> None:
+    [account] = nested(100)
+    assert not nested(None)[0].is_exhausted
+    held = account.reserve(90, 90)
+    account.settle(None, 10)
+    assert not account.is_exhausted
+    assert account.is_busy(1)
+    account.settle(None, 1)
+    assert account.is_exhausted
+    account.settle(held, 89)
+    assert (account.is_exhausted, account.is_busy(1)) == (True, False)
+
+
+def test_what_a_record_has_reserved_is_settled_as_any_reservation() -> None:
+    account = Account("a", max_tokens=100, tokens=10, reserved=60, has_warned=True)
+    assert account.left == 30
+    assert account.settle(account.reserved_before(60), 75) == []
+    assert (account.tokens, account.reserved, account.left) == (85, 0, 15)
+
+
 async def test_who_waits_gets_what_others_give_back() -> None:
     outer, inner = nested(100, None)
     first = outer.reserve(1, 80)

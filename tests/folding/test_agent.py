@@ -501,3 +501,81 @@ async def test_the_samples_of_tools_are_charged_to_the_branch() -> None:
     await chat.say("Go")
     [branch] = await chat.records()
     assert branch.budget_used > 60
+
+
+async def test_forks_of_a_branch_do_not_spend_the_same_tokens() -> None:
+    open_requests, most = 0, list[int]()
+
+    async def decide(request: SampleRequest) -> Reply:
+        nonlocal open_requests
+        said = heard(request)
+        if said == "Go":
+            return create(budget=1_000)
+        if "(self-prompt)" in said:
+            most.append(request.max_tokens)
+            open_requests += 1
+            await asyncio.sleep(0)
+            assert open_requests == 1, "the first has reserved all that is left"
+            open_requests -= 1
+            return "word " * 100
+        if "branches completed" in said:
+            return returns("ok")
+        return fork("a", "b", "c", "d", parallel=True) if in_branch(request) else said
+
+    chat = await talk(decide, BranchSelf())
+    await chat.say("Go")
+    [branch] = await chat.records()
+    assert branch.budget_used <= branch.budget_total
+    assert len(most) == 4
+    assert most == sorted(most, reverse=True)
+    assert most[0] - most[-1] >= 3 * 100, "what the others have used is no longer there"
+    await chat.check()
+
+
+async def test_a_branch_is_created_when_open_requests_leave_its_budget() -> None:
+    replies: dict[str, Reply] = {
+        "Go": create(budget=2_000),
+        "(self-prompt): a": create("inner", budget=900),
+        "(self-prompt): b": "b is done",
+        "inner is done": "a is done",
+    }
+
+    def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if "Please inner" in said:
+            return returns("inner is done")
+        if "branches completed" in said:
+            return returns(said) if in_branch(request) else said
+        begun = fork("a", "b", parallel=True, allow_work=True) if in_branch(request) else said
+        return replies.get(said, begun)
+
+    chat = await talk(decide, BranchSelf())
+    end = await chat.say("Go")
+    assert "a is done" in end.text
+    assert "b is done" in end.text
+    assert [each.status for each in await chat.records()] == ["completed", "completed"]
+    await chat.check()
+
+
+async def test_a_tool_in_a_branch_samples_within_its_budget() -> None:
+    @tool(requires=["sampling"])
+    async def ask(ctx: BranchContext) -> str:
+        """Ask the model."""
+        return (await ctx.sample("question " * 400)).text
+
+    def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        assert not said.startswith("question"), "its branch does not have that many tokens"
+        if said == "Go":
+            return create(budget=300)
+        if "needs" in said:
+            return returns(said) if in_branch(request) else said
+        return calls(("a", "ask", {})) if in_branch(request) else said
+
+    chat = await talk(decide, ask)
+    end = await chat.say("Go")
+    assert "tokens but may use 255" in end.text, "a share is held back for a summary"
+    [branch] = await chat.records()
+    assert (branch.status, branch.error) == ("completed", None)
+    assert branch.budget_used < 300
+    await chat.check()

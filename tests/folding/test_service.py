@@ -190,6 +190,29 @@ async def test_one_warning_is_given_at_80_percent() -> None:
     assert (await folding.service.charge(0, branch_id=branch.id)).warned
 
 
+async def test_the_parent_is_warned_when_a_child_has_used_its_tokens() -> None:
+    folding = Folding()
+    outer = await folding.create(budget=1_000)
+    inner = await folding.create(budget=900, parent_branch_id=outer.id)
+    await folding.service.complete("m", branch_id=inner.id, tokens=850)
+    warned = [event.branch.id for event in folding.events if event.kind == "budget_warning"]
+    assert warned == [inner.id, outer.id]
+
+
+async def test_open_requests_of_the_parent_hold_what_they_may_take() -> None:
+    folding = Folding()
+    outer = await folding.create(budget=1_000)
+    inside = {"parent_branch_id": outer.id, "parent_reserved": 800}
+    assert "FOLD008" in await refusal(
+        folding.create(budget=300, **inside), BudgetExhaustedError, "FOLD008"
+    )
+    inner = await folding.create(**inside)
+    assert inner.budget_total == (1_000 - outer.budget_used - 800) // 2
+    parent = await folding.service.status(branch_id=outer.id)
+    assert parent is not None
+    assert parent.budget_reserved == inner.budget_total, "what requests hold is in no record"
+
+
 async def test_a_child_whose_budget_its_parent_does_not_have_is_refused() -> None:
     folding = Folding(session_budget=6_000)
     outer = await folding.create(budget=5_000)

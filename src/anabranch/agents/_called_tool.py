@@ -26,7 +26,7 @@ from anabranch.agents._call_expiry import principal_of, reaper_of, runtime_at
 from anabranch.agents._events import ToolBranched, ToolNoticed
 from anabranch.agents._result_blocks import result_blocks
 from anabranch.agents._tool_questions import dump_ask, load_ask
-from anabranch.agents._turn_limits import TurnLimitError
+from anabranch.agents._working_branch import REFUSALS
 from anabranch.errors import InvalidTokenError, ToolError
 from anabranch.messages import SampleReply, SampleRequest, ToolSpec, text_of
 from anabranch.tool import Tool
@@ -200,12 +200,12 @@ class _TurnModel:
         """Answer ``request``.
 
         Raises:
-            ToolError: a limit of the turn is used up, in words that can be recorded.
+            ToolError: a limit of the turn, or of its branch, is used up, in words that can be recorded.
             Exception: what the model raises.
         """
         try:
             return await self.here.sample(request)
-        except TurnLimitError as refusal:
+        except REFUSALS as refusal:
             raise ToolError(str(refusal)) from None
 
 

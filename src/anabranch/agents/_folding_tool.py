@@ -12,6 +12,7 @@ import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -155,7 +156,8 @@ class _Create(_Tool):
         tools = _chosen(here.tools, wanted.tools)
         await _check_turn(here)
         within = here.timeline.branch_of_folding
-        created = await self.branches.create(
+        creating = partial(
+            self.branches.create,
             wanted.description,
             wanted.prompt,
             budget=wanted.budget,
@@ -165,6 +167,7 @@ class _Create(_Tool):
             session_id=here.timeline.thread.id,
             is_metered=False,
         )
+        created = await (creating() if within is None else within.create(creating))
         working = WorkingBranch(self.branches, created.branch)
         outcomes: dict[str, BranchOutcome] = {}
         try:

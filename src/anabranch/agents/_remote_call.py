@@ -24,7 +24,7 @@ from anabranch.agents._ports import Question
 from anabranch.agents._remote_questions import shown
 from anabranch.agents._remote_result import outcome_of
 from anabranch.agents._remote_state import CallState, reply_in
-from anabranch.agents._turn_limits import TurnLimitError
+from anabranch.agents._working_branch import REFUSALS
 from anabranch.errors import ToolError
 from anabranch.mcp._client import MAX_ROUNDS
 from anabranch.mcp._input_rounds import Response, RoundOfAnswers, answer_others, questions_of
@@ -181,7 +181,7 @@ class RemoteCall(Absent):
         await self._attached.wait()
         try:
             return await self._here.sample(request)
-        except TurnLimitError as refusal:
+        except REFUSALS as refusal:
             raise AnswerError(str(refusal)) from None
 
     async def elicit(self, request: Question, /, *, step_id: str) -> ElicitReply:

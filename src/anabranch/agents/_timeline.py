@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from copy import copy
 from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from anabranch._asking.tokens import prompt_tokens, usage_tokens
 from anabranch._shielded import run_shielded
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._append_queue import AppendQueue
@@ -98,10 +98,8 @@ class Timeline:
             Exception: what the model raises; text received before that is stored.
         """
         request = self._request(messages or await self._messages_at(node))
-        if self.branch_of_folding is not None:
-            request = await self.branch_of_folding.admitted(request)
         stream: SampleStream | None = None
-        async with self.meter.admitted(request) as admitted:
+        async with self._admitted(request) as admitted:
             try:
                 self.last_request = node
                 async with self.dependencies.model.stream(admitted.request) as stream:
@@ -112,7 +110,7 @@ class Timeline:
                     part = self._try_to_store_part(node, stream.reply, reason, admitted)
                     await run_shielded(part)
                 raise
-            cost = await self._settle(admitted, stream.reply)
+            cost = await admitted.settle(stream.reply)
         return await self._store_reply(node, stream.reply, cost)
 
     async def sample(
@@ -124,13 +122,13 @@ class Timeline:
 
         Raises:
             TurnLimitError: a limit is used up.
+            BranchTokenError: the budget of the branch is used up.
+            BranchNotActiveError: the branch was closed meanwhile.
             Exception: what the model raises.
         """
-        async with self.meter.admitted(request) as admitted:
+        async with self._admitted(request, aside=True) as admitted:
             reply = await (model or self.dependencies.model).sample(admitted.request)
-            cost = admitted.settle(reply)
-        if self.branch_of_folding is not None:
-            await self.branch_of_folding.spend(usage_tokens(prompt_tokens(request), reply))
+            cost = await admitted.settle(reply)
         if total is not None:
             total.add(reply.usage, cost)
         return reply
@@ -168,6 +166,15 @@ class Timeline:
             tools=tuple(self.dependencies.tool_specs()) or None,
         )
 
+    def _admitted(
+        self, request: SampleRequest, *, aside: bool = False
+    ) -> AbstractAsyncContextManager[AdmittedRequest]:
+        """Wait until ``request`` may be sent: by the branch's budget, then by the turn's limits."""
+        working = self.branch_of_folding
+        if working is None:
+            return self.meter.admitted(request)
+        return working.admitted(request, self.meter, aside=aside)
+
     async def _receive(self, node: Node, stream: SampleStream) -> None:
         async for text in stream:
             await self.dependencies.listener(TextReceived(node.id, text))
@@ -189,13 +196,6 @@ class Timeline:
         for node in nodes:
             await self.dependencies.listener(NodeAdded(node))
 
-    async def _settle(self, admitted: AdmittedRequest, reply: SampleReply) -> float | None:
-        """Count a reply where it is limited, and return its cost."""
-        cost = admitted.settle(reply)
-        if self.branch_of_folding is not None:
-            await self.branch_of_folding.charge(reply)
-        return cost
-
     async def _store_reply(self, node: Node, reply: SampleReply, cost: float | None) -> Node:
         data: dict[str, JsonValue] = {"model": reply.model, "stop_reason": reply.stop_reason}
         if cost is not None:
@@ -215,7 +215,7 @@ class Timeline:
         text = (TextBlock(text=reply.text),)
         part = reply.model_copy(update={"content": text, "stop_reason": reason})
         try:
-            cost = await self._settle(admitted, reply)
+            cost = await admitted.settle(reply)
             if reply.text:
                 await self._store_reply(node, part, cost)
         except Exception:

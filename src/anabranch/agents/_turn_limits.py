@@ -7,8 +7,9 @@ tools. The meter raises; what happens when a limit is reached is decided by the 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +31,8 @@ __all__ = [
     "TurnLimits",
     "UsageTotal",
 ]
+
+logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 Price: TypeAlias = Callable[[str, Usage], float]
 """Returns the cost of a reply, in any currency, from the model's name and the reply's usage."""
@@ -162,7 +165,7 @@ class AdmittedRequest:
     """
 
     request: SampleRequest
-    settle: Callable[[SampleReply], float | None]
+    settle: Callable[[SampleReply], Awaitable[float | None]]
 
 
 @dataclass(slots=True)
@@ -220,12 +223,15 @@ class Meter:
             finally:
                 reserved.release()
 
-    def _settle(self, reserved: Reservation, prompt: int, reply: SampleReply) -> float | None:
+    async def _settle(self, reserved: Reservation, prompt: int, reply: SampleReply) -> float | None:
         usage, reported = reply.usage, reply.usage is not None and reply.usage.total_tokens > 0
         if usage is None or not reported:
             usage = Usage(input_tokens=prompt, output_tokens=estimate_tokens(said(reply)))
         cost = self._cost(reply.model, usage)
-        self.account.settle(reserved, usage.total_tokens, cost or 0)
+        if self.account.settle(reserved, usage.total_tokens, cost or 0):
+            logger.warning(
+                "a turn has used %d of its %d tokens", self.account.tokens, self.limits.max_tokens
+            )
         if cost is not None:
             self._priced = reply.model
         return cost if reported else None

@@ -3,18 +3,47 @@
 A token counts once, when it enters the branch's context: of each request only what the one before it
 did not have, and the reply. So a long conversation before the branch does not use up its budget. What
 all requests send is limited by the turn.
+
+The branch's record has what is settled, and the budgets of its open children; the requests without a
+reply yet die with this process, so their reservations are here.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from copy import copy
+from dataclasses import dataclass
+from functools import partial
 
-from anabranch._asking.tokens import estimate_tokens, prompt_tokens, said
+from anabranch._account import Account, BudgetError, Reservation
+from anabranch._asking.tokens import estimate_tokens, prompt_tokens, said, usage_tokens
+from anabranch.agents._turn_limits import AdmittedRequest, Meter, TurnLimitError
 from anabranch.errors import BranchTokenError
-from anabranch.folding import Branch, BranchNotActiveError, BranchService
+from anabranch.folding import (
+    Branch,
+    BranchNotActiveError,
+    BranchService,
+    BudgetExhaustedError,
+    CreatedBranch,
+)
 from anabranch.messages import SampleReply, SampleRequest
 
-__all__ = ["WorkingBranch"]
+__all__ = ["REFUSALS", "WorkingBranch"]
+
+REFUSALS = (TurnLimitError, BranchTokenError, BranchNotActiveError)
+"""With what a request of a turn is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Admission:
+    """What a request was admitted with: its prompt, what is new in that, and what is reserved."""
+
+    prompt: int
+    new: int
+    aside: bool
+    reserved: Reservation
 
 
 class WorkingBranch:
@@ -41,7 +70,9 @@ class WorkingBranch:
         self.exhausted: str | None = None
         self._estimated: int | None = None  # tokens of the context so far, by our estimate
         self._reported: int | None = None  # and as the provider has counted them
-        self._prompt = 0
+        # Shared by all forks. While the lock is held, record and open requests are of one moment.
+        self._open = Account(branch.id)
+        self._lock = asyncio.Lock()
 
     @property
     def seconds_left(self) -> float:
@@ -54,50 +85,120 @@ class WorkingBranch:
         fork.is_fork = True
         return fork
 
-    async def admitted(self, request: SampleRequest) -> SampleRequest:
-        """Return the request with what is left as its ``max_tokens``.
+    @asynccontextmanager
+    async def admitted(
+        self, request: SampleRequest, meter: Meter, *, aside: bool = False
+    ) -> AsyncGenerator[AdmittedRequest]:
+        """Wait until ``request`` may be sent: by this budget, and by the ``meter`` of the turn.
+
+        It waits for other requests in this branch while what they have reserved may turn out to be
+        enough for it.
+
+        Args:
+            request: what is to be sent; its ``max_tokens`` is reduced to what is left.
+            meter: the turn's.
+            aside: whether it is not a request on the branch's path, so that all of it is new.
 
         Raises:
             BranchTokenError: the budget does not hold it.
             BranchNotActiveError: the branch was closed meanwhile.
+            TurnLimitError: a limit of the turn is used up.
         """
-        branch = await self.service.status(branch_id=self.id)
-        if branch is None or branch.status != "active":
-            raise BranchNotActiveError(self.id, "gone" if branch is None else branch.status)
-        self._prompt = prompt_tokens(request)
-        seen = self._prompt if self._estimated is None else self._estimated
-        new = max(0, self._prompt - seen)
-        held_back = int(branch.budget_total * self.service.settings.summary_budget_ratio)
-        free = branch.budget_remaining - (0 if self.is_summarising else held_back)
-        if new + 1 > free:
-            self.rolls_back = new + held_back // 2 > branch.budget_remaining
-            used, total = branch.budget_used, branch.budget_total
-            self.exhausted = f"budget exhausted: {used}/{total} tokens, and the next request needs {new + 1} more"
-            raise BranchTokenError(self.id, used + new + 1, total)
-        return request.model_copy(update={"max_tokens": min(request.max_tokens, free - new)})
+        prompt = prompt_tokens(request)
+        new = prompt if aside else self._new_in(prompt)
+        admission = await self._reserve(prompt, new, request.max_tokens, aside=aside)
+        most = admission.reserved.tokens - new
+        try:
+            async with meter.admitted(request.model_copy(update={"max_tokens": most})) as outer:
+                settle = partial(self._settle, admission, outer)
+                yield AdmittedRequest(outer.request, settle)
+        finally:
+            admission.reserved.release()
 
-    async def charge(self, reply: SampleReply) -> None:
-        """Charge the reply to the request that was admitted last, and what was new in that."""
+    async def create(self, creating: Callable[..., Awaitable[CreatedBranch]]) -> CreatedBranch:
+        """Create a branch in this one: ``creating`` is called with what open requests reserve.
+
+        Raises:
+            FoldingError: the branch cannot be created.
+        """
+        while True:
+            async with self._lock:
+                try:
+                    return await creating(parent_reserved=self._open.reserved)
+                except BudgetExhaustedError:
+                    if not self._open.reserved:
+                        raise
+            await self._open.changed()
+
+    def _new_in(self, prompt: int) -> int:
+        """Return how many of a prompt's tokens the request before on this path did not have."""
+        return 0 if self._estimated is None else max(0, prompt - self._estimated)
+
+    async def _reserve(self, prompt: int, new: int, most: int, *, aside: bool) -> _Admission:
+        while True:
+            async with self._lock:
+                branch = await self.service.status(branch_id=self.id)
+                if branch is None or branch.status != "active":
+                    status = "gone" if branch is None else branch.status
+                    raise BranchNotActiveError(self.id, status)
+                held_back = int(branch.budget_total * self.service.settings.summary_budget_ratio)
+                account = Account(
+                    self.id,
+                    max_tokens=branch.budget_total - (0 if self.is_summarising else held_back),
+                    tokens=branch.budget_used,
+                    reserved=branch.budget_reserved + self._open.reserved,
+                )
+                if not self._open.reserved or not account.is_busy(new + most):
+                    try:
+                        reserved = account.reserve(new + 1, new + most)
+                    except BudgetError as refusal:
+                        if not aside:
+                            self._note_refusal(branch, new, held_back)
+                        budget = account.max_tokens or 0
+                        raise BranchTokenError(self.id, refusal.wanted, budget) from None
+                    reserved.hold_in(self._open)
+                    return _Admission(prompt, new, aside, reserved)
+            await self._open.changed()
+
+    def _note_refusal(self, branch: Branch, new: int, held_back: int) -> None:
+        used, total = branch.budget_used, branch.budget_total
+        self.rolls_back = new + held_back // 2 > branch.budget_remaining
+        self.exhausted = (
+            f"budget exhausted: {used}/{total} tokens, and the next request needs {new + 1} more"
+        )
+
+    async def _settle(
+        self, admission: _Admission, outer: AdmittedRequest, reply: SampleReply
+    ) -> float | None:
+        """Charge a reply, and what was new in its request; the turn counts it first."""
+        cost = await outer.settle(reply)
+        if admission.aside:
+            tokens, partial = usage_tokens(admission.prompt, reply), None
+        else:
+            tokens, partial = self._added(admission, reply), reply.text
+        async with self._lock:
+            await self._spend(tokens, None if self.is_fork else partial)
+            admission.reserved.release()
+        return cost
+
+    def _added(self, admission: _Admission, reply: SampleReply) -> int:
+        """Return what a request on the path has added to the context, its reply included."""
         usage = reply.usage if reply.usage and reply.usage.total_tokens else None
         output = estimate_tokens(said(reply)) if usage is None else usage.output_tokens
-        new = 0
+        new = admission.new
         if usage is not None and self._reported is not None:
             new = max(0, usage.input_tokens - self._reported)
-        elif self._estimated is not None:
-            new = max(0, self._prompt - self._estimated)
-        self._estimated = self._prompt + output
+        self._estimated = admission.prompt + output
         self._reported = None if usage is None else usage.total_tokens
-        await self.spend(new + output, reply.text)
+        return new + output
 
-    async def spend(self, tokens: int, partial: str | None = None) -> None:
+    async def _spend(self, tokens: int, partial: str | None) -> None:
         """Charge tokens; ``partial`` is what the branch has said last.
 
         It is not closed here, even if its budget is used up: the reply may be its return, and the
         next request will not be admitted.
         """
         try:
-            await self.service.charge(
-                tokens, branch_id=self.id, partial=None if self.is_fork else partial, forces=False
-            )
+            await self.service.charge(tokens, branch_id=self.id, partial=partial, forces=False)
         except BranchNotActiveError:
             return  # it was closed meanwhile, which its next request will find

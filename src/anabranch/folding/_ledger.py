@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from anabranch._account import Account, BudgetError
+from anabranch._account import Account, BudgetError, Reservation
 from anabranch.folding._branch_store import BranchRows
 from anabranch.folding._errors import (
     BranchNotActiveError,
@@ -23,7 +23,7 @@ from anabranch.folding._errors import (
     TooManyBranchesError,
     UnknownBranchError,
 )
-from anabranch.folding._records import Branch, Session, Status, account_of
+from anabranch.folding._records import Branch, Session, Status, account_of, with_account
 from anabranch.folding._settings import FoldingSettings
 
 __all__ = ["BranchEvent", "EventKind", "Ledger", "NewBranch"]
@@ -33,7 +33,6 @@ EventKind: TypeAlias = Literal[
 ]
 """What happens to a branch; ``forced`` is one that was completed with what it had so far."""
 
-WARN_AT = 0.8
 MINUTE = 60.0
 
 
@@ -61,6 +60,7 @@ class NewBranch:
         timeout_seconds: as in the record.
         tokens: what it uses at once: those of its description and prompt.
         is_ready: whether it is active at once; otherwise :meth:`Ledger.activate` follows.
+        parent_reserved: what open requests of its parent may still take.
     """
 
     id: str
@@ -73,6 +73,7 @@ class NewBranch:
     timeout_seconds: float
     tokens: int
     is_ready: bool
+    parent_reserved: int = 0
 
 
 class Ledger:
@@ -132,9 +133,9 @@ class Ledger:
             created_at=now,
         )
         if parent is None:
-            session = replace(session, budget_reserved=account.reserved)
+            session = with_account(session, account)
         else:
-            rows.put_branch(replace(parent, budget_reserved=account.reserved))
+            rows.put_branch(with_account(parent, account))
         rows.put_session(session)
         branch = self._activate(branch, (), new.tokens) if new.is_ready else self._put(branch)
         return branch, account.left if account.max_tokens is not None else None
@@ -168,7 +169,7 @@ class Ledger:
         branch = self._charged(
             branch if partial is None else replace(branch, partial=partial), tokens
         )
-        if forces and branch.is_exhausted:
+        if forces and account_of(branch).is_exhausted:
             return self._force(branch, _budget_error(branch))
         return self._put(branch)
 
@@ -209,6 +210,8 @@ class Ledger:
 
     def _reserve(self, new: NewBranch, account: Account) -> int:
         """Reserve the budget of a branch in its parent's account, and return it."""
+        others = Reservation(new.parent_reserved)
+        others.hold_in(account)
         left = account.left
         default = self._settings.default_budget
         budget = new.budget or (default if left is None else max(1, min(default, left // 2)))
@@ -221,6 +224,7 @@ class Ledger:
         except BudgetError:
             name = "This session" if new.parent_id is None else f"Branch {new.parent_id!r}"
             raise BudgetExhaustedError(name, wanted, left or 0) from None
+        others.release()  # they are in no record
         return wanted
 
     def _active(self, branch_id: str) -> Branch:
@@ -267,12 +271,12 @@ class Ledger:
         self.events.append(BranchEvent("created", active))
         return active
 
-    def _charged(self, branch: Branch, tokens: int) -> Branch:
+    def _charged(self, branch: Branch, tokens: int, reserved: int = 0) -> Branch:
+        """Charge a branch, in place of ``reserved`` if that was reserved in it."""
         account = account_of(branch)
-        account.settle(None, tokens)
-        charged = replace(branch, budget_used=account.tokens)
-        if not branch.warned and charged.budget_used >= WARN_AT * charged.budget_total:
-            charged = replace(charged, warned=True)
+        warning = account.settle(account.reserved_before(reserved), tokens)
+        charged = with_account(branch, account)
+        if warning:
             self.events.append(BranchEvent("budget_warning", charged))
         return charged
 
@@ -309,21 +313,13 @@ class Ledger:
         if session is not None:
             session = replace(session, open=session.open - 1, touched_at=self._now)
             if closed.parent_id is None:
-                session = replace(
-                    session,
-                    budget_used=session.budget_used + closed.budget_used,
-                    budget_reserved=session.budget_reserved - closed.budget_total,
-                )
+                account = account_of(session)
+                account.settle(account.reserved_before(closed.budget_total), closed.budget_used)
+                session = with_account(session, account)
             rows.put_session(session)
         parent = None if closed.parent_id is None else rows.branch(closed.parent_id)
         if parent is not None:
-            self._put(
-                replace(
-                    parent,
-                    budget_used=parent.budget_used + closed.budget_used,
-                    budget_reserved=parent.budget_reserved - closed.budget_total,
-                )
-            )
+            self._put(self._charged(parent, closed.budget_used, closed.budget_total))
 
     def _put(self, branch: Branch) -> Branch:
         self._rows.put_branch(branch)

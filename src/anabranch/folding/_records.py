@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from anabranch._account import Account
 from anabranch.folding._errors import TransitionError
 
-__all__ = ["OPEN", "TRANSITIONS", "Branch", "Session", "Status", "account_of"]
+__all__ = ["OPEN", "TRANSITIONS", "Branch", "Session", "Status", "account_of", "with_account"]
 
 Status: TypeAlias = Literal["created", "active", "completed", "timeout", "failed"]
 """The state of a branch."""
@@ -92,12 +92,6 @@ class Branch:
         """The tokens that are neither used nor reserved."""
         return account_of(self).left or 0
 
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether it has used its budget, or what its open children hold of it."""
-        total, used = self.budget_total, self.budget_used
-        return used >= total or used + self.budget_reserved > total
-
     def to(self, status: Status) -> Branch:
         """Return it in another state.
 
@@ -137,12 +131,25 @@ class Session:
         return account_of(self).left
 
 
+H = TypeVar("H", "Branch", "Session")
+
+
 def account_of(holder: Branch | Session) -> Account:
     """Return the library's account of what a branch or a session has used and reserved.
 
     The budget of a child is reserved in its parent's account, whole; so a parent's account need not
     enclose the child's, and a child can spend without touching the records around it.
     """
-    account = Account(holder.id, max_tokens=holder.budget_total, tokens=holder.budget_used)
-    account.reserved = holder.budget_reserved
-    return account
+    return Account(
+        holder.id,
+        max_tokens=holder.budget_total,
+        tokens=holder.budget_used,
+        reserved=holder.budget_reserved,
+        has_warned=isinstance(holder, Branch) and holder.warned,
+    )
+
+
+def with_account(holder: H, account: Account) -> H:
+    """Return the record with what its account says now."""
+    changed = replace(holder, budget_used=account.tokens, budget_reserved=account.reserved)
+    return replace(changed, warned=account.has_warned) if isinstance(changed, Branch) else changed

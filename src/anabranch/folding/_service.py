@@ -103,7 +103,7 @@ class BranchService:
         self._listener = listener
         self._looked_at = float("-inf")
 
-    async def create(
+    async def create(  # noqa: PLR0913 - a branch and its place, by keyword
         self,
         description: str,
         prompt: str,
@@ -114,6 +114,7 @@ class BranchService:
         parent_branch_id: str | None = None,
         session_id: str | None = None,
         is_metered: bool = True,
+        parent_reserved: int = 0,
     ) -> CreatedBranch:
         """Create a branch, and let it begin with what the memory has for it.
 
@@ -129,6 +130,7 @@ class BranchService:
             session_id: its session; by default, that of the parent, or a new one.
             is_metered: whether a session that is new has the budget of the settings; otherwise
                 the tokens of its branches are limited elsewhere.
+            parent_reserved: tokens of the parent that its open requests may still take.
 
         Raises:
             FoldingError: it is invalid, or a limit does not allow it; nothing was created.
@@ -139,6 +141,7 @@ class BranchService:
             await self._placed(new, parent_branch_id, session_id),
             session_budget=self.settings.session_budget if is_metered else None,
             is_ready=not recalls,
+            parent_reserved=parent_reserved,
         )
         await self._look_for_overdue()
         try:

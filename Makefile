@@ -95,8 +95,9 @@ interop: $(DEV) $(PACKAGE) $(CLIENTS) $(AGENTS) browser
 	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop)
 
 .PHONY: pictures
-pictures: ## take the pictures of the page in README.md and docs/ again
+pictures: ## take the pictures of README.md and docs/ again, of terminals and of the page
 pictures: $(DEV) $(PACKAGE) browser
+	$(BIN)/python -m tests.docs.terminal_pictures
 	$(BIN)/python -m tests.interop.pictures
 
 # The lower and the upper bound of the SDK in pyproject.toml.

@@ -71,15 +71,11 @@ def test_the_readme_shows_the_wizard_as_it_is() -> None:
 
 
 def configured_servers() -> list[Any]:
-    """The server entries of the configurations on the pages."""
-    found: list[Any] = []
-    for page in (ROOT / "README.md", ROOT / "docs" / "clients.md"):
-        for language, source in blocks(page.read_text(encoding="utf-8")):
-            if language == "json" and source.startswith("{"):  # else it is a file of answers
-                (servers,) = json.loads(source).values()
-                name = f"{page.stem}-{len(found)}"
-                found += [pytest.param(server, id=name) for server in servers.values()]
-    return found
+    """The server entries of the configurations of clients."""
+    pages = blocks((ROOT / "docs" / "clients.md").read_text(encoding="utf-8"))
+    files = [json.loads(source) for language, source in pages if language == "json"]
+    found = [server for file in files for servers in file.values() for server in servers.values()]
+    return [pytest.param(server, id=str(number)) for number, server in enumerate(found)]
 
 
 @pytest.mark.parametrize("entry", configured_servers())

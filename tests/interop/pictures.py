@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from playwright.async_api import Browser, Page, expect
 from anabranch.chat import make_chat_app
 from anabranch.cli._web_command import game
 from anabranch.cli._web_models import DemoModel
+from examples.wizard import plan_trip
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import serving
 from tests.interop.browsing import Tab, launched
@@ -32,6 +34,19 @@ async def game_served() -> AsyncGenerator[str]:
     """Serve the card game as ``anabranch web`` does."""
     async with serving(make_chat_app(MemoryTrees(), DemoModel(), [game()])) as address:
         yield f"{address}/"
+
+
+@asynccontextmanager
+async def wizard_served() -> AsyncGenerator[str]:
+    """Serve the README's tool as ``anabranch web`` does."""
+    async with serving(make_chat_app(MemoryTrees(), DemoModel(), [plan_trip])) as address:
+        yield f"{address}/"
+
+
+async def travel(opened: Tab) -> None:
+    """Bring the page to the question of the README's tool."""
+    await opened.say("/plan_trip days=2")
+    await opened.question(re.compile("Where do you want")).get_by_role("textbox").fill("Vienna")
 
 
 async def play(opened: Tab) -> None:
@@ -61,6 +76,7 @@ async def ask(opened: Tab) -> None:
 
 
 PICTURES_OF: list[tuple[str, Any, Scene, str, dict[str, int]]] = [
+    ("question-light", wizard_served, travel, "light", {"width": 900, "height": 520}),
     ("game-light", game_served, play, "light", WIDE),
     ("game-dark-narrow", game_served, play, "dark", NARROW),
     ("branches-dark", scenes, fork, "dark", TALL),
@@ -100,9 +116,12 @@ def smaller(png: bytes) -> bytes:
 
 
 async def main() -> None:
-    """Take all pictures."""
+    """Take all pictures, or those that are named."""
+    wanted = sys.argv[1:]
     async with launched() as browser:
         for name, served, scene, scheme, size in PICTURES_OF:
+            if wanted and name not in wanted:
+                continue
             await take(browser, name, served, scene, color_scheme=scheme, viewport=size)
 
 

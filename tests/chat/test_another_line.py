@@ -247,13 +247,14 @@ async def test_a_call_of_someone_elses_conversation_is_shown_and_not_answered() 
         [question] = (await owner.get("/threads/t1/pending")).json()
         entry = {"interruptId": question["interrupt_id"], "status": "resolved"}
         await run(owner, resume({**entry, "payload": {"number": 3}}))
-    shown = {"store": store, "calls": calls, "recorded_calls": "values"}
+    shown: dict[str, Any] = {"store": store, "calls": calls, "recorded_calls": "values"}
     async with browsing(tools=[lucky], **shown) as client:
         [listed] = (await client.get("/calls")).json()["calls"]
         call = (await client.get(f"/calls/{listed['id']}")).json()
         assert (call["thread"], call["answerable"], call["value"]) == (None, False, 3)
         for trees in (None, store):  # also where its conversation is not here at all
-            async with browsing(tools=[lucky], **{**shown, "store": trees}) as other:
+            shown["store"] = trees
+            async with browsing(tools=[lucky], **shown) as other:
                 body = numbered(4, "lucky/elicit.1")
                 response = await other.post(f"/calls/{listed['id']}/answers", json=body)
                 assert (response.status_code, "someone else" in response.text) == (404, True)

@@ -7,6 +7,7 @@ sampled, delivered, undone or written. What a tool does outside of steps, it doe
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -18,7 +19,7 @@ from anabranch._durable.notes import load_notes
 from anabranch._durable.states import latest_journal
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
 from anabranch._engine import Call, Finished, Journal, Stopped, codec_of
-from anabranch._engine.clock import Clock, Timer
+from anabranch._engine.clock import Timer
 from anabranch._engine.fingerprint import LENGTH
 from anabranch._engine.operations import discard
 from anabranch._opening import Runtime, open_call
@@ -40,6 +41,12 @@ SHOWN = 200
 """The most characters of a value in a drift."""
 
 
+_GONE = (
+    "the conversation that the call came from is no longer in the store, and without what the tool"
+    " reads of it, the call takes another way"
+)
+
+
 class Drift(BaseModel):
     """Where a replay differs from the record: at which step, or at ``arguments`` or ``result``."""
 
@@ -56,10 +63,11 @@ class Replayed(BaseModel):
     Attributes:
         id, tool: the call.
         ended: how: it ``waits``, as recorded; it ``ended``, as recorded; it ``goes on`` with what is
-            next; it ``drifts``; or it ``cannot be read``, having been written by another release.
+            next; it ``drifts``; or it ``cannot be read``: another release has written it, or
+            what it read of its conversation is gone.
         next: the steps that come next: open questions first.
         drift: where it differs.
-        problem: why it cannot be read.
+        problem: why it cannot be read, or compared.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -94,8 +102,20 @@ class _Standing:
         """Do nothing: no callback is ever called."""
 
 
-async def replay_call(store: CallStore, record: CallRecord, tool: Tool[Any]) -> Replayed:
+async def replay_call(
+    store: CallStore,
+    record: CallRecord,
+    tool: Tool[Any],
+    runtime: Runtime | None = Runtime(),  # noqa: B008 - it is frozen
+) -> Replayed:
     """Run a recorded call of ``tool`` over its record, and compare.
+
+    Args:
+        store: has the record.
+        record: the call.
+        tool: the tool as it is now.
+        runtime: the conversation that the call came from; ``None`` if that is gone. Without it, a
+            difference may be due to what the tool reads of it, and is none that can be reported.
 
     Raises:
         StoreError: the store failed.
@@ -112,10 +132,13 @@ async def replay_call(store: CallStore, record: CallRecord, tool: Tool[Any]) -> 
         return found(ended="cannot be read", problem=str(problem))
     waits_for = set(journal.pending)
     journal.compensations = []  # whatever happens in the replay, there is nothing to undo
-    outcome = await _replay(tool, arguments, journal, record.started)
+    enclosing = replace(runtime or Runtime(), clock=_Standing(record.started))
+    outcome = await _replay(tool, arguments, journal, enclosing)
     # Of a call that an older release has ended, the last answers are not recorded.
     end = last if last is not None and not last.state and not waits_for else None
     if (drift := _drift(tool, end, outcome)) is not None:
+        if runtime is None:
+            return found(ended="cannot be read", problem=_GONE)
         return found(ended="drifts", drift=drift)
     if end is not None:
         return found(ended="ended")
@@ -140,18 +163,17 @@ async def _recorded(store: CallStore, record: CallRecord, last: RoundRecord | No
 
 
 async def _replay(
-    tool: Tool[Any], arguments: dict[str, Any], journal: Journal, now: float
+    tool: Tool[Any], arguments: dict[str, Any], journal: Journal, runtime: Runtime
 ) -> _Outcome:
     def abort(fault: Exception) -> None:
         call.abort(fault)
 
-    clock: Clock = _Standing(now)
     call: Call[Any] = open_call(
         tool,
         arguments,
         journal,
         host=Host(),
-        runtime=Runtime(clock=clock),
+        runtime=runtime,
         sink=discard,
         make=partial(Call[Any], on_fault=abort),
     )

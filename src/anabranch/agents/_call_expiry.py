@@ -5,6 +5,7 @@ The reaper of ``_durable`` does that; here is what it needs to know of the conve
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from anabranch._durable.expiry import Reaper
@@ -13,9 +14,9 @@ from anabranch._durable.store import CallRecord
 from anabranch._opening import Runtime
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.tool import Tool
-from anabranch.tree import Node, Thread, project
+from anabranch.tree import Node, Thread, TreeStore, project
 
-__all__ = ["caller_in", "principal_of", "reaper_of", "runtime_at"]
+__all__ = ["caller_in", "principal_of", "reaper_of", "runtime_at", "runtime_of"]
 
 _CALLER = "node:"
 
@@ -39,12 +40,22 @@ def caller_in(principal: str) -> tuple[str, str | None] | None:
 
 async def runtime_at(dependencies: AgentDependencies, caller: Node) -> Runtime:
     """Return what encloses a call that ``caller`` makes: the conversation before it."""
-    store = dependencies.store
+    at = await _conversation_at(dependencies.store, caller)
+    return replace(at, limits=dependencies.tool_limits, clock=dependencies.clock)
+
+
+async def runtime_of(store: TreeStore, record: CallRecord) -> Runtime | None:
+    """Return the conversation that a recorded call had, ``None`` if that is gone from ``store``."""
+    if (named := caller_in(record.principal)) is None:
+        return Runtime()
+    caller = await store.node(named[0])
+    return None if caller is None else await _conversation_at(store, caller)
+
+
+async def _conversation_at(store: TreeStore, caller: Node) -> Runtime:
     path = await store.path(caller.parent_id or caller.id)
     thread = await store.thread(caller.thread_id)
     return Runtime(
-        limits=dependencies.tool_limits,
-        clock=dependencies.clock,
         parent_messages=project(path.nodes, path.results),
         parent_system_prompt=None if thread is None else thread.system_prompt,
     )
@@ -58,9 +69,9 @@ def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> R
     """
     alone = Runtime(clock=dependencies.clock)
 
-    async def runtime_of(record: CallRecord) -> Runtime:
+    async def runtime_for(record: CallRecord) -> Runtime:
         node_id, _ = caller_in(record.principal) or ("", None)
         caller = await dependencies.store.node(node_id)
         return alone if caller is None else await runtime_at(dependencies, caller)
 
-    return Reaper(CallService(alone, dependencies.calls), tools, runtime_of=runtime_of)
+    return Reaper(CallService(alone, dependencies.calls), tools, runtime_of=runtime_for)

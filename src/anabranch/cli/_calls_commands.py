@@ -21,13 +21,15 @@ from anabranch._recorded.replaying import Replayed, replay_call
 from anabranch._recorded.shapes import RecordedCall
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
+from anabranch.agents._call_expiry import runtime_of
 from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed
 from anabranch.cli._options import Store, store_url
 from anabranch.cli._output import print_json, print_text
 from anabranch.cli._targets import is_url, load
 from anabranch.errors import StoreError
-from anabranch.stores import CallStore, open_store
+from anabranch.stores import CallStore, open_stores
 from anabranch.tool import Tool
+from anabranch.tree import TreeStore
 
 __all__ = ["calls_app"]
 
@@ -60,7 +62,7 @@ def list_command(
 ) -> None:
     """List recorded calls, the last begun first."""
 
-    async def work(calls: CallStore) -> list[CallRecord]:
+    async def work(calls: CallStore, _: TreeStore) -> list[CallRecord]:
         last = None if after is None else await find_call(calls, after)
         return await calls.calls(limit, tool=tool, status=status, after=last)
 
@@ -74,7 +76,7 @@ def list_command(
 def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) -> None:
     """Show one call: its rounds, its steps with their values and undos, and what it waits for."""
 
-    async def work(calls: CallStore) -> RecordedCall:
+    async def work(calls: CallStore, _: TreeStore) -> RecordedCall:
         return await read_call(calls, await find_call(calls, name), SystemClock().now())
 
     call = _with_store(store, work)
@@ -107,10 +109,10 @@ def replay_command(
         raise UsageError("Name a call and the TARGET that has its tool, or --all and the TARGET.")
     tools = _tools(targets)
 
-    async def work(calls: CallStore) -> list[Replayed]:
+    async def work(calls: CallStore, trees: TreeStore) -> list[Replayed]:
         if name is None:
             return [
-                await replay_call(calls, record, tool)
+                await replay_call(calls, record, tool, await runtime_of(trees, record))
                 for tool in tools.values()
                 for record in await _open_calls(calls, tool.name)
             ]
@@ -121,7 +123,8 @@ def replay_command(
                 f"The call {record.call_id} is one of {record.tool!r}, which {' '.join(targets)} does"
                 f" not offer. It offers: {offered}."
             )
-        return [await replay_call(calls, record, tools[record.tool])]
+        runtime = await runtime_of(trees, record)
+        return [await replay_call(calls, record, tools[record.tool], runtime)]
 
     found = _with_store(store, work)
     shown = [each.model_dump(mode="json") for each in found]
@@ -165,24 +168,24 @@ def _print(value: object, lines: list[str], *, as_json: bool) -> None:
         print_text("\n".join(lines))
 
 
-def _with_store(url: str | None, work: Callable[[CallStore], Awaitable[T]]) -> T:
-    """Open the store, and return what ``work`` returns."""
+def _with_store(url: str | None, work: Callable[[CallStore, TreeStore], Awaitable[T]]) -> T:
+    """Open the store, and return what ``work`` returns of its calls and conversations."""
 
     async def run() -> T:
-        async with _open_calls_at(store_url(url)) as calls:
-            return await work(calls)
+        async with _open_at(store_url(url)) as (calls, trees):
+            return await work(calls, trees)
 
     return run_command(run)
 
 
 @asynccontextmanager
-async def _open_calls_at(url: str) -> AsyncGenerator[CallStore]:
+async def _open_at(url: str) -> AsyncGenerator[tuple[CallStore, TreeStore]]:
     try:
-        calls = open_store(url)
+        calls, trees = open_stores(url)
     except StoreError as error:
         raise UsageError(str(error)) from error
     try:
-        yield calls
+        yield calls, trees
     except (StoreError, NoSuchCallError) as error:
         raise FailedError(str(error)) from error
     finally:

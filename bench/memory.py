@@ -7,16 +7,14 @@ frequencies of a natural language (Zipf's law), so that some words are in nearly
 Quality: the docstrings of the packages that are installed here. The summary line of each is the
 task, and what follows is a memory; that one is the right answer, among 3,000. Hits are those among
 the first ten; the reciprocal rank says how far up it is. A task is hard if it shares one word at most
-with its answer. Other versions of the packages give other numbers. The hybrid adds the ranking of a
-deterministic stand-in for a model: hashed trigrams of letters, which know no meanings. It shows that
-fusion does no harm; it does not show what a real model adds.
+with its answer. Other versions of the packages give other numbers. The hybrid adds the ranking of an
+embedder that learns meanings from the memories alone (``latent.py``); a trained model knows more.
 """
 
 from __future__ import annotations
 
 import ast
 import asyncio
-import hashlib
 import math
 import random
 import sqlite3
@@ -29,15 +27,15 @@ from pathlib import Path
 from statistics import mean, quantiles
 from time import perf_counter
 
-from anabranch.memory import Draft, EmbeddedKind, Memory, ReasoningBank, Scope, words_of
+from anabranch.memory import Draft, Memory, ReasoningBank, Scope, words_of
 from anabranch.stores import open_memory_store
 from anabranch.stores._memory_rows import memory_row
+from bench.latent import LatentEmbedder
 from bench.measure import Row
 
 NAME = "memory"
 MEMORIES, TASKS = 100_000, 100
 DOCUMENTS, QUERIES = 3_000, 600
-DIM = 256
 
 
 def a_memory(number: int, title: str, content: str) -> Memory:
@@ -165,34 +163,15 @@ def docstrings() -> list[Labelled]:
     return every[:DOCUMENTS]
 
 
-class Trigrams:
-    """Vectors of hashed trigrams of letters: deterministic, and without any knowledge of meanings."""
-
-    id = "bench:trigrams"
-
-    async def embed(self, texts: Sequence[str], kind: EmbeddedKind) -> list[list[float]]:
-        """Return a vector for each text, of either kind."""
-        del kind
-        return [self._vector(text) for text in texts]
-
-    def _vector(self, text: str) -> list[float]:
-        counts = [0.0] * DIM
-        for word in words_of(text):
-            padded = f" {word} "
-            for at in range(len(padded) - 2):
-                digest = hashlib.blake2b(padded[at : at + 3].encode(), digest_size=4).digest()
-                counts[int.from_bytes(digest) % DIM] += 1.0
-        return [math.log1p(count) for count in counts]
-
-
 async def quality() -> list[Row]:
     labelled = docstrings()
     store = open_memory_store("memory:")
     await store.add([a_memory(n, "-", each.answer) for n, each in enumerate(labelled)])
+    meanings = LatentEmbedder([each.answer for each in labelled])
     rows: list[Row] = []
     for name, bank in (
         ("words", ReasoningBank(store)),
-        ("words and trigrams", ReasoningBank(store, embedder=Trigrams())),
+        ("words and meanings", ReasoningBank(store, embedder=meanings)),
     ):
         await bank.embed_missing()
         ranks = [await rank_of(bank, each) for each in labelled[:QUERIES]]

@@ -16,8 +16,9 @@ from alembic.script import ScriptDirectory
 
 from anabranch._durable.store import RoundRecord
 from anabranch.errors import StoreError
+from anabranch.memory import Draft, Filter, ReasoningBank, Scope, Scopes
 from anabranch.stores import _migrations as migrations
-from anabranch.stores import open_store, open_stores, open_tree_store
+from anabranch.stores import open_memory_store, open_store, open_stores, open_tree_store
 from anabranch.stores._branches import Branches
 from anabranch.stores._calls import Calls
 from anabranch.stores._columns import metadata
@@ -60,6 +61,7 @@ def take_back(url: str, version: str) -> None:
         execute(url, f"DROP TABLE anabranch_{table}")
     if url.startswith("sqlite") and version < "0005":
         execute(url, "DROP TABLE anabranch_memory_words")
+        execute(url, "DROP TABLE anabranch_memory_words_place")
     if "0002" <= version < "0007":
         execute(url, "DROP INDEX anabranch_thread_owner")
         execute(url, "ALTER TABLE anabranch_thread DROP COLUMN owner")
@@ -126,6 +128,25 @@ async def test_a_store_of_an_older_release_is_brought_up_to_date_and_loses_no_ca
 
         assert await trees.thread("t") == a_thread()
         assert await calls.find("call_1") == a_call()
+
+
+async def test_memories_of_an_older_release_are_found_and_forgotten(url: str) -> None:
+    """Their full-text index is made again."""
+    async with opened(partial(open_memory_store, url)) as store:
+        ours, theirs = [
+            await ReasoningBank(store, scopes=Scopes(project=name)).record(
+                Draft(title="Locks", description="When it is locked", content=f"Ask {name}.")
+            )
+            for name in ("ours", "theirs")
+        ]
+    take_back(url, "0008")
+
+    async with opened(partial(open_memory_store, url)) as store:
+        which = Filter((Scope(name="ours"),))
+        assert await store.search(["lock"], which) == [ours]
+        assert await store.search(["lock"], Filter()) == [theirs, ours]
+        assert await store.forget(ours.id)
+        assert await store.search(["lock"], which) == []
 
 
 async def test_threads_of_an_older_release_have_no_owner(url: str) -> None:

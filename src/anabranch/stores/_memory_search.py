@@ -22,26 +22,24 @@ __all__ = ["COMMON", "ENOUGH", "WORDS", "rarest", "search"]
 WORDS = 24
 """How many words of a search are counted."""
 
-COMMON = 2_000
+COMMON = 1_000
 """As many memories are counted for one word; one that has more is as common as any."""
 
-ENOUGH = 4_000
+ENOUGH = 2_000
 """The rarest words are taken until they may find this many memories together."""
 
-_SELECTED = ", ".join(f"memory.{name}" for name in COLUMNS)
-_WEIGHTS = "0.0, 2.0, 1.5, 1.0, 1.0"
-"""Of place, title, description, content and task in BM25."""
-
-_COUNT_SQLITE = sa.text(
-    "SELECT count(*) FROM (SELECT 1 FROM anabranch_memory_words"
-    " WHERE anabranch_memory_words MATCH :query LIMIT :most)"
+_ROWS = "anabranch_memory_words MATCH :query AND rowid BETWEEN :first AND :last"
+_COUNT = f"SELECT count(*) FROM (SELECT 1 FROM anabranch_memory_words WHERE {_ROWS} LIMIT :most)"  # noqa: S608
+_RANK = (
+    "SELECT bm25(anabranch_memory_words, 2.0, 1.5, 1.0, 1.0), -(rowid & 0xffffffff)"  # noqa: S608
+    f" FROM anabranch_memory_words WHERE {_ROWS}"
 )
-_SEARCH_SQLITE = sa.text(f"""
-    SELECT {_SELECTED} FROM anabranch_memory_words AS words
-    JOIN anabranch_memory AS memory ON memory.seq = words.rowid
-    WHERE words.anabranch_memory_words MATCH :query AND memory.confidence >= :min_confidence
-    ORDER BY bm25(anabranch_memory_words, {_WEIGHTS}), memory.seq DESC LIMIT :most
-""")  # noqa: S608 - only names of columns
+"""The weights are those of title, description, content and task."""
+
+_PLACES = sa.text(
+    "SELECT number FROM anabranch_memory_words_place WHERE place IN :places"
+).bindparams(sa.bindparam("places", expanding=True))
+_ALL = range(2**63)
 _WORDS: sa.ColumnElement[Any] = sa.literal_column("anabranch_memory.words")
 
 
@@ -65,27 +63,46 @@ def rarest(counts: Mapping[str, int]) -> list[str]:
 
 
 def _on_sqlite(connection: sa.Connection, words: Sequence[str], which: Filter) -> list[Memory]:
-    def query(*those: str) -> str:
-        found = (
-            "{title description content task} : (" + " OR ".join(f'"{one}"' for one in those) + ")"
-        )
-        if which.scopes is None:
-            return found
-        places = " OR ".join(place_of(scope) for scope in which.scopes)
-        return f"place : ({places}) AND {found}"
+    def find(statement: str, rows: range, *those: str) -> Sequence[sa.Row[Any]]:
+        values = {
+            "query": " OR ".join(f'"{one}"' for one in those),
+            "first": rows[0],
+            "last": rows[-1],
+            "most": COMMON,
+        }
+        return connection.exec_driver_sql(statement, values).fetchall()
 
-    counts = {
-        word: connection.execute(_COUNT_SQLITE, {"query": query(word), "most": COMMON}).scalar_one()
-        for word in words
-    }
+    ranges = _ranges(connection, which)
+    counts = {word: sum(find(_COUNT, rows, word)[0][0] for rows in ranges) for word in words}
     if not (chosen := rarest(counts)):
         return []
-    values = {
-        "query": query(*chosen),
-        "min_confidence": which.min_confidence,
-        "most": which.limit,
-    }
-    return [to_memory(row) for row in connection.execute(_SEARCH_SQLITE, values)]
+    # By the score, the best of which is the smallest; of the same score the newest comes first.
+    ranked = sorted(tuple(row) for rows in ranges for row in find(_RANK, rows, *chosen))
+    found: list[Memory] = []
+    step = max(which.limit, 1)
+    for start in range(0, len(ranked), step):
+        found += _read(connection, [-seq for _, seq in ranked[start : start + step]], which)
+        if len(found) >= which.limit:
+            break
+    return found[: which.limit]
+
+
+def _ranges(connection: sa.Connection, which: Filter) -> list[range]:
+    """Return where the rows of the scopes are in the index."""
+    if which.scopes is None:
+        return [_ALL]
+    places = [place_of(scope) for scope in which.scopes]
+    numbers = connection.execute(_PLACES, {"places": places}).scalars()
+    return [range(number << 32, (number + 1) << 32) for number in numbers]
+
+
+def _read(connection: sa.Connection, seqs: Sequence[int], which: Filter) -> list[Memory]:
+    """Return those of the memories that are reliable enough, in the given order."""
+    finding = sa.select(MEMORY.c.seq, *(MEMORY.c[name] for name in COLUMNS)).where(
+        MEMORY.c.seq.in_(seqs), MEMORY.c.confidence >= which.min_confidence
+    )
+    rows = {row[0]: row[1:] for row in connection.execute(finding)}
+    return [to_memory(rows[seq]) for seq in seqs if seq in rows]
 
 
 def _on_postgresql(connection: sa.Connection, words: Sequence[str], which: Filter) -> list[Memory]:

@@ -1,8 +1,9 @@
 """The tables of memories, their full-text index, and the SQL that reads and writes them.
 
 The index of SQLite is an FTS5 table beside the rows, which triggers of the migration follow; that
-of Postgres is a column which the database computes. Both have a place's name as a word of its own,
-so that a search counts and ranks what may be found alone.
+of Postgres is a column which the database computes. On SQLite the rows of a scope are a range: the
+number of its place is in their upper half, the memory's ``seq`` in the lower one. So a search looks
+at what may be found alone, and its cost does not depend on what others remember.
 """
 
 from __future__ import annotations

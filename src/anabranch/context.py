@@ -53,7 +53,7 @@ from anabranch.messages import (
     user,
 )
 
-__all__ = ["BranchContext", "Op", "Runnable"]
+__all__ = ["BranchContext", "Op", "Runnable", "caller_of"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -371,3 +371,8 @@ class BranchContext:
     def uuid(self) -> uuid.UUID:
         """Return a UUID of this place of this call, the same in every replay."""
         return self._call.operations.unique(self._scope(), "uuid")
+
+
+def caller_of(ctx: BranchContext) -> str:
+    """Return the principal that has called the tool, as the edge names it; empty if none is known."""
+    return ctx._host.principal  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -73,7 +73,8 @@ class Host:
 
     ``own`` is what that model may be asked for. It is asked instead of the client's, or with
     ``prefer_client`` where the client cannot sample, or refuses. ``unreachable`` says that the
-    connection carries no questions, whatever the client supports.
+    connection carries no questions, whatever the client supports. ``principal`` is who calls, as the
+    edge names them; empty if it does not know.
     """
 
     capabilities: Capabilities = _EVERYTHING
@@ -81,6 +82,7 @@ class Host:
     own: Capabilities = _EVERYTHING
     unreachable: bool = False
     prefer_client: bool = False
+    principal: str = ""
 
     def asks_own_model(self, *names: str) -> bool:
         """Whether the server's own model is asked first for a sample that needs ``names``."""

@@ -8,7 +8,9 @@ store's port is :class:`BranchStore`; ``anabranch.stores`` has SQLite and Postgr
     _errors.py         what can be refused, by codes
     _settings.py       defaults and limits
     _ledger.py         the rules, on the records that a transaction sees
+    _ledgers.py        a transaction for each operation, and its events
     _service.py        what tools call
+    _owners.py         whose a session is
     _texts.py          the texts of branches, checked and cleaned
     _injection.py      the memory, as branches use it
     _tools.py          the tools of other hosts

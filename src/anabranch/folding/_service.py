@@ -8,18 +8,15 @@ place, or by :meth:`BranchService.expire`.
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial as bound
-from typing import TypeVar
 
 from anabranch._asking.tokens import estimate_tokens
 from anabranch._engine.clock import Clock, SystemClock
-from anabranch.folding._branch_store import BranchRows, BranchStore
+from anabranch.folding._branch_store import BranchStore
 from anabranch.folding._errors import (
-    FoldingError,
     InvalidBudgetError,
     InvalidTimeoutError,
     NoActiveBranchError,
@@ -28,25 +25,19 @@ from anabranch.folding._errors import (
     UnknownBranchError,
 )
 from anabranch.folding._injection import Injection
-from anabranch.folding._ledger import BranchEvent, Ledger, NewBranch
+from anabranch.folding._ledger import BranchEvent, NewBranch
+from anabranch.folding._ledgers import Ledgers
 from anabranch.folding._memory_store import MemoryBranches
+from anabranch.folding._owners import belongs_to, stored_name
 from anabranch.folding._ports import BranchMemory, InjectedItem, Scrubber
 from anabranch.folding._records import Branch
 from anabranch.folding._settings import FoldingSettings
-from anabranch.folding._telemetry import record
 from anabranch.folding._texts import BranchTexts, checked_id
 
 __all__ = ["ROOT", "BranchService", "CreatedBranch", "ReturnedBranch"]
 
-T = TypeVar("T")
-
-logger: logging.Logger = logging.getLogger("anabranch.folding")
-
 ROOT = "root"
 """The parent of a branch directly below its session, where this is not the default."""
-INTERVAL = 60.0
-"""Seconds between two looks for branches whose time is over."""
-BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +74,11 @@ class BranchService:
             stay as they are.
         clock: gives the time; by default, the system's.
         listener: receives each event once it is stored; what it raises is logged.
+
+    Attributes:
+        store: where branches are.
+        settings: the limits of this service.
+        principal: whose view this is; ``None`` for the host's own, which finds everything.
     """
 
     def __init__(
@@ -100,8 +96,17 @@ class BranchService:
         self._injection = Injection(self.settings, memory)
         self._texts = BranchTexts(self.settings, scrub)
         self._clock = clock or SystemClock()
-        self._listener = listener
-        self._looked_at = float("-inf")
+        self._ledgers = Ledgers(self.store, self.settings, self._clock, listener)
+        self.principal: str | None = None
+
+    def of(self, principal: str) -> BranchService:
+        """Return this service for one of its callers, who finds its own sessions and branches alone.
+
+        ``principal`` is empty for callers that are not distinguished.
+        """
+        view = copy(self)
+        view.principal = principal
+        return view
 
     async def create(  # noqa: PLR0913 - a branch and its place, by keyword
         self,
@@ -143,19 +148,19 @@ class BranchService:
             is_ready=not recalls,
             parent_reserved=parent_reserved,
         )
-        await self._look_for_overdue()
+        await self._ledgers.look_for_overdue()
         try:
-            branch, left = await self._do(lambda ledger: ledger.create(new))
+            branch, left = await self._ledgers.do(lambda ledger: ledger.create(new))
         except TooManyBranchesError:
             if not await self.expire():
                 raise
-            branch, left = await self._do(lambda ledger: ledger.create(new))
+            branch, left = await self._ledgers.do(lambda ledger: ledger.create(new))
         items: Sequence[InjectedItem] = ()
         if recalls:
             items = await self._injection.recall(branch, new.tokens)
             tokens = new.tokens + sum(item.tokens for item in items)
             names = [item.id for item in items]
-            branch = await self._do(lambda ledger: ledger.activate(new.id, names, tokens))
+            branch = await self._ledgers.do(lambda ledger: ledger.activate(new.id, names, tokens))
         return CreatedBranch(branch, items, left)
 
     async def complete(
@@ -184,7 +189,7 @@ class BranchService:
         clean = await self._texts.checked("message", message, self.settings.max_message_length)
         used = estimate_tokens(clean) if tokens is None else tokens
         found = await self._find(branch_id, session_id)
-        branch = await self._do(
+        branch = await self._ledgers.do(
             lambda ledger: ledger.complete(found.id, clean, used, extract_memory=extract_memory)
         )
         queued = extract_memory and await self._injection.queue(branch, transcript)
@@ -215,7 +220,9 @@ class BranchService:
             raise InvalidBudgetError("tokens", tokens, 0, None)
         found = await self._find(branch_id, session_id)
         draft = await self._texts.draft(partial)
-        return await self._do(lambda ledger: ledger.charge(found.id, tokens, draft, forces=forces))
+        return await self._ledgers.do(
+            lambda ledger: ledger.charge(found.id, tokens, draft, forces=forces)
+        )
 
     async def force(self, branch_id: str, reason: str, partial: str | None = None) -> Branch:
         """Close a branch with what it has so far; one that is closed stays as it is.
@@ -224,7 +231,7 @@ class BranchService:
             UnknownBranchError: there is no such branch.
         """
         clean, draft = await self._texts.scrubbed("error", reason), await self._texts.draft(partial)
-        return await self._do(lambda ledger: ledger.force(branch_id, clean, draft))
+        return await self._ledgers.do(lambda ledger: ledger.force(branch_id, clean, draft))
 
     async def status(
         self, *, branch_id: str | None = None, session_id: str | None = None
@@ -234,7 +241,7 @@ class BranchService:
         Raises:
             FoldingError: there is no such branch, or it belongs to another session.
         """
-        await self._look_for_overdue()
+        await self._ledgers.look_for_overdue()
         try:
             found = await self._find(branch_id, session_id)
         except NoActiveBranchError:
@@ -242,7 +249,7 @@ class BranchService:
                 raise
             return None
         if found.is_open and found.deadline <= self._clock.now():
-            return await self._do(lambda ledger: ledger.expire(found.id))
+            return await self._ledgers.do(lambda ledger: ledger.expire(found.id))
         return found
 
     async def branches(self, session_id: str) -> list[Branch]:
@@ -262,20 +269,11 @@ class BranchService:
             UnknownBranchError: there is no such branch.
         """
         draft = await self._texts.draft(partial)
-        return await self._do(lambda ledger: ledger.expire(branch_id, draft))
+        return await self._ledgers.do(lambda ledger: ledger.expire(branch_id, draft))
 
     async def expire(self) -> int:
         """Close all branches whose time is over, and delete old ones; return how many were closed."""
-        closed, now = 0, self._clock.now()
-        self._looked_at = now
-        while overdue := await self.store.overdue(now, BATCH):
-            for name in overdue:
-                branch = await self._do(bound(_expired, branch_id=name))
-                closed += branch is not None
-        before = now - self.settings.delete_after_seconds
-        while await self.store.prune(before, BATCH) == BATCH:
-            pass
-        return closed
+        return await self._ledgers.expire()
 
     async def close_session(self, session_id: str, reason: str = "the session has ended") -> int:
         """Force all open branches of a session to return, the innermost first; return how many."""
@@ -317,7 +315,7 @@ class BranchService:
         self, new: NewBranch, parent_id: str | None, session_id: str | None
     ) -> NewBranch:
         """Return the branch with its parent and its session."""
-        session_id = checked_id("session_id", session_id)
+        session_id = self._session(session_id)
         parent_id = checked_id("parent_branch_id", parent_id)
         if parent_id is None and session_id is not None:
             inner = await self._innermost(session_id)
@@ -325,72 +323,35 @@ class BranchService:
         elif parent_id == ROOT:
             parent_id = None
         elif parent_id is not None:
-            session_id = (await self._find(parent_id, session_id)).session_id
+            session_id = (await self._in_session(parent_id, session_id)).session_id
         return replace(
             new,
             parent_id=parent_id,
-            session_id=session_id or f"fs_{secrets.token_urlsafe(12)}",
+            session_id=session_id or stored_name(self.principal, f"fs_{secrets.token_urlsafe(12)}"),
         )
+
+    def _session(self, session_id: str | None) -> str | None:
+        """Return the name under which a session is stored that a caller names."""
+        checked = checked_id("session_id", session_id)
+        return None if checked is None else stored_name(self.principal, checked)
 
     async def _find(self, branch_id: str | None, session_id: str | None) -> Branch:
         branch_id = checked_id("branch_id", branch_id)
-        session_id = checked_id("session_id", session_id)
-        if branch_id is None:
-            found = None if session_id is None else await self._innermost(session_id)
-            if found is None:
-                raise NoActiveBranchError(session_id)
-            return found
+        stored = self._session(session_id)
+        if branch_id is not None:
+            return await self._in_session(branch_id, stored)
+        found = None if stored is None else await self._innermost(stored)
+        if found is None:
+            raise NoActiveBranchError(session_id)
+        return found
+
+    async def _in_session(self, branch_id: str, session_id: str | None) -> Branch:
         branch = await self.store.branch(branch_id)
-        if branch is None:
+        if branch is None or not belongs_to(self.principal, branch.session_id):
             raise UnknownBranchError(branch_id)
         if session_id is not None and branch.session_id != session_id:
             raise SessionMismatchError(branch_id)
         return branch
 
     async def _innermost(self, session_id: str) -> Branch | None:
-        return await self._do(lambda ledger: ledger.innermost(session_id))
-
-    # -- transactions ------------------------------------------------------------------------
-
-    async def _do(self, operation: Callable[[Ledger], T]) -> T:
-        """Return what ``operation`` returns in one transaction, and report what it has done.
-
-        A refusal is committed as well, and raised then: before it, time may have closed a branch.
-        """
-        now, settings = self._clock.now(), self.settings
-
-        def work(rows: BranchRows) -> tuple[T | FoldingError, list[BranchEvent]]:
-            ledger = Ledger(rows, settings, now)
-            try:
-                return operation(ledger), ledger.events
-            except FoldingError as refusal:
-                return refusal, ledger.events
-
-        value, events = await self.store.transaction(work)
-        for event in events:
-            self._report(event)
-        if isinstance(value, FoldingError):
-            raise value
-        return value
-
-    def _report(self, event: BranchEvent) -> None:
-        record(event)
-        if self._listener is None:
-            return
-        try:
-            self._listener(event)
-        except Exception:
-            logger.exception("the listener failed at %s of branch %r", event.kind, event.branch.id)
-
-    async def _look_for_overdue(self) -> None:
-        if self._clock.now() - self._looked_at >= INTERVAL:
-            await self.expire()
-
-
-def _expired(ledger: Ledger, branch_id: str) -> Branch | None:
-    """Close a branch whose time is over; ``None`` if another one was faster."""
-    try:
-        branch = ledger.expire(branch_id)
-    except UnknownBranchError:
-        return None
-    return branch if any(event.branch.id == branch_id for event in ledger.events) else None
+        return await self._ledgers.do(lambda ledger: ledger.innermost(session_id))

@@ -1,6 +1,7 @@
 """The tools by which an agent of any host uses branches, over MCP for instance.
 
-They depend on no connection: ids carry everything, and a session begins with the first branch. Such a
+They depend on no connection: ids carry everything, and a session begins with the first branch. A
+session and its branches belong to the principal that has created them, where callers have one. Such a
 host shows its model whatever it likes; what its model uses is known here only from what passes through
 these tools, and from ``branch_report``.
 """
@@ -13,7 +14,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from anabranch.context import BranchContext
+from anabranch.context import BranchContext, caller_of
+from anabranch.folding._owners import shown_name
 from anabranch.folding._ports import InjectedItem
 from anabranch.folding._records import Branch, Status
 from anabranch.folding._service import BranchService
@@ -98,6 +100,7 @@ class BranchRecord(BaseModel):
         return cls(
             **same,
             branch_id=branch.id,
+            session_id=shown_name(branch.session_id),
             injected_memories=list(branch.injected_memories),
             created_at=_time(branch.created_at),
             completed_at=_time(branch.completed_at),
@@ -106,7 +109,7 @@ class BranchRecord(BaseModel):
 
 
 _SAME = (
-    "id", "session_id", "parent_id", "depth", "description", "prompt", "budget_total",
+    "id", "parent_id", "depth", "description", "prompt", "budget_total",
     "budget_used", "budget_reserved", "budget_remaining", "timeout_seconds", "status", "result",
     "error",
 )  # fmt: skip
@@ -144,8 +147,7 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
 
         Work on it, then call branch_return with its conclusion: only that message goes on.
         """
-        del ctx
-        created = await service.create(
+        created = await service.of(caller_of(ctx)).create(
             description,
             prompt,
             budget=budget,
@@ -157,7 +159,7 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
         branch = created.branch
         return BranchCreated(
             branch_id=branch.id,
-            session_id=branch.session_id,
+            session_id=shown_name(branch.session_id),
             injected_context=_memories(created.injected),
             budget_allocated=branch.budget_total,
             parent_budget_remaining=created.parent_budget_remaining,
@@ -185,8 +187,7 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
 
         Branches that are still open inside of it are ended first.
         """
-        del ctx
-        returned = await service.complete(
+        returned = await service.of(caller_of(ctx)).complete(
             message, branch_id=branch_id, session_id=session_id, extract_memory=extract_memory
         )
         branch = returned.branch
@@ -203,8 +204,7 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
         ctx: BranchContext, branch_id: OneBranch = None, session_id: SessionId = None
     ) -> BranchRecord:
         """Look at a branch: its status, what it has used of its budget, and its result."""
-        del ctx
-        found = await service.status(branch_id=branch_id, session_id=session_id)
+        found = await service.of(caller_of(ctx)).status(branch_id=branch_id, session_id=session_id)
         return BranchRecord(session_id=session_id) if found is None else BranchRecord.of(found)
 
     @tool(annotations=ToolAnnotations(read_only=False, destructive=False, open_world=False))
@@ -223,9 +223,8 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
         At 80 % of its budget the record has a warning; at 100 % the branch is ended with the result
         so far.
         """
-        del ctx
         return BranchRecord.of(
-            await service.charge(
+            await service.of(caller_of(ctx)).charge(
                 tokens, branch_id=branch_id, session_id=session_id, partial=partial
             )
         )

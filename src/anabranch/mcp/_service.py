@@ -91,6 +91,7 @@ class Service:
             self.sampler,
             unreachable=capabilities is None and request.unreachable,
             prefer_client=self.prefer_client,
+            principal=request.principal,
         )
         return Job(call.tool, call.arguments, host, request.sink(call.journal), request.principal)
 

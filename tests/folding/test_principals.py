@@ -1,0 +1,119 @@
+"""Over MCP, a branch belongs to the principal that has created it, on both eras."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
+from pydantic import AnyHttpUrl
+
+from anabranch.cli._connection import server_of
+from anabranch.cli._http_tokens import headers_of
+from anabranch.folding import BranchService, UnknownBranchError, folding_tools
+from anabranch.mcp import create_server
+from tests.mcp.harness import http
+
+ERAS = {"modern": "2026-07-28", "handshake": "legacy"}
+TASK = {"description": "Find it", "prompt": "Look everywhere."}
+
+
+class Verifier:
+    """The token is the name of its owner."""
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        return AccessToken(token=token, client_id="app", subject=token, scopes=["tools"])
+
+
+@asynccontextmanager
+async def served(branches: BranchService) -> AsyncGenerator[str]:
+    server = create_server(
+        "folding",
+        folding_tools(branches),
+        keys=["k" * 32],
+        auth=AuthSettings(
+            issuer_url=AnyHttpUrl("https://login.example.org"),
+            resource_server_url=AnyHttpUrl("https://tools.example.org/mcp"),
+            required_scopes=["tools"],
+            validate_token_resource=False,
+        ),
+        token_verifier=Verifier(),
+    )
+    async with http(server) as url:
+        yield url
+
+
+class Caller:
+    """A principal, each of whose calls is made on a connection of its own."""
+
+    def __init__(self, url: str, token: str, mode: Any) -> None:
+        self._server = server_of(url, headers=headers_of(token, ()))
+        self._mode = mode
+
+    async def call(self, tool: str, **given: Any) -> Any:
+        """The structured result, or the text of the refusal."""
+        async with Client(self._server, mode=self._mode) as client:
+            result = await client.call_tool(tool, given)
+        if result.is_error:
+            return "".join(getattr(block, "text", "") for block in result.content)
+        return result.structured_content
+
+
+@pytest.mark.parametrize("era", list(ERAS))
+async def test_the_branches_of_another_principal_are_unknown(era: str) -> None:
+    branches = BranchService()
+    async with served(branches) as url:
+        owner, other = (Caller(url, name * 16, ERAS[era]) for name in "ab")
+        made = await owner.call("branch_create", **TASK)
+        branch, session = {"branch_id": made["branch_id"]}, {"session_id": made["session_id"]}
+        never = str(UnknownBranchError("br_never"))
+        for tool, given in (
+            ("branch_return", {"message": "mine"}),
+            ("branch_status", {}),
+            ("branch_report", {"tokens": 1}),
+        ):
+            for asked in (branch, {**branch, **session}):
+                refused = await other.call(tool, **given, **asked)
+                unknown = await other.call(tool, **given, **{**asked, "branch_id": "br_never"})
+                assert refused.replace(made["branch_id"], "br_never") == unknown
+                assert never in unknown
+        inside = {"parent_branch_id": made["branch_id"]}
+        assert "FOLD001" in await other.call("branch_create", **TASK, **inside)
+        record = await owner.call("branch_status", **session)
+        assert (record["status"], record["session_id"]) == ("active", made["session_id"])
+        returned = await owner.call("branch_return", message="done", **session)
+        assert returned["branch_id"] == made["branch_id"]
+
+
+@pytest.mark.parametrize("era", list(ERAS))
+async def test_the_same_name_is_another_session_for_each_principal(era: str) -> None:
+    async with served(BranchService()) as url:
+        one, other = (Caller(url, name * 16, ERAS[era]) for name in "ab")
+        named = {"session_id": "main"}
+        first = await one.call("branch_create", **TASK, **named)
+        assert (await other.call("branch_status", **named))["status"] == "none"
+        assert "FOLD006" in await other.call("branch_return", message="mine", **named)
+        second = await other.call("branch_create", **TASK, **named)
+        assert (second["session_id"], second["depth"]) == ("main", 1)
+        assert (await one.call("branch_status", **named))["id"] == first["branch_id"]
+        inner = await one.call("branch_create", **TASK, **named)
+        assert inner["depth"] == 2
+
+
+async def test_a_name_cannot_be_made_to_look_like_that_of_another_principal() -> None:
+    branches = BranchService()
+    made = (await branches.of("ida").create("d", "p", session_id="main")).branch
+    for caller in (branches.of(""), branches.of("bob")):
+        assert await caller.status(session_id=made.session_id) is None
+        with pytest.raises(UnknownBranchError):
+            await caller.status(branch_id=made.id)
+    assert (await branches.status(session_id=made.session_id)) == made, "the host sees all"
+    assert await branches.of("ida").status(session_id="main") == made
+    plain = (await branches.of("").create("d", "p", session_id="main")).branch
+    assert plain.session_id == "main"
+    with pytest.raises(UnknownBranchError):
+        await branches.of("ida").status(branch_id=plain.id)

@@ -92,7 +92,7 @@ class Place:
         return await agent.say(self.thread, "go")
 
     async def asked(self) -> list[Node]:
-        return open_questions((await self.store.tree(self.thread)).nodes)
+        return open_questions(await self.store.tree(self.thread))
 
     async def answer(self, remote: RemoteTools, question: Node, **content: Any) -> Node:
         reply = ElicitReply(action="accept", content=content)

@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, StepFailed, tool
-from anabranch.agents import Agent, BranchSelf, CallStore, QuestionAnsweredError, request_of
+from anabranch.agents import Agent, CallStore, QuestionAnsweredError, request_of
 from anabranch.messages import (
     ElicitReply,
     SampleReply,
@@ -254,24 +254,6 @@ async def test_two_processes_that_continue_at_the_same_time_end_on_one_line() ->
     kinds = await here.check(done)
     assert kinds.count("results") == 1
     assert names() == ["A begins", "A 1+2"]
-
-
-async def test_a_branch_of_the_model_does_not_wait() -> None:
-    """It does not outlive the tool that has opened it: its questions are declined."""
-
-    def decide(request: SampleRequest) -> SampleReply | str:
-        last = request.messages[-1]
-        if last.text == "Go":
-            return calls(("f", "branch_self", {"prompts": ["x"], "allow_work": True}))
-        if last.text.endswith("x"):
-            return calls(("a", "pair", {"name": "A"}))
-        return "fine"
-
-    model = MockModel(decide)
-    agent = Agent(MemoryTrees(), model, tools=[pair, BranchSelf()], capabilities=Capabilities())
-    end = await agent.say((await agent.begin()).id, "Go")
-    assert end.text == "fine"
-    assert "A decline+decline decline" in str(model.requests)
 
 
 # -- samples that are asked ----------------------------------------------------------------------

@@ -17,12 +17,21 @@ from anabranch._engine import Answer, Ask, Notice
 from anabranch._engine.clock import Clock, Timer
 from anabranch.agents._agent import Agent
 from anabranch.agents._agent_dependencies import AgentDependencies, Suspension
-from anabranch.agents._agent_tools import AgentTool, Asked, Outcome, ToolUse
-from anabranch.agents._batch_line import AnsweredRound, open_questions, result_at
-from anabranch.agents._branch_runs import BranchOutcome
+from anabranch.agents._agent_tools import (
+    AgentTool,
+    Asked,
+    AskedInBranches,
+    Continuation,
+    Outcome,
+    ToolUse,
+)
+from anabranch.agents._batch_line import AnsweredRound, result_at
+from anabranch.agents._branch_progress import BranchOutcome, open_questions
 from anabranch.agents._branch_self_tool import BranchSelf
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import (
+    BranchEnded,
+    BranchResumed,
     Event,
     Listener,
     NodeAdded,
@@ -82,11 +91,15 @@ __all__ = [
     "Answerer",
     "Ask",
     "Asked",
+    "AskedInBranches",
+    "BranchEnded",
     "BranchOutcome",
+    "BranchResumed",
     "BranchSelf",
     "CallStore",
     "CalledTool",
     "Clock",
+    "Continuation",
     "Durability",
     "ErrorReply",
     "Event",

@@ -6,6 +6,7 @@ An agent has no state of its own between turns; all of it is in the store.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from anabranch._asking.answerer import Absent, Answerer
@@ -14,25 +15,26 @@ from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.agents._agent_dependencies import AgentDependencies, durability_of, offered
-from anabranch.agents._agent_tools import AgentTool
+from anabranch.agents._agent_tools import AgentTool, Continuation
 from anabranch.agents._answers import (
     Cancelling,
     check_unasked,
     end_below,
+    line_at_head,
     read_answer,
     store_answer,
 )
 from anabranch.agents._batch_line import ASIDE, BatchLine
+from anabranch.agents._branch_progress import BranchProgress, OpenFork, open_fork
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import Listener, NodeAdded, ignore_event
 from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._timeline import Timeline
-from anabranch.agents._tool_batch import ToolBatch
 from anabranch.agents._tool_questions import Given, Reply
 from anabranch.agents._tool_set import ToolSet, ToolSource
-from anabranch.agents._turn import Turn
+from anabranch.agents._turn import Turn, resume, use_line
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.errors import ToolError
 from anabranch.limits import Limits
@@ -65,8 +67,6 @@ class Agent:
             default, only what a question needs is stored, in the tree.
         samples_asked: whether tools' samples become questions, which ``person`` or :meth:`answer`
             answers with a :class:`~anabranch.SampleReply`; by default, ``model`` answers them.
-        branch_person: answers questions of tools in branches of the model, which do not outlive
-            the tool that opens them; by default, ``person``, and without one they are declined.
 
     Attributes:
         tools: all tools, by name, as they are at present.
@@ -88,7 +88,6 @@ class Agent:
         capabilities: Capabilities | None = None,
         calls: CallStore | Durability | None = None,
         samples_asked: bool = False,
-        branch_person: Answerer | None = None,
     ) -> None:
         self.tools: ToolSet = ToolSet(tools)
         self.dependencies: AgentDependencies = AgentDependencies(
@@ -104,7 +103,6 @@ class Agent:
             capabilities or offered((person or Absent()).capabilities, model),
             durability_of(calls),
             samples_asked,
-            branch_person,
         )
 
     @property
@@ -174,8 +172,10 @@ class Agent:
         """Run a turn from ``node`` on, and return its last node.
 
         If ``node`` calls tools, those that have no result yet are run first. If it is a question of
-        a tool, or an answer, the tools of its line go on as far as they have answers. If the turn
-        is cancelled, what was received until then is stored, and the thread is valid.
+        a tool, or an answer, the tools of its line go on as far as they have answers. If it is in a
+        branch whose tool has not returned, that branch goes on, and then, when all branches have
+        ended, the tool's caller. If the turn is cancelled, what was received until then is stored,
+        and the thread is valid.
 
         Raises:
             ToolError: one of these tools has asked a question. Running it again would repeat what
@@ -183,26 +183,27 @@ class Agent:
             TurnLimitError: a limit of the turn is reached.
             Exception: what the model raises.
         """
+        if (fork := await self._open_fork(node)) is not None:
+            return await self._go_on_in(fork)
         turn = await self.turn(node)
-        if node.tool_uses or node.kind in ASIDE:
-            writer = await LineWriter.at(turn.timeline, node)
-            if node.tool_uses:
-                check_unasked(writer.line)
-            return await self._go_on_line(turn, writer)
-        return await turn.run(node)
+        if node.tool_uses:
+            check_unasked((await LineWriter.at(turn.timeline, node)).line)
+        return await turn.go_on(node)
 
     async def use_tools(self, node: Node) -> Node:
         """Go on with the tools of a line as :meth:`go_on` does, without the model."""
         turn = await self.turn(node)
-        return await self._use_tools_of(turn, await LineWriter.at(turn.timeline, node))
+        return await use_line(turn, await LineWriter.at(turn.timeline, node))
 
-    async def _go_on_line(self, turn: Turn, writer: LineWriter) -> Node:
-        after = await self._use_tools_of(turn, writer)
-        return await turn.run(after) if after.kind == "results" else after
+    async def _open_fork(self, node: Node) -> OpenFork | None:
+        return None if node.kind == "user" else open_fork(await self.store.path(node.id))
 
-    async def _use_tools_of(self, turn: Turn, writer: LineWriter) -> Node:
-        batch = ToolBatch(turn.timeline, turn.tools, writer, turn.person)
-        return writer.after or await batch.run()
+    async def _go_on_in(self, fork: OpenFork) -> Node:
+        """Go on in these branches, and then with the tools that have opened them."""
+        turn = await self.turn(fork.caller)
+        turn.continuation = replace(turn.continuation, within=fork.within)
+        writer = await line_at_head(turn, fork.caller)
+        return await end_below(turn, writer) or await resume(turn, writer)
 
     async def answer(self, question_id: str, reply: Reply) -> Node:
         """Answer a question of a tool, in any process, at any time; return the turn's last node.
@@ -213,16 +214,20 @@ class Agent:
         A question that is answered again, differently, begins another line of the conversation,
         and of the call: effects after the question happen on each, under different keys. The same
         answer again goes on with the line that it has begun, if something is left to do there.
+        In a branch, an answer is final until the tool that has opened the branch has returned.
 
         Raises:
+            QuestionAnsweredError: such an answer would be another one.
             ToolError: the question does not exist, or the agent does not have its tool.
             TurnLimitError: a limit of the turn is reached.
             Exception: what the model raises.
         """
         question = await self._question(question_id)
-        turn = await self.turn(question)
-        writer = await store_answer(turn, question, reply, again=True)
-        return await end_below(turn, writer) or await self._go_on_line(turn, writer)
+        turn, fork = await self._turn_at(question)
+        writer = await store_answer(turn, question, reply, again=fork is None)
+        if fork is not None:
+            return await self._go_on_in(fork)
+        return await end_below(turn, writer) or await resume(turn, writer)
 
     async def add_answer(self, question_id: str, reply: Reply, *, again: bool = False) -> Node:
         """Store the first answer to a question, without going on; :meth:`go_on` does.
@@ -236,8 +241,15 @@ class Agent:
             ToolError: as for :meth:`answer`.
         """
         question = await self._question(question_id)
-        writer = await store_answer(await self.turn(question), question, reply, again=again)
+        turn, fork = await self._turn_at(question)
+        writer = await store_answer(turn, question, reply, again=again and fork is None)
         return writer.after or writer.line.last
+
+    async def _turn_at(self, question: Node) -> tuple[Turn, OpenFork | None]:
+        """Return a turn at a question; in a branch, the thread's head stays on the main path."""
+        turn, fork = await self.turn(question), await self._open_fork(question)
+        turn.timeline.moves_head = fork is None
+        return turn, fork
 
     async def _question(self, question_id: str) -> Node:
         question = await self.store.node(question_id)
@@ -253,43 +265,43 @@ class Agent:
         """Answer all open questions of a line with ``cancel``; return the node where it ends.
 
         The tools go on with that, also if they ask more, until they have returned. The model is
-        not asked. ``node`` is a question, or any other node of the line.
+        not asked, and branches that wait end there. ``node`` is a question, or any other node of
+        the line, or of a branch below it.
 
         Raises:
             ToolError: no tool waits there.
         """
-        turn = await self.turn(node)
-        turn.person = Cancelling()
-        writer = await LineWriter.at(turn.timeline, node)
-        return await self._use_tools_of(turn, writer)
+        turn, fork = await self.turn(node), await self._open_fork(node)
+        turn.continuation = Continuation(Cancelling(), is_left=True)
+        at = node if fork is None else (await line_at_head(turn, fork.caller)).line.last
+        return await use_line(turn, await LineWriter.at(turn.timeline, at))
 
     async def open_questions(self, node: Node) -> list[Node]:
         """Return the questions that wait for an answer on the line of ``node``, in their order.
 
-        Where a turn ends at questions, its last node is such a ``node``.
+        Those in branches that its tools have opened follow. Where a turn ends at questions, its
+        last node is such a ``node``.
         """
         line = BatchLine.read(await self.store.path(node.id))
-        waiting = (
-            []
-            if line is None
-            else [line.rounds[use.id] for use in line.unfinished if line.is_waiting(use.id)]
-        )
-        found = {question.id for round_ in waiting for question in round_.unanswered}
-        return [] if line is None else [each for each in line.nodes if each.id in found]
+        if line is None:
+            return []
+        return (await BranchProgress.below(self.store, line.caller)).questions(line)
 
     async def cut_off(self, thread_id: str) -> Node | None:
         """Return the node at the head if tools were cut off there, as by a crash.
 
-        These are tools that have neither returned nor been interrupted, and wait for no answer;
-        :meth:`go_on` continues them.
+        These are tools that have neither returned nor been interrupted, and wait for no answer, or
+        have branches that wait for none; :meth:`go_on` continues them.
         """
         head = await self.head(thread_id)
         node = None if head is None else await self.store.node(head)
         if node is None or not (node.tool_uses or node.kind in ASIDE):
             return None
         line = BatchLine.read(await self.store.path(node.id))
-        ready = line is not None and any(not line.is_waiting(use.id) for use in line.unfinished)
-        return node if ready else None
+        if line is None:
+            return None
+        progress = await BranchProgress.below(self.store, line.caller)
+        return node if progress.can_go_on(line) else None
 
     def suspend(self) -> None:
         """Have turns that are interrupted from now on continued later: the process ends.
@@ -307,7 +319,8 @@ class Agent:
         thread = await self.store.thread(node.thread_id)
         if thread is None:
             raise ToolError(f"There is no thread {node.thread_id!r}.")
-        return Turn(Timeline(self.dependencies, thread), self.tools, self.dependencies.person)
+        continuation = Continuation(self.dependencies.person)
+        return Turn(Timeline(self.dependencies, thread), self.tools, continuation)
 
     async def expire_calls(self) -> NoReturn:
         """Undo what tools have done whose questions are not answered in time, until cancelled.

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
-from anabranch._asking.answerer import Absent, Answerer
+from anabranch._asking.answerer import Answerer
 from anabranch._asking.host import Capabilities
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
@@ -48,8 +48,6 @@ class AgentDependencies:
         capabilities: what tools may ask for.
         calls: the store of the tools' calls, and how it is used; ``None`` without one.
         samples_asked: whether tools' samples are asked like questions, instead of the model.
-        branch_person: answers questions in branches of the model, which do not outlive the tool
-            that opens them; ``None`` if ``person`` does.
         suspension: says what an interruption means.
     """
 
@@ -65,7 +63,6 @@ class AgentDependencies:
     capabilities: Capabilities
     calls: Durability | None
     samples_asked: bool = False
-    branch_person: Answerer | None = None
     suspension: Suspension = field(default_factory=Suspension)
 
     def node(
@@ -99,14 +96,6 @@ def durability_of(calls: CallStore | Durability | None) -> Durability | None:
         calls if isinstance(calls, Durability) else Durability(calls, expire_after=EXPIRE_AFTER)
     )
     return replace(policy, forks="fork", spill=sys.maxsize)
-
-
-def person_in_branches(dependencies: AgentDependencies) -> Answerer:
-    """Return who answers questions in branches of the model.
-
-    A branch does not outlive the tool that opens it: without anyone, its questions are declined.
-    """
-    return dependencies.branch_person or dependencies.person or Absent()
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from anabranch._asking.answerer import Answerer
 from anabranch._engine import Ask
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._events import Event
@@ -19,7 +20,7 @@ from anabranch.agents._turn_limits import UsageTotal
 from anabranch.messages import ResultBlock, SampleReply, SampleRequest, ToolSpec, ToolUseBlock
 from anabranch.tree import Node
 
-__all__ = ["AgentTool", "Asked", "Outcome", "ToolUse"]
+__all__ = ["AgentTool", "Asked", "AskedInBranches", "Continuation", "Outcome", "ToolUse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,30 @@ class Asked:
     state: str
 
 
+@dataclass(frozen=True, slots=True)
+class AskedInBranches:
+    """What a tool returns whose branches wait for the answers to questions of their own tools.
+
+    How far they are is in the tree. The tool is used again when one of them can go on.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """How a turn, and each branch that it opens, goes on at questions.
+
+    Attributes:
+        person: answers them at once; without one, the turn ends at them.
+        within: the first nodes of the branches that go on, of those that were open before;
+            ``None`` if all do.
+        is_left: whether the person has left the questions: tools end, and the model is not asked.
+    """
+
+    person: Answerer | None = None
+    within: frozenset[str] | None = None
+    is_left: bool = False
+
+
 class AgentTool(Protocol):
     """A tool that a model can call.
 
@@ -72,7 +97,7 @@ class AgentTool(Protocol):
         """The name by which the model calls it."""
         ...
 
-    async def use(self, here: ToolUse) -> Outcome | Asked:
+    async def use(self, here: ToolUse) -> Outcome | Asked | AskedInBranches:
         """Run the tool for one tool use, and return its outcome, or what it asks first."""
         ...
 
@@ -89,6 +114,7 @@ class ToolUse:
         answered: what the tool has asked in its last round, with the answers; ``None`` before.
         side_usage: usage of requests beside the thread; stored with the next node of the tools.
         record: stores an outcome before the tool returns, in case it never does.
+        continuation: how the turn goes on at questions.
     """
 
     block: ToolUseBlock
@@ -98,6 +124,7 @@ class ToolUse:
     answered: AnsweredRound | None
     side_usage: UsageTotal
     record: Callable[[Outcome], Awaitable[None]]
+    continuation: Continuation
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Return what the agent's model replies to ``request``, which is not of this thread.

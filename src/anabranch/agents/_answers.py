@@ -14,7 +14,14 @@ from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply
 from anabranch.tree import HEAD, Node
 
-__all__ = ["Cancelling", "check_unasked", "end_below", "read_answer", "store_answer"]
+__all__ = [
+    "Cancelling",
+    "check_unasked",
+    "end_below",
+    "line_at_head",
+    "read_answer",
+    "store_answer",
+]
 
 
 class Cancelling(Absent):
@@ -39,7 +46,7 @@ async def store_answer(turn: Turn, question: Node, reply: Reply, *, again: bool)
         QuestionAnsweredError: it has another answer, and ``again`` is false.
         ToolError: the question is closed, or the agent does not have its tool.
     """
-    writer = await LineWriter.at(turn.timeline, await _on_line(turn, question))
+    writer = await line_at_head(turn, question)
     _check_tool(turn, question, writer.line)
     if not same_reply(await writer.answer(question, reply), reply):
         if not again:
@@ -50,7 +57,7 @@ async def store_answer(turn: Turn, question: Node, reply: Reply, *, again: bool)
 
 async def read_answer(turn: Turn, question: Node) -> Given | None:
     """Return the answer to a question on its line, ``None`` while it has none."""
-    writer = await LineWriter.at(turn.timeline, await _on_line(turn, question))
+    writer = await line_at_head(turn, question)
     answer = writer.line.answers.get(question.id)
     return None if answer is None or not answer.data else reply_of(answer)
 
@@ -80,15 +87,15 @@ def check_unasked(line: BatchLine) -> None:
             )
 
 
-async def _on_line(turn: Turn, question: Node) -> Node:
-    """Return the end of the question's line at the thread's head; else the question."""
-    store = turn.timeline.dependencies.store
-    head = (await store.refs(question.thread_id)).get(HEAD)
+async def line_at_head(turn: Turn, node: Node) -> LineWriter:
+    """Return the line that ``node`` is on: of several, the one at the thread's head."""
+    store, end = turn.timeline.dependencies.store, node
+    head = (await store.refs(node.thread_id)).get(HEAD)
     nodes = list((await store.path(head)).nodes) if head is not None else []
-    if question not in nodes:
-        return question
-    below = takewhile(lambda node: node.kind in ASIDE, nodes[nodes.index(question) :])
-    return list(below)[-1]
+    if node in nodes:
+        below = nodes[nodes.index(node) + 1 :]
+        end = [node, *takewhile(lambda each: each.kind in ASIDE, below)][-1]
+    return await LineWriter.at(turn.timeline, end)
 
 
 def _check_tool(turn: Turn, question: Node, line: BatchLine) -> None:

@@ -21,7 +21,7 @@ from anabranch.agents._tool_questions import (
 from anabranch.messages import ToolUseBlock, text_of
 from anabranch.tree import NO_RESULT, Node, Path, Result
 
-__all__ = ["ASIDE", "AnsweredRound", "AskedRound", "BatchLine", "open_questions", "result_at"]
+__all__ = ["ASIDE", "AnsweredRound", "AskedRound", "BatchLine", "result_at"]
 
 ASIDE = ("question", "answer")
 """The kinds of nodes between one that calls tools and the results of its tools."""
@@ -132,11 +132,7 @@ class BatchLine:
     @cached_property
     def unfinished(self) -> tuple[ToolUseBlock, ...]:
         """The uses whose tools have neither returned nor been interrupted."""
-        return tuple(use for use in self.caller.tool_uses if self._is_unfinished(use.id))
-
-    def _is_unfinished(self, use_id: str) -> bool:
-        found = self.result(use_id)
-        return found is None or (_is_placeholder(found) and use_id in self.rounds)
+        return tuple(use for use in self.caller.tool_uses if not self.has_returned(use.id))
 
     def is_waiting(self, use_id: str) -> bool:
         """Whether the tool waits for answers."""
@@ -186,19 +182,3 @@ def result_at(path: Path, tool_use_id: str) -> Result | None:
     """Return the result of a tool on ``path``, ``None`` if there is none: the nearest to its end."""
     held = (path.results.get((node.id, tool_use_id)) for node in reversed(path.nodes))
     return next((each for each in held if each is not None), None)
-
-
-def open_questions(nodes: Iterable[Node]) -> list[Node]:
-    """Return the questions of a whole thread that wait for an answer, the oldest first.
-
-    One that the conversation has left, by a message below it, waits no longer.
-    """
-    known = {node.id: node for node in nodes}
-    answered = {question_id(node) for node in known.values() if node.kind == "answer"}
-    left: set[str] = set()
-    for node in reversed(list(known.values())):  # parents come before children
-        above = known.get(node.parent_id or "")
-        if above is not None and (node.kind not in ASIDE or node.id in left):
-            left.add(above.id)
-    asked = (node for node in known.values() if node.kind == "question")
-    return [each for each in asked if each.id not in answered and each.id not in left]

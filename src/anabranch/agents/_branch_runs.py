@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import anyio
 from pydantic import JsonValue
 
 from anabranch._engine.clock import Clock
 from anabranch._shielded import run_shielded
+from anabranch.agents._branch_progress import ERROR, PARTIAL, BranchOutcome
+from anabranch.agents._events import BranchEnded
 from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn
@@ -31,9 +33,12 @@ from anabranch.errors import (
 from anabranch.models import INTERRUPTED, ModelError
 from anabranch.tree import Node
 
-__all__ = ["BranchOutcome", "run_branches"]
+__all__ = ["BranchPath", "run_branches"]
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
+
+BranchPath: TypeAlias = tuple[Sequence[Node], RequestMessages | None]
+"""The nodes of a branch so far, and the whole path to the last as messages, where that is known."""
 
 SUMMARISE = (
     "(forced to return): This branch has reached a limit. Use no more tools: say now what the outcome"
@@ -41,79 +46,79 @@ SUMMARISE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BranchOutcome:
-    """How a branch has ended.
-
-    Attributes:
-        start: the node of its prompt.
-        end: its last node; if it has failed, the node that says so.
-        error: why it has failed, ``None`` if it has not.
-        partial: what was received of the reply in which it has failed.
-    """
-
-    start: Node
-    end: Node
-    error: str | None = None
-    partial: str = ""
-
-    @property
-    def text(self) -> str:
-        """The text of its last reply; empty if it has failed."""
-        return "" if self.error is not None else self.end.text
-
-
 async def run_branches(
     turn: Turn,
-    starts: Iterable[tuple[Node, RequestMessages | None]],
+    paths: Iterable[BranchPath],
     outcomes: dict[str, BranchOutcome],
     *,
     work: bool,
     parallel: bool,
     working: WorkingBranch | None = None,
-    meanwhile: Sequence[Callable[[], Awaitable[None]]] = (),
+    meanwhile: Sequence[Callable[[], Awaitable[object]]] = (),
 ) -> None:
-    """Let the model reply at each of ``starts``, whose nodes are stored already.
+    """Let the model reply at the end of each of ``paths``, which are stored already.
 
     Args:
         turn: the turn that opens the branches; its limits apply.
-        starts: the node of each prompt, with its path as messages where that is known.
+        paths: each branch, first the node of its prompt; one that was begun earlier goes on from
+            its last node.
         outcomes: receives each branch's outcome as soon as it ends, by the id of its start. After
-            an interruption it holds the branches that had ended.
+            an interruption it holds the branches that had ended. One that waits for answers has an
+            outcome that says so.
         work: run each branch until it calls no more tools, instead of one reply.
-        parallel: run the branches concurrently, instead of one after the other.
+        parallel: run the branches concurrently, instead of one after the other, as far as one waits.
         working: the branch of folding that they work in, if it is another than the turn's.
         meanwhile: jobs to run at the same time.
     """
 
+    async def run(path: Sequence[Node], messages: RequestMessages | None) -> BranchOutcome:
+        outcome = await _run_branch(turn.branch(working), path, messages, work=work)
+        outcomes[path[0].id] = outcome
+        if not outcome.waits:
+            await _report(turn, outcome)
+        return outcome
+
     async def in_order() -> None:
         for job in jobs:
-            await job()
+            if (await job()).waits:
+                break
 
-    jobs = [
-        partial(_run_branch, turn.branch(working), *start, outcomes, work=work) for start in starts
-    ]
+    jobs = [partial(run, *path) for path in paths]
     await gather_structured([*(jobs if parallel else [in_order]), *meanwhile])
 
 
 async def _run_branch(
-    turn: Turn,
-    start: Node,
-    messages: RequestMessages | None,
-    outcomes: dict[str, BranchOutcome],
-    *,
-    work: bool,
-) -> None:
-    running = turn.run(start, messages) if work else turn.timeline.reply(start, messages)
+    turn: Turn, path: Sequence[Node], messages: RequestMessages | None, *, work: bool
+) -> BranchOutcome:
+    start = path[0]
     try:
-        end = await _in_time(turn, start, running)
+        end = await _in_time(turn, start, _running(turn, path, messages, work=work))
     except (TurnLimitError, BranchTokenError) as limit:
-        outcomes[start.id] = await _forced(turn, start, limit)
+        return await _forced(turn, start, limit)
     except Exception as error:  # noqa: BLE001 - an unexpected one is logged by _message
         # Models and listeners may raise anything; if it left the branch, it would end the others.
-        outcomes[start.id] = await run_shielded(_record_failure(turn, start, error))
-    else:
-        outcomes[start.id] = BranchOutcome(start, end)
+        return await run_shielded(_record_failure(turn, start, error))
+    working = turn.timeline.branch_of_folding
+    has_returned = working is not None and working.returned is not None
+    waits = work and (end.kind != "assistant" or bool(end.tool_uses)) and not has_returned
+    return BranchOutcome(start, end, waits=waits)
+
+
+async def _report(turn: Turn, outcome: BranchOutcome) -> None:
+    try:
+        await turn.timeline.dependencies.listener(BranchEnded(outcome))
+    except Exception:  # if it left the branch, it would end the others
+        logger.exception("the end of the branch at %r was not heard", outcome.start.id)
+
+
+async def _running(
+    turn: Turn, path: Sequence[Node], messages: RequestMessages | None, *, work: bool
+) -> Node:
+    """Run a branch from its prompt on, or from where it has come to; return its last node."""
+    if len(path) > 1:
+        await turn.timeline.continue_from(path)
+        return await turn.go_on(path[-1])
+    return await (turn.run if work else turn.timeline.reply)(path[0], messages)
 
 
 async def _in_time(turn: Turn, start: Node, work: Awaitable[Node]) -> Node:
@@ -136,7 +141,8 @@ async def _forced(turn: Turn, start: Node, limit: AnabranchError) -> BranchOutco
         working.is_summarising = True
         if working.rolls_back:  # what tools returned last is too large, even for this
             last = timeline.last_request or start
-    prompt = timeline.dependencies.node(start.thread_id, last.id, "user", SUMMARISE)
+    data: dict[str, JsonValue] = {ERROR: str(limit)}
+    prompt = timeline.dependencies.node(start.thread_id, last.id, "user", SUMMARISE, data=data)
     try:
         end = await _in_time(turn, start, timeline.reply(await timeline.add(prompt)))
     except Exception as error:  # noqa: BLE001 - what it has said before will do
@@ -163,7 +169,7 @@ async def _record_failure(turn: Turn, start: Node, error: Exception) -> BranchOu
     cut = last.kind == "assistant" and last.data.get("stop_reason") in {"error", INTERRUPTED}
     at_limit = isinstance(error, TurnLimitError | BranchLimitError)
     partial = last.text if cut else timeline.last_text if at_limit else ""
-    data: dict[str, JsonValue] = {"stop_reason": "error", "error": message}
+    data: dict[str, JsonValue] = {"stop_reason": "error", ERROR: message, PARTIAL: partial}
     text = f"(this branch has failed): {message}"
     node = timeline.dependencies.node(start.thread_id, last.id, "assistant", text, data=data)
     try:

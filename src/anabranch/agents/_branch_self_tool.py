@@ -15,14 +15,19 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from anabranch._shielded import run_shielded
-from anabranch.agents._agent_dependencies import person_in_branches
-from anabranch.agents._agent_tools import Outcome, ToolUse
-from anabranch.agents._branch_runs import BranchOutcome, run_branches
+from anabranch.agents._agent_tools import AskedInBranches, Outcome, ToolUse
+from anabranch.agents._branch_progress import (
+    ALLOW_WORK,
+    BEFORE,
+    BranchOutcome,
+    BranchProgress,
+)
+from anabranch.agents._branch_runs import BranchPath, run_branches
 from anabranch.agents._branch_self_input import SPEC, BranchSelfInput, read_input
+from anabranch.agents._branch_self_summary import EndedBranch, summary
 from anabranch.agents._events import NodeAdded
 from anabranch.agents._ports import Model
 from anabranch.agents._recombination import JUDGES, BranchAnswer, Recombined, recombine
-from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.errors import StoreError, ToolError
@@ -33,8 +38,6 @@ __all__ = ["PLACEHOLDER", "BranchSelf"]
 
 PLACEHOLDER = "Branching In Progress..."
 SELF_PROMPT = "(self-prompt): "
-EXCERPT = 200
-"""Characters of each answer in a summary that has a recombined text as well."""
 
 
 class BranchSelf:
@@ -57,29 +60,43 @@ class BranchSelf:
         """``branch_self``."""
         return self.spec.name
 
-    async def use(self, here: ToolUse) -> Outcome:
+    async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
         """Open the branches, run them, and return a summary of how they have ended.
+
+        Branches that it has opened before go on from their nodes.
 
         Raises:
             ToolError: the input is invalid, or a limit allows no such branches; none is opened.
         """
-        path = await here.timeline.dependencies.store.path(here.caller.id)
-        wanted = _checked_input(here, sum(node.kind == "branch" for node in path.nodes))
-        fork = _Fork(here, wanted, await _open(here, wanted))
+        dependencies = here.timeline.dependencies
+        progress = await BranchProgress.below(dependencies.store, here.caller)
+        if starts := progress.opened(here.caller, here.block.id):
+            fork = _Fork(here, read_input(here.block.input, len(starts)), starts)
+            paths = fork.continued(progress)
+        else:
+            path = await dependencies.store.path(here.caller.id)
+            wanted = _checked_input(here, sum(node.kind == "branch" for node in path.nodes))
+            fork = _Fork(here, wanted, await _open(here, wanted))
+            messages = project_each(path.nodes, fork.starts, path.results)
+            paths = [([start], each) for start, each in zip(fork.starts, messages, strict=True)]
         try:
-            await fork.run(project_each(path.nodes, fork.starts, path.results))
+            await fork.run(paths)
+            if not await fork.has_ended():
+                left = here.continuation.is_left
+                return await fork.interrupted() if left else AskedInBranches()
             branches = await fork.branches()
-            made = await self._recombined(here, wanted, branches)
+            made = await self._recombined(here, fork.wanted, branches)
         except asyncio.CancelledError:
             # If the store fails now, the cancellation is raised all the same, and the pending
             # result says that the tool was interrupted.
-            with suppress(StoreError):
-                await run_shielded(fork.record_interruption())
+            if not dependencies.suspension.begun:
+                with suppress(StoreError):
+                    await run_shielded(fork.record_interruption())
             raise
-        return Outcome(_summary(wanted, branches, made))
+        return Outcome(summary(fork.wanted, branches, made))
 
     async def _recombined(
-        self, here: ToolUse, wanted: BranchSelfInput, branches: Sequence[_Branch]
+        self, here: ToolUse, wanted: BranchSelfInput, branches: Sequence[EndedBranch]
     ) -> Recombined:
         answers = [BranchAnswer(branch.name, branch.prompt, branch.answer) for branch in branches]
         return await recombine(
@@ -100,35 +117,58 @@ class _Fork:
     outcomes: dict[str, BranchOutcome] = field(default_factory=dict[str, BranchOutcome])
     names: dict[str, str] = field(default_factory=dict[str, str])
 
-    async def run(self, messages: Iterable[RequestMessages]) -> None:
-        """Run all branches, and look up their names meanwhile."""
+    def continued(self, progress: BranchProgress) -> list[BranchPath]:
+        """Note the branches that have ended; return the paths of those that go on now."""
+        ended = {s.id: outcome for s in self.starts if (outcome := progress.outcome(s))}
+        self.outcomes.update(ended)
+        going = [start for start in self.starts if start.id not in self.outcomes]
+        if self.wanted.parallel:  # otherwise the first of them goes on, and then the others
+            how = self.here.continuation
+            going = progress.going(going, how.within, is_asked=how.person is not None)
+        return [(progress.path(start), None) for start in going]
+
+    async def has_ended(self) -> bool:
+        """Whether all branches have ended, in this process or in another."""
+        if going := [start for start in self.starts if self._outcome(start) is None]:
+            store = self.here.timeline.dependencies.store
+            progress = await BranchProgress.below(store, self.here.caller)
+            self.outcomes.update({s.id: found for s in going if (found := progress.outcome(s))})
+        return all(self._outcome(start) for start in self.starts)
+
+    async def run(self, paths: Iterable[BranchPath]) -> None:
+        """Run branches, and look up the names of all meanwhile."""
+        here = self.here
         await run_branches(
-            Turn(
-                self.here.timeline,
-                self.here.tools,
-                person_in_branches(self.here.timeline.dependencies),
-            ),
-            zip(self.starts, messages, strict=True),
+            Turn(here.timeline, here.tools, here.continuation),
+            paths,
             self.outcomes,
             work=self.wanted.allow_work,
             parallel=self.wanted.parallel,
             meanwhile=[self._try_to_name],
         )
 
-    async def branches(self) -> list[_Branch]:
+    async def branches(self) -> list[EndedBranch]:
         """Return the branches with their names."""
         if not self.names:
             await self._name()
         return [
-            _Branch(self.names[start.id], prompt, self.outcomes.get(start.id))
+            EndedBranch(self.names[start.id], prompt, self._outcome(start))
             for start, prompt in zip(self.starts, self.wanted.prompts, strict=True)
         ]
 
+    def _outcome(self, start: Node) -> BranchOutcome | None:
+        found = self.outcomes.get(start.id)
+        return None if found is None or found.waits else found
+
+    async def interrupted(self) -> Outcome:
+        """Return a summary of the branches that have ended."""
+        made = Recombined("", "Interrupted; nothing was recombined.")
+        text = summary(self.wanted, await self.branches(), made)
+        return Outcome(text, is_error=True)
+
     async def record_interruption(self) -> None:
         """Store a summary of the branches that have ended."""
-        made = Recombined("", "Interrupted; nothing was recombined.")
-        summary = _summary(self.wanted, await self.branches(), made)
-        await self.here.record(Outcome(summary, is_error=True))
+        await self.here.record(await self.interrupted())
 
     async def _name(self) -> None:
         """Look up the names, which depend on all branches of the thread.
@@ -143,43 +183,6 @@ class _Fork:
         # It is tried again when the branches have ended, and must not end them.
         with suppress(StoreError):
             await self._name()
-
-
-@dataclass(frozen=True, slots=True)
-class _Branch:
-    """A branch with its name, its prompt, and its outcome, ``None`` if it has not ended."""
-
-    name: str
-    prompt: str
-    outcome: BranchOutcome | None
-
-    @property
-    def answer(self) -> str:
-        """What it has said, marked as incomplete if it has failed; empty if that is nothing."""
-        outcome = self.outcome
-        if outcome is None:
-            return ""
-        partial = outcome.partial.strip()
-        return f"(incomplete, as this branch failed) {partial}" if partial else outcome.text
-
-    def report(self, max_length: int | None) -> str:
-        """Return how it has ended, with at most ``max_length`` characters of its answer."""
-        outcome = self.outcome
-        if outcome is None:
-            return "Interrupted before it was done."
-        if outcome.error is not None:
-            partial = _excerpt(outcome.partial.strip(), max_length)
-            return f"Failed: {outcome.error}" + (f"\nBefore that: {partial}" if partial else "")
-        calls = ", ".join(use.name for use in outcome.end.tool_uses)
-        unused = f"(It called {calls}, which was not run: allow_work is false.)" if calls else ""
-        text = _excerpt(outcome.text.strip(), max_length)
-        return " ".join(filter(None, [text, unused])) or "(It has said nothing.)"
-
-
-def _excerpt(text: str, max_length: int | None) -> str:
-    if max_length is None or len(text) <= max_length:
-        return text
-    return f"{text[:max_length].rstrip()}…"
 
 
 def _checked_input(here: ToolUse, depth: int) -> BranchSelfInput:
@@ -204,23 +207,13 @@ def _checked_input(here: ToolUse, depth: int) -> BranchSelfInput:
 async def _open(here: ToolUse, wanted: BranchSelfInput) -> list[Node]:
     """Add the first nodes of all branches in one write, so that none is missing after a crash."""
     dependencies, thread_id = here.timeline.dependencies, here.timeline.thread.id
-    data: dict[str, JsonValue] = {"tool_use_id": here.block.id}
-    starts = [
-        dependencies.node(thread_id, here.caller.id, "branch", f"{SELF_PROMPT}{prompt}", data=data)
-        for prompt in wanted.prompts
-    ]
+    data: dict[str, JsonValue] = {"tool_use_id": here.block.id, ALLOW_WORK: wanted.allow_work}
+    starts: list[Node] = []
+    for prompt in wanted.prompts:
+        before = {} if wanted.parallel or not starts else {BEFORE: starts[-1].id}
+        text, given = f"{SELF_PROMPT}{prompt}", {**data, **before}
+        starts.append(dependencies.node(thread_id, here.caller.id, "branch", text, data=given))
     await dependencies.store.append(starts)
     for start in starts:
         await here.emit(NodeAdded(start))
     return starts
-
-
-def _summary(wanted: BranchSelfInput, branches: Sequence[_Branch], made: Recombined) -> str:
-    done = sum(branch.outcome is not None and branch.outcome.error is None for branch in branches)
-    order = "parallel" if wanted.parallel else "sequential"
-    mode = "iterative" if wanted.allow_work else "single response"
-    max_length = None if wanted.recombine == "none" else EXCERPT
-    parts = [f"{done}/{len(branches)} branches completed ({order}, {mode})."]
-    parts += [f"{each.name} ({each.prompt}):\n{each.report(max_length)}" for each in branches]
-    parts += [made.note, made.text]
-    return "\n\n".join(filter(None, parts))

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from anabranch._engine import Notice
+from anabranch.agents._branch_progress import BranchOutcome
 from anabranch.messages import ToolUseBlock
 from anabranch.tree import Node, Result
 
 __all__ = [
+    "BranchEnded",
+    "BranchResumed",
     "Event",
     "Listener",
     "NodeAdded",
@@ -32,6 +35,20 @@ class NodeAdded:
     """A node has been written to the store."""
 
     node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class BranchResumed:
+    """A branch of the model goes on that was begun earlier: its nodes so far."""
+
+    path: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BranchEnded:
+    """A branch has ended; one that waits for answers has not."""
+
+    outcome: BranchOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +101,16 @@ class ToolEnded:
     result: Result
 
 
-Event: TypeAlias = NodeAdded | TextReceived | ToolStarted | ToolNoticed | ToolBranched | ToolEnded
+Event: TypeAlias = (
+    NodeAdded
+    | BranchResumed
+    | BranchEnded
+    | TextReceived
+    | ToolStarted
+    | ToolNoticed
+    | ToolBranched
+    | ToolEnded
+)
 """What happens during a turn, as a listener receives it."""
 
 Listener: TypeAlias = Callable[[Event], Awaitable[None]]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 from anabranch.agents._agent import Agent
-from anabranch.agents._branch_runs import BranchOutcome, run_branches
+from anabranch.agents._branch_progress import BranchOutcome
+from anabranch.agents._branch_runs import BranchPath, run_branches
 from anabranch.agents._recombination import BranchAnswer, Recombined, recombine
 from anabranch.errors import ToolError
 from anabranch.tree import HEAD, Navigator, Node
@@ -198,8 +199,11 @@ async def _say_at_each(
     starts = await agent.put(thread_id, prompts, head=False)
     turn = await agent.turn(starts[0])
     outcomes: dict[str, BranchOutcome] = {}
-    messages = zip(starts, await turn.timeline.messages_at(starts), strict=True)
-    await run_branches(turn, messages, outcomes, work=True, parallel=parallel)
+    known = await turn.timeline.messages_at(starts)
+    paths: list[BranchPath] = [
+        ([start], messages) for start, messages in zip(starts, known, strict=True)
+    ]
+    await run_branches(turn, paths, outcomes, work=True, parallel=parallel)
     return [outcomes[start.id] for start in starts]
 
 

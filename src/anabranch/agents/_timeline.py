@@ -19,7 +19,8 @@ from pydantic import JsonValue
 from anabranch._shielded import run_shielded
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._append_queue import AppendQueue
-from anabranch.agents._events import NodeAdded, TextReceived
+from anabranch.agents._branch_progress import said_in
+from anabranch.agents._events import BranchResumed, NodeAdded, TextReceived
 from anabranch.agents._ports import Model
 from anabranch.agents._turn_limits import AdmittedRequest, Meter, UsageTotal
 from anabranch.agents._working_branch import WorkingBranch
@@ -83,6 +84,17 @@ class Timeline:
         else:
             branch.branch_of_folding = self.branch_of_folding.fork()
         return branch
+
+    async def continue_from(self, path: Sequence[Node]) -> None:
+        """Go on with a branch that was begun earlier; ``path`` has its nodes so far."""
+        self.last_added, self.last_text = path[-1], said_in(path)
+        replies = [at for at, node in enumerate(path) if node.kind == "assistant"]
+        if replies:
+            self.last_request, reply = path[replies[-1] - 1], path[replies[-1]]
+            if self.branch_of_folding is not None:
+                request = self._request(await self._messages_at(self.last_request))
+                self.branch_of_folding.continue_from(request, reply)
+        await self.dependencies.listener(BranchResumed(tuple(path)))
 
     # -- requests to the model ---------------------------------------------------------------
 

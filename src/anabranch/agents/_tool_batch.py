@@ -17,7 +17,14 @@ from collections.abc import Mapping
 from functools import partial
 
 from anabranch._asking.answerer import Answerer
-from anabranch.agents._agent_tools import AgentTool, Asked, Outcome, ToolUse
+from anabranch.agents._agent_tools import (
+    AgentTool,
+    Asked,
+    AskedInBranches,
+    Continuation,
+    Outcome,
+    ToolUse,
+)
 from anabranch.agents._batch_line import AskedRound, BatchLine
 from anabranch.agents._events import ToolEnded, ToolStarted
 from anabranch.agents._gather_structured import gather_structured
@@ -41,7 +48,7 @@ class ToolBatch:
         timeline: the path that the line extends.
         tools: the agent's tools, by name.
         writer: at the end of the line.
-        person: answers questions at once; without one, the batch stops at them.
+        continuation: how it goes on at questions.
     """
 
     def __init__(
@@ -49,16 +56,17 @@ class ToolBatch:
         timeline: Timeline,
         tools: Mapping[str, AgentTool],
         writer: LineWriter,
-        person: Answerer | None,
+        continuation: Continuation,
     ) -> None:
         self._timeline = timeline
         self._tools = tools
         self._writer = writer
-        self._person = person
+        self._continuation = continuation
         self._asking = asyncio.Lock()
         self._uses = writer.line.unfinished
         self._placeholder: str | None = None
         self._results: dict[str, Result] = {}
+        self._in_branches: set[str] = set()
         self._side_usage = SideUsage()
 
     @property
@@ -80,12 +88,15 @@ class ToolBatch:
                 ended = await self._writer.finish(self._shown(), self._side_usage)
                 return ended or self._line.last
             await self._writer.refresh()  # answers may have come from elsewhere meanwhile
-            if all(self._line.is_waiting(use.id) for use in self._unfinished):
+            if all(self._waits(use) for use in self._unfinished):
                 return self._line.last
 
     @property
     def _unfinished(self) -> list[ToolUseBlock]:
         return [use for use in self._uses if not self._is_done(use)]
+
+    def _waits(self, use: ToolUseBlock) -> bool:
+        return self._line.is_waiting(use.id) or use.id in self._in_branches
 
     def _is_done(self, use: ToolUseBlock) -> bool:
         return use.id in self._results or self._line.has_returned(use.id)
@@ -93,34 +104,38 @@ class ToolBatch:
     async def _store_placeholders(self) -> None:
         """Store a placeholder for every result, if a tool lets branches see them meanwhile.
 
-        Until a tool returns, its pending result says that it was interrupted: if the turn ends
+        Until a tool returns, its pending result says that it was interrupted: if no turn goes on
         there, nothing has to be written any more.
         """
         used = (self._tools[use.name] for use in self._uses if use.name in self._tools)
         self._placeholder = next((tool.placeholder for tool in used if tool.placeholder), None)
         if self._placeholder is not None:
-            interrupted = Outcome(NO_RESULT, is_error=True)
-            results = [self._result(use.id, interrupted) for use in self._uses]
+            caller, shown, none = self._line.caller.id, _text(self._placeholder), _text(NO_RESULT)
+            begun = [use.id for use in self._uses if self._line.result(use.id) is None]
+            results = [Result(caller, each, shown, is_error=True, pending=none) for each in begun]
             await self._timeline.dependencies.store.set_results(results)
 
     # -- one tool ----------------------------------------------------------------------------
 
     async def _use(self, use: ToolUseBlock) -> None:
         """Run a tool round by round, until it has returned or waits for answers."""
-        if self._line.round_id(use.id) is None:
+        if self._line.round_id(use.id) is None and self._line.result(use.id) is None:
             await self._timeline.dependencies.listener(ToolStarted(self._line.caller.id, use))
         while not self._is_done(use):
             round_ = self._line.rounds.get(use.id)
             if round_ is not None and round_.unanswered:
-                if self._person is None:
+                if self._continuation.person is None:
                     return
-                await self._ask(self._person, round_)
+                await self._ask(self._continuation.person, round_)
                 continue
             outcome = await self._outcome(use, round_)
             if isinstance(outcome, Outcome):
                 await self._record(use, outcome)
-            else:
+            elif isinstance(outcome, Asked):
                 await self._writer.ask(use.id, outcome, round_, self._side_usage)
+            else:
+                self._in_branches.add(use.id)
+                return
 
     async def _ask(self, person: Answerer, round_: AskedRound) -> None:
         """Have ``person`` answer the questions of a round, one after the other."""
@@ -129,7 +144,9 @@ class ToolBatch:
                 if question.id not in self._line.answers:
                     await self._writer.answer(question, await answer_live(person, question))
 
-    async def _outcome(self, use: ToolUseBlock, round_: AskedRound | None) -> Outcome | Asked:
+    async def _outcome(
+        self, use: ToolUseBlock, round_: AskedRound | None
+    ) -> Outcome | Asked | AskedInBranches:
         """Return how the tool's next round ends; what it raises becomes an outcome."""
         tool = self._tools.get(use.name)
         if tool is None:
@@ -156,6 +173,7 @@ class ToolBatch:
             None if round_ is None else round_.answered(),
             self._side_usage.of(use.id),
             partial(self._record, use),
+            self._continuation,
         )
 
     # -- results -----------------------------------------------------------------------------
@@ -168,7 +186,8 @@ class ToolBatch:
 
     def _result(self, use_id: str, outcome: Outcome) -> Result:
         holder, content = self._line.holder(use_id), outcome.blocks or _text(outcome.text)
-        if self._placeholder is None or holder.id != self._line.caller.id:
+        was_interrupted = outcome.text == NO_RESULT  # so no branch is left that sees the rest
+        if self._placeholder is None or holder.id != self._line.caller.id or was_interrupted:
             return Result(holder.id, use_id, content, outcome.is_error)
         shown = _text(self._placeholder)
         return Result(holder.id, use_id, shown, outcome.is_error, pending=content)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch._asking.answerer import Answerer
-from anabranch.agents._agent_tools import AgentTool
-from anabranch.agents._batch_line import BatchLine
+from anabranch.agents._agent_tools import AgentTool, Continuation
+from anabranch.agents._batch_line import ASIDE, BatchLine
 from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._timeline import RequestMessages, Timeline
 from anabranch.agents._tool_batch import ToolBatch
@@ -14,25 +13,25 @@ from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.agents._working_branch import WorkingBranch
 from anabranch.tree import Node
 
-__all__ = ["Turn"]
+__all__ = ["Turn", "resume", "use_line"]
 
 
 class Turn:
     """A turn along ``timeline``, in which the model may call ``tools``.
 
-    ``person`` answers questions of tools at once; without one, the turn ends at them.
+    ``continuation`` says how it goes on at questions of the tools.
     """
 
     def __init__(
-        self, timeline: Timeline, tools: Mapping[str, AgentTool], person: Answerer | None
+        self, timeline: Timeline, tools: Mapping[str, AgentTool], continuation: Continuation
     ) -> None:
         self.timeline = timeline
         self.tools = tools
-        self.person = person
+        self.continuation = continuation
 
     def branch(self, working: WorkingBranch | None = None) -> Turn:
         """Return a turn for a branch, within the same limits, and those of ``working``."""
-        return Turn(self.timeline.branch(working), self.tools, self.person)
+        return Turn(self.timeline.branch(working), self.tools, self.continuation)
 
     async def run(self, node: Node, messages: RequestMessages | None = None) -> Node:
         """Continue at ``node`` until the model calls no more tools, or returns from its branch.
@@ -50,15 +49,37 @@ class Turn:
             if not node.tool_uses:
                 return node
             node = await self.use_tools(node)
-            working = self.timeline.branch_of_folding
-            if node.kind != "results" or (working is not None and working.returned is not None):
+            if not self.goes_on_after(node):
                 return node
         raise TurnLimitError("requests to the model", limit, limit)
+
+    async def go_on(self, node: Node) -> Node:
+        """Continue at any node: with the tools of its line, if it is on one, and then the model."""
+        if node.tool_uses or node.kind in ASIDE:
+            return await resume(self, await LineWriter.at(self.timeline, node))
+        return node if self.continuation.is_left else await self.run(node)
 
     async def use_tools(self, caller: Node) -> Node:
         """Run the tools that ``caller`` calls, concurrently.
 
         Returns the node of their results; or the last question, if a tool waits for answers.
         """
-        line = LineWriter(self.timeline, BatchLine([caller], {}))
-        return await ToolBatch(self.timeline, self.tools, line, self.person).run()
+        return await use_line(self, LineWriter(self.timeline, BatchLine([caller], {})))
+
+    def goes_on_after(self, node: Node) -> bool:
+        """Whether the model is asked next."""
+        working = self.timeline.branch_of_folding
+        has_returned = working is not None and working.returned is not None
+        return node.kind == "results" and not has_returned and not self.continuation.is_left
+
+
+async def resume(turn: Turn, line: LineWriter) -> Node:
+    """Continue ``turn`` with the tools of a line, and then with the model."""
+    after = await use_line(turn, line)
+    return await turn.run(after) if turn.goes_on_after(after) else after
+
+
+async def use_line(turn: Turn, line: LineWriter) -> Node:
+    """Run the tools of a line as far as they come; return the node at which it ends."""
+    batch = ToolBatch(turn.timeline, turn.tools, line, turn.continuation)
+    return line.after or await batch.run()

@@ -28,7 +28,8 @@ from anabranch.folding import (
     BudgetExhaustedError,
     CreatedBranch,
 )
-from anabranch.messages import SampleReply, SampleRequest
+from anabranch.messages import SampleReply, SampleRequest, Usage
+from anabranch.tree import Node
 
 __all__ = ["REFUSALS", "WorkingBranch"]
 
@@ -183,14 +184,23 @@ class WorkingBranch:
 
     def _added(self, admission: _Admission, reply: SampleReply) -> int:
         """Return what a request on the path has added to the context, its reply included."""
-        usage = reply.usage if reply.usage and reply.usage.total_tokens else None
-        output = estimate_tokens(said(reply)) if usage is None else usage.output_tokens
-        new = admission.new
+        usage, new = _reported(reply), admission.new
         if usage is not None and self._reported is not None:
             new = max(0, usage.input_tokens - self._reported)
-        self._estimated = admission.prompt + output
+        return new + self._seen(admission.prompt, reply)
+
+    def continue_from(self, request: SampleRequest, reply: Node) -> None:
+        """Count from ``reply`` to ``request`` on, which is charged already, maybe elsewhere."""
+        replied = SampleReply(content=reply.content, model="", usage=reply.usage)
+        self._seen(prompt_tokens(request), replied)
+
+    def _seen(self, prompt: int, reply: SampleReply) -> int:
+        """Note what the context has after a reply; return the tokens of the reply."""
+        usage = _reported(reply)
+        output = estimate_tokens(said(reply)) if usage is None else usage.output_tokens
+        self._estimated = prompt + output
         self._reported = None if usage is None else usage.total_tokens
-        return new + output
+        return output
 
     async def _spend(self, tokens: int, partial: str | None) -> None:
         """Charge tokens; ``partial`` is what the branch has said last.
@@ -202,3 +212,8 @@ class WorkingBranch:
             await self.service.charge(tokens, branch_id=self.id, partial=partial, forces=False)
         except BranchNotActiveError:
             return  # it was closed meanwhile, which its next request will find
+
+
+def _reported(reply: SampleReply) -> Usage | None:
+    """Return the usage of a reply, ``None`` if its provider has reported none."""
+    return reply.usage if reply.usage and reply.usage.total_tokens else None

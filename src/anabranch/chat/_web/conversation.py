@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from enum import Enum
+from itertools import takewhile
 from typing import Literal, TypeAlias
 
 from pydantic import ValidationError
@@ -48,7 +49,7 @@ ANSWERED = "The question was answered differently."
 OPEN = "The question is still open: answer it in its conversation."
 UNDONE = "What this call had done is undone: it cannot be continued."
 ASIDE = {"question", "answer"}
-"""Kinds of nodes at which a turn ends that waits."""
+"""Kinds of nodes between one that calls tools and their results."""
 
 
 class AnswerRefusedError(Exception):
@@ -128,8 +129,6 @@ class Conversation:
         async with self._lock:
             if (begun := await self.log.begun(run_id)) is not None:
                 return begun
-            if self._turn is not None and self._turn.waiting:
-                await self.stop()
             return await self._begin(run_id, lambda: self._said(text.strip(), at, work))
 
     async def answer(self, replies: Mapping[str, ElicitReply], run_id: str) -> int | None:
@@ -148,11 +147,6 @@ class Conversation:
             if not new:
                 return await self.log.begun(run_id)
             running = self._turn
-            if running is not None and (waiting := [e for e in taken if e in running.waiting]):
-                after = await running.begin_run(run_id)
-                for each in waiting:
-                    running.waiting[each].set_result(replies[each])
-                return after
             turn, after = running or self._new_turn(), await self.log.last()
             with suppress(BusyError):  # the process that runs the turn takes the answers up
                 after = after if running else await turn.begin_run(run_id)
@@ -163,7 +157,8 @@ class Conversation:
                 await turn.fail(ANSWERED)
                 raise AnswerRefusedError("answered", ANSWERED) from None
             if running is None and turn.is_running:
-                self._start(turn, lambda: self._go_on(nodes[-1]))
+                ready = await self._agent.cut_off(self.thread_id)  # all that has answers now
+                self._start(turn, lambda: self._go_on(ready or nodes[-1]))
             return after
 
     async def answer_differently(self, question_id: str, given: ElicitReply, run_id: str) -> None:
@@ -253,13 +248,13 @@ class Conversation:
     async def _go_on(self, node: Node) -> Node:
         """Go on at a question or an answer; the model follows unless the person called the tool."""
         nodes = (await self._agent.store.path(node.id)).nodes
-        caller = next(each for each in reversed(nodes) if each.tool_uses)
-        by_person = caller.data.get("by") == "person"
+        turn = takewhile(lambda each: each.kind != "user", reversed(nodes))
+        by_person = any(each.data.get("by") == "person" for each in turn)
         return await (self._agent.use_tools(node) if by_person else self._agent.go_on(node))
 
     async def _end(self, turn: LiveTurn, last: Node) -> Node | None:
         """Report that a turn has ended at ``last``; or return where to go on: answers have come."""
-        if last.kind not in ASIDE:
+        if last.kind not in ASIDE and not last.tool_uses:
             await turn.succeed()
             return None
         async with self._lock:  # no answer is stored meanwhile that no one would take up
@@ -278,7 +273,8 @@ class Conversation:
     async def _said(self, text: str, at: Place, work: Callable[[Node], Awaitable[Node]]) -> Node:
         head = await self._agent.head(self.thread_id)
         last = None if head is None else await self._agent.store.node(head)
-        if last is not None and last.kind in ASIDE:
+        is_open = last is not None and await self._agent.open_questions(last)
+        if last is not None and (is_open or last.kind in ASIDE):
             head = (await self._agent.cancel_questions(last)).id
         if at is HEAD or (last is not None and at == last.id):
             at = head

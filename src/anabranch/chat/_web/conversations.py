@@ -17,13 +17,11 @@ from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import pause
 from anabranch.agents import (
-    Absent,
     Agent,
     AgentTool,
     CalledTool,
     Event,
     Model,
-    Question,
     ToolSource,
     TurnLimits,
 )
@@ -32,10 +30,9 @@ from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.live_turn import current_turn
-from anabranch.chat._web.pending_questions import Questions, as_interrupt
+from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.thread_lease import BusyError
 from anabranch.errors import StoreError
-from anabranch.messages import ElicitReply
 from anabranch.stores import open_run_events
 from anabranch.tool import Tool
 from anabranch.tree import Thread, TreeStore
@@ -105,7 +102,6 @@ class Conversations:
             listener=_report,
             calls=calls,
             samples_asked=samples_asked,
-            branch_person=_BranchPerson(self),
         )
         self.questions: Questions = Questions(
             self.agent.dependencies,
@@ -200,21 +196,3 @@ async def _report(event: Event) -> None:
     turn = current_turn.get(None)
     if turn is not None:
         await turn.on_event(event)
-
-
-class _BranchPerson(Absent):
-    """Answers questions in branches of the model, whose turns wait for the page, or a client."""
-
-    capabilities = Capabilities()
-
-    def __init__(self, conversations: Conversations) -> None:
-        self._conversations = conversations
-
-    async def elicit(self, request: Question, /, *, step_id: str) -> ElicitReply:
-        """End the run at the question, which is the node ``step_id``, and wait for the answer."""
-        del request
-        agent, questions = self._conversations.agent, self._conversations.questions
-        node = await agent.store.node(step_id)
-        if node is None:
-            return ElicitReply(action="cancel")  # its conversation was deleted just now
-        return await current_turn.get().wait(step_id, as_interrupt(await questions.shown(node)))

@@ -28,6 +28,8 @@ from pydantic_core import to_json
 
 from anabranch._encodable import encodable
 from anabranch.agents import (
+    BranchEnded,
+    BranchResumed,
     Event,
     NodeAdded,
     TextReceived,
@@ -48,7 +50,7 @@ BRANCH = "anabranch.branch"
 
 
 class EventMapping:
-    """Maps the events of one turn, in their order."""
+    """Maps the events of one run, in their order."""
 
     def __init__(self) -> None:
         self._branches: dict[str, str] = {}
@@ -65,6 +67,13 @@ class EventMapping:
                 yield from self._text(event)
             case NodeAdded(node):
                 yield from self._node(node)
+            case BranchResumed(path):
+                self._branches.update({node.id: path[0].id for node in path})
+                self._subagents[path[0].id] = path[0]
+                yield _started(path[0])
+            case BranchEnded(outcome):
+                if self._subagents.pop(outcome.start.id, None) is not None:
+                    yield _finished(outcome.start.id)
             case ToolStarted(caller, use):
                 branch = self._branches.get(caller)
                 shown = to_json(encodable(use.input)).decode()
@@ -111,14 +120,6 @@ class EventMapping:
         for branch in reversed(self._subagents):
             yield _finished(branch, suspended=suspended)
 
-    def begin(self) -> Iterator[BaseEvent]:
-        """Yield the beginnings of all that is open, for another run of the turn."""
-        yield from map(_started, self._subagents.values())
-        for after, message in self._messages.items():
-            yield TextMessageStartEvent(
-                message_id=message, role="assistant", subagent_run_id=self._branches.get(after)
-            )
-
     def _text(self, event: TextReceived) -> Iterator[BaseEvent]:
         branch = self._branches.get(event.after)
         message = self._messages.get(event.after)
@@ -137,11 +138,6 @@ class EventMapping:
         if node.kind == "branch":
             self._subagents[node.id] = node
             yield _started(node)
-        if node.kind == "results":
-            ended = [each.id for each in self._subagents.values() if each.parent_id == parent]
-            for each in ended:
-                del self._subagents[each]
-                yield _finished(each)
         message = self._messages.pop(parent, None) if node.kind == "assistant" else None
         if message is None and node.kind == "assistant" and node.text:  # it was not streamed
             message = f"after-{parent}"

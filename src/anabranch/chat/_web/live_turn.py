@@ -27,7 +27,6 @@ from anabranch.agents import Event
 from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
-from anabranch.messages import ElicitReply
 
 __all__ = ["LiveTurn", "current_turn"]
 
@@ -44,14 +43,11 @@ class LiveTurn:
 
     Attributes:
         task: runs it.
-        waiting: questions in branches of the model that it waits at, and where their answers are
-            delivered. A branch does not outlive the tool that opens it: its turn has not ended.
     """
 
     def __init__(self, thread_id: str, log: ThreadLog, right: ThreadLease) -> None:
         self.thread_id = thread_id
         self.task: asyncio.Task[None] | None = None
-        self.waiting: dict[str, asyncio.Future[ElicitReply]] = {}
         self._log = log
         self._right = right
         self._mapping = EventMapping()
@@ -85,7 +81,6 @@ class LiveTurn:
             async with lease:
                 raise
         self._run_id, self._lease = run_id, lease
-        self._log.add(self._mapping.begin())
         self._stopping = asyncio.create_task(self._stop_when_asked(after))
         return after
 
@@ -104,16 +99,6 @@ class LiveTurn:
         """Report an event of the agent."""
         self._log.add(self._mapping.map(event))
         await self._log.room()
-
-    async def wait(self, question_id: str, interrupt: Interrupt) -> ElicitReply:
-        """Report that the run waits at a question in a branch, and wait for its answer."""
-        answered: asyncio.Future[ElicitReply] = asyncio.get_running_loop().create_future()
-        self.waiting[question_id] = answered
-        await self.interrupt([interrupt])
-        try:
-            return await answered
-        finally:
-            del self.waiting[question_id]
 
     async def interrupt(self, interrupts: list[Interrupt]) -> None:
         """Report that the run waits for the answers to these questions, which are in the store."""

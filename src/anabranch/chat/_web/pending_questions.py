@@ -85,9 +85,8 @@ class Questions:
 
     async def open_in(self, thread_id: str) -> list[PendingQuestion]:
         """Return the open questions of a thread, the oldest first."""
-        nodes = (await self._dependencies.store.tree(thread_id)).nodes
         found: list[PendingQuestion] = []
-        for node in open_questions(nodes):
+        for node in open_questions(await self._dependencies.store.tree(thread_id)):
             try:
                 if not await self.has_expired(node):
                     found.append(await self.shown(node))

@@ -1,0 +1,238 @@
+"""How far the branches below a tool use have come, read from the tree: they have no other state.
+
+A branch goes on from its nodes, in whatever process. What a person says below one of them, or answers
+differently there, is beside its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from anabranch.agents._batch_line import ASIDE, BatchLine
+from anabranch.agents._tool_questions import question_id
+from anabranch.models import INTERRUPTED
+from anabranch.tree import Node, Path, Results, Tree, TreeStore
+
+__all__ = [
+    "ALLOW_WORK",
+    "BEFORE",
+    "ERROR",
+    "PARTIAL",
+    "BranchOutcome",
+    "BranchProgress",
+    "OpenFork",
+    "open_fork",
+    "open_questions",
+    "said_in",
+]
+
+ALLOW_WORK = "allow_work"
+"""In a branch's first node: whether its tools run; by default, they do."""
+BEFORE = "before"
+"""In a branch's first node: the first node of the branch that has to end before this one begins."""
+ERROR, PARTIAL = "error", "partial"
+"""In the node at which a branch has failed: why, and what had been received of its reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchOutcome:
+    """How a branch has ended, or where it waits.
+
+    Attributes:
+        start: the node of its prompt.
+        end: its last node; if it has failed, the node that says so.
+        error: why it has failed, ``None`` if it has not.
+        partial: what was received of the reply in which it has failed.
+        waits: whether it has not ended, since its tools wait for answers.
+    """
+
+    start: Node
+    end: Node
+    error: str | None = None
+    partial: str = ""
+    waits: bool = False
+
+    @property
+    def text(self) -> str:
+        """The text of its last reply; empty if it has failed, or waits."""
+        return "" if self.error is not None or self.waits else self.end.text
+
+
+class BranchProgress:
+    """The branches among ``nodes``, parents before children, with the results these hold."""
+
+    def __init__(self, nodes: Iterable[Node], results: Results) -> None:
+        self._results = results
+        self._below: dict[str, list[Node]] = {}
+        for node in nodes:
+            self._below.setdefault(node.parent_id or "", []).append(node)
+
+    @classmethod
+    async def below(cls, store: TreeStore, caller: Node) -> BranchProgress:
+        """Read the branches that the tools of ``caller`` have opened, if there are any."""
+        if not any(node.kind == "branch" for node in await store.children(caller.id)):
+            return cls((), {})
+        tree = await store.tree(caller.thread_id)
+        return cls(tree.nodes, tree.results)
+
+    def opened(self, caller: Node, tool_use_id: str) -> list[Node]:
+        """Return the first nodes of the branches that one tool use has opened."""
+        return [
+            node
+            for node in self._below.get(caller.id, ())
+            if node.kind == "branch" and node.data.get("tool_use_id") == tool_use_id
+        ]
+
+    def path(self, start: Node) -> list[Node]:
+        """Return the nodes of a branch, from its first to the one at which it goes on, or ends."""
+        nodes, works = [start], bool(start.data.get(ALLOW_WORK, True))
+        while (node := self._next(nodes[-1], works=works)) is not None:
+            nodes.append(node)
+        return nodes
+
+    def _next(self, node: Node, *, works: bool = False) -> Node | None:
+        """Return the node that continues a branch; a reply that was cut does only if it failed."""
+        below = self._below.get(node.id, [])
+        for each in below:
+            limited = each.kind == "user" and self._next(each) is not None  # and has summed up
+            if ERROR in each.data and (limited or each.kind == "assistant"):
+                return each
+        if node.kind == "assistant" or node.kind in ASIDE:
+            batch = works and (bool(node.tool_uses) or node.kind in ASIDE)
+            return next((e for e in below if batch and e.kind in (*ASIDE, "results")), None)
+        replies = [each for each in below if each.kind == "assistant"]
+        whole = (each for each in replies if each.data.get("stop_reason") not in _CUT)
+        failed = (each for each in replies if self._next(each) is not None)
+        return next(whole, None) or next(failed, None)
+
+    def outcome(self, start: Node) -> BranchOutcome | None:
+        """Return how a branch has ended, ``None`` if it has not."""
+        path = self.path(start)
+        end, works = path[-1], start.data.get(ALLOW_WORK, True)
+        if end.kind != "assistant" or (end.tool_uses and works):
+            return None
+        if ERROR in end.data:
+            partial = str(end.data.get(PARTIAL, ""))
+            return BranchOutcome(start, end, str(end.data[ERROR]), partial)
+        if ERROR in path[-2].data:  # a limit, after which it has summed up
+            return BranchOutcome(start, end, str(path[-2].data[ERROR]), said_in(path))
+        return BranchOutcome(start, end)
+
+    def waits(self, start: Node) -> bool:
+        """Whether a branch can go on only when something is answered, or another branch ends."""
+        before = str(start.data.get(BEFORE, ""))
+        siblings = self._below.get(start.parent_id or "", [])
+        if any(each.id == before and self.outcome(each) is None for each in siblings):
+            return True
+        line = self._line(start)
+        return line is not None and not self.can_go_on(line)
+
+    def going(
+        self, starts: Iterable[Node], within: frozenset[str] | None, *, is_asked: bool
+    ) -> list[Node]:
+        """Return those of some branches, within these, that go on now.
+
+        Questions make a branch wait unless a person ``is_asked`` at once.
+        """
+        chosen = [each for each in starts if within is None or each.id in within]
+        open_now = [each for each in chosen if self.outcome(each) is None]
+        return [each for each in open_now if is_asked or not self.waits(each)]
+
+    def can_go_on(self, line: BatchLine) -> bool:
+        """Whether a tool of ``line``, or a branch of one, can go on without another answer."""
+        return any(
+            self._is_ready(line, use.id) for use in line.unfinished if not line.is_waiting(use.id)
+        )
+
+    def _is_ready(self, line: BatchLine, tool_use_id: str) -> bool:
+        starts = self.opened(line.caller, tool_use_id)
+        going = [start for start in starts if self.outcome(start) is None]
+        return not going or not all(map(self.waits, going))
+
+    def questions(self, line: BatchLine) -> list[Node]:
+        """Return the questions that wait for an answer on ``line``, and those in its branches."""
+        waiting = [line.rounds[use.id] for use in line.unfinished if line.is_waiting(use.id)]
+        own = {question.id for round_ in waiting for question in round_.unanswered}
+        found = [node for node in line.nodes if node.id in own]
+        starts = [start for use in line.unfinished for start in self.opened(line.caller, use.id)]
+        lines = [self._line(start) for start in starts if self.outcome(start) is None]
+        return found + [each for inner in lines if inner for each in self.questions(inner)]
+
+    def _line(self, start: Node) -> BatchLine | None:
+        """Return the tool batch at which a branch is, ``None`` if it is at none."""
+        return BatchLine.read(Path(tuple(self.path(start)), self._results))
+
+
+_CUT = frozenset({"error", INTERRUPTED})
+"""Why a reply is not whole."""
+
+
+def said_in(path: Sequence[Node]) -> str:
+    """Return the text of the last reply on a path that has any."""
+    texts = (node.text for node in reversed(path) if node.kind == "assistant")
+    return next((text for text in texts if text), "")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFork:
+    """What a node is in whose branch has been opened by a tool that has not returned.
+
+    Attributes:
+        caller: the node that calls the tool: of several, the outermost.
+        within: the first nodes of the branches between it and the node.
+    """
+
+    caller: Node
+    within: frozenset[str]
+
+
+def open_fork(path: Path) -> OpenFork | None:
+    """Return what the last node of ``path`` is in; ``None`` on the main path, or where that is over."""
+    nodes = path.nodes
+    said = [at for at, node in enumerate(nodes) if is_said(node)]
+    for at in range(said[-1] + 1 if said else 1, len(nodes)):
+        use_id = str(nodes[at].data.get("tool_use_id"))
+        caller = nodes[at - 1]
+        if nodes[at].kind == "branch" and not _has_returned(caller, use_id, path.results):
+            within = frozenset(node.id for node in nodes[at:] if node.kind == "branch")
+            return OpenFork(caller, within)
+    return None
+
+
+def is_said(node: Node) -> bool:
+    """Whether a person has said this: a branch's own request for a summary is not."""
+    return node.kind == "user" and ERROR not in node.data
+
+
+def _has_returned(caller: Node, tool_use_id: str, results: Results) -> bool:
+    return BatchLine([caller], results).has_returned(tool_use_id)
+
+
+def open_questions(tree: Tree) -> list[Node]:
+    """Return the questions of a whole thread that wait for an answer, the oldest first.
+
+    One that the conversation has left, by a message below it, waits no longer; nor does one in a
+    branch whose tool has returned, as after an interruption.
+    """
+    known = {node.id: node for node in tree.nodes}
+    answered = {question_id(node) for node in tree.nodes if node.kind == "answer"}
+    left: set[str] = set()
+    for node in reversed(tree.nodes):  # parents come before children
+        above = known.get(node.parent_id or "")
+        goes_on = node.kind not in ASIDE and node.kind != "branch"
+        if above is not None and (goes_on or (node.id in left and node.kind in ASIDE)):
+            left.add(above.id)
+    over: set[str] = set()  # nodes in branches whose tools have returned
+    for node in tree.nodes:
+        above = known.get(node.parent_id or "")
+        if above is None or is_said(node):
+            continue
+        use_id = str(node.data.get("tool_use_id"))
+        ends = node.kind == "branch" and (
+            above.id in left or _has_returned(above, use_id, tree.results)
+        )
+        if ends or above.id in over:
+            over.add(node.id)
+    asked = (node for node in tree.nodes if node.kind == "question")
+    return [each for each in asked if each.id not in answered | left | over]

@@ -1,0 +1,444 @@
+"""A question in a branch of the model ends the turn as any other; the branch goes on from its nodes.
+
+Each step of these conversations is taken by an agent of its own, as another process would take it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, Capabilities, tool
+from anabranch.agents import (
+    Agent,
+    BranchResumed,
+    BranchSelf,
+    CallStore,
+    Event,
+    Folding,
+    QuestionAnsweredError,
+    TurnLimits,
+    open_questions,
+)
+from anabranch.folding import BranchService
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest
+from anabranch.testing import ManualClock, MockModel, calls
+from anabranch.tree import HEAD, Node, TreeStore, project
+from tests.agents.harness import Answering, faults, heard, results_in
+from tests.agents.memory import MemoryTrees
+from tests.durable.stores import Modelled
+
+
+class Number(BaseModel):
+    n: int
+
+
+def number(n: int) -> ElicitReply:
+    return ElicitReply(action="accept", content={"n": n})
+
+
+DONE: list[tuple[str, str]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DONE.clear()
+
+
+def do(what: str, key: str) -> str:
+    DONE.append((what, key))
+    return what
+
+
+def names() -> list[str]:
+    return [what for what, _ in DONE]
+
+
+@tool
+async def ask(ctx: BranchContext, name: str, twice: bool = False) -> str:
+    """Ask for a number, between two effects."""
+    await ctx.step(do, f"{name} begins", ctx.idempotency_key)
+    answers: list[str] = []
+    for text in (f"{name}?", f"{name} again?")[: 1 + twice]:
+        answer = await ctx.elicit(Number, text)
+        answers.append(str(answer.content.n) if isinstance(answer, Accepted) else answer.action)
+    said = f"{name}={'+'.join(answers)}"
+    await ctx.step(do, said, ctx.idempotency_key)
+    return said
+
+
+def results(request: SampleRequest) -> str:
+    """What tools have returned in the last message."""
+    return ", ".join(results_in(request.messages[-1].content).values())
+
+
+def deciding(**replies: SampleReply | str) -> Callable[[SampleRequest], SampleReply | str]:
+    """A model that replies by what was said last, and repeats what tools have returned."""
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        said = heard(request).removeprefix("(self-prompt): ").partition("Please ")
+        name = (said[2].partition(".")[0] if said[1] else said[0]).strip()
+        return replies.get(name) or f"said: {results(request)}"
+
+    return decide
+
+
+def forks(*prompts: str, **more: Any) -> SampleReply:
+    given = {"prompts": list(prompts), "allow_work": True, **more}
+    return calls(("fork", "branch_self", given))
+
+
+def asks(name: str, **more: Any) -> SampleReply:
+    return calls((f"ask-{name}", "ask", {"name": name, **more}))
+
+
+class Setting:
+    """The stores, and agents over them."""
+
+    def __init__(
+        self,
+        decide: Callable[[SampleRequest], Any],
+        store: CallStore | None = None,
+        branches: BranchService | None = None,
+        **options: Any,
+    ) -> None:
+        self.model = MockModel(decide)
+        self.trees: TreeStore = MemoryTrees()
+        self.store = store
+        self.branches = branches
+        self.events: list[Event] = []
+        self.options: dict[str, Any] = {"capabilities": Capabilities(), **options}
+
+    def agent(self, **options: Any) -> Agent:
+        """Another agent, as another process has it."""
+
+        async def listen(event: Event) -> None:
+            self.events.append(event)
+
+        tools = [ask, BranchSelf(), *([Folding(self.branches)] if self.branches else [])]
+        given = {"tools": tools, "calls": self.store, "listener": listen, **self.options}
+        return Agent(self.trees, self.model, **given, **options)
+
+    async def begin(self, **options: Any) -> Node:
+        agent = self.agent(**options)
+        return await agent.say((await agent.begin()).id, "go")
+
+    async def ask(self, node: Node) -> dict[str, str]:
+        """The open questions where a turn has ended: text to id. They are those of the thread."""
+        found = {each.text: each.id for each in await self.agent().open_questions(node)}
+        tree = await self.trees.tree(node.thread_id)
+        assert {each.id for each in open_questions(tree)} == set(found.values())
+        assert tree.refs[HEAD] == node.id
+        return found
+
+    async def answer_all(self, node: Node) -> Node:
+        """Answer what is asked, one after the other, with 1, 2 …, until the turn has ended."""
+        n = 0
+        while asked := await self.ask(node):
+            n += 1
+            node = await self.agent().answer(asked[min(asked)], number(n))
+        await self.check(node)
+        return node
+
+    async def check(self, node: Node) -> list[str]:
+        """All paths are valid requests, and nothing waits; return the kinds of the nodes."""
+        nodes = (await self.trees.tree(node.thread_id)).nodes
+        for each in nodes:
+            path = await self.trees.path(each.id)
+            assert faults(project(path.nodes, path.results)) == []
+        assert await self.agent().cut_off(node.thread_id) is None
+        return [each.kind for each in nodes]
+
+
+either = pytest.mark.parametrize("stored", [False, True], ids=["without", "with"])
+both_ways = pytest.mark.parametrize("parallel", [True, False], ids=["parallel", "sequential"])
+
+TWO = deciding(go=forks("a", "b", "c"), a=asks("A", twice=True), b=asks("B"), c="nothing to ask")
+SUMMARY = (
+    "said: 3/3 branches completed ({}, iterative).\n\nb1 (a):\nsaid: A={}\n\nb2 (b):\nsaid: B={}\n\n"
+    "b3 (c):\nnothing to ask\n\nNot recombined, as none was asked for."
+)
+
+
+@either
+@pytest.mark.parametrize("first", ["A?", "B?"])
+async def test_each_branch_goes_on_from_its_question_and_the_last_ends_the_tool(
+    stored: bool, first: str
+) -> None:
+    here = Setting(TWO, Modelled() if stored else None)
+    end = await here.begin()
+    assert end.tool_uses
+    asked = await here.ask(end)
+    assert sorted(asked) == ["A?", "B?"]
+    end = await here.agent().answer(asked[first], number(1))
+    asked = await here.ask(end)
+    assert sorted(asked) == sorted({"A?": ["A again?", "B?"], "B?": ["A?"]}[first])
+    requests = len(here.model.requests)
+    assert requests == 4 + (first == "B?")  # what is done is not asked again
+    end = await here.answer_all(end)
+    said = {"A?": ("1+1", "2"), "B?": ("1+2", "1")}[first]
+    assert end.text == SUMMARY.format("parallel", *said)
+    assert sorted(names()) == sorted(["A begins", "B begins", f"A={said[0]}", f"B={said[1]}"])
+    keys = [{key.partition(":")[0] for what, key in DONE if what.startswith(name)} for name in "AB"]
+    assert [len(each) for each in keys] == [1, 1]
+    assert len(here.model.requests) == 4 + 2 + 1
+
+
+@either
+async def test_a_branch_after_the_other_begins_when_that_has_ended(stored: bool) -> None:
+    here = Setting(
+        deciding(
+            go=forks("a", "b", "c", parallel=False),
+            a=asks("A", twice=True),
+            b=asks("B"),
+            c="nothing to ask",
+        ),
+        Modelled() if stored else None,
+    )
+    end = await here.begin()
+    assert names() == ["A begins"]
+    end = await here.answer_all(end)
+    assert end.text == SUMMARY.format("sequential", "1+2", "3")
+    assert names() == ["A begins", "A=1+2", "B begins", "B=3"]
+
+
+async def test_questions_beside_and_inside_of_branches_are_open_at_once() -> None:
+    both = calls(
+        ("fork", "branch_self", {"prompts": ["a"], "allow_work": True}),
+        ("own", "ask", {"name": "M"}),
+    )
+    for order in (["A?", "M?"], ["M?", "A?"]):
+        DONE.clear()
+        here = Setting(deciding(go=both, a=asks("A")), Modelled())
+        end = await here.begin()
+        assert sorted(await here.ask(end)) == ["A?", "M?"]
+        for text in order:
+            end = await here.agent().answer((await here.ask(end))[text], number(7))
+        assert end.text.startswith("said: 1/1 branches completed")
+        assert "said: A=7" in end.text
+        assert end.text.endswith("M=7")
+        assert sorted(names()) == ["A begins", "A=7", "M begins", "M=7"]
+        kinds = await here.check(end)
+        assert kinds.count("results") == 2
+
+
+async def test_branches_in_branches_wait_together() -> None:
+    inner = calls(("inner", "branch_self", {"prompts": ["b", "c"], "allow_work": True}))
+    here = Setting(deciding(go=forks("a", "d"), a=inner, b=asks("B"), c=asks("C"), d=asks("D")))
+    end = await here.begin()
+    assert sorted(await here.ask(end)) == ["B?", "C?", "D?"]
+    end = await here.answer_all(end)
+    assert sorted(names()) == sorted([f"{x} begins" for x in "BCD"] + ["B=1", "C=2", "D=3"])
+    assert "said: D=3" in end.text
+    assert end.text.startswith("said: 2/2 branches completed")
+
+
+async def test_answers_in_several_processes_at_the_same_time_end_in_one_result() -> None:
+    here = Setting(TWO, Modelled())
+    asked = await here.ask(await here.begin())
+    ends = await asyncio.gather(
+        *(here.agent().answer(asked[text], number(5)) for text in ("A?", "B?"))
+    )
+    left = await here.agent().open_questions(ends[0])
+    end = await here.agent().answer(left[0].id, number(6))
+    assert end.text == SUMMARY.format("parallel", "5+6", "5")
+    kinds = await here.check(end)
+    assert kinds.count("results") == 3
+    assert len(here.model.requests) == 4 + 2 + 1
+
+
+async def test_a_process_that_dies_leaves_what_others_go_on_with() -> None:
+    """It dies while a branch waits for its model; the other branch waits for an answer."""
+
+    class Died(BaseException):
+        """The process is gone."""
+
+    alive: list[bool] = []
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        if not alive and results(request) == "B=1":
+            raise Died
+        return TWO(request)
+
+    here = Setting(decide, Modelled())
+    asked = await here.ask(await here.begin())
+    with pytest.raises(Died):
+        await here.agent().answer(asked["B?"], number(1))
+    alive.append(True)
+    [thread] = await here.trees.threads(1)
+    found = await here.agent().cut_off(thread.id)
+    assert found is not None
+    here.events.clear()
+    end = await here.agent().go_on(found)
+    [resumed] = [event for event in here.events if isinstance(event, BranchResumed)]
+    assert [node.kind for node in resumed.path] == [
+        *("branch", "assistant", "question", "answer", "results")
+    ]
+    end = await here.answer_all(end)
+    assert end.text == SUMMARY.format("parallel", "1+2", "1")
+    assert names().count("B=1") == names().count("B begins") == 1
+
+
+async def test_how_a_branch_has_failed_is_read_from_its_nodes() -> None:
+    def decide(request: SampleRequest) -> SampleReply | str:
+        if heard(request).endswith("c"):
+            raise ValueError("secret")
+        return decide_rest(request)
+
+    decide_rest = deciding(go=forks("a", "b", "c"), a=asks("A"), b=asks("B"))
+    here = Setting(decide)
+    end = await here.begin()
+    requests = len(here.model.requests)
+    end = await here.answer_all(end)
+    assert "2/3 branches completed" in end.text
+    assert "b3 (c):\nFailed: An unexpected error (ValueError)" in end.text
+    assert len(here.model.requests) == requests + 3
+
+
+async def test_what_a_branch_had_at_its_limit_is_read_from_its_nodes() -> None:
+    looping = calls(("loop", "nothing", {}), text="Looking.")
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        if heard(request).startswith("(forced"):
+            return "Summed up."
+        in_loop = any(message.text.endswith("(self-prompt): b") for message in request.messages)
+        return looping if in_loop else rest(request)
+
+    rest = deciding(go=forks("a", "b"), a=asks("A"))
+    here = Setting(decide, limits=TurnLimits(max_requests=3))
+    end = await here.answer_all(await here.begin())
+    assert "b2 (b):\nFailed: The turn stopped: it has used 3 of 3 requests" in end.text
+    assert "Before that: Summed up." in end.text
+
+
+async def test_an_answer_in_an_open_branch_is_final() -> None:
+    here = Setting(TWO, Modelled())
+    asked = await here.ask(await here.begin())
+    end = await here.agent().answer(asked["B?"], number(1))
+    assert await here.agent().answer(asked["B?"], number(1)) == end
+    with pytest.raises(QuestionAnsweredError):
+        await here.agent().answer(asked["B?"], number(2))
+    end = await here.answer_all(end)
+    other = await here.agent().answer(asked["B?"], number(2))  # beside the result, in the branch
+    assert other.text == "said: B=2"
+    assert names().count("B begins") == 1
+
+
+async def test_questions_that_are_left_cancel_the_tools_and_end_the_branches() -> None:
+    here = Setting(TWO, Modelled())
+    end = await here.begin()
+    requests = len(here.model.requests)
+    end = await here.agent().cancel_questions(end)
+    assert end.kind == "results"
+    assert len(here.model.requests) == requests
+    assert sorted(names()) == ["A begins", "A=cancel+cancel", "B begins", "B=cancel"]
+    end = await here.agent().go_on(end)
+    assert end.text.startswith("said: 1/3 branches completed")
+    assert "b1 (a):\nInterrupted before it was done." in end.text
+    assert await here.ask(end) == {}
+    await here.check(end)
+
+
+async def test_a_message_beside_them_closes_the_questions_of_branches() -> None:
+    here = Setting(TWO)
+    end = await here.begin()
+    agent = here.agent()
+    end = await agent.say(end.thread_id, "never mind")
+    assert await here.ask(end) == {}
+    await here.check(end)
+
+
+async def test_a_person_who_is_there_is_asked_at_once() -> None:
+    here = Setting(TWO)
+    end = await here.begin(person=Answering(lambda _: number(3)))
+    assert end.text == SUMMARY.format("parallel", "3+3", "3")
+    assert here.model.requests
+
+
+async def test_a_question_below_a_branch_that_has_ended_is_of_the_conversation() -> None:
+    here = Setting(deciding(go=forks("c"), c="nothing to ask", more=asks("A")))
+    await here.begin()
+    [thread] = await here.trees.threads(1)
+    nodes = (await here.trees.tree(thread.id)).nodes
+    [leaf] = [node for node in nodes if node.text == "nothing to ask"]
+    end = await here.agent().say(thread.id, "more", at=leaf.id)
+    assert end.kind == "question"
+    end = await here.answer_all(end)
+    assert end.text == "said: A=1"
+
+
+# -- folding -------------------------------------------------------------------------------------
+
+
+def folds(*names: str, **more: Any) -> SampleReply:
+    return calls(
+        *(
+            (
+                f"c-{name}",
+                "branch_create",
+                {"description": name, "prompt": f"Please {name}. ", **more},
+            )
+            for name in names
+        )
+    )
+
+
+@either
+async def test_a_branch_of_folding_goes_on_and_returns(stored: bool) -> None:
+    branches = BranchService(clock=ManualClock())
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        said = heard(request)
+        for name in ("x", "y"):
+            if f"Please {name}." in said:
+                return asks(name)
+        found = results(request)
+        in_branch = any(message.text.startswith("(branch br_") for message in request.messages)
+        if in_branch and found.partition("=")[0] in {"x", "y"}:
+            return calls(("r", "branch_return", {"message": f"found {found}"}))
+        return folds("x", "y") if said == "go" else f"said: {found}"
+
+    here = Setting(decide, Modelled() if stored else None, branches)
+    end = await here.begin()
+    assert sorted(await here.ask(end)) == ["x?", "y?"]
+    before = {each.id: each.budget_used for each in await branches.branches(end.thread_id)}
+    end = await here.answer_all(end)
+    assert end.text == "said: found x=1, found y=2"
+    assert sorted(names()) == ["x begins", "x=1", "y begins", "y=2"]
+    records = await branches.branches(end.thread_id)
+    assert {each.status for each in records} == {"completed"}
+    assert all(each.budget_used > before[each.id] for each in records)
+
+
+async def test_a_branch_of_folding_whose_time_is_over_says_so_when_it_is_answered() -> None:
+    clock = ManualClock()
+    branches = BranchService(clock=clock)
+    here = Setting(deciding(go=folds("x"), x=asks("x")), Modelled(), branches, clock=clock)
+    asked = await here.ask(await here.begin())
+    clock.advance(1e6)
+    end = await here.agent().answer(asked["x?"], number(1))
+    assert "This branch was ended before it returned" in end.text
+    await here.check(end)
+
+
+async def test_a_branch_of_folding_whose_questions_are_left_is_closed() -> None:
+    branches = BranchService(clock=ManualClock())
+    here = Setting(deciding(go=folds("x"), x=asks("x")), None, branches)
+    end = await here.agent().cancel_questions(await here.begin())
+    assert names() == ["x begins", "x=cancel"]
+    [record] = await branches.branches(end.thread_id)
+    assert not record.is_open
+    await here.check(end)
+
+
+async def test_a_branch_of_folding_that_is_gone_with_its_process_says_so() -> None:
+    here = Setting(deciding(go=folds("x"), x=asks("x")), None, BranchService())
+    asked = await here.ask(await here.begin())
+    here.branches = BranchService()
+    end = await here.agent().answer(asked["x?"], number(1))
+    assert "There is no branch" in end.text
+    await here.check(end)

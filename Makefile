@@ -23,6 +23,7 @@ PYTHON_TAG := $(shell $(PYTHON) -ISc 'import sys; print("%d.%d" % sys.version_in
 RUNTIME = $(VENV)/.stamp-runtime-$(PYTHON_TAG)
 DEV = $(VENV)/.stamp-dev-$(PYTHON_TAG)
 PEERS = $(VENV)/.stamp-peers-$(PYTHON_TAG)
+PAGES = $(VENV)/.stamp-pages-$(PYTHON_TAG)
 PACKAGE = $(VENV)/.stamp-package-$(PYTHON_TAG)
 CLIENTS = tests/interop/node_modules/.stamp
 AGENTS = $(VENV)-autogen/.stamp $(VENV)-openai-agents/.stamp
@@ -116,14 +117,21 @@ sdk: $(DEV) $(PACKAGE)
 # What users get: the wheel with no more than it needs, and then with all extras, in environments of
 # their own. The editable package of $(VENV) is in neither.
 WHEEL = build/wheel
-.PHONY: wheel
-wheel: ## build dist/, and run the commands, the pages and the tests of the command line from the wheel
-wheel: $(DEV)
+PLAIN = $(WHEEL)/plain/bin
+
+.PHONY: readme
+readme: ## build dist/, and follow README.md and docs/start.md with the wheel, in an environment with nothing else
+readme: $(DEV)
 	rm -rf dist && $(BIN)/uv build --quiet --offline --no-build-isolation
-	@$(MAKE) --no-print-directory VENV=$(WHEEL)/plain $(WHEEL)/plain/.stamp-runtime-$(PYTHON_TAG)
-	$(WHEEL)/plain/bin/uv pip install --quiet --python $(WHEEL)/plain --offline --no-deps --reinstall dist/*.whl
-	cd $(WHEEL) && plain/bin/anabranch --version && plain/bin/anabranch --help >/dev/null && plain/bin/anabranch demo
+	@$(MAKE) --no-print-directory VENV=$(WHEEL)/plain $(WHEEL)/plain/.stamp-pages-$(PYTHON_TAG)
+	$(PLAIN)/uv pip install --quiet --python $(WHEEL)/plain --offline --no-deps --reinstall dist/*.whl
+	cd $(WHEEL) && plain/bin/anabranch --version && plain/bin/anabranch demo
 	cd $(WHEEL) && ! plain/bin/anabranch web 2>web.txt && grep -q "needs the package" web.txt
+	PYTHONPATH=. $(PLAIN)/python -P -m tests.docs.from_wheel
+
+.PHONY: wheel
+wheel: ## as readme, and run the pages and the tests of the command line from the wheel with all extras
+wheel: readme
 	@$(MAKE) --no-print-directory VENV=$(WHEEL)/full $(WHEEL)/full/.stamp-dev-$(PYTHON_TAG)
 	$(WHEEL)/full/bin/uv pip install --quiet --python $(WHEEL)/full --offline --no-deps --reinstall dist/*.whl
 	$(WHEEL)/full/bin/python -P $(PYTEST) $(or $(ARGS),docs tests/docs tests/cli)
@@ -217,6 +225,10 @@ $(RUNTIME): requirements/bootstrap.txt requirements/runtime.txt requirements/dev
 
 $(DEV): $(RUNTIME)
 	@$(INSTALL) requirements/dev.txt || $(INSTALL_BY_PIP) requirements/dev.txt
+	@touch $@
+
+$(PAGES): requirements/pages.txt $(RUNTIME)
+	@$(INSTALL) requirements/pages.txt || $(INSTALL_BY_PIP) requirements/pages.txt
 	@touch $@
 
 $(PEERS): requirements/bench.txt $(DEV)

@@ -40,10 +40,10 @@ from anabranch.folding._errors import (
     TransitionError,
     UnknownBranchError,
 )
-from anabranch.folding._ledger import BranchEvent, EventKind
+from anabranch.folding._ledger import ROOT, BranchEvent, EventKind
 from anabranch.folding._ports import BranchMemory, InjectedItem, Scrubber
 from anabranch.folding._records import OPEN, TRANSITIONS, Branch, Session, Status
-from anabranch.folding._service import ROOT, BranchService, CreatedBranch, ReturnedBranch
+from anabranch.folding._service import BranchService, CreatedBranch, ReturnedBranch
 from anabranch.folding._settings import FoldingSettings
 from anabranch.folding._tools import (
     BranchCreated,

@@ -19,20 +19,24 @@ from anabranch.folding._errors import (
     CreationRateError,
     FoldingDepthError,
     InvalidBudgetError,
+    NoActiveBranchError,
     SessionMismatchError,
     TooManyBranchesError,
     UnknownBranchError,
 )
-from anabranch.folding._records import Branch, Session, Status, account_of, with_account
+from anabranch.folding._owners import checked_owner, shown_name
+from anabranch.folding._records import Branch, NewBranch, Session, Status, account_of, with_account
 from anabranch.folding._settings import FoldingSettings
 
-__all__ = ["BranchEvent", "EventKind", "Ledger", "NewBranch"]
+__all__ = ["ROOT", "BranchEvent", "EventKind", "Ledger"]
 
 EventKind: TypeAlias = Literal[
     "created", "budget_warning", "completed", "forced", "timeout", "failed"
 ]
 """What happens to a branch; ``forced`` is one that was completed with what it had so far."""
 
+ROOT = "root"
+"""The parent of a branch directly below its session, where this is not the default."""
 MINUTE = 60.0
 
 
@@ -42,38 +46,6 @@ class BranchEvent:
 
     kind: EventKind
     branch: Branch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewBranch:
-    """A branch that is to be created; its texts and numbers are valid already.
-
-    Attributes:
-        id: its name.
-        session_id: the name of its session, which is created if it is not there.
-        session_budget: the budget of such a session.
-        parent_id: the branch that encloses it; ``None`` for the session.
-        description: as in the record.
-        prompt: as in the record.
-        budget: as in the record; ``None`` for the default, or for half of what its parent has left
-            where that is less.
-        timeout_seconds: as in the record.
-        tokens: what it uses at once: those of its description and prompt.
-        is_ready: whether it is active at once; otherwise :meth:`Ledger.activate` follows.
-        parent_reserved: what open requests of its parent may still take.
-    """
-
-    id: str
-    session_id: str
-    session_budget: int | None
-    parent_id: str | None
-    description: str
-    prompt: str
-    budget: int | None
-    timeout_seconds: float
-    tokens: int
-    is_ready: bool
-    parent_reserved: int = 0
 
 
 class Ledger:
@@ -93,6 +65,45 @@ class Ledger:
         self._settings = settings
         self._now = now
         self.events: list[BranchEvent] = []
+
+    # -- which branch is meant ---------------------------------------------------------------
+
+    def find(self, branch_id: str | None, session_id: str | None, principal: str | None) -> str:
+        """Return the id of a branch that ``principal`` names; by default, the session's innermost.
+
+        Raises:
+            FoldingError: there is no such branch, or it belongs to another session.
+        """
+        if branch_id is not None:
+            found = self._rows.branch(branch_id)
+            return checked_owner(found, branch_id, session_id, principal).id
+        inner = None if session_id is None else self.innermost(session_id)
+        if inner is None:
+            raise NoActiveBranchError(None if session_id is None else shown_name(session_id))
+        return inner.id
+
+    def placed(
+        self,
+        new: NewBranch,
+        parent_id: str | None,
+        session_id: str | None,
+        principal: str | None,
+    ) -> NewBranch:
+        """Return a branch with its parent, by default the session's innermost, and its session.
+
+        Raises:
+            FoldingError: there is no such parent, or it belongs to another session.
+        """
+        if parent_id == ROOT:
+            parent_id = None
+        elif parent_id is not None:
+            parent = self._rows.branch(parent_id)
+            session_id = checked_owner(parent, parent_id, session_id, principal).session_id
+        elif session_id is not None and (inner := self.innermost(session_id)) is not None:
+            parent_id = inner.id
+        if parent_id is None and session_id is None:
+            return new
+        return replace(new, parent_id=parent_id, session_id=session_id or new.session_id)
 
     # -- what can be done to a branch --------------------------------------------------------
 
@@ -266,9 +277,18 @@ class Ledger:
         return replace(session, open=session.open + 1, full_until=full_until, touched_at=now)
 
     def _activate(self, branch: Branch, memories: tuple[str, ...], tokens: int) -> Branch:
-        active = replace(branch.to("active"), injected_memories=memories)
-        active = self._put(self._charged(active, tokens))
+        account = account_of(branch)
+        warning = account.settle(None, tokens)
+        active = branch.to(
+            "active",
+            injected_memories=memories,
+            budget_used=account.tokens,
+            warned=account.has_warned,
+        )
+        self._put(active)
         self.events.append(BranchEvent("created", active))
+        if warning:
+            self.events.append(BranchEvent("budget_warning", active))
         return active
 
     def _charged(self, branch: Branch, tokens: int, reserved: int = 0) -> Branch:
@@ -291,14 +311,11 @@ class Ledger:
     ) -> Branch:
         """Close the branch, its open children before it, and refund what it has not used."""
         self._put(branch)
-        for child in self._rows.open_children(branch.id):
+        # Each open child holds its budget here.
+        for child in self._rows.open_children(branch.id) if branch.budget_reserved else ():
             self._force(child, f"orphaned: its parent {branch.id} was closed ({status})")
-        closed = replace(
-            (self._rows.branch(branch.id) or branch).to(status),
-            result=result,
-            error=error,
-            completed_at=self._now,
-        )
+        now = self._rows.branch(branch.id) or branch
+        closed = now.to(status, result=result, error=error, completed_at=self._now)
         self._put(closed)
         self._refund(closed)
         kind: EventKind = "forced" if status == "completed" and error else _KINDS[status]

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-__all__ = ["belongs_to", "shown_name", "stored_name"]
+from anabranch.folding._errors import SessionMismatchError, UnknownBranchError
+from anabranch.folding._records import Branch
+
+__all__ = ["checked_owner", "shown_name", "stored_name"]
 
 MARK = "@"
 
@@ -31,6 +34,21 @@ def shown_name(stored: str) -> str:
     return stored.partition("/")[2] if stored.startswith(MARK) else stored
 
 
-def belongs_to(principal: str | None, stored: str) -> bool:
-    """Return whether a session is one of the principal's."""
+def checked_owner(
+    found: Branch | None, branch_id: str, session_id: str | None, principal: str | None
+) -> Branch:
+    """Return a branch that ``principal`` names, within a session if it names one, too.
+
+    Raises:
+        UnknownBranchError: there is none, or it is another principal's.
+        SessionMismatchError: it belongs to another session.
+    """
+    if found is None or not _belongs_to(principal, found.session_id):
+        raise UnknownBranchError(branch_id)
+    if session_id is not None and found.session_id != session_id:
+        raise SessionMismatchError(branch_id)
+    return found
+
+
+def _belongs_to(principal: str | None, stored: str) -> bool:
     return stored_name(principal, stored if principal is None else shown_name(stored)) == stored

@@ -11,12 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from anabranch._account import Account
 from anabranch.folding._errors import TransitionError
 
-__all__ = ["OPEN", "TRANSITIONS", "Branch", "Session", "Status", "account_of", "with_account"]
+__all__ = [
+    "OPEN",
+    "TRANSITIONS",
+    "Branch",
+    "NewBranch",
+    "Session",
+    "Status",
+    "account_of",
+    "with_account",
+]
 
 Status: TypeAlias = Literal["created", "active", "completed", "timeout", "failed"]
 """The state of a branch."""
@@ -92,15 +101,48 @@ class Branch:
         """The tokens that are neither used nor reserved."""
         return account_of(self).left or 0
 
-    def to(self, status: Status) -> Branch:
-        """Return it in another state.
+    def to(self, status: Status, **changes: Any) -> Branch:  # noqa: ANN401 - its fields
+        """Return it in another state, and with these changes.
 
         Raises:
             TransitionError: that state does not follow its own.
         """
         if status not in TRANSITIONS[self.status]:
             raise TransitionError(self.id, self.status, status)
-        return replace(self, status=status)
+        return replace(self, status=status, **changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBranch:
+    """A branch that is to be created; its texts and numbers are valid already.
+
+    Attributes:
+        id: its name.
+        session_id: the name of its session, which is created if it is not there; until it is
+            placed, that of a new one.
+        session_budget: the budget of such a session.
+        parent_id: the branch that encloses it; ``None`` for the session.
+        description: as in the record.
+        prompt: as in the record.
+        budget: as in the record; ``None`` for the default, or for half of what its parent has left
+            where that is less.
+        timeout_seconds: as in the record.
+        tokens: what it uses at once: those of its description and prompt.
+        is_ready: whether it is active at once; otherwise it is activated later.
+        parent_reserved: what open requests of its parent may still take.
+    """
+
+    id: str
+    session_id: str
+    session_budget: int | None
+    parent_id: str | None
+    description: str
+    prompt: str
+    budget: int | None
+    timeout_seconds: float
+    tokens: int
+    is_ready: bool
+    parent_reserved: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,5 +193,8 @@ def account_of(holder: Branch | Session) -> Account:
 
 def with_account(holder: H, account: Account) -> H:
     """Return the record with what its account says now."""
-    changed = replace(holder, budget_used=account.tokens, budget_reserved=account.reserved)
-    return replace(changed, warned=account.has_warned) if isinstance(changed, Branch) else changed
+    used, reserved = account.tokens, account.reserved
+    if isinstance(holder, Session):
+        return replace(holder, budget_used=used, budget_reserved=reserved)
+    warned = account.has_warned
+    return replace(holder, budget_used=used, budget_reserved=reserved, warned=warned)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from anabranch._asking.tokens import estimate_tokens
 from anabranch._engine.clock import Clock, SystemClock
@@ -19,25 +19,19 @@ from anabranch.folding._branch_store import BranchStore
 from anabranch.folding._errors import (
     InvalidBudgetError,
     InvalidTimeoutError,
-    NoActiveBranchError,
-    SessionMismatchError,
     TooManyBranchesError,
-    UnknownBranchError,
 )
 from anabranch.folding._injection import Injection
-from anabranch.folding._ledger import BranchEvent, NewBranch
+from anabranch.folding._ledger import BranchEvent, Ledger
 from anabranch.folding._ledgers import Ledgers
 from anabranch.folding._memory_store import MemoryBranches
-from anabranch.folding._owners import belongs_to, stored_name
+from anabranch.folding._owners import checked_owner, stored_name
 from anabranch.folding._ports import BranchMemory, InjectedItem, Scrubber
-from anabranch.folding._records import Branch
+from anabranch.folding._records import Branch, NewBranch
 from anabranch.folding._settings import FoldingSettings
 from anabranch.folding._texts import BranchTexts, checked_id
 
-__all__ = ["ROOT", "BranchService", "CreatedBranch", "ReturnedBranch"]
-
-ROOT = "root"
-"""The parent of a branch directly below its session, where this is not the default."""
+__all__ = ["BranchService", "CreatedBranch", "ReturnedBranch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,21 +134,39 @@ class BranchService:
         Raises:
             FoldingError: it is invalid, or a limit does not allow it; nothing was created.
         """
-        new = await self._new(description, prompt, budget, timeout_seconds)
         recalls = inject_memories and self._injection.is_possible
-        new = replace(
-            await self._placed(new, parent_branch_id, session_id),
+        timeout = self._checked_numbers(budget, timeout_seconds)
+        texts, settings = self._texts, self.settings
+        description = await texts.checked(
+            "description", description, settings.max_description_length
+        )
+        prompt = await texts.checked("prompt", prompt, settings.max_prompt_length)
+        new = NewBranch(
+            id=f"br_{secrets.token_urlsafe(9)}",
+            session_id=stored_name(self.principal, f"fs_{secrets.token_urlsafe(12)}"),
             session_budget=self.settings.session_budget if is_metered else None,
+            parent_id=None,
+            description=description,
+            prompt=prompt,
+            budget=budget,
+            timeout_seconds=timeout,
+            tokens=estimate_tokens(description) + estimate_tokens(prompt),
             is_ready=not recalls,
             parent_reserved=parent_reserved,
         )
+        parent_id = checked_id("parent_branch_id", parent_branch_id)
+        stored, principal = self._session(session_id), self.principal
         await self._ledgers.look_for_overdue()
+
+        def creating(ledger: Ledger) -> tuple[Branch, int | None]:
+            return ledger.create(ledger.placed(new, parent_id, stored, principal))
+
         try:
-            branch, left = await self._ledgers.do(lambda ledger: ledger.create(new))
+            branch, left = await self._ledgers.do(creating)
         except TooManyBranchesError:
             if not await self.expire():
                 raise
-            branch, left = await self._ledgers.do(lambda ledger: ledger.create(new))
+            branch, left = await self._ledgers.do(creating)
         items: Sequence[InjectedItem] = ()
         if recalls:
             items = await self._injection.recall(branch, new.tokens)
@@ -188,9 +200,9 @@ class BranchService:
         """
         clean = await self._texts.checked("message", message, self.settings.max_message_length)
         used = estimate_tokens(clean) if tokens is None else tokens
-        found = await self._find(branch_id, session_id)
+        find = self._finding(branch_id, session_id)
         branch = await self._ledgers.do(
-            lambda ledger: ledger.complete(found.id, clean, used, extract_memory=extract_memory)
+            lambda ledger: ledger.complete(find(ledger), clean, used, extract_memory=extract_memory)
         )
         queued = extract_memory and await self._injection.queue(branch, transcript)
         return ReturnedBranch(branch, queued)
@@ -218,10 +230,10 @@ class BranchService:
         """
         if tokens < 0:
             raise InvalidBudgetError("tokens", tokens, 0, None)
-        found = await self._find(branch_id, session_id)
+        find = self._finding(branch_id, session_id)
         draft = await self._texts.draft(partial)
         return await self._ledgers.do(
-            lambda ledger: ledger.charge(found.id, tokens, draft, forces=forces)
+            lambda ledger: ledger.charge(find(ledger), tokens, draft, forces=forces)
         )
 
     async def force(self, branch_id: str, reason: str, partial: str | None = None) -> Branch:
@@ -241,16 +253,15 @@ class BranchService:
         Raises:
             FoldingError: there is no such branch, or it belongs to another session.
         """
+        find = self._finding(branch_id, session_id)
         await self._ledgers.look_for_overdue()
-        try:
-            found = await self._find(branch_id, session_id)
-        except NoActiveBranchError:
-            if session_id is None:
-                raise
-            return None
-        if found.is_open and found.deadline <= self._clock.now():
-            return await self._ledgers.do(lambda ledger: ledger.expire(found.id))
-        return found
+        if branch_id is None and session_id is not None:
+            stored = stored_name(self.principal, session_id)
+            return await self._ledgers.do(lambda ledger: ledger.innermost(stored))
+        found = None if branch_id is None else await self.store.branch(branch_id)
+        if found is None or (found.is_open and found.deadline <= self._clock.now()):
+            return await self._ledgers.do(lambda ledger: ledger.expire(find(ledger)))
+        return checked_owner(found, found.id, self._session(session_id), self.principal)
 
     async def branches(self, session_id: str) -> list[Branch]:
         """Return the branches of a session, the oldest first, without those that are archived."""
@@ -278,80 +289,33 @@ class BranchService:
     async def close_session(self, session_id: str, reason: str = "the session has ended") -> int:
         """Force all open branches of a session to return, the innermost first; return how many."""
         closed = 0
-        while (branch := await self._innermost(session_id)) is not None:
+        while branch := await self._ledgers.do(lambda ledger: ledger.innermost(session_id)):
             await self.force(branch.id, reason)
             closed += 1
         return closed
 
     # -- checks ------------------------------------------------------------------------------
 
-    async def _new(
-        self, description: str, prompt: str, budget: int | None, timeout: float | None
-    ) -> NewBranch:
+    def _checked_numbers(self, budget: int | None, timeout: float | None) -> float:
+        """Return the timeout of a branch.
+
+        Raises:
+            FoldingError: its budget or its timeout is out of range.
+        """
         settings = self.settings
         timeout = settings.default_timeout_seconds if timeout is None else timeout
         if budget is not None and not 1 <= budget <= settings.max_budget:
             raise InvalidBudgetError("budget", budget, 1, settings.max_budget)
         if not 0 < timeout <= settings.max_timeout_seconds:
             raise InvalidTimeoutError(timeout, settings.max_timeout_seconds)
-        description = await self._texts.checked(
-            "description", description, settings.max_description_length
-        )
-        prompt = await self._texts.checked("prompt", prompt, settings.max_prompt_length)
-        return NewBranch(
-            id=f"br_{secrets.token_urlsafe(9)}",
-            session_id="",
-            session_budget=None,
-            parent_id=None,
-            description=description,
-            prompt=prompt,
-            budget=budget,
-            timeout_seconds=timeout,
-            tokens=estimate_tokens(description) + estimate_tokens(prompt),
-            is_ready=True,
-        )
-
-    async def _placed(
-        self, new: NewBranch, parent_id: str | None, session_id: str | None
-    ) -> NewBranch:
-        """Return the branch with its parent and its session."""
-        session_id = self._session(session_id)
-        parent_id = checked_id("parent_branch_id", parent_id)
-        if parent_id is None and session_id is not None:
-            inner = await self._innermost(session_id)
-            parent_id = None if inner is None else inner.id
-        elif parent_id == ROOT:
-            parent_id = None
-        elif parent_id is not None:
-            session_id = (await self._in_session(parent_id, session_id)).session_id
-        return replace(
-            new,
-            parent_id=parent_id,
-            session_id=session_id or stored_name(self.principal, f"fs_{secrets.token_urlsafe(12)}"),
-        )
+        return timeout
 
     def _session(self, session_id: str | None) -> str | None:
         """Return the name under which a session is stored that a caller names."""
         checked = checked_id("session_id", session_id)
         return None if checked is None else stored_name(self.principal, checked)
 
-    async def _find(self, branch_id: str | None, session_id: str | None) -> Branch:
-        branch_id = checked_id("branch_id", branch_id)
-        stored = self._session(session_id)
-        if branch_id is not None:
-            return await self._in_session(branch_id, stored)
-        found = None if stored is None else await self._innermost(stored)
-        if found is None:
-            raise NoActiveBranchError(session_id)
-        return found
-
-    async def _in_session(self, branch_id: str, session_id: str | None) -> Branch:
-        branch = await self.store.branch(branch_id)
-        if branch is None or not belongs_to(self.principal, branch.session_id):
-            raise UnknownBranchError(branch_id)
-        if session_id is not None and branch.session_id != session_id:
-            raise SessionMismatchError(branch_id)
-        return branch
-
-    async def _innermost(self, session_id: str) -> Branch | None:
-        return await self._ledgers.do(lambda ledger: ledger.innermost(session_id))
+    def _finding(self, branch_id: str | None, session_id: str | None) -> Callable[[Ledger], str]:
+        """Return what finds the id of a branch that a caller names."""
+        this, stored = checked_id("branch_id", branch_id), self._session(session_id)
+        return lambda ledger: ledger.find(this, stored, self.principal)

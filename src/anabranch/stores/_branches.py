@@ -46,7 +46,13 @@ class Branches:
         self._sql = _Statements(database)
 
     async def transaction(self, work: Callable[[BranchRows], T]) -> T:
-        return await self._database.write(lambda connection: work(_Rows(connection, self._sql)))
+        def write(connection: sa.Connection) -> T:
+            rows = _Rows(connection, self._sql)
+            value = work(rows)
+            rows.flush()
+            return value
+
+        return await self._database.write(write)
 
     async def branch(self, branch_id: str) -> Branch | None:
         found = await self._read(self._sql.find_branch, branch_id)
@@ -100,54 +106,90 @@ class _Statements:
 
 
 class _Rows:
-    """The records that one transaction sees."""
+    """The records that one transaction sees: each is read once, and written at its end."""
 
     def __init__(self, connection: sa.Connection, sql: _Statements) -> None:
         self._connection = connection
         self._sql = sql
+        self._sessions: dict[str, Session | None] = {}
+        self._branches: dict[str, Branch] = {}
+        self._new_sessions: dict[str, Session] = {}
+        self._new_branches: dict[str, Branch] = {}
 
     def session(self, session_id: str) -> Session | None:
-        this = to_bytes(session_id)
-        if self._sql.lock is not None:
-            key = int.from_bytes(blake2b(this, digest_size=8).digest(), signed=True)
-            self._sql.lock.rows(self._connection, {"key": key})
-        rows = self._sql.find_session.rows(self._connection, {"this": this})
-        return (
-            Session(**dict(zip(_SESSION_FIELDS, _values(rows[0]), strict=True))) if rows else None
-        )
+        if session_id not in self._sessions:
+            this = to_bytes(session_id)
+            if self._sql.lock is not None:
+                key = int.from_bytes(blake2b(this, digest_size=8).digest(), signed=True)
+                self._sql.lock.rows(self._connection, {"key": key})
+                # Another transaction may have changed what was read before the lock.
+                self._branches = dict(self._new_branches)
+            rows = self._sql.find_session.rows(self._connection, {"this": this})
+            self._sessions[session_id] = _to_session(rows[0]) if rows else None
+        return self._sessions[session_id]
 
     def branch(self, branch_id: str) -> Branch | None:
-        rows = self._rows(self._sql.find_branch, branch_id)
-        return to_branch(rows[0]) if rows else None
+        if branch_id not in self._branches:
+            rows = self._rows(self._sql.find_branch, branch_id)
+            if not rows:
+                return None
+            self._branches[branch_id] = to_branch(rows[0])
+        return self._branches[branch_id]
 
     def open_children(self, branch_id: str) -> Sequence[Branch]:
-        return [to_branch(row) for row in self._rows(self._sql.children, branch_id)]
+        found = self._open(self._sql.children, branch_id)
+        return [each for each in found if each.parent_id == branch_id]
 
     def open_branches(self, session_id: str) -> Sequence[Branch]:
-        return [to_branch(row) for row in self._rows(self._sql.open_branches, session_id)]
+        found = self._open(self._sql.open_branches, session_id)
+        return [each for each in found if each.session_id == session_id]
 
     def put_session(self, session: Session) -> None:
-        row = {"id": to_bytes(session.id), "touched_at": session.touched_at}
-        record = _record(session, _SESSION_FIELDS)
-        self._sql.put_session.count(self._connection, {**row, "record": record})
+        self._sessions[session.id] = self._new_sessions[session.id] = session
 
     def put_branch(self, branch: Branch) -> None:
-        row = {
-            "id": to_bytes(branch.id),
-            "session": to_bytes(branch.session_id),
-            "parent": None if branch.parent_id is None else to_bytes(branch.parent_id),
-            "deadline": branch.deadline if branch.is_open else None,
-            "completed_at": branch.completed_at,
-            "record": _record(branch, _BRANCH_FIELDS),
-        }
-        self._sql.put_branch.count(self._connection, row)
+        self._branches[branch.id] = self._new_branches[branch.id] = branch
+
+    def flush(self) -> None:
+        """Write what was put, as it is now."""
+        if self._new_sessions:
+            sessions = map(_session_row, self._new_sessions.values())
+            self._sql.put_session.count(self._connection, *sessions)
+        if self._new_branches:
+            branches = map(_branch_row, self._new_branches.values())
+            self._sql.put_branch.count(self._connection, *branches)
 
     def count_open(self, change: int, limit: int | None = None) -> bool:
         values = {"change": change, "most": _UNLIMITED if limit is None else limit}
         return self._sql.count.count(self._connection, values) == 1
 
+    def _open(self, statement: Statement, name: str) -> list[Branch]:
+        """Return the open branches that a statement finds, and all that were put, as they are now."""
+        found = {each.id: each for each in map(to_branch, self._rows(statement, name))}
+        return [each for each in (found | self._new_branches).values() if each.is_open]
+
     def _rows(self, statement: Statement, name: str) -> Sequence[Row]:
         return statement.rows(self._connection, {"this": to_bytes(name)})
+
+
+def _session_row(session: Session) -> dict[str, Any]:
+    record = _record(session, _SESSION_FIELDS)
+    return {"id": to_bytes(session.id), "touched_at": session.touched_at, "record": record}
+
+
+def _branch_row(branch: Branch) -> dict[str, Any]:
+    return {
+        "id": to_bytes(branch.id),
+        "session": to_bytes(branch.session_id),
+        "parent": None if branch.parent_id is None else to_bytes(branch.parent_id),
+        "deadline": branch.deadline if branch.is_open else None,
+        "completed_at": branch.completed_at,
+        "record": _record(branch, _BRANCH_FIELDS),
+    }
+
+
+def _to_session(row: Row) -> Session:
+    return Session(**dict(zip(_SESSION_FIELDS, _values(row), strict=True)))
 
 
 def to_branch(row: Row) -> Branch:

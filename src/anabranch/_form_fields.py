@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from datetime import date, datetime
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.alias_generators import to_camel
 
-__all__ = ["LEAVE_OUT", "Field", "Form", "LeaveOut", "Option"]
+__all__ = ["LEAVE_OUT", "Field", "Form", "LeaveOut", "Option", "misfits"]
 
 
 class LeaveOut:
@@ -169,6 +170,25 @@ class Form(_Schema):
 
     properties: dict[str, Field] = {}
     required: frozenset[str] = frozenset()
+
+
+def misfits(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
+    """Return what does not fit in a form's content: fields, and why; no field for the whole."""
+    from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
+
+    checker = Draft202012Validator.FORMAT_CHECKER
+    validator: Any = Draft202012Validator(schema, format_checker=checker)
+    return [(_field_of(error), str(error.message)) for error in validator.iter_errors(content)]
+
+
+def _field_of(error: Any) -> str:  # noqa: ANN401 - jsonschema has no types
+    """Return the field that an error is about: a missing one is named in the error itself."""
+    if error.absolute_path:
+        return str(error.absolute_path[0])
+    if error.validator == "required":
+        missing = [name for name in error.validator_value if name not in error.instance]
+        return next((name for name in missing if repr(name) in error.message), "")
+    return ""
 
 
 def _number(text: str, kind: type[int | float], words: str) -> int | float:

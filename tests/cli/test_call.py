@@ -257,3 +257,68 @@ def test_an_address_without_mcp_is_reported(call: Caller, url: str) -> None:
     call.url = url.replace("/mcp", "/nothing")
     done = call("greet")
     assert (done.status, done.shown) == (1, f"anabranch: Cannot connect to {call.url}: Not Found\n")
+
+
+@pytest.mark.parametrize(
+    ("era", "lines"),
+    [
+        (
+            "modern",
+            [
+                "→ tools/call confirm {}",
+                "← round 1 ends with 1 question: confirm/confirm.1 (the person)",
+                "Sure (0)?",
+                '> accept {"ok": true}',
+                "→ tools/call again, with 1 answer",
+                "← the result",
+            ],
+        ),
+        (
+            "handshake",
+            [
+                "→ tools/call confirm {}",
+                "← a question for the person, while the tool waits",
+                "Sure (0)?",
+                '> accept {"ok": true}',
+                "→ the answer",
+                "← the result",
+            ],
+        ),
+    ],
+    ids=["modern", "handshake"],
+)
+def test_a_call_is_shown_as_it_happens(call: Caller, era: str, lines: list[str]) -> None:
+    done = call("confirm", "-v", "--era", era, answers=[{"accept": {"ok": True}}])
+    assert (done.status, done.value) == (0, ["accept"])
+    assert done.shown.splitlines() == lines
+
+
+def test_a_link_is_shown_as_it_is_asked(call: Caller) -> None:
+    nothing: dict[str, bool] = {}
+    done = call("pay", "--verbose", answers=[{"accept": nothing}])
+    link = "https://pay.example/1"
+    assert f"1 question: pay/url.1 (the person, by the link {link})" in done.shown
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_an_answer_that_does_not_fit_is_named_with_what_was_asked(call: Caller, era: str) -> None:
+    done = call("confirm", "--era", era, answers=[{"key": "confirm", "accept": {"ok": "perhaps"}}])
+    assert (done.status, done.value) == (1, None)
+    assert done.shown.splitlines()[-1] == (
+        'anabranch: The answer {"ok": "perhaps"} does not fit the question \'confirm/confirm.1\''
+        " (Sure (0)?): ok: 'perhaps' is not of type 'boolean'. Asked were: confirm."
+    )
+
+
+def test_a_later_answer_that_fits_makes_up_for_one_that_does_not(call: Caller) -> None:
+    answers = [{"accept": {"ok": "perhaps"}}, {"accept": {"ok": True}}, {"cancel": True}]
+    done = call("confirm", answers=answers)
+    assert (done.status, done.value) == (0, ["accept"])
+    assert '{"ok": "perhaps"} does not fit' in done.shown
+    assert 'Nothing asked for the answer {"cancel":true}. Asked were: confirm.' in done.shown
+
+
+def test_answers_of_a_tool_that_asks_nothing_are_named(call: Caller) -> None:
+    done = call("greet", "who=Ann", answers=[{"decline": True}])
+    assert done.status == 0
+    assert 'Nothing asked for the answer {"decline":true}. Nothing was asked.' in done.shown

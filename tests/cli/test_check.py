@@ -153,7 +153,7 @@ def test_a_tool_that_fails_is_reported_and_is_no_finding(
         (["careless.py", "hidden", "--json", "{}"], None, "give --answers FILE as well"),
         (["careless.py", "careless", "times=many"], [], "times must be a whole number"),
         (["careless.py", "hidden"], [], "greeting"),
-        (["careless:server"], None, "offers only an MCPServer"),
+        (["careless:server"], None, "offers only a server, and no tool of ours"),
     ],
 )
 def test_what_cannot_be_checked_is_wrong_usage(

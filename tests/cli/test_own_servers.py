@@ -118,7 +118,7 @@ async def test_limits_of_the_command_enclose_every_call(
     target = tmp_path / "dives.py"
     target.write_text(DIVES + own)
     recipe = ServerRecipe((str(target),), None, (KEY,), Persistence(), limits=limits)
-    server, unused, _ = await to_thread.run_sync(recipe.make_server)
+    server, unused, *_ = await to_thread.run_sync(recipe.make_server)
     assert unused == set()
     async with connected(server, MODERN, Answers(sample=echo)) as client:
         assert said in text_of(await client.call_tool("dive"))
@@ -205,7 +205,7 @@ def test_a_server_is_named_after_its_targets_unless_it_has_a_name(tmp_path: Path
 
 def test_a_name_for_a_server_that_has_one_is_reported(tmp_path: Path) -> None:
     with_server = recipe(tmp_path, OWN.replace("{options}", ""))
-    server, unused, _ = replace(with_server, name="travel").make_server()
+    server, unused, *_ = replace(with_server, name="travel").make_server()
     assert (server.name, unused) == ("own", {"name"})
     assert not_used(unused) == [
         "--name is not used for a server of the target, which has its own name."

@@ -81,7 +81,7 @@ async def test_answers_that_nothing_asked_for_are_reported() -> None:
     console, shown = away()
     Respondent(console, answers=Answers([{"decline": True}])).report_left()
     Respondent(console).report_left()
-    assert shown.getvalue() == 'Nothing asked for the answer {"decline":true}.\n'
+    assert shown.getvalue() == 'Nothing asked for the answer {"decline":true}. Nothing was asked.\n'
 
 
 async def test_the_file_goes_before_the_model() -> None:

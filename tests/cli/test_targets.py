@@ -125,12 +125,13 @@ def test_what_a_target_prints_goes_to_stderr(capsys: pytest.CaptureFixture[str])
         (
             "target.py",
             "three = 3",
-            "offers nothing: no tool, no plugin and no MCPServer at module level.$",
+            "offers nothing: no tool, no plugin and no server at module level.$",
         ),
         ("target.py", CLASS_ONLY, "Make an instance of Second at module level"),
         ("target.txt", TOOLS, "There is no module 'target.txt'"),
         ("./target.txt", TOOLS, "it is no Python file"),
-        ("http://127.0.0.1/mcp", None, "is running already"),
+        ("http://127.0.0.1/mcp", None, "is a server already"),
+        ("command:uvx x", None, "is a server already"),
     ],
 )
 def test_a_wrong_target_is_reported_in_one_sentence(

@@ -18,7 +18,7 @@ from anabranch._json_text import read_json
 from anabranch._terminal.exits import UsageError
 from anabranch.messages import ElicitReply, SampleReply, TextBlock
 
-__all__ = ["Answers", "names_of"]
+__all__ = ["Answers", "first_attempt", "key_of", "names_of"]
 
 Kind: TypeAlias = Literal["elicit", "sample"]
 ACTIONS = ("accept", "decline", "cancel", "sample")
@@ -131,6 +131,15 @@ def names_of(step_id: str) -> frozenset[str]:
     ``pick/analyze#2/confirm.1~2`` is the second attempt at the first ``confirm`` there: its full
     id, the id of the first attempt, and ``confirm`` with and without its number.
     """
-    first = re.sub(r"~\d+$", "", step_id)
-    last = first.rpartition("/")[2]
-    return frozenset({step_id, first, last, re.sub(r"\.\d+$", "", last)}) - {""}
+    first = first_attempt(step_id)
+    return frozenset({step_id, first, first.rpartition("/")[2], key_of(step_id)}) - {""}
+
+
+def first_attempt(step_id: str) -> str:
+    """Return the id of the first attempt at a step, of which ``step_id`` may be a later one."""
+    return re.sub(r"~\d+$", "", step_id)
+
+
+def key_of(step_id: str) -> str:
+    """Return the shortest name of a step."""
+    return re.sub(r"\.\d+$", "", first_attempt(step_id).rpartition("/")[2])

@@ -17,8 +17,10 @@ from anabranch._asking.answerer import AnswerError
 from anabranch._asking.asked_again import fields_asked_again
 from anabranch._asking.host import Capabilities
 from anabranch._asking.sampling import Sampler
-from anabranch._terminal.answer_file import Answers
+from anabranch._form_fields import misfits
+from anabranch._terminal.answer_file import Answers, first_attempt, key_of
 from anabranch._terminal.console import Console
+from anabranch._terminal.exits import FailedError
 from anabranch._terminal.forms import HINT, DismissedError, ask_consent, ask_form, ask_text
 from anabranch.errors import REFUSED
 from anabranch.messages import (
@@ -35,6 +37,9 @@ from anabranch.messages import (
 __all__ = ["NO_MODEL", "Respondent"]
 
 NO_MODEL = "give --model NAME or set ANABRANCH_MODEL"
+MOST_NAMED = 100
+"""Questions that are named where an answer does not fit."""
+
 MAX_TYPED = 16
 """Forms whose fields are remembered in case they are asked again; several may be asked at once."""
 
@@ -56,6 +61,8 @@ class Respondent:
         self._answers = answers
         self._asks_person = console.interactive and answers is None
         self._notices = 0
+        self._asked: dict[str, None] = {}
+        self._unfit: dict[str, str] = {}
         self._typed: deque[tuple[object, Mapping[str, JsonValue]]] = deque(maxlen=MAX_TYPED)
 
     @property
@@ -103,6 +110,10 @@ class Respondent:
                 self._console.show(f"> {reply.action}")
             return reply
 
+    def say(self, line: str) -> None:
+        """Show a line, when no question is open."""
+        self._console.say(line)
+
     async def log(self, level: LogLevel, message: str) -> None:
         """Show a log line."""
         self._console.say(f"[{level}] {message}")
@@ -117,7 +128,19 @@ class Respondent:
     def report_left(self) -> None:
         """Print the answers of the file that no question has used."""
         for entry in self._answers.unused() if self._answers is not None else ():
-            self._console.say(f"Nothing asked for the answer {entry}.")
+            self._console.say(f"Nothing asked for the answer {entry}. {self._were_asked()}")
+
+    def require_fitting(self) -> None:
+        """Refuse answers of the file that did not fit, unless a later one did.
+
+        Raises:
+            FailedError: there are such.
+        """
+        if self._unfit:
+            raise FailedError(f"{' '.join(self._unfit.values())} {self._were_asked()}")
+
+    def _were_asked(self) -> str:
+        return f"Asked were: {', '.join(self._asked)}." if self._asked else "Nothing was asked."
 
     async def _from_form(self, request: ElicitRequest) -> ElicitReply:
         """Show the form; if it is asked again, only the fields that did not fit, if they are named."""
@@ -136,11 +159,20 @@ class Respondent:
         self, answers: Answers, step_id: str, request: ElicitRequest | UrlRequest
     ) -> ElicitReply:
         reply = answers.elicit(step_id)
+        if len(self._asked) < MOST_NAMED:
+            self._asked[key_of(step_id) or request.message] = None
         if reply is None:
             self._console.say(f"No answer is left for {_named(step_id, request)}: declined.")
             return ElicitReply(action="decline")
         given = "" if reply.content is None else f" {json.dumps(reply.content)}"
         self._console.say(f"{request.message}\n> {reply.action}{given}")
+        self._unfit.pop(first_attempt(step_id), None)
+        if isinstance(request, ElicitRequest) and reply.action == "accept":
+            wrong = misfits(request.requested_schema, reply.content or {})
+            if problems := "; ".join(f"{field or 'answer'}: {why}" for field, why in wrong):
+                unfit = f"The answer{given} does not fit {_named(step_id, request)}: {problems}."
+                self._unfit[first_attempt(step_id)] = unfit
+                self._console.say(unfit)
         return reply
 
     async def _from_model(self, sampler: Sampler, request: SampleRequest) -> SampleReply:

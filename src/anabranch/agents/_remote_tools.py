@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -22,7 +20,7 @@ from anabranch.agents._remote_call import ParkedCalls
 from anabranch.agents._remote_tool import RemoteTool
 from anabranch.mcp._client import Connectable, Era
 from anabranch.mcp._tool_server import ToolServer
-from anabranch.mcp._transports import Started, WithHeaders
+from anabranch.mcp._transports import COMMAND, Started, WithHeaders, command_of
 from anabranch.messages import ToolSpec
 
 __all__ = ["RemoteTools"]
@@ -31,10 +29,6 @@ LONGEST_NAME: Final = 64
 """Characters of a tool's name that every provider accepts."""
 MOST_NAMES: Final = 10_000
 """Names that the tools of all servers have had; after that, new ones are left out."""
-
-COMMAND: Final = "command:"
-OURS: Final = "ANABRANCH_"
-"""What the names of this library's own settings and secrets begin with."""
 
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -170,7 +164,7 @@ def _place(server: Connectable) -> str:
     if isinstance(server, StdioServerParameters):
         return server.command
     if isinstance(server, str):
-        return _words(server)[0]
+        return command_of(server).command
     return str(getattr(server, "name", type(server).__name__))
 
 
@@ -186,19 +180,4 @@ def _targets(server: Connectable, headers: Mapping[str, str]) -> Callable[[], Co
                 f"{server!r} is neither the URL of a server nor command:… to start one."
             )
         return partial(WithHeaders, server, headers)
-    command, *arguments = _words(server)
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-    started = StdioServerParameters(
-        command=command, args=arguments, env=inherited, encoding_error_handler="replace"
-    )
-    return partial(Started, started)
-
-
-def _words(server: str) -> list[str]:
-    try:
-        words = shlex.split(server.removeprefix(COMMAND))
-    except ValueError as error:
-        raise ValueError(f"{server!r} cannot be read as a command: {error}.") from error
-    if not words:
-        raise ValueError("Write the command that starts the server after command:.")
-    return words
+    return partial(Started, command_of(server))

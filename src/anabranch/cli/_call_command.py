@@ -20,6 +20,7 @@ from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import NO_MODEL, Respondent
 from anabranch.cli._answering import new_policy, new_respondent
+from anabranch.cli._call_trace import CallTrace, watched
 from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._http_tokens import headers_of
 from anabranch.cli._options import (
@@ -75,20 +76,25 @@ def call_command(  # noqa: PLR0913 - the options of the command
     timeout: Timeout = None,
     token: Token = None,
     header: Headers = None,
+    verbose: Annotated[
+        bool,
+        Parameter(
+            name=["--verbose", "-v"],
+            negative=(),
+            help="Show what is sent and received: rounds, questions, links, repeated requests.",
+        ),
+    ] = False,
 ) -> None:
     """Run the command."""
-    limits = limits_of(max_tokens, max_depth, timeout)
+    limits, headers = limits_of(max_tokens, max_depth, timeout), headers_of(token, header or ())
     log_to_stderr(logging.ERROR)  # connection problems are reported in this module's own words
     if tool is None:
-        headers = headers_of(token, header or ())
         raise UsageError(
             f"Name a TOOL. {overview(target, run_command(summaries_of, target, headers))}"
         )
     policy = new_policy(no_samples_for, confirm=confirm_samples, most=max_samples)
     respondent = new_respondent(Console(), model, answers)
-    options = CallOptions(
-        target, tool, values, json_text, era, policy, limits, headers_of(token, header or ())
-    )
+    options = CallOptions(target, tool, values, json_text, era, policy, limits, headers, verbose)
     print_json(run_command(call, options, respondent))
 
 
@@ -104,6 +110,7 @@ class CallOptions:
     policy: AnsweringPolicy = field(default_factory=AnsweringPolicy)
     limits: Limits = UNLIMITED
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    verbose: bool = False
 
 
 async def call(options: CallOptions, respondent: Respondent) -> object:
@@ -129,13 +136,17 @@ async def call(options: CallOptions, respondent: Respondent) -> object:
     try:
         while True:
             try:
-                return await open_session(target, server, answerer, act, era=era)
+                opened = watched(server, CallTrace(respondent.say)) if options.verbose else server
+                value = await open_session(target, opened, answerer, act, era=era)
             except FailedError as error:
                 pause = next(pauses, None) if repeats and is_lost(error.__cause__) else None
                 if pause is None:
                     raise
                 await respondent.log("warning", "The connection was lost; the request is repeated.")
                 await anyio.sleep(pause)
+            else:
+                respondent.require_fitting()
+                return value
     except FailedError as error:
         if not respondent.capabilities.sampling and "'sampling" in str(error):
             raise FailedError(f"{error} To have one here, {NO_MODEL}.") from error

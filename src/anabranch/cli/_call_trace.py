@@ -6,17 +6,21 @@ The messages are observed as they pass through the transport; none is changed or
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Sized
+from collections.abc import AsyncGenerator, Callable, Mapping, Sized
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp import StdioServerParameters
 from mcp.client import Transport
+from mcp.client.stdio import stdio_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
-__all__ = ["CallTrace", "traced"]
+from anabranch.mcp._transports import WithHeaders
+
+__all__ = ["CallTrace", "traced", "watched"]
 
 Read: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
 Write: TypeAlias = MemoryObjectSendStream[SessionMessage]
@@ -64,14 +68,15 @@ class CallTrace:
     def received(self, message: JSONRPCMessage) -> None:
         """Describe a message that the server has sent."""
         if isinstance(message, JSONRPCRequest) and message.method in WHO:
-            self._say(f"← a question for {WHO[message.method]}, while the tool waits")
+            who = _who(message.method, message.params)
+            self._say(f"← a question for {who}, while the tool waits")
         elif isinstance(message, JSONRPCResponse) and message.id in self._calls:
             asked = _asked(message.result)
             if not asked:
                 self._say("← the result")
                 return
             self._rounds += 1
-            steps = ", ".join(f"{step} ({WHO[kind]})" for step, kind in asked)
+            steps = ", ".join(f"{step} ({who})" for step, who in asked)
             self._say(f"← round {self._rounds} ends with {_counted(asked, 'question')}: {steps}")
             explain = self._explain
             explained = [explain(step) for step, _ in asked] if explain is not None else []
@@ -80,15 +85,30 @@ class CallTrace:
 
 
 def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the name and the kind of each question that ``result`` asks."""
+    """Return the name of each question that ``result`` asks, and who is asked."""
     requests: dict[str, Any] = result.get("inputRequests") or {}
     steps: list[dict[str, Any]] = result.get("steps") or []
-    asked = [(name, str(request["method"])) for name, request in requests.items()]
-    return asked + [(str(step["stepId"]), str(step["type"])) for step in steps]
+    asked = [
+        (name, _who(str(each["method"]), each.get("params"))) for name, each in requests.items()
+    ]
+    return asked + [(str(step["stepId"]), _who(str(step["type"]), step)) for step in steps]
+
+
+def _who(kind: str, params: Mapping[str, Any] | None) -> str:
+    """Return who is asked, and by which link, if it is one."""
+    link = (params or {}).get("url")
+    return f"{WHO[kind]}, by the link {link}" if link else WHO[kind]
 
 
 def _counted(things: Sized, word: str) -> str:
     return f"{len(things)} {word}" if len(things) == 1 else f"{len(things)} {word}s"
+
+
+def watched(server: str | Transport | StdioServerParameters, trace: CallTrace) -> Transport:
+    """Return a connection to a server at a URL, or to be started, that ``trace`` describes."""
+    if isinstance(server, StdioServerParameters):
+        return traced(stdio_client(server), trace)
+    return traced(WithHeaders(server, {}) if isinstance(server, str) else server, trace)
 
 
 @asynccontextmanager

@@ -58,7 +58,7 @@ def tools_of(targets: Sequence[str], headers: Iterable[str] = ()) -> list[ChatTo
     check_names(tools)
     servers: list[Connectable] = [
         *(target for target in targets if is_server(target)),
-        *found.servers,
+        *found.connectable,
     ]
     try:
         given = headers_of(None, headers)

@@ -23,7 +23,7 @@ from anabranch._terminal.respondent import Respondent
 from anabranch.cli._answering import new_respondent
 from anabranch.cli._options import ArgumentsJson
 from anabranch.cli._output import print_json
-from anabranch.cli._targets import is_url, load
+from anabranch.cli._targets import is_server, load
 from anabranch.cli._tool_arguments import read_arguments
 from anabranch.errors import InvalidArgumentsError
 from anabranch.replay_check import Finding, NoSourceError, check_tool
@@ -102,14 +102,15 @@ def choose_tools(options: CheckOptions) -> list[Tool[Any]]:
         UsageError: there is none, or the target cannot be loaded.
     """
     target = options.target
-    if is_url(target):
+    if is_server(target):
         raise UsageError(
             f"{target} is running elsewhere. Check the file or module that it was started from."
         )
     tools = load([target]).tools
     if not tools:
         raise UsageError(
-            f"{target} offers only an MCPServer. Check the module that defines its tools."
+            f"{target} offers only a server, and no tool of ours: the functions of the SDK and of"
+            " FastMCP are never replayed. Check the module that defines the tools."
         )
     named = [tool for tool in tools if options.tool in {None, tool.name}]
     if not named:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp.server.mcpserver import InvalidRequestState, MCPServer, RequestStateCodec
@@ -12,7 +12,8 @@ from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateBounda
 
 from anabranch._asking.sampling import Sampler
 from anabranch._terminal.exits import UsageError
-from anabranch.cli._targets import Found
+from anabranch.cli._fastmcp_server import assemble_fastmcp
+from anabranch.cli._targets import Found, is_fastmcp
 from anabranch.errors import StoreError
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp import ServerOptions, create_server, install
@@ -20,6 +21,9 @@ from anabranch.mcp._heartbeat import HEARTBEAT
 from anabranch.mcp._options import GRACE, TTL, Ask, SamplerMode
 from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
 from anabranch.tool import Tool
+
+if TYPE_CHECKING:
+    from anabranch.cli._targets import AnyServer
 
 __all__ = [
     "CLIENTS_ONLY",
@@ -107,7 +111,7 @@ def assemble(
     asking: Asking = CLIENTS_ONLY,
     limits: Limits = UNLIMITED,
     name: str = "anabranch",
-) -> MCPServer[Any]:
+) -> AnyServer:
     """Return a server that offers everything: the first one found, or a new one called ``name``.
 
     A server's own tools are served as they are. A tool that the server has already is not added
@@ -118,6 +122,8 @@ def assemble(
     """
     options = server_options(keys, sampler, persistence, asking, limits)
     try:
+        if found.fastmcp:
+            return assemble_fastmcp(found, options)
         if not found.servers:
             return create_server(name, found.tools, version=found.version, options=options)
         server, *others = found.servers
@@ -142,12 +148,12 @@ def _add(server: MCPServer[Any], tools: Sequence[Tool[Any]], options: ServerOpti
     install(server, *new, options=options, continue_calls=continues)
 
 
-def seal_probe(server: MCPServer[Any]) -> str:
+def seal_probe(server: AnyServer) -> str:
     """Return a text that only a server with the same keys opens."""
     return _codec(server).seal(b"")
 
 
-def opens(server: MCPServer[Any], probe: str) -> bool:
+def opens(server: AnyServer, probe: str) -> bool:
     """Whether ``server`` opens what the server of ``probe`` has sealed."""
     try:
         return _codec(server).unseal(probe) == b""
@@ -155,7 +161,7 @@ def opens(server: MCPServer[Any], probe: str) -> bool:
         return False
 
 
-def seals_with(server: MCPServer[Any], keys: Sequence[str]) -> bool:
+def seals_with(server: AnyServer, keys: Sequence[str]) -> bool:
     """Whether ``server`` seals with one of ``keys``."""
     try:
         return AESGCMRequestStateCodec(keys).unseal(seal_probe(server)) == b""
@@ -163,14 +169,17 @@ def seals_with(server: MCPServer[Any], keys: Sequence[str]) -> bool:
         return False
 
 
-def _codec(server: MCPServer[Any]) -> RequestStateCodec:
+def _codec(server: AnyServer) -> RequestStateCodec:
     # The SDK puts one on every server, and has no public way to it.
-    middleware = server._lowlevel_server.middleware  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    if is_fastmcp(server):
+        middleware = server._mcp_server.middleware  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    else:
+        middleware = server._lowlevel_server.middleware  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     (boundary,) = [each for each in middleware if isinstance(each, RequestStateBoundary)]
     return boundary._security.codec  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-def tool_names(server: MCPServer[Any]) -> list[str]:
+def tool_names(server: AnyServer) -> list[str]:
     """Return the names of all tools of a server that is not running yet."""
     return [tool.name for tool in anyio.run(server.list_tools)]
 

@@ -22,13 +22,13 @@ from anabranch._asking.answerer import Answerer
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
 from anabranch.cli._keys import KEYS, new_key
 from anabranch.cli._options import MODEL, Era
-from anabranch.cli._targets import is_url, split_target
+from anabranch.cli._targets import is_server, is_url, split_target
 from anabranch.errors import ToolError
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._client import Connectable, connect, offers_sagas
 from anabranch.mcp._repeating import causes
 from anabranch.mcp._saga_client import SagaRoundsExceededError
-from anabranch.mcp._transports import WithHeaders
+from anabranch.mcp._transports import COMMAND, WithHeaders, command_of
 
 __all__ = ["open_session", "server_of"]
 
@@ -53,6 +53,15 @@ def server_of(
         return WithHeaders(target, headers) if headers else target
     if headers:
         raise UsageError("--token and --header are for a server at a URL.")
+    if target.startswith(COMMAND):
+        if limits != UNLIMITED:
+            raise UsageError(
+                "Limits are for a TARGET that anabranch serves; this command does not."
+            )
+        try:
+            return command_of(target)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
     split_target(target)
     command, *arguments = [*_command(target), *_options_of(limits)]
     return StdioServerParameters(command=command, args=arguments, env=_environment())
@@ -83,7 +92,7 @@ async def open_session(
         known = _explain(error, target)
         if known is None:
             raise
-        if not connected and not is_url(target):
+        if not connected and not is_server(target):
             known = await _why_it_did_not_start(target)
         elif not connected and target not in str(known):  # in the server's own words
             known = FailedError(f"Cannot connect to {target}: {known}")

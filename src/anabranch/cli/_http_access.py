@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from anabranch.cli._fastmcp_server import fastmcp_app
 from anabranch.cli._http_requests import Requests
 from anabranch.cli._http_sessions import Sessions
 from anabranch.cli._http_tokens import authenticated
+from anabranch.cli._targets import is_fastmcp
 
-__all__ = ["ANY", "LOCAL", "SESSION_TTL", "Access", "is_loopback"]
+if TYPE_CHECKING:
+    from anabranch.cli._targets import AnyServer
+
+__all__ = ["ANY", "LOCAL", "SESSION_TTL", "Access", "checks_tokens", "is_loopback"]
 
 ANY: Final = "*"
 
@@ -70,22 +74,30 @@ class Access:
         )
 
     def app(
-        self, server: MCPServer[Any], host: str, *, session_ttl: float | None = SESSION_TTL
+        self, server: AnyServer, host: str, *, session_ttl: float | None = SESSION_TTL
     ) -> ASGIApp:
         """Return the application that serves ``server`` to them.
 
         A session ends after ``session_ttl`` seconds without a request; ``None``: there are none.
         """
-        app = server.streamable_http_app(
-            host=host,
-            stateless_http=session_ttl is None,
-            session_idle_timeout=session_ttl,
-            transport_security=self.settings(),
-        )
+        if is_fastmcp(server):
+            app = fastmcp_app(server, self.settings(), session_ttl)
+        else:
+            app = server.streamable_http_app(
+                host=host,
+                stateless_http=session_ttl is None,
+                session_idle_timeout=session_ttl,
+                transport_security=self.settings(),
+            )
         bounded = Requests(Sessions(_Explained(app)))
-        if self.tokens and server.settings.auth is None:
+        if self.tokens and not checks_tokens(server):
             return authenticated(bounded, self.tokens)
         return bounded
+
+
+def checks_tokens(server: AnyServer) -> bool:
+    """Whether the server's author has given it an authorization of its own."""
+    return (server.auth if is_fastmcp(server) else server.settings.auth) is not None
 
 
 LOCAL: Final = Access()

@@ -60,7 +60,10 @@ AnswersFile: TypeAlias = Annotated[
     ),
 ]
 Target: TypeAlias = Annotated[
-    str, Parameter(help="A Python file, a module, module:attribute, or a server's URL.")
+    str,
+    Parameter(
+        help="A Python file, a module, module:attribute, a server's URL, or command:… to start one."
+    ),
 ]
 AsJson: TypeAlias = Annotated[
     bool,

@@ -127,7 +127,7 @@ class ReloadedTools:
 
     async def _connect(self, found: Found) -> None:
         """Connect to the servers that the targets have made, and leave those from before."""
-        remote = RemoteTools(*found.servers)
+        remote = RemoteTools(*found.connectable)
         try:
             await remote.__aenter__()
         except ToolError as error:

@@ -12,11 +12,10 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import anyio
 from cyclopts import Parameter
-from mcp.server.mcpserver import MCPServer
 
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
@@ -31,7 +30,7 @@ from anabranch.cli._combined_server import (
 )
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._folding import Foldable
-from anabranch.cli._http_access import SESSION_TTL, Access
+from anabranch.cli._http_access import SESSION_TTL, Access, checks_tokens
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
 from anabranch.cli._http_tokens import TOKEN, read_tokens
@@ -40,12 +39,15 @@ from anabranch.cli._memory import Remembering
 from anabranch.cli._options import STORE, MaxDepth, MaxTokens, Model, Timeout, limits_of
 from anabranch.cli._processes import run_workers
 from anabranch.cli._server_recipe import MadeServer, ServerRecipe, WorkerApp, not_used
-from anabranch.cli._targets import identity_of
+from anabranch.cli._targets import identity_of, is_fastmcp
 from anabranch.errors import StoreError
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._heartbeat import HEARTBEAT
 from anabranch.mcp._options import GRACE, TTL, Ask, SamplerMode
 from anabranch.stores import open_store
+
+if TYPE_CHECKING:
+    from anabranch.cli._targets import AnyServer
 
 __all__ = ["serve_command"]
 
@@ -246,12 +248,12 @@ def serve(  # noqa: PLR0913 - what the command line gives
         tuple(targets), model, keys, persistence, name, asking, limits, folding, memory
     )
     made = recipe.make_server()
-    server, unused, around = made
+    server, unused, around, note = made
     if not seals_with(server, keys):
         unused.add("keys")
-    if endpoint.access.tokens and server.settings.auth is not None:
+    if endpoint.access.tokens and checks_tokens(server):
         unused.add("auth")
-    for line in not_used(unused):
+    for line in [*not_used(unused), *([note] if note else [])]:
         console.say(line)
     if persistence.store is not None:
         anyio.run(_require_store, persistence.store)
@@ -267,9 +269,12 @@ def serve(  # noqa: PLR0913 - what the command line gives
     anyio.run(_serve_stdio, server, around)
 
 
-async def _serve_stdio(server: MCPServer[Any], around: AbstractAsyncContextManager[object]) -> None:
+async def _serve_stdio(server: AnyServer, around: AbstractAsyncContextManager[object]) -> None:
     async with around:
-        await server.run_stdio_async()
+        if is_fastmcp(server):
+            await server.run_stdio_async(show_banner=False)
+        else:
+            await server.run_stdio_async()
 
 
 def _check(endpoint: Endpoint, persistence: Persistence) -> None:

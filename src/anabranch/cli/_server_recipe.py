@@ -10,9 +10,8 @@ import logging
 import os
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from mcp.server.mcpserver import MCPServer
 from starlette.types import ASGIApp
 
 from anabranch._terminal.console import log_to_stderr
@@ -26,6 +25,7 @@ from anabranch.cli._combined_server import (
     opens,
     server_options,
 )
+from anabranch.cli._fastmcp_server import foreign
 from anabranch.cli._folding import open_branches
 from anabranch.cli._http_access import Access
 from anabranch.cli._http_tokens import TOKEN
@@ -38,6 +38,9 @@ from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._options import completed_by
 from anabranch.memory import memory_tools
 
+if TYPE_CHECKING:
+    from anabranch.cli._targets import AnyServer
+
 __all__ = ["MadeServer", "ServerRecipe", "WorkerApp", "not_used"]
 
 
@@ -48,11 +51,13 @@ class MadeServer(NamedTuple):
         server: the server.
         unused: the options that the targets' own servers have set themselves.
         around: is to be entered while the server runs: its memory learns meanwhile.
+        note: what else the person should know of it.
     """
 
-    server: MCPServer[Any]
+    server: AnyServer
     unused: set[str]
     around: AbstractAsyncContextManager[None]
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class ServerRecipe:
             found.add(*folding_tools(open_branches(store, bank, learns=learner is not None)))
         if self.memory and bank is not None:
             found.add(*memory_tools(bank))
-        if found.servers and self.name is not None:
+        if (found.servers or found.fastmcp) and self.name is not None:
             unused.add("name")
         server = assemble(
             found,
@@ -97,7 +102,9 @@ class ServerRecipe:
             limits=self.limits,
             name=self.name or name_of(self.targets) or "anabranch",
         )
-        return MadeServer(server, unused, learning(bank, learner))
+        given = sampler or store or self.limits != UNLIMITED
+        note = foreign(found) if given else ""
+        return MadeServer(server, unused, learning(bank, learner), note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +120,7 @@ class WorkerApp:
     def __call__(self) -> tuple[ASGIApp, AbstractAsyncContextManager[None]]:
         """Return it, and what is to be entered while it is served."""
         log_to_stderr(logging.WARNING)
-        server, _, around = self.recipe.make_server()
+        server, _, around, _ = self.recipe.make_server()
         if not opens(server, self.probe):
             raise UsageError(
                 f"{server.name!r} seals its questions with keys of its own, which are others in"

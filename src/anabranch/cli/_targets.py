@@ -3,7 +3,7 @@
 The chat takes the command that starts a server, too: ``command:uvx some-server``.
 
 A target offers every ``@tool``, every ``HandoffTool`` instance, every plugin, which stands for its
-tool, and every ``MCPServer`` at module level. Loading a target runs its code; to call one, a server
+tool, and every ``MCPServer`` and ``FastMCP`` at module level. Loading a target runs its code; to call one, a server
 process is started that loads it.
 """
 
@@ -18,17 +18,32 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, cast
 
 from mcp.server.mcpserver import MCPServer
+from typing_extensions import TypeIs
 
 from anabranch._terminal.exits import UsageError
+from anabranch.mcp._client import Connectable
 from anabranch.tool import HandoffTool, Tool
 
 if TYPE_CHECKING:
+    from fastmcp import FastMCP
+
     from anabranch.chat import Plugin
 
-__all__ = ["Found", "identity_of", "is_server", "is_url", "load", "name_of", "split_target"]
+    AnyServer: TypeAlias = MCPServer[Any] | FastMCP[Any]
+
+__all__ = [
+    "Found",
+    "identity_of",
+    "is_fastmcp",
+    "is_server",
+    "is_url",
+    "load",
+    "name_of",
+    "split_target",
+]
 
 T = TypeVar("T")
 
@@ -43,8 +58,16 @@ class Found:
 
     tools: list[Tool[Any]] = field(default_factory=list[Tool[Any]])
     servers: list[MCPServer[Any]] = field(default_factory=list[MCPServer[Any]])
+    fastmcp: list[FastMCP[Any]] = field(default_factory=list["FastMCP[Any]"])
     plugins: list[Plugin[Any]] = field(default_factory=list["Plugin[Any]"])
     version: str = ""
+
+    @property
+    def connectable(self) -> list[Connectable]:
+        """The servers, as the SDK's client connects to them."""
+        # What FastMCP is built on; its own client is another one.
+        below = (each._mcp_server for each in self.fastmcp)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        return [*self.servers, *below]
 
     def add(self, *values: object) -> bool:
         """Add those of ``values`` that can be offered, and return whether there are any."""
@@ -59,9 +82,17 @@ class Found:
             _add_once(self.tools, cast("Tool[Any]", value))
         elif isinstance(value, MCPServer):
             _add_once(self.servers, cast("MCPServer[Any]", value))
+        elif is_fastmcp(value):
+            _add_once(self.fastmcp, value)
         else:
             return False
         return True
+
+
+def is_fastmcp(value: object) -> TypeIs[FastMCP[Any]]:
+    """Whether this is a server of FastMCP, which is not imported where no target has done so."""
+    module = sys.modules.get("fastmcp")
+    return module is not None and isinstance(value, module.FastMCP)
 
 
 def _is_plugin(value: object) -> TypeGuard[Plugin[Any]]:
@@ -112,7 +143,7 @@ def name_of(targets: Iterable[str]) -> str:
     Raises:
         UsageError: there is no such file or module.
     """
-    places = [split_target(target)[0] for target in targets if not is_url(target)]
+    places = [split_target(target)[0] for target in targets if not is_server(target)]
     return "+".join(Path(each).stem if _is_file(each) else each for each in places)
 
 
@@ -122,7 +153,7 @@ def identity_of(targets: Iterable[str]) -> str:
     Raises:
         UsageError: there is no such file or module.
     """
-    places = [split_target(target)[0] for target in targets if not is_url(target)]
+    places = [split_target(target)[0] for target in targets if not is_server(target)]
     return "\n".join(str(Path(each).resolve()) if _is_file(each) else each for each in places)
 
 
@@ -136,8 +167,8 @@ def load(targets: Iterable[str]) -> Found:
     """
     found = Found()
     for target in targets:
-        if is_url(target):
-            raise UsageError(f"{target} is running already. Call it; there is nothing to serve.")
+        if is_server(target):
+            raise UsageError(f"{target} is a server already. Call it; there is nothing to serve.")
         place, attribute = split_target(target)
         with redirect_stdout(sys.stderr):
             module = _import(place)
@@ -227,4 +258,4 @@ def _nothing(target: str, module: ModuleType) -> str:
         if isinstance(value, type) and issubclass(value, HandoffTool) and value is not HandoffTool
     ]
     hint = f" Make an instance of {classes[0]} at module level." if classes else ""
-    return f"{target} offers nothing: no tool, no plugin and no MCPServer at module level.{hint}"
+    return f"{target} offers nothing: no tool, no plugin and no server at module level.{hint}"

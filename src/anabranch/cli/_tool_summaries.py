@@ -20,7 +20,7 @@ from anabranch._form_fields import Form
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._schema_words import schema_words
-from anabranch.cli._targets import is_url, load
+from anabranch.cli._targets import is_server, load
 from anabranch.mcp._client import list_tools
 from anabranch.tool import Tool
 
@@ -132,7 +132,7 @@ async def summaries_of(target: str, headers: Mapping[str, str]) -> list[ToolSumm
     Raises:
         CommandError: the target cannot be loaded or reached.
     """
-    if is_url(target):
+    if is_server(target):
         server = server_of(target, headers=headers)
         return await open_session(target, server, Absent(), _listed)
     if headers:
@@ -140,6 +140,9 @@ async def summaries_of(target: str, headers: Mapping[str, str]) -> list[ToolSumm
     found = load([target])
     own = [_of_tool(tool) for tool in found.tools]
     servers = [[_of_listing(each) for each in await s.list_tools()] for s in found.servers]
+    servers += [
+        [_of_listing(each.to_mcp_tool()) for each in await s.list_tools()] for s in found.fastmcp
+    ]
     return [*own, *(each for listed in servers for each in listed)]
 
 

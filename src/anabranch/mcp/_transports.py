@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -21,14 +22,37 @@ from mcp.client import Transport
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-__all__ = ["Started", "WithHeaders"]
+__all__ = ["COMMAND", "Started", "WithHeaders", "command_of"]
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
+
+COMMAND: Final = "command:"
+OURS: Final = "ANABRANCH_"
+"""What the names of this library's own settings and secrets begin with."""
 
 _TIMEOUT: Final = httpx2.Timeout(30, read=300)  # as the SDK's client has it
 LONGEST_LINE: Final = 2_000
 SOON: Final = 1.0
 """Seconds to wait for the last words of a process that has ended."""
+
+
+def command_of(server: str) -> StdioServerParameters:
+    """Return what starts the server ``command:…``, without this library's settings and secrets.
+
+    Raises:
+        ValueError: it cannot be read, or there is none.
+    """
+    try:
+        words = shlex.split(server.removeprefix(COMMAND))
+    except ValueError as error:
+        raise ValueError(f"{server!r} cannot be read as a command: {error}.") from error
+    if not words:
+        raise ValueError("Write the command that starts the server after command:.")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    command, *arguments = words
+    return StdioServerParameters(
+        command=command, args=arguments, env=inherited, encoding_error_handler="replace"
+    )
 
 
 class _Reopened(Transport):

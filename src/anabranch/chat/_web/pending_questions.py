@@ -11,10 +11,10 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from ag_ui.core import Interrupt
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch._durable.lines import is_compensated
+from anabranch._form_fields import misfits
 from anabranch.agents import AgentDependencies, Reply, open_questions
 from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.plugin import PluginServer
@@ -163,12 +163,8 @@ def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldE
     """Return what is wrong with an accepted answer to a question with this ``form``."""
     if reply.action != "accept" or form is None:
         return []
-    checker = Draft202012Validator.FORMAT_CHECKER
-    validator: Any = Draft202012Validator(form, format_checker=checker)
-    return [
-        FieldError(field=_field(error), message=error.message)
-        for error in validator.iter_errors(reply.content or {})
-    ]
+    found = misfits(form, reply.content or {})
+    return [FieldError(field=field, message=message) for field, message in found]
 
 
 def as_interrupt(question: PendingQuestion) -> Interrupt:
@@ -203,13 +199,3 @@ def read_reply(question: Node, reply: ElicitReply) -> Reply:
     if question.data.get("kind") == "sample" and reply.action == "accept":
         return SampleReply.model_validate(reply.content or {})
     return reply
-
-
-def _field(error: Any) -> str:  # noqa: ANN401 - jsonschema has no types
-    """Return the field that an error is about: a missing one is named in the error itself."""
-    if error.absolute_path:
-        return str(error.absolute_path[0])
-    if error.validator == "required":
-        missing = [name for name in error.validator_value if name not in error.instance]
-        return next((name for name in missing if repr(name) in error.message), "")
-    return ""

@@ -1,0 +1,191 @@
+"""FastMCP servers, and commands that start a server, as TARGETs of every command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from anabranch.cli import main
+from tests.cli.test_dev import own_modules
+
+__all__ = ["own_modules"]
+
+FASTMCP = """
+from fastmcp import Context, FastMCP
+from pydantic import BaseModel
+
+class Ok(BaseModel):
+    ok: bool
+
+server = FastMCP("theirs")
+
+@server.tool
+def add(a: int, b: int = 1) -> int:
+    "Add."
+    return a + b
+
+@server.tool
+async def sure(ctx: Context) -> str:
+    "Ask."
+    return (await ctx.elicit("Sure?", Ok)).action
+"""
+OURS = """
+from anabranch import BranchContext, tool
+
+@tool
+async def ask(ctx: BranchContext) -> str:
+    "Ask the person."
+    return (await ctx.elicit(Ok, "Ours?", key="ok")).action
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    file = tmp_path / "tools.py"
+    file.write_text(FASTMCP)
+    return str(file)
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> str:
+    file = tmp_path / "tools.py"
+    file.write_text(FASTMCP + OURS)
+    return str(file)
+
+
+@contextmanager
+def served(target: str, *options: str) -> Generator[tuple[str, list[str]]]:
+    """Serve over HTTP by the real command; yield the URL, and the lines before it."""
+    command = [sys.executable, "-m", "anabranch", "serve", target, "--transport=http", "--port=0"]
+    environment = {**os.environ, "ANABRANCH_KEYS": "k" * 32}
+    with subprocess.Popen(
+        [*command, *options], stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stderr is not None
+        before: list[str] = []
+        try:
+            for line in process.stderr:
+                if found := re.search(r"Serving .* at (http://\S+)", line):
+                    yield found[1], before
+                    break
+                before.append(line.rstrip())
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(arguments)
+    out, shown = capsys.readouterr()
+    return status, out, shown
+
+
+def test_its_tools_are_listed_and_called(capsys: pytest.CaptureFixture[str], file: str) -> None:
+    status, out, _ = said(capsys, "list", file)
+    assert (status, [each["name"] for each in json.loads(out)]) == (0, ["add", "sure"])
+    status, out, _ = said(capsys, "inspect", file, "add")
+    assert (status, json.loads(out)["parameters"]["required"]) == (0, ["a"])
+    assert said(capsys, "call", file, "add", "a=2")[:2] == (0, "3\n")
+
+
+def test_it_asks_in_the_handshake_era_and_is_not_saved_from_its_own_limits(
+    capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path
+) -> None:
+    answers = tmp_path / "answers.json"
+    answers.write_text('[{"accept": {"ok": true}}]')
+    asking = ("call", file, "sure", "--answers", str(answers))
+    assert said(capsys, *asking, "--era", "handshake")[:2] == (0, '"accept"\n')
+    assert said(capsys, *asking, "--era", "modern")[0] == 1
+    status, _, shown = said(capsys, *asking, "--era", "saga")
+    assert (status, "This server offers no sagas. Leave out --era saga." in shown) == (2, True)
+
+
+def test_our_tools_beside_it_are_added_to_it(
+    capsys: pytest.CaptureFixture[str], both: str, tmp_path: Path
+) -> None:
+    answers = tmp_path / "answers.json"
+    answers.write_text('[{"key": "ok", "accept": {"ok": true}}]')
+    for era in ("modern", "handshake", "saga"):
+        done = said(capsys, "call", both, "ask", "--era", era, "--answers", str(answers))
+        assert done[:2] == (0, '"accept"\n')
+    assert said(capsys, "call", both, "add", "a=2")[:2] == (0, "3\n")
+
+
+def test_over_http_it_is_guarded_as_ours_are(capsys: pytest.CaptureFixture[str], file: str) -> None:
+    with served(file, "--token", "t" * 16, "--max-tokens", "5") as (url, before):
+        assert any("are run by FastMCP: --store, --model and limits have" in e for e in before)
+        assert said(capsys, "call", url, "add", "a=2", "--token", "t" * 16)[:2] == (0, "3\n")
+        assert httpx2.post(url, json={}).status_code == 401
+        headers = {"Authorization": f"Bearer {'t' * 16}"}
+        elsewhere = httpx2.post(url, json={}, headers={**headers, "Host": "evil.example"})
+        assert (elsewhere.status_code, "--allowed-host" in elsewhere.text) == (421, True)
+        page = httpx2.post(url, json={}, headers={**headers, "Origin": "https://evil.example"})
+        assert (page.status_code, "--allowed-origin" in page.text) == (403, True)
+
+
+def test_two_servers_are_not_merged(
+    capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.py"
+    other.write_text("from mcp.server.mcpserver import MCPServer\nserver = MCPServer('x')\n")
+    status, _, shown = said(capsys, "serve", file, str(other))
+    assert status == 2
+    assert "A FastMCP server cannot be merged with another server: serve them one by one" in shown
+
+
+def test_what_is_never_replayed_is_not_checked(
+    capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    status, _, shown = said(capsys, "check", file)
+    assert status == 2
+    assert "the functions of the SDK and of FastMCP are never replayed" in shown
+
+
+def test_a_chat_calls_its_tools(
+    capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "lines.txt"
+    script.write_text("/add a=4\n")
+    done = said(capsys, "chat", file, "--store", "memory:", "--script", str(script))
+    assert (done[0], done[1].splitlines()[0]) == (0, "5")
+
+
+def test_a_command_that_starts_a_server_is_a_target(
+    capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    command = f"command:{sys.executable} -m anabranch serve {file}"
+    assert said(capsys, "call", command, "add", "a=2")[:2] == (0, "3\n")
+    status, out, _ = said(capsys, "list", command)
+    assert (status, [each["name"] for each in json.loads(out)]) == (0, ["add", "sure"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "problem"),
+    [
+        pytest.param(["call", "command:", "t"], 2, "Write the command that starts", id="empty"),
+        pytest.param(["call", "command:'x", "t"], 2, "cannot be read as a command", id="quote"),
+        pytest.param(["call", "command:no-such-x", "t"], 1, "Cannot reach command:no", id="none"),
+        pytest.param(
+            ["call", "command:x", "t", "--timeout", "1"], 2, "that anabranch serves", id="limits"
+        ),
+        pytest.param(["list", "command:x", "--token", "t" * 16], 2, "at a URL", id="token"),
+        pytest.param(["serve", "command:x"], 2, "is a server already", id="serve"),
+        pytest.param(["check", "command:x"], 2, "is running elsewhere", id="check"),
+    ],
+)
+def test_a_command_that_cannot_be_used_is_reported(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, problem: str
+) -> None:
+    done = said(capsys, *arguments)
+    assert done[0] == status
+    assert problem in done[2]

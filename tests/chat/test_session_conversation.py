@@ -74,7 +74,16 @@ async def test_an_error_of_the_model_is_shown_and_the_conversation_can_continue(
     failed = await shown(chat, "break")
     assert failed.startswith("error: An unexpected error: RuntimeError: the line is dead.")
     assert await text_here(chat) == "break"
+    assert await shown(chat, "hello") == "You said: hello"
+    assert [node.text for node in (await tree_of(chat)).nodes] == ["hello", "You said: hello"]
+
+
+async def test_a_message_that_failed_stays_if_it_has_been_labelled_or_answered() -> None:
+    chat = session()
+    await feed(chat, "break", "/label here")
     assert await shown(chat, "hello") == "You said: breakhello"
+    await feed(chat, "break", "/fork here", "more", "/fork here", "again")
+    assert [node.text for node in (await tree_of(chat)).nodes].count("break") == 2
 
 
 async def test_auto_lets_a_model_answer_what_it_failed_to_answer() -> None:
@@ -187,6 +196,19 @@ async def test_a_call_that_does_not_fit_is_refused_and_leaves_no_trace(
 async def test_a_tool_that_fails_is_an_error_without_its_secrets() -> None:
     [output] = await session().input("/fail")
     assert (output.type, output.content) == ("error", "Error executing tool fail")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["\"['a','b']\" allow_work=True", "['a', 'b'] parallel=false", '\'["a", "b"]\''],
+    ids=["quoted", "Python", "JSON"],
+)
+async def test_branch_self_reads_what_a_person_types_as_it_reads_a_model(typed: str) -> None:
+    assert "2/2 branches completed" in await shown(session(), f"/branch_self prompts={typed}")
+
+
+async def test_branch_self_takes_prose_as_one_prompt() -> None:
+    assert "1/1 branches completed" in await shown(session(), '/branch_self prompts="one, two"')
 
 
 async def test_branches_can_be_opened_directly() -> None:
@@ -376,7 +398,7 @@ async def test_a_store_that_fails_hides_neither_an_interruption_nor_another_erro
     store.fails = False
     assert await shown(chat, "buy") == "error: No credit. Buy some."
     said = [node.text for node in (await chat.cursor.walk()).path(chat.cursor.node_id)]
-    assert said == ["go", "Half an answer", "buy", "buy"]
+    assert said == ["go", "Half an answer", "buy"]
 
 
 async def test_two_sessions_in_one_thread_both_succeed_as_branches() -> None:

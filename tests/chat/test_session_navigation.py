@@ -152,7 +152,7 @@ async def test_label_names_a_place_leads_back_to_it_and_lists() -> None:
     assert "error: There is no label 'start'." in await shown(chat, "/unlabel start")
 
 
-@pytest.mark.parametrize("name", ["head", "b1", "n1"])
+@pytest.mark.parametrize("name", ["head", "b1", "b9.1", "n1"])
 async def test_a_label_cannot_have_the_name_of_something_else(name: str) -> None:
     chat = await forked()
     assert "is the name of something else here" in await shown(chat, f"/label {name}")

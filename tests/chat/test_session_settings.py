@@ -8,6 +8,7 @@ import pytest
 from anabranch.chat import COMMANDS, SavedPrompts, SessionError
 from anabranch.models import ModelError
 from anabranch.testing import MockModel
+from anabranch.tree import local_time
 from tests.chat.sessions import feed, session, shown, text_here
 
 
@@ -177,9 +178,10 @@ async def test_threads_are_listed_and_changed() -> None:
     first = chat.cursor.thread_id
     assert "A new thread" in await shown(chat, "/thread")
     await feed(chat, "elsewhere")
+    dates = [one.created_at for one in await chat.state.dependencies.store.threads(2)]
     assert (await shown(chat, "/threads")).splitlines() == [
-        f"* {chat.cursor.thread_id}  elsewhere",
-        f"  {first}  hello",
+        f"* {chat.cursor.thread_id}  {local_time(dates[0])}  elsewhere",
+        f"  {first}  {local_time(dates[1])}  hello",
     ]
     assert (await shown(chat, f"/thread {first}")).splitlines()[0] == f"Thread {first}: hello"
     assert await text_here(chat) == "You said: hello"
@@ -195,14 +197,14 @@ async def test_the_tree_is_drawn_with_branches_labels_and_the_place_where_one_is
         "user       n1  fork one two",
         "assistant  n2  Forking. [branch_self]",
         "  b1  branch     n3  (self-prompt): one",
-        "      assistant  n5  You said: (self-prompt): one  (best, head)",
+        "      assistant  n5  You said: (self-prompt): one  (best, head)  ← you are here",
         "  b2  branch     n4  (self-prompt): two",
         "      assistant  n6  You said: (self-prompt): two",
-        "results    node_wDw7VY3JPXox",
+        "results    wDw7V  ← 2/2 branches completed (parallel, single response). b1 (o…",
         "assistant  n8  Done.",
     ]
     await feed(chat, "/config set width 10")
-    assert "n5  You said:…  (best, head)" in await shown(chat, "/tree")
+    assert "n5  You said:…  (best, head)  ← you are here" in await shown(chat, "/tree")
 
 
 # -- prompts ---------------------------------------------------------------------------------

@@ -82,6 +82,7 @@ class Terminal:
     def resize(self, columns: int, lines: int) -> None:
         """Make the window larger or smaller; the program is informed by a signal."""
         self._screen.resize(lines, columns)
+        self._screen.reset()  # the program draws all of it again
         termios.tcsetwinsize(self._master, (lines, columns))
 
     def store(self, name: str) -> None:

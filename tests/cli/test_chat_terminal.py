@@ -74,13 +74,13 @@ def test_a_chat_outlives_its_place_and_its_thread(
         person.wait_for(PROMPT)
         assert main(["tree", "export", "t", *store]) == 0
         last = json.loads(capsys.readouterr().out)["nodes"][-1]["id"]
-        assert main(["tree", "prune", "t", last, *store]) == 0
+        assert main(["tree", "prune", "t", last, "--yes", *store]) == 0
         person.type("/threads\r")
         person.wait_for("* t")
         line("/up", "What was here has been deleted elsewhere.")
         line("/tree", "once more  (head)")
         person.wait_for(PROMPT)
-        assert main(["tree", "prune", "t", *store]) == 0
+        assert main(["tree", "prune", "t", "--yes", *store]) == 0
         person.type("/threads\r")
         person.wait_for("There are no conversations yet.")
         line("/up", "This conversation has been deleted elsewhere.")

@@ -16,6 +16,7 @@ from anabranch.cli._options import STORE, store_url
 from anabranch.messages import TextBlock
 from anabranch.stores import open_tree_store
 from anabranch.tree import Node, Thread
+from tests.cli.terminals import terminal
 from tests.tree.samples import SAMPLE, fill
 
 
@@ -85,7 +86,7 @@ def test_show_draws_the_thread(capsys: pytest.CaptureFixture[str], store: str) -
     assert status == 0
     assert out.startswith("trip  A trip\nuser       start  Where to?\n")
     assert "\n  b1  branch     b-graz  Look at Graz.\n" in out
-    assert out.endswith("assistant  end  To Graz, then.  (head)\n")
+    assert out.endswith("assistant  end  To Graz, then.  (head)  ← you are here\n")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def test_a_label_is_given_moved_and_taken_away(
 def test_prune_deletes_a_branch_from_where_it_opens(
     capsys: pytest.CaptureFixture[str], store: str
 ) -> None:
-    assert shown(capsys, "prune", "trip", "b2") == {"deleted": 3}
+    assert shown(capsys, "prune", "trip", "b2", "--yes") == {"deleted": 3}
 
     left = shown(capsys, "export", "trip")
     assert {one["id"] for one in left["nodes"]}.isdisjoint({"b-linz", "linz", "b-port"})
@@ -152,7 +153,7 @@ def test_prune_deletes_a_branch_from_where_it_opens(
 
 
 def test_prune_moves_a_head_that_it_deletes(capsys: pytest.CaptureFixture[str], store: str) -> None:
-    assert shown(capsys, "prune", "trip", "both") == {"deleted": 2}
+    assert shown(capsys, "prune", "trip", "both", "--yes") == {"deleted": 2}
 
     assert shown(capsys, "export", "trip")["refs"] == {"good": "graz", "head": "fork"}
 
@@ -160,15 +161,78 @@ def test_prune_moves_a_head_that_it_deletes(capsys: pytest.CaptureFixture[str], 
 def test_prune_of_the_only_beginning_leaves_an_empty_thread(
     capsys: pytest.CaptureFixture[str], store: str
 ) -> None:
-    assert shown(capsys, "prune", "odd", "odd node") == {"deleted": 1}
+    assert shown(capsys, "prune", "odd", "odd node", "--yes") == {"deleted": 1}
 
     assert shown(capsys, "export", "odd") == {"thread": "odd", "refs": {}, "nodes": []}
 
 
 def test_prune_deletes_a_thread(capsys: pytest.CaptureFixture[str], store: str) -> None:
-    assert shown(capsys, "prune", "trip") == {"deleted": 10}
+    assert shown(capsys, "prune", "trip", "--yes") == {"deleted": 10}
 
     assert [one["thread"] for one in shown(capsys, "list")] == ["odd"]
+
+
+@pytest.mark.parametrize("arguments", [["trip"], ["trip", "fork"], ["last"]])
+def test_without_a_terminal_and_without_yes_nothing_is_pruned(
+    capsys: pytest.CaptureFixture[str], store: str, arguments: list[str]
+) -> None:
+    status, out, err = run(capsys, "prune", *arguments)
+    assert (status, out) == (2, "")
+    assert "There is no terminal to ask at: give --yes to delete it." in err
+    assert "the branches b1, b2, b2.1" in err
+    assert len(shown(capsys, "export", "trip")["nodes"]) == 10
+
+
+def test_prune_says_what_goes_and_asks(capsys: pytest.CaptureFixture[str], store: str) -> None:
+    for key, outcome in (("n", 1), ("y", 0)):
+        with terminal("tree", "prune", "trip", "b2", "--store", store, status=outcome) as person:
+            person.wait_for("from trip (A trip): 3 nodes; the branches b2, b2.1.")
+            person.wait_for("Delete it?")
+            person.type(key)
+        left = len(shown(capsys, "export", "trip")["nodes"])
+        assert left == (10 if outcome else 7)
+
+
+def test_people_are_shown_a_table_and_short_ids_lead_back(
+    capsys: pytest.CaptureFixture[str], store: str
+) -> None:
+    long = ["thread_abcde1234567", "thread_abcdf1234567"]
+
+    async def add() -> None:
+        trees = open_tree_store(store)
+        for day, name in enumerate(long):
+            await trees.create_thread(Thread(name, 86_400.0 * (365 + day), title=f"Day {day}"))
+        await trees.append(
+            [Node("node_xyzuv1234567", long[0], None, "user", (TextBlock(text="Hi"),), 0.0)]
+        )
+        await trees.close()
+
+    asyncio.run(add())
+    with terminal(
+        "tree", "list", "--store", store, whole=True, environment={"TZ": "UTC"}
+    ) as person:
+        person.wait_for("abcdf  1971-01-02 00:00  Day 1")
+        person.wait_for("abcde  1971-01-01 00:00  Day 0")
+    assert "user       xyzuv  Hi\n" in run(capsys, "show", "abcde")[1]
+    assert shown(capsys, "messages", "xyzuv") == shown(capsys, "messages", "node_xyzuv1234567")
+    assert run(capsys, "show", "last")[1].startswith("thread_abcdf1234567  Day 1")
+    assert shown(capsys, "label", "abcde", "xyzuv", "best") == {"best": "node_xyzuv1234567"}
+    assert shown(capsys, "unlabel", "abcde", "best") == {}
+
+
+def test_a_short_id_of_several_threads_is_answered_with_the_candidates(
+    capsys: pytest.CaptureFixture[str], store: str
+) -> None:
+    async def add() -> None:
+        trees = open_tree_store(store)
+        for name in ("thread_abcdef1", "thread_abcdef2"):
+            await trees.create_thread(Thread(name, 0.0))
+        await trees.close()
+
+    asyncio.run(add())
+    for command in (["tree", "show", "abcdef"], ["browse", "abcdef"]):
+        assert main([*command, "--store", store]) == 1
+        assert "several ids: thread_abcdef2, thread_abcdef1. Give more" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -181,6 +245,7 @@ def test_prune_deletes_a_thread(capsys: pytest.CaptureFixture[str], store: str) 
         (["label", "trip", "end", "head"], 2, "'head' cannot be a label"),
         (["label", "trip", "end", " "], 2, "cannot be a label"),
         (["label", "trip", "end", "b2"], 1, "'b2' already names something else in the thread"),
+        (["label", "trip", "end", "b9"], 1, "'b9' already names something else in the thread"),
         (["label", "trip", "end", "graz"], 1, "'graz' already names something else"),
         (["unlabel", "trip", "best"], 1, "The thread 'trip' has no label 'best'."),
         (["prune", "nowhere"], 1, "no thread 'nowhere'"),

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.tree import Kind, Node, Tree, find_node, name_branches
+from anabranch.tree import Kind, Node, Tree, find_node, is_branch_name, name_branches
 from tests.tree.samples import SAMPLE, THREAD, node
 
 KINDS: st.SearchStrategy[Kind] = st.sampled_from(["user", "assistant", "branch", "answer"])
@@ -71,5 +72,20 @@ def test_a_node_is_found_by_label_branch_or_id() -> None:
     assert [find_node(SAMPLE, name) for name in ("", "b9", "elsewhere")] == [None] * 3
 
 
-def test_a_label_goes_before_a_branch_of_its_name() -> None:
-    assert find_node(Tree(THREAD, SAMPLE.nodes, {}, {"b1": "start"}), "b1") == "start"
+def test_a_label_never_hides_a_branch_of_its_name() -> None:
+    assert find_node(Tree(THREAD, SAMPLE.nodes, {}, {"b1": "start"}), "b1") == "graz"
+
+
+@pytest.mark.parametrize(
+    ("name", "names_branches"),
+    [
+        ("b1", True),
+        ("b1.2", True),
+        ("b12.30.4", True),
+        ("b0", False),
+        ("best", False),
+        ("b1.", False),
+    ],
+)
+def test_a_name_that_a_branch_may_get_is_known(name: str, names_branches: bool) -> None:
+    assert is_branch_name(name) is names_branches

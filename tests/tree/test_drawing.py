@@ -18,7 +18,7 @@ def test_branches_are_drawn_where_they_open_before_what_goes_on() -> None:
         "  b2  branch     b-linz  Look at Linz.",
         "      assistant  linz  [branch_self]",
         "        b2.1  branch     b-port  Its port?",
-        "results    both",
+        "results    both  ← 2 of 2 branches",
         "assistant  end  To Graz, then.  (head)",
     ]
 
@@ -30,7 +30,7 @@ def test_below_what_is_hidden_nothing_is_shown() -> None:
         ["Where", "to?"],
         ["again", "Nowhere."],
         ["ideas.", "[branch_self]"],
-        ["results", "both"],
+        ["2", "branches"],
         ["then.", "(head)"],
     ]
 

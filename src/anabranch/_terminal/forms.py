@@ -79,10 +79,10 @@ async def ask_form(
     return ElicitReply(action="accept", content=content)
 
 
-async def ask_consent() -> ElicitReply:
-    """Ask whether the person will open the address they have been shown."""
+async def ask_consent(question: str = "Will you open it?") -> ElicitReply:
+    """Ask for the person's consent, by default to open the address they have been shown."""
     try:
-        await _confirm("Will you open it?")
+        await _confirm(question)
     except DismissedError as dismissed:
         return ElicitReply(action=dismissed.action)
     return ElicitReply(action="accept")

@@ -6,8 +6,10 @@ valid is checked by the tool, which reports all fields at once.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from anabranch._json_text import TooDeepError, read_json, read_json_at
@@ -87,7 +89,10 @@ def _value_at(text: str, at: int) -> tuple[str, int]:
         try:
             _, end = read_json_at(text, at)
         except ValueError as error:
-            raise ValueError(f"{_shown(text[at:])} is not JSON: {error}") from None
+            written = _python_list(text, at)
+            if written is None:
+                raise ValueError(f"{_shown(text[at:])} is not JSON: {error}") from None
+            return written, at + len(written)
         return text[at:end], end
     if begin and begin in "\"'":
         quoted = _QUOTED.match(text, at)
@@ -96,6 +101,19 @@ def _value_at(text: str, at: int) -> tuple[str, int]:
         return quoted[1] or quoted[2] or "", quoted.end()
     plain = _PLAIN.match(text, at)
     return ("", at) if plain is None else (plain[0], plain.end())
+
+
+def _python_list(text: str, at: int) -> str | None:
+    """Return the text of the list as Python writes it that begins at ``at``, if one does.
+
+    Whether it may be written so is up to the tool: only some read more than JSON.
+    """
+    ends = (found.end() for found in re.finditer(r"\]", text[at : at + LONGEST]))
+    for end in ends:
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            if isinstance(ast.literal_eval(text[at : at + end]), list):
+                return text[at : at + end]
+    return None
 
 
 def _read_value(name: str, text: str, schema: Mapping[str, Any]) -> object:

@@ -19,7 +19,7 @@ from anabranch.cli._options import Store, store_url
 from anabranch.cli._output import print_text
 from anabranch.errors import StoreError
 from anabranch.stores import open_tree_store
-from anabranch.tree import Tree
+from anabranch.tree import LATEST, AmbiguousIdError, Tree, find_thread
 
 __all__ = ["browse", "browse_command", "command_for"]
 
@@ -28,7 +28,8 @@ INSTEAD = "anabranch tree show works without it."
 
 def browse_command(
     thread: Annotated[
-        str | None, Parameter(help="The conversation; the latest without it.")
+        str | None,
+        Parameter(help="The conversation's id or the beginning of it; the latest without it."),
     ] = None,
     /,
     *,
@@ -71,13 +72,11 @@ async def _tree(thread: str | None, store: str | None) -> Tree:
     except StoreError as error:
         raise UsageError(str(error)) from error
     try:
-        if thread is None:
-            latest = await trees.threads(1)
-            if not latest:
-                raise UsageError("There is no conversation yet. anabranch chat begins one.")
-            thread = latest[0].id
-        return await trees.tree(thread)
-    except StoreError as error:
+        found = await find_thread(trees, thread or LATEST)
+        if found is None and thread in {None, LATEST}:
+            raise UsageError("There is no conversation yet. anabranch chat begins one.")
+        return await trees.tree(found or str(thread))
+    except (StoreError, AmbiguousIdError) as error:
         raise FailedError(str(error)) from error
     finally:
         await trees.close()

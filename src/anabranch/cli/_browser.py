@@ -19,7 +19,17 @@ from textual.widgets.tree import TreeNode
 from anabranch._printable import printable, printable_line
 from anabranch._terminal.exits import LeftError
 from anabranch.messages import TextBlock, ToolResultBlock, ToolUseBlock, text_of
-from anabranch.tree import HEAD, Navigator, Node, Tree, glimpse, provider_blocks
+from anabranch.tree import (
+    HEAD,
+    HERE,
+    AmbiguousIdError,
+    Navigator,
+    Node,
+    Tree,
+    glimpse,
+    provider_blocks,
+    results_preview,
+)
 
 __all__ = ["Browser"]
 
@@ -72,13 +82,15 @@ class Browser(App[str]):
             node, above = left.pop()
             followers = self._navigator.children(node.id)
             line = self._line(node)
-            # The tree is indented only at forks: a long conversation stays one column.
-            place = (
-                above.add(line, node.id) if len(followers) > 1 else above.add_leaf(line, node.id)
-            )
+            # Only branches are indented, below the line that they leave: a long conversation stays
+            # one column.
+            branches = [follower for follower in followers if self._opens_branch(follower)]
+            place = above.add(line, node.id) if branches else above.add_leaf(line, node.id)
             self._places[node.id] = place
-            inside = place if len(followers) > 1 else above
-            left += [(follower, inside) for follower in reversed(followers)]
+            left += [
+                (follower, place if follower in branches else above)
+                for follower in reversed(followers)
+            ]
         widget.root.expand_all()
         widget.focus()
         self.call_after_refresh(self.action_head)
@@ -124,13 +136,13 @@ class Browser(App[str]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Move the cursor to the node that was typed."""
-        node = self._navigator.find(event.value.strip())
+        missing = f"There is no label, branch or node {event.value!r}."
+        try:
+            node = self._navigator.find(event.value.strip())
+        except AmbiguousIdError as error:
+            node, missing = None, str(error)
         if node is None:
-            self.notify(
-                f"There is no label, branch or node {event.value!r}.",
-                severity="error",
-                markup=False,
-            )
+            self.notify(missing, severity="error", markup=False)
             return
         self.action_close()
         self._go(node.id)
@@ -157,17 +169,23 @@ class Browser(App[str]):
         # Lines are numbered when the tree is drawn: only then can the cursor go to one.
         self.call_after_refresh(self._widget.move_cursor, place)
 
+    def _opens_branch(self, node: Node) -> bool:
+        return self._navigator.branch_of(node.id) != self._navigator.branch_of(node.parent_id)
+
     def _line(self, node: Node) -> Text:
         names = [*self._navigator.labels.get(node.id, ())]
         if self._navigator.tree.refs.get(HEAD) == node.id:
             names.append(HEAD)
-        branch = f"{self._navigator.branch_of(node.id)} " if node.kind == "branch" else ""
+        branch = f"{self._navigator.branch_of(node.id)} " if self._opens_branch(node) else ""
+        results = self._blocks[node.id] if node.kind == "results" else ()
+        text = results_preview(results, WIDTH) or glimpse(node, WIDTH)
         line = Text(
             printable(f"{branch}{node.kind}  "), style="bold" if node.role == "user" else ""
         )
-        line.append(printable_line(glimpse(node, WIDTH)), style="not bold")
+        line.append(printable_line(text), style="not bold")
         shown = printable_line(f"  ({', '.join(names)})") if names else ""
-        return line.append(shown, style="italic")
+        line.append(shown, style="italic")
+        return line.append(f"  {HERE}" if HEAD in names else "", style="bold")
 
     def _details(self, node: Node) -> Text:
         branch = self._navigator.branch_of(node.id)

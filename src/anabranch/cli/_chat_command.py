@@ -30,7 +30,7 @@ from anabranch.chat._terminal_session.chat_screen import ChatScreen
 from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
 from anabranch.chat._terminal_session.line_loop import run_lines
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._chat_options import LATEST, ChatOptions, data_folder, lines_of
+from anabranch.cli._chat_options import ChatOptions, data_folder, lines_of
 from anabranch.cli._chat_tools import (
     ChatTargets,
     ChatTool,
@@ -45,7 +45,7 @@ from anabranch.errors import StoreError
 from anabranch.memory import ReasoningBank, memory_tools
 from anabranch.models import ModelError
 from anabranch.stores import CallStore, open_stores
-from anabranch.tree import TreeStore
+from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread
 
 __all__ = ["chat_command"]
 
@@ -203,6 +203,17 @@ def _dependencies(
     )
 
 
+async def _thread_id(store: TreeStore, name: str) -> str:
+    """Return the id of the thread that ``name`` stands for; one that does not exist is begun."""
+    try:
+        found = await find_thread(store, name)
+    except AmbiguousIdError as error:
+        raise UsageError(str(error)) from error
+    if found is None and name == LATEST:
+        raise UsageError("There is no conversation yet. Leave out --thread to begin one.")
+    return found or name
+
+
 async def _session(
     options: ChatOptions, dependencies: SessionDependencies, screen: ChatScreen
 ) -> Session:
@@ -212,11 +223,8 @@ async def _session(
         UsageError: there is no such thread or node.
     """
     thread = options.thread
-    if thread == LATEST:
-        latest = await dependencies.store.threads(1)
-        if not latest:
-            raise UsageError("There is no conversation yet. Leave out --thread to begin one.")
-        thread = latest[0].id
+    if thread is not None:
+        thread = await _thread_id(dependencies.store, thread)
     session = Session(dependencies, thread_id=thread)
     screen.attach(session)
     outputs = await session.start()

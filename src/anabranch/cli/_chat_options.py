@@ -18,9 +18,7 @@ from anabranch.chat._terminal_session.input_lines import (
 )
 from anabranch.limits import UNLIMITED, Limits
 
-__all__ = ["LATEST", "ChatOptions", "data_folder", "lines_of"]
-
-LATEST = "last"
+__all__ = ["ChatOptions", "data_folder", "lines_of"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from anabranch.chat import ChatClient, ChatClientError
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
 from anabranch.chat._terminal_session.input_lines import ScriptedLines
 from anabranch.chat._terminal_session.remote_lines import LEAVING, RemoteLines
-from anabranch.cli._chat_options import LATEST, ChatOptions, lines_of
+from anabranch.cli._chat_options import ChatOptions, lines_of
 from anabranch.cli._options import MODEL, STORE
 from anabranch.limits import UNLIMITED
+from anabranch.tree import LATEST
 
 __all__ = ["chat_at_url"]
 

@@ -5,6 +5,7 @@ The forms in which a thread is printed are those of ``anabranch.tree``.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,22 +13,31 @@ from typing import Annotated, Literal, TypeVar
 
 from cyclopts import App, Parameter
 
+from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal.forms import ask_consent
 from anabranch._terminal.interrupts import run_command
-from anabranch.cli._options import Store, store_url
+from anabranch.cli._options import AsJson, Store, store_url
 from anabranch.cli._output import print_json, print_text
 from anabranch.errors import StoreError
 from anabranch.stores import open_tree_store
 from anabranch.tree import (
     HEAD,
+    LATEST,
+    AmbiguousIdError,
     Ref,
     Tree,
     TreeStore,
     draw,
     find_node,
+    find_node_id,
+    find_thread,
+    is_branch_name,
+    local_time,
     messages_to_json,
     name_branches,
     project,
+    short_ids,
     to_markdown,
     to_mermaid,
     tree_to_json,
@@ -39,34 +49,54 @@ T = TypeVar("T")
 
 tree_app: App = App(name="tree", help_format="markdown")
 
-Thread = Annotated[str, Parameter(help="The thread's id.")]
-Node = Annotated[str, Parameter(help="A node: its id, a label, or a branch's name (b1, b1.2).")]
+Thread = Annotated[
+    str, Parameter(help="The thread's id or the beginning of it; “last” for the latest.")
+]
+Node = Annotated[
+    str,
+    Parameter(
+        help="A node: its id or the beginning of it, a label, or a branch's name (b1, b1.2)."
+    ),
+]
 
 
 @tree_app.command(name="list")
 def list_command(
     *,
     limit: Annotated[int, Parameter(help="The largest number to list.")] = 50,
+    json: AsJson = False,
     store: Store = None,
 ) -> None:
-    """List the latest threads as JSON, the newest first."""
-
-    async def work(trees: TreeStore) -> list[dict[str, object]]:
-        return [
-            {"thread": one.id, "title": one.title, "created_at": one.created_at}
-            for one in await trees.threads(limit)
-        ]
-
+    """List the latest threads, the newest first: a table for people, and JSON for programs."""
     if limit < 0:
         raise UsageError("--limit is a number of threads, 0 or more.")
-    print_json(_with_store(store, work))
+    found = _with_store(store, lambda trees: trees.threads(limit))
+    if json or not sys.stdout.isatty():
+        print_json(
+            [{"thread": one.id, "title": one.title, "created_at": one.created_at} for one in found]
+        )
+        return
+    ids = short_ids(one.id for one in found)
+    width = max(map(len, ids.values()), default=0)
+    lines = [
+        f"{ids[one.id]:{width}}  {local_time(one.created_at)}  {one.title}".rstrip()
+        for one in found
+    ]
+    print_text("\n".join(lines) or "There are no conversations yet. anabranch chat begins one.")
 
 
 @tree_app.command(name="show")
 def show_command(thread: Thread, /, *, store: Store = None) -> None:
     """Draw a thread: a line for each node, with branches, labels and the head."""
     tree = _with_store(store, partial(_tree, thread_id=thread))
-    print_text("\n".join([f"{tree.thread.id}  {tree.thread.title}".rstrip(), *draw(tree)]))
+    print_text(
+        "\n".join(
+            [
+                f"{tree.thread.id}  {tree.thread.title}".rstrip(),
+                *draw(tree, here=tree.refs.get(HEAD)),
+            ]
+        )
+    )
 
 
 @tree_app.command(name="export")
@@ -90,12 +120,15 @@ def export_command(
 
 @tree_app.command(name="messages")
 def messages_command(
-    node: Annotated[str, Parameter(help="The node's id.")], /, *, store: Store = None
+    node: Annotated[str, Parameter(help="The node's id, or the beginning of it.")],
+    /,
+    *,
+    store: Store = None,
 ) -> None:
     """Print, as JSON, the messages that would be sent to a provider from a node."""
 
     async def work(trees: TreeStore) -> list[dict[str, object]]:
-        path = await trees.path(node)
+        path = await trees.path(await find_node_id(trees, node) or node)
         return messages_to_json(project(path.nodes, path.results))
 
     print_json(_with_store(store, work))
@@ -108,12 +141,13 @@ def label_command(thread: Thread, node: Node, name: str, /, *, store: Store = No
     async def work(trees: TreeStore) -> dict[str, str]:
         tree = await _tree(trees, thread)
         found = _found(tree, node)
-        if name not in tree.refs and find_node(tree, name) is not None:
+        taken = is_branch_name(name) or any(one.id == name for one in tree.nodes)
+        if name not in tree.refs and taken:
             raise FailedError(
                 f"{name!r} already names something else in the thread {thread!r}. Choose another label."
             )
-        await trees.set_ref(thread, Ref(name, found))
-        return await trees.refs(thread)
+        await trees.set_ref(tree.thread.id, Ref(name, found))
+        return await trees.refs(tree.thread.id)
 
     _check_label(name)
     print_json(_with_store(store, work))
@@ -124,9 +158,10 @@ def unlabel_command(thread: Thread, name: str, /, *, store: Store = None) -> Non
     """Remove a label; the node stays."""
 
     async def work(trees: TreeStore) -> dict[str, str]:
-        if not await trees.delete_ref(thread, name):
+        thread_id = await _thread_id(trees, thread)
+        if not await trees.delete_ref(thread_id, name):
             raise FailedError(f"The thread {thread!r} has no label {name!r}.")
-        return await trees.refs(thread)
+        return await trees.refs(thread_id)
 
     _check_label(name)
     print_json(_with_store(store, work))
@@ -144,19 +179,25 @@ def prune_command(
     ] = None,
     /,
     *,
+    yes: Annotated[
+        bool, Parameter(negative=(), help="Do not ask. Without a terminal, it has to be given.")
+    ] = False,
     store: Store = None,
 ) -> None:
     """Delete a thread, or a node and everything after it. This cannot be undone.
 
-    If the head is among them, it moves to the node before, if there is one.
+    It says what would go, and asks. If the head is among what goes, it moves to the node before, if
+    there is one.
     """
 
     async def work(trees: TreeStore) -> dict[str, int]:
         tree = await _tree(trees, thread)
-        if node is None:
-            await trees.delete_thread(thread)
-            return {"deleted": len(tree.nodes)}
-        return {"deleted": await _cut(trees, tree, _opening(tree, node))}
+        first = _opening(tree, node) if node is not None else None
+        await _confirm(_losses(tree, first), yes=yes)
+        if first is not None:
+            return {"deleted": await _cut(trees, tree, first)}
+        await trees.delete_thread(tree.thread.id)
+        return {"deleted": len(tree.nodes)}
 
     print_json(_with_store(store, work))
 
@@ -165,11 +206,56 @@ def prune_command(
 
 
 async def _tree(trees: TreeStore, thread_id: str) -> Tree:
-    return await trees.tree(thread_id)
+    return await trees.tree(await _thread_id(trees, thread_id))
+
+
+async def _thread_id(trees: TreeStore, name: str) -> str:
+    found = await find_thread(trees, name)
+    if found is None and name == LATEST:
+        raise UsageError("There is no conversation yet. anabranch chat begins one.")
+    return found or name
+
+
+def _losses(tree: Tree, first: str | None) -> str:
+    """Return what is lost if a node and all below it are deleted; by default, the whole thread."""
+    gone: set[str] = set()
+    for node in tree.nodes:  # parents come before children
+        if first is None or node.id == first or node.parent_id in gone:
+            gone.add(node.id)
+    branches = name_branches(tree.nodes)
+    names = [name for name, node_id in branches.first.items() if name and node_id in gone]
+    labels = [name for name, node_id in tree.refs.items() if name != HEAD and node_id in gone]
+    parts = [f"{len(gone)} nodes"]
+    parts += [f"the branches {', '.join(names)}"] if names else []
+    parts += [f"the labels {', '.join(labels)}"] if labels else []
+    title = f" ({tree.thread.title})" if tree.thread.title else ""
+    where = "the whole of" if first is None else "from"
+    return f"Deleted will be {where} {tree.thread.id}{title}: {'; '.join(parts)}."
+
+
+async def _confirm(losses: str, *, yes: bool) -> None:
+    """Show what is lost, and ask; return if it may be.
+
+    Raises:
+        UsageError: there is no terminal to ask at.
+        FailedError: the person has changed their mind.
+    """
+    if yes:
+        return
+    console = Console()
+    if not console.interactive:
+        raise UsageError(f"{losses} There is no terminal to ask at: give --yes to delete it.")
+    async with console.question():
+        console.show(losses)
+        if (await ask_consent("Delete it?")).action != "accept":
+            raise FailedError("Nothing was deleted.")
 
 
 def _found(tree: Tree, node: str) -> str:
-    found = find_node(tree, node)
+    try:
+        found = find_node(tree, node)
+    except AmbiguousIdError as error:
+        raise FailedError(str(error)) from error
     if found is None:
         raise FailedError(
             f"The thread {tree.thread.id!r} has no node {node!r}: name one by its id, a label, or a"
@@ -180,9 +266,8 @@ def _found(tree: Tree, node: str) -> str:
 
 def _opening(tree: Tree, name: str) -> str:
     """Return the node that ``name`` stands for; for a branch, its first."""
-    if not name or name in tree.refs:
-        return _found(tree, name)
-    return name_branches(tree.nodes).first.get(name) or _found(tree, name)
+    opening = name_branches(tree.nodes).first.get(name) if name else None
+    return opening or _found(tree, name)
 
 
 async def _cut(trees: TreeStore, tree: Tree, node_id: str) -> int:
@@ -219,7 +304,7 @@ async def _open_trees(url: str) -> AsyncGenerator[TreeStore]:
         raise UsageError(str(error)) from error
     try:
         yield trees
-    except StoreError as error:
+    except (StoreError, AmbiguousIdError) as error:
         raise FailedError(str(error)) from error
     finally:
         await trees.close()

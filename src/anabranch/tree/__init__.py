@@ -14,8 +14,8 @@ behind the protocol ``TreeStore``, and ``anabranch.testing.suites`` the tests th
     _thread_file.py    a thread in a file, and back
 """
 
-from anabranch.tree._branch_names import Branches, find_node, name_branches
-from anabranch.tree._drawing import draw
+from anabranch.tree._branch_names import Branches, find_node, is_branch_name, name_branches
+from anabranch.tree._drawing import HERE, draw, local_time, results_preview
 from anabranch.tree._export import (
     messages_to_json,
     node_to_json,
@@ -23,6 +23,7 @@ from anabranch.tree._export import (
     to_mermaid,
     tree_to_json,
 )
+from anabranch.tree._finding import LATEST, find_node_id, find_thread
 from anabranch.tree._navigator import Navigator, cut, glimpse
 from anabranch.tree._nodes import HEAD, Kind, Node, Ref, Result, Role, Thread, check_place
 from anabranch.tree._projection import (
@@ -32,13 +33,17 @@ from anabranch.tree._projection import (
     project_each,
     provider_blocks,
 )
+from anabranch.tree._short_ids import AmbiguousIdError, match_id, short_ids
 from anabranch.tree._thread_file import LoadedThread, thread_from_json, thread_to_json
 from anabranch.tree._tree_store import Path, RefusedError, Tree, TreeStore
 from anabranch.tree._wire_names import wire_name
 
 __all__ = [
     "HEAD",
+    "HERE",
+    "LATEST",
     "NO_RESULT",
+    "AmbiguousIdError",
     "Branches",
     "Kind",
     "LoadedThread",
@@ -57,13 +62,20 @@ __all__ = [
     "cut",
     "draw",
     "find_node",
+    "find_node_id",
+    "find_thread",
     "glimpse",
+    "is_branch_name",
+    "local_time",
+    "match_id",
     "messages_to_json",
     "name_branches",
     "node_to_json",
     "project",
     "project_each",
     "provider_blocks",
+    "results_preview",
+    "short_ids",
     "thread_from_json",
     "thread_to_json",
     "to_markdown",

@@ -6,14 +6,18 @@ are only added.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from anabranch.tree._nodes import Node
+from anabranch.tree._short_ids import match_id
 from anabranch.tree._tree_store import Tree
 
-__all__ = ["BranchNamer", "Branches", "find_node", "name_branches"]
+__all__ = ["BranchNamer", "Branches", "find_node", "is_branch_name", "name_branches"]
+
+_NAME = re.compile(r"b[1-9][0-9]*(\.[1-9][0-9]*)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +83,22 @@ def name_branches(nodes: Iterable[Node]) -> Branches:
     return namer.branches
 
 
-def find_node(tree: Tree, name: str, branches: Branches | None = None) -> str | None:
-    """Return the id of the node that ``name`` stands for: a ref, a branch (its end), or an id.
+def is_branch_name(name: str) -> bool:
+    """Whether a branch has this name, or may get it; it is no name for a label, then."""
+    return _NAME.fullmatch(name) is not None
 
-    ``branches`` are those of the tree, if the caller has them already.
+
+def find_node(tree: Tree, name: str, branches: Branches | None = None) -> str | None:
+    """Return the id of the node that ``name`` stands for: a branch (its end), a ref, or an id.
+
+    The beginning of an id is enough. ``branches`` are those of the tree, if the caller has them.
+
+    Raises:
+        AmbiguousIdError: several ids begin like this.
     """
-    if name in tree.refs:
-        return tree.refs[name]
     last = (branches or name_branches(tree.nodes)).last
     if name and name in last:
         return last[name]
-    return name if any(node.id == name for node in tree.nodes) else None
+    if name in tree.refs:
+        return tree.refs[name]
+    return match_id(name, [node.id for node in tree.nodes])

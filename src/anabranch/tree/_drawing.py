@@ -6,19 +6,25 @@ Only branches are indented, so that the lines of a long conversation do not move
     assistant  node_2  [branch_self]
       b1  branch     node_3  Look at Graz.
           assistant  node_4  It has a hill.  (good)
-    results    node_5
-    assistant  node_6  To Graz.  (head)
+    results    node_5  ← Graz has a hill.
+    assistant  node_6  To Graz.  (head)  ← you are here
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 
+from anabranch.messages import Block, TextBlock, ToolResultBlock, text_of
 from anabranch.tree._branch_names import name_branches
 from anabranch.tree._nodes import HEAD, ROLES, Node
+from anabranch.tree._projection import provider_blocks
+from anabranch.tree._short_ids import short_ids
 from anabranch.tree._tree_store import Tree
 
-__all__ = ["draw", "names_of", "preview"]
+__all__ = ["HERE", "draw", "local_time", "names_of", "preview", "results_preview"]
+
+HERE = "← you are here"
 
 WIDTH = 60
 """The default for the length of a node's text, in characters."""
@@ -27,7 +33,11 @@ _KIND = max(map(len, ROLES))
 
 
 def draw(
-    tree: Tree, shown: Callable[[Node], bool] = lambda _: True, *, width: int = WIDTH
+    tree: Tree,
+    shown: Callable[[Node], bool] = lambda _: True,
+    *,
+    width: int = WIDTH,
+    here: str | None = None,
 ) -> list[str]:
     """Return the lines of a thread.
 
@@ -35,7 +45,10 @@ def draw(
         tree: the thread.
         shown: decides whether a node, and everything below it, is drawn.
         width: the most characters of a node's text.
+        here: the id of the node where the person is.
     """
+    ids = short_ids(node.id for node in tree.nodes)
+    blocks = provider_blocks(tree.nodes, tree.results) if tree.results else {}
     branches = name_branches(tree.nodes)
     below: dict[str | None, list[Node]] = {}
     for node in tree.nodes:
@@ -48,7 +61,12 @@ def draw(
             continue
         name = branches.of[node.id]
         heading = f"  {name}  " if branches.opens(node) else ""
-        lines.append(f"{indent}{heading}{_line(tree, node, width)}")
+        own = blocks.get(node.id, ()) if node.kind == "results" else ()
+        text = results_preview(own, width) or preview(node, width)
+        place = HERE if node.id == here else ""
+        names = ", ".join(names_of(tree, node.id))
+        parts = [f"{node.kind:{_KIND}}", ids[node.id], text, names and f"({names})", place]
+        lines.append(f"{indent}{heading}{'  '.join(filter(None, parts))}")
         inside = indent + " " * len(heading)
         children = below.get(node.id, ())
         opening = [one for one in children if branches.opens(one)]
@@ -58,11 +76,9 @@ def draw(
     return lines
 
 
-def _line(tree: Tree, node: Node, width: int) -> str:
-    names = names_of(tree, node.id)
-    parts = [f"{node.kind:{_KIND}}", node.id, preview(node, width)]
-    parts += [f"({', '.join(names)})"] if names else []
-    return "  ".join(part for part in parts if part)
+def local_time(seconds: float) -> str:
+    """Return a time as people write it, in this machine's time zone."""
+    return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M}"
 
 
 def names_of(tree: Tree, node_id: str) -> list[str]:
@@ -77,3 +93,14 @@ def preview(node: Node, width: int) -> str:
     if len(text) > width:
         text = text[: width - 1].rstrip() + "…"
     return " ".join([text, *(f"[{use.name}]" for use in node.tool_uses)]).strip()
+
+
+def results_preview(blocks: Iterable[Block], width: int) -> str:
+    """Return the beginnings of the results among a node's blocks, on one line; empty without any."""
+    texts = [
+        text_of([part for part in block.content if isinstance(part, TextBlock)])
+        for block in blocks
+        if isinstance(block, ToolResultBlock)
+    ]
+    line = " ".join(f"← {' '.join(text.split())}" for text in texts)
+    return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"

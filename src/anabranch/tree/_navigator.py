@@ -140,7 +140,11 @@ class Navigator:
         return dict(self._branches.of)
 
     def find(self, name: str) -> Node | None:
-        """Return the node with this id or ref, or the last node of the branch with this name."""
+        """Return the node with this id or ref, or the last node of the branch with this name.
+
+        Raises:
+            AmbiguousIdError: it is the beginning of several ids.
+        """
         node_id = find_node(self.tree, name, self._branches)
         return self.nodes[node_id] if node_id is not None else None
 

@@ -27,12 +27,17 @@ __all__ = ["CONVERSATION_COMMANDS", "call", "say"]
 
 async def say(session: SessionState, text: str) -> Outputs:
     """Say ``text`` at the cursor, and let the model answer."""
-    return _reply(await session.agent.go_on(await _put(session, text)))
+    message = await _put(session, text)
+    session.unanswered = message.id
+    reply = await session.agent.go_on(message)
+    session.unanswered = None
+    return _reply(reply)
 
 
 async def _put(session: SessionState, text: str) -> Node:
     """Say ``text`` at the cursor, and leave it at that."""
     thread = await session.thread(text)
+    await session.discard_unanswered()
     [message] = await session.agent.put(thread.id, [(session.cursor.node_id, text)])
     return message
 

@@ -7,7 +7,7 @@ from anabranch.chat._session.place_text import preview
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
 from anabranch.chat._session.typed_values import number_in
-from anabranch.tree import HEAD, Navigator, Node, Ref, glimpse
+from anabranch.tree import HEAD, AmbiguousIdError, Navigator, Node, Ref, glimpse, is_branch_name
 
 __all__ = ["NAVIGATION_COMMANDS"]
 
@@ -102,9 +102,9 @@ async def _label(session: SessionState, name: str | None = None) -> Outputs:
             for label in labels
         ]
         return Output("system", "\n".join(listed) or "There are no labels. /label NAME makes one.")
-    if name == HEAD or walk.find(name) is not None:
-        if name in walk.tree.refs and name != HEAD:
-            return await cursor.go(walk.tree.refs[name])
+    if name in walk.tree.refs and name != HEAD:
+        return await cursor.go(walk.tree.refs[name])
+    if name == HEAD or is_branch_name(name) or name in walk.nodes:
         raise SessionError(f"{name!r} is the name of something else here. Choose another.")
     if cursor.node_id is None:
         raise SessionError("There is nothing here yet that could have a name.")
@@ -121,7 +121,10 @@ async def _unlabel(session: SessionState, name: str) -> Outputs:
 
 
 async def _fork(session: SessionState, name: str) -> Outputs:
-    node = (await session.cursor.walk()).find(name)
+    try:
+        node = (await session.cursor.walk()).find(name)
+    except AmbiguousIdError as error:
+        raise SessionError(str(error)) from None
     if node is None:
         raise SessionError(
             f"There is no node, label or branch {name!r} in this thread. /tree shows them."

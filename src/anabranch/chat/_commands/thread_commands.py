@@ -16,7 +16,16 @@ from anabranch.chat._session.private_file import replace_file
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
 from anabranch.errors import StoreError
-from anabranch.tree import HEAD, draw, thread_from_json, thread_to_json
+from anabranch.tree import (
+    HEAD,
+    AmbiguousIdError,
+    draw,
+    find_thread,
+    local_time,
+    short_ids,
+    thread_from_json,
+    thread_to_json,
+)
 
 __all__ = ["THREAD_COMMANDS", "write_thread_file"]
 
@@ -25,28 +34,37 @@ MAX_LISTED = 20
 
 async def _tree(session: SessionState) -> Outputs:
     cursor = session.cursor
-    tree = (await cursor.walk()).tree
+    await cursor.walk()
+    tree = await session.dependencies.store.tree(cursor.thread_id)
     refs = {name: node_id for name, node_id in tree.refs.items() if name != HEAD}
-    here = {} if cursor.node_id is None else {HEAD: cursor.node_id}
-    lines = draw(replace(tree, refs={**refs, **here}), width=session.settings.width)
+    head = {} if cursor.node_id is None else {HEAD: cursor.node_id}
+    tree = replace(tree, refs={**refs, **head})
+    lines = draw(tree, width=session.settings.width, here=cursor.node_id)
     return Output("system", "\n".join(lines))
 
 
 async def _threads(session: SessionState) -> Outputs:
     current = session.cursor.thread_id
-    lines = [
-        f"{'*' if thread.id == current else ' '} {thread.id}  {thread.title}".rstrip()
-        for thread in await session.dependencies.store.threads(MAX_LISTED)
-    ]
+    threads = await session.dependencies.store.threads(MAX_LISTED)
+    ids = short_ids(thread.id for thread in threads)
+    lines: list[str] = []
+    for thread in threads:
+        mark = "*" if thread.id == current else " "
+        line = f"{mark} {ids[thread.id]}  {local_time(thread.created_at)}  {thread.title}"
+        lines.append(line.rstrip())
     return Output("system", "\n".join(lines) or "There are no conversations yet.")
 
 
 async def _thread(session: SessionState, thread_id: str | None = None) -> Outputs:
     if thread_id is None:
         return await session.cursor.open(session.dependencies.naming("thread"))
-    if await session.dependencies.store.thread(thread_id) is None:
+    try:
+        found = await find_thread(session.dependencies.store, thread_id)
+    except AmbiguousIdError as error:
+        raise SessionError(str(error)) from None
+    if found is None:
         raise SessionError(f"There is no thread {thread_id!r}. /threads lists the latest.")
-    return await session.cursor.open(thread_id)
+    return await session.cursor.open(found)
 
 
 async def _save(session: SessionState, name: str) -> Outputs:

@@ -28,10 +28,11 @@ def position(walk: Navigator, node_id: str | None) -> str:
     return " · ".join(filter(None, parts))
 
 
-def whole(node: Node, followers: Sequence[Node]) -> str:
-    """Return the whole text of a node, and the tools that it calls."""
+def whole(node: Node, followers: Sequence[Node], results: Sequence[str] = ()) -> str:
+    """Return the whole text of a node, the tools that it calls, and what these have returned."""
     lines = [node.text] if node.text.strip() else []
     lines += [f"→ {use.name}({json.dumps(use.input)})" for use in node.tool_uses]
+    lines += [f"← {result}" for result in results]
     if node.kind == "question":
         answers = [follower.text for follower in followers if follower.kind == "answer"]
         lines += [f"(answered: {answer})" for answer in answers]

@@ -6,10 +6,13 @@ Two sessions in one thread have a cursor each.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anabranch.chat._session.navigation_history import NavigationHistory, Place
 from anabranch.chat._session.place_text import position, whole
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.thread_cache import ThreadCache
+from anabranch.messages import text_of
 from anabranch.tree import HEAD, Navigator, Node, Ref, TreeStore
 
 __all__ = ["SessionCursor"]
@@ -77,8 +80,23 @@ class SessionCursor:
         outputs = [Output("system", position(walk, self.node_id))]
         if self.node_id is not None:
             node = walk.nodes[self.node_id]
-            outputs.append(Output("message", whole(node, walk.children(node.id)), node.id))
+            results = await self._results(node)
+            outputs.append(Output("message", whole(node, walk.children(node.id), results), node.id))
         return outputs
+
+    async def _results(self, node: Node) -> Sequence[str]:
+        """Return what the tools have returned that the node calls, or whose results it has."""
+        if not node.tool_uses and node.kind != "results":
+            return ()
+        path = await self._store.path(node.id)
+        caller = next(each for each in reversed(path.nodes) if each.tool_uses)
+        results = [
+            result
+            for use in caller.tool_uses
+            for (_, use_id), result in path.results.items()
+            if use_id == use.id
+        ]
+        return [text_of(result.pending or result.content) for result in results]
 
     async def _look_around(self) -> Navigator | None:
         walk = await self.look()

@@ -8,7 +8,7 @@ from anabranch.chat._session.session_cursor import SessionCursor
 from anabranch.chat._session.session_dependencies import SessionDependencies
 from anabranch.chat._session.session_settings import SessionSettings
 from anabranch.errors import StoreError
-from anabranch.tree import Thread
+from anabranch.tree import HEAD, Thread
 
 __all__ = ["SessionState"]
 
@@ -24,6 +24,7 @@ class SessionState:
         model: the model that replies.
         model_name: the name of that model.
         settings: the settings, limits included.
+        unanswered: the message that a model was to answer last, until it has.
     """
 
     def __init__(self, dependencies: SessionDependencies, thread_id: str | None = None) -> None:
@@ -34,6 +35,7 @@ class SessionState:
         self.model: Model = dependencies.model
         self.model_name: str = dependencies.model_name
         self.settings: SessionSettings = SessionSettings.of(dependencies.limits)
+        self.unanswered: str | None = None
         self._follower = CursorFollower(self.cursor, dependencies)
 
     @property
@@ -75,6 +77,20 @@ class SessionState:
                     raise
                 return existing
         return thread
+
+    async def discard_unanswered(self) -> None:
+        """Delete the message at the cursor if its model has failed; what is said now replaces it."""
+        here, store = self.cursor.node_id, self.dependencies.store
+        if here is None or here != self.unanswered or await store.children(here):
+            return
+        message = await self.cursor.node()
+        if message is not None and here not in (await self._labelled()):
+            await store.delete_subtree(here)
+            self.cursor.node_id = message.parent_id
+
+    async def _labelled(self) -> set[str]:
+        refs = await self.dependencies.store.refs(self.cursor.thread_id)
+        return {node_id for name, node_id in refs.items() if name != HEAD}
 
     async def settle(self) -> None:
         """Bring the cursor to the last node that was added, and remember the place.

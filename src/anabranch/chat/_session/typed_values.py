@@ -7,7 +7,7 @@ from typing import cast
 from pydantic import JsonValue
 
 from anabranch._json_text import read_json
-from anabranch.agents import AgentTool, CalledTool
+from anabranch.agents import AgentTool, BranchSelf, CalledTool
 from anabranch.chat._name_value import read_pairs, split_pairs
 from anabranch.chat._session.session_output import SessionError
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
@@ -47,10 +47,12 @@ def read_arguments(tool: AgentTool, text: str) -> dict[str, JsonValue]:
         SessionError: the text cannot be read.
         InvalidArgumentsError: the arguments do not fit the parameters of an anabranch tool.
     """
+    # branch_self reads the lists and words of a person as it reads those of a model.
     schema = tool.spec.input_schema
     names = ", ".join(cast("dict[str, JsonValue]", schema.get("properties", {})))
     usage = f"Write /{tool.name} name=value …; names: {names or 'none'}."
-    arguments = _read_values(text or "{}", schema, usage)
+    typed = {} if isinstance(tool, BranchSelf) else schema
+    arguments = _read_values(text or "{}", typed, usage)
     if isinstance(tool, CalledTool):
         tool.tool.validate(arguments)
     return arguments

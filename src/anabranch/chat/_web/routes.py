@@ -34,7 +34,7 @@ from anabranch.chat._web.requests import AnswerBody, LabelBody, ThreadBody, read
 from anabranch.chat._web.shown_node import shown_data
 from anabranch.chat._web.thread_log import position
 from anabranch.errors import AnabranchError, StoreError
-from anabranch.tree import HEAD, Ref, Thread, tree_to_json
+from anabranch.tree import HEAD, Ref, Thread, is_branch_name, tree_to_json
 
 __all__ = ["ERRORS", "Routes"]
 
@@ -134,8 +134,8 @@ class Routes:
         node = await store.node(body.node_id)
         if node is None or node.thread_id != conversation.thread_id:
             raise HTTPException(404, f"There is no node {body.node_id!r} here.")
-        if body.label == HEAD:
-            raise HTTPException(422, "The label 'head' is taken. Give another one.")
+        if body.label == HEAD or is_branch_name(body.label):
+            raise HTTPException(422, f"The label {body.label!r} is taken. Give another one.")
         await store.set_ref(conversation.thread_id, Ref(body.label, node.id))
         return _json({"label": body.label, "node_id": node.id})
 

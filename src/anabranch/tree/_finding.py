@@ -1,0 +1,40 @@
+"""Threads and nodes of a store as people name them: ``last``, a whole id, or the beginning of one."""
+
+from __future__ import annotations
+
+from anabranch.tree._short_ids import match_id
+from anabranch.tree._tree_store import TreeStore
+
+__all__ = ["LATEST", "find_node_id", "find_thread"]
+
+LATEST = "last"
+"""The name of the latest thread."""
+MAX_SEARCHED = 1_000
+"""Threads, the latest first, among whose ids the beginning of one is looked for."""
+
+
+async def find_thread(store: TreeStore, name: str) -> str | None:
+    """Return the id of the thread that ``name`` stands for, if there is one.
+
+    Raises:
+        AmbiguousIdError: several ids begin like this.
+    """
+    if await store.thread(name) is not None:
+        return name
+    if name == LATEST:
+        return next((thread.id for thread in await store.threads(1)), None)
+    return match_id(name, [thread.id for thread in await store.threads(MAX_SEARCHED)])
+
+
+async def find_node_id(store: TreeStore, name: str) -> str | None:
+    """Return the id of the node that ``name`` is, or is the beginning of, if there is one.
+
+    Raises:
+        AmbiguousIdError: several ids begin like this.
+    """
+    if await store.node(name) is not None:
+        return name
+    ids: list[str] = []
+    for thread in await store.threads(MAX_SEARCHED):
+        ids += [node.id for node in await store.nodes_after(thread.id, ()) or ()]
+    return match_id(name, ids)

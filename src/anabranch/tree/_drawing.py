@@ -25,6 +25,7 @@ from anabranch.tree._tree_store import Tree
 __all__ = ["HERE", "draw", "local_time", "names_of", "preview", "results_preview"]
 
 HERE = "← you are here"
+"""Marks the node where the person is."""
 
 WIDTH = 60
 """The default for the length of a node's text, in characters."""

@@ -27,6 +27,7 @@
     │   ├── UnknownCallError          the store has no such call
     │   ├── stores.MissedEventsError  a reader comes back for events that are not stored any more
     │   └── tree.RefusedError         the tree store refuses a node, a result or a ref
+    ├── tree.AmbiguousIdError         several ids begin like the one that was typed
     ├── models.ModelError             a model cannot be opened, or cannot answer this
     │   └── models.ProviderError      a provider was asked and did not give a whole answer
     ├── chat.SessionError             a line of a chat cannot be carried out

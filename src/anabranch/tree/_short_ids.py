@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from anabranch.errors import AnabranchError
+
 __all__ = ["AmbiguousIdError", "match_id", "short_ids"]
 
 LEAST = 5
@@ -16,7 +18,7 @@ KINDS = ("node_", "thread_")
 MAX_CANDIDATES = 5
 
 
-class AmbiguousIdError(LookupError):
+class AmbiguousIdError(AnabranchError):
     """Several ids begin like this; the message names them."""
 
     def __init__(self, text: str, found: list[str]) -> None:

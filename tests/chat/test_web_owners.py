@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -14,13 +15,22 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from anabranch.chat import RateLimits, make_chat_app
-from anabranch.stores import open_stores
+from anabranch.memory import Draft, MemoryStore, ReasoningBank, Scopes
+from anabranch.stores import open_memory_store, open_stores
+from anabranch.testing.suites._expectations import opened
 from anabranch.tree import Thread, tree_to_json
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import browsing, message, model, reserve, resume, run, serving
 
 ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
-NEITHER = {"GET /tools", "GET /threads", "GET /modules/{name}", "GET /rooms", "GET /{path:path}"}
+NEITHER = {
+    "GET /memories",
+    "GET /tools",
+    "GET /threads",
+    "GET /modules/{name}",
+    "GET /rooms",
+    "GET /{path:path}",
+}
 """The routes in which no thread is named."""
 BODIES: Mapping[str, Any] = {
     "POST /threads/{id}/answers": {"interrupt_id": "QUESTION", "action": "cancel"},
@@ -50,7 +60,11 @@ def app_of(**options: Any) -> Any:
     return make_chat_app(MemoryTrees(), model(), [reserve], **options)
 
 
-ROUTES = routes_of(app_of())
+def memory_of(store: MemoryStore, principal: str | None) -> ReasoningBank:
+    return ReasoningBank(store, scopes=Scopes(project=principal or ""))
+
+
+ROUTES = routes_of(app_of(memory=partial(memory_of, open_memory_store("memory:"))))
 
 
 async def begin(client: httpx2.AsyncClient) -> dict[str, str]:
@@ -77,7 +91,13 @@ async def test_a_guessed_thread_is_answered_as_one_that_does_not_exist(
 ) -> None:
     """Over every route of the application: one that is new has to be added above."""
     body = BODIES.get(f"{method} {path}")
-    async with browsing(authenticate=known) as client:
+    async with (
+        opened(lambda: open_memory_store("memory:")) as store,
+        browsing(authenticate=known, memory=partial(memory_of, store)) as client,
+    ):
+        await memory_of(store, "ann").record(
+            Draft(title="anns", description="anns", content="anns")
+        )
         guessed = await begin(client)
         before = (await client.get("/threads/anns/tree")).json()
         client.headers.update(BO)

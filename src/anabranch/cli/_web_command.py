@@ -103,6 +103,7 @@ def web_command(  # noqa: PLR0913 - options
             tools,
             calls=recorded,
             recorded_calls=calls,
+            memory=(lambda _: bank) if memory and bank is not None else None,
             token=token,
             hosts=[*LOOPBACK, *allowed_host],
             rates=None if is_loopback(host) else RateLimits(),

@@ -211,6 +211,19 @@ class ReasoningBank:
             raise UnknownMemoryError(memory_id)
         return found
 
+    async def newest(self, limit: int = 10) -> list[Memory]:
+        """Return the caller's latest memories, the newest first."""
+        return await self.store.newest(Filter(self.scopes.visible, limit=limit))
+
+    async def forget(self, memory_id: str) -> None:
+        """Delete a memory, for good.
+
+        Raises:
+            UnknownMemoryError: the caller sees no such memory.
+        """
+        await self.find(memory_id)
+        await self.store.forget(memory_id)
+
     async def queue(self, branch: FinishedBranch) -> bool:
         """Queue a finished branch to be learned from, without its secrets.
 

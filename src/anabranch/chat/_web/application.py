@@ -24,6 +24,7 @@ from anabranch.chat._web.access import LOOPBACK, Access, Authenticate
 from anabranch.chat._web.agui_route import agui_route
 from anabranch.chat._web.calls_room import CallsRoom, RecordedCalls, rooms_route
 from anabranch.chat._web.conversations import Conversations
+from anabranch.chat._web.memory_room import MemoryOf, MemoryRoom
 from anabranch.chat._web.page_files import page_route
 from anabranch.chat._web.rate_limits import RateLimits
 from anabranch.chat._web.routes import ERRORS, Routes
@@ -40,6 +41,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     *,
     calls: CallStore | Durability | None = None,
     recorded_calls: RecordedCalls | None = None,
+    memory: MemoryOf | None = None,
     limits: TurnLimits | None = None,
     capabilities: Capabilities | None = None,
     samples_asked: bool = False,
@@ -62,6 +64,9 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         recorded_calls: what the calls room of the page shows, to everyone who reaches the
             application, of all calls in the store of ``calls``, other callers' among them: an
             ``outline`` without values, or ``values`` as well. Without it there is no such room.
+        memory: what the memory room of the page lists, searches and forgets: returns the memory of
+            a principal, or of everyone who reaches the application where callers are not
+            distinguished. Without it there is no such room.
         limits: of each turn.
         capabilities: what tools may ask for; by default, everything that the model offers. Tools of
             plugins have the plugin's own rules besides.
@@ -97,7 +102,11 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         capabilities=capabilities,
         samples_asked=samples_asked,
     )
-    room = _calls_room(conversations, recorded_calls)
+    rooms: dict[str, CallsRoom | MemoryRoom] = {}
+    if recorded_calls is not None:
+        rooms["calls"] = _calls_room(conversations, recorded_calls)
+    if memory is not None:
+        rooms["memory"] = MemoryRoom(memory)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
@@ -119,7 +128,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         routes=[
             agui_route(conversations),
             *Routes(conversations).routes,
-            *([] if room is None else room.routes),
+            *(route for room in rooms.values() for route in room.routes),
             rooms_route(),
             page_route(),
         ],
@@ -131,13 +140,11 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         exception_handlers=ERRORS,
         lifespan=lifespan,
     )
-    app.state.rooms = [] if room is None else ["calls"]
+    app.state.rooms = list(rooms)
     return app
 
 
-def _calls_room(conversations: Conversations, shows: RecordedCalls | None) -> CallsRoom | None:
-    if shows is None:
-        return None
+def _calls_room(conversations: Conversations, shows: RecordedCalls) -> CallsRoom:
     policy = conversations.agent.dependencies.calls
     if policy is None:
         raise ValueError("The application has no store of calls to show: pass calls=, too.")

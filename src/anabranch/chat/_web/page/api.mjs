@@ -47,6 +47,7 @@ export const stop = (thread) => post(at(thread, "stop"), {});
 export const label = (thread, node_id, name) => post(at(thread, "labels"), { node_id, label: name });
 export const unlabel = (thread, name) =>
   read(at(thread, `labels/${encodeURIComponent(name)}`), { method: "DELETE" });
+export const forget = (memory) => read(`memories/${encodeURIComponent(memory)}`, { method: "DELETE" });
 export const answer = (thread, body) => post(at(thread, "answers"), body);
 
 /** Begin a run with a message. What happens is read from the thread's events. */

@@ -8,7 +8,7 @@ const STATUSES = { "": "All", open: "Open", done: "Done", failed: "Failed", expi
 const UNDO = { registered: "can be undone", due: "to be undone", done: "undone", "not needed": "" };
 const ANSWERER = { client: "the client", page: "a page of the server", server: "the server's model" };
 const moment = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
-const when = (seconds) => html`<time datetime=${new Date(seconds * 1000).toISOString()}>${moment.format(new Date(seconds * 1000))}</time>`;
+export const when = (seconds) => html`<time datetime=${new Date(seconds * 1000).toISOString()}>${moment.format(new Date(seconds * 1000))}</time>`;
 
 export function Calls({ address, go, links }) {
   const [drawer, setDrawer] = useState(false);
@@ -110,7 +110,7 @@ function Call({ name, go, onOpen, onProblem }) {
   </article>`;
 }
 
-const Fact = ({ name, children }) => html`<div><dt>${name}</dt><dd>${children}</dd></div>`;
+export const Fact = ({ name, children }) => html`<div><dt>${name}</dt><dd>${children}</dd></div>`;
 
 function Value({ title, value }) {
   if (value === null || value === undefined) return null;

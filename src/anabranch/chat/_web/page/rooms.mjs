@@ -3,9 +3,11 @@
 // is given {address, go, links}: the parameters of the address, what changes them, and the links.
 import { Calls } from "./calls.mjs";
 import { Chat } from "./chat.mjs";
+import { Memories } from "./memory.mjs";
 
 // The chat is always there; `/rooms` names the others that this application has.
 export const rooms = [
   { name: "chat", title: "Chat", Room: Chat },
   { name: "calls", title: "Calls", Room: Calls },
+  { name: "memory", title: "Memory", Room: Memories },
 ];

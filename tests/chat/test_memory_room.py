@@ -1,0 +1,123 @@
+"""The memory room: what a browser is shown of memories, whose they are, and how they are forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.requests import Request
+
+from anabranch.memory import Draft, Provenance, ReasoningBank, Scopes
+from anabranch.stores import open_memory_store
+from anabranch.testing import ManualClock
+from tests.chat.web import browsing
+
+ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
+
+
+async def known(request: Request) -> str | None:
+    return request.headers.get("x-user")
+
+
+@asynccontextmanager
+async def room(**options: Any) -> AsyncGenerator[tuple[httpx2.AsyncClient, list[str]]]:
+    """Yield a client of an application with two memories of each of two persons, and Ann's ids."""
+    store = open_memory_store("memory:")
+
+    def memory_of(principal: str | None) -> ReasoningBank:
+        scopes = Scopes(project=principal or "ann", team="theirs")
+        return ReasoningBank(store, scopes=scopes, clock=ManualClock(1000.0))
+
+    for name in ("bo", "ann"):
+        bank = memory_of(name)
+        await bank.record(a_draft(f"Locks of {name}", "Ask first."), task="Open the door")
+        learned = Provenance(source="distilled", branch_id="br_1", outcome="failure")
+        await bank.add(await bank.to_memory(a_draft("Keys", f"Of {name}."), provenance=learned))
+    ids = [memory.id for memory in await memory_of("ann").newest()]
+    async with browsing(memory=memory_of, **options) as client:
+        yield client, ids
+    await store.close()
+
+
+def a_draft(title: str, content: str) -> Draft:
+    return Draft(title=title, description=f"When it is about {title}", content=content)
+
+
+async def test_there_is_no_such_room_without_a_memory() -> None:
+    async with browsing() as client:
+        assert (await client.get("/rooms")).json() == []
+        assert (await client.get("/memories")).status_code == 404
+    async with room() as (client, _):
+        assert (await client.get("/rooms")).json() == ["memory"]
+
+
+async def test_memories_are_listed_searched_and_shown_with_where_they_come_from() -> None:
+    async with room() as (client, [keys, locks]):
+        listed = (await client.get("/memories")).json()
+        assert [each["id"] for each in listed] == [keys, locks]
+        assert [each["id"] for each in (await client.get("/memories?query=lock")).json()] == [locks]
+        assert (await client.get("/memories?query=quicksand")).json() == []
+
+        memory = (await client.get(f"/memories/{keys}")).json()
+        assert (memory["content"], memory["scope"], memory["confidence"]) == (
+            "Of ann.",
+            "project",
+            0.75,
+        )
+        assert memory["provenance"] == {
+            "source": "distilled",
+            "branch_id": "br_1",
+            "outcome": "failure",
+        }
+        assert (memory["helpful"], memory["created_at"]) == (0, 1000.0)
+        assert (await client.get(f"/memories/{locks}")).json()["task"] == "Open the door"
+
+
+async def test_a_memory_is_forgotten_for_good() -> None:
+    async with room() as (client, [keys, locks]):
+        assert (await client.delete(f"/memories/{keys}")).json() == {"forgotten": keys}
+        assert [each["id"] for each in (await client.get("/memories")).json()] == [locks]
+        for response in (
+            await client.get(f"/memories/{keys}"),
+            await client.delete(f"/memories/{keys}"),
+        ):
+            assert (response.status_code, response.json()["error"]) == (
+                404,
+                f"There is no memory {keys!r}.",
+            )
+
+
+async def test_memories_of_others_do_not_exist() -> None:
+    async with room(authenticate=known) as (client, [keys, locks]):
+        client.headers.update(BO)
+        titles = [each["title"] for each in (await client.get("/memories?query=locks")).json()]
+        assert titles == ["Locks of bo"]
+        for name in (keys, locks, "mem_unknown"):
+            for response in (
+                await client.get(f"/memories/{name}"),
+                await client.delete(f"/memories/{name}"),
+            ):
+                assert (response.status_code, response.json()["error"]) == (
+                    404,
+                    f"There is no memory {name!r}.",
+                )
+        client.headers.update(ANN)
+        assert len((await client.get("/memories")).json()) == 2
+
+
+async def test_a_query_that_is_too_long_is_refused() -> None:
+    async with room() as (client, _):
+        response = await client.get("/memories", params={"query": "x" * 1_001})
+        assert (response.status_code, response.json()["error"]) == (
+            422,
+            "A query has at most 1000 characters.",
+        )
+
+
+@pytest.mark.parametrize("path", ["/memories", "/memories/mem_1"])
+async def test_who_is_not_known_is_shown_nothing(path: str) -> None:
+    async with room(authenticate=known) as (client, _):
+        assert (await client.get(path)).status_code == 401

@@ -1,0 +1,48 @@
+"""The documentation site in a browser: its search works, and nothing leaves the host."""
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from playwright.async_api import expect
+
+from tests.docs.site import build, stage
+from tests.interop.browsing import Tab, launched
+
+
+class Silent(SimpleHTTPRequestHandler):
+    """Serves files and logs nothing."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("site")
+    stage(folder)
+    done = build(folder)
+    assert done.returncode == 0, done.stderr
+    serve = partial(Silent, directory=str(folder / "build" / "site"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+async def test_an_error_is_found_by_its_message_and_nothing_leaves_the_host(site: str) -> None:
+    async with launched() as browser:
+        page = await browser.new_page(viewport={"width": 1180, "height": 800})
+        tab = Tab(page)
+        await page.goto(site)
+        await page.keyboard.press("/")
+        await page.keyboard.type("Nest fewer branches")
+        await expect(page.get_by_text("would exceed max_depth").first).to_be_visible()
+        await tab.screen("site-search")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/docs/troubleshooting.html*")
+        assert tab.faults == []

@@ -79,8 +79,8 @@ def web_command(  # noqa: PLR0913 - options
     """Run the command."""
     log_to_stderr(logging.WARNING)
     endpoint = Endpoint("http", host, port, access=Access(tuple(allowed_host)))
-    endpoint.check()
     _check_token(endpoint, token)
+    endpoint.check()
     tools, leads = _tools(targets, header or ()), _model(model, targets)
     url, learner = store_url(store), open_sampler(model) if memory else None
     bank = open_bank(url) if memory or folding else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from ag_ui.core import ResumeEntry, RunAgentInput, UserMessage
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -18,13 +19,15 @@ from anabranch.chat._web.callers import caller_of
 from anabranch.chat._web.conversation import HEAD, Conversation, Place
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
-from anabranch.chat._web.requests import read_body
+from anabranch.chat._web.requests import ThreadBody, read_body
+from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply
 from anabranch.tree import Thread
 
 __all__ = ["agui_route"]
 
 TITLE = 60
+LONGEST_RUN_ID = 200
 
 
 def agui_route(conversations: Conversations) -> Route:
@@ -32,6 +35,8 @@ def agui_route(conversations: Conversations) -> Route:
 
     async def run(request: Request) -> Response:
         wanted = await read_body(request, RunAgentInput)
+        if len(wanted.run_id) > LONGEST_RUN_ID:
+            raise HTTPException(422, f"A runId has at most {LONGEST_RUN_ID} characters.")
         caller = caller_of(request)
         caller.check_run()
         conversation = await _conversation(conversations, wanted, caller.principal)
@@ -53,16 +58,25 @@ async def _conversation(
     """Return the conversation of a run; a thread that does not exist is begun.
 
     Raises:
-        HTTPException: another principal has the thread, or none and it is to be resumed.
+        HTTPException: another principal has the thread, or none and it is to be resumed; or the id
+            of a new one cannot be a part of an address.
     """
     found = await conversations.find(wanted.thread_id, principal)
     if found is None and not wanted.resume:
         now, title = conversations.agent.dependencies.clock.now(), _new_message(wanted)[:TITLE]
-        await conversations.begin(Thread(wanted.thread_id, now, title=title, owner=principal))
+        name = _new_id(wanted.thread_id)
+        await conversations.begin(Thread(name, now, title=title, owner=principal))
         found = await conversations.find(wanted.thread_id, principal)
     if found is None:
         raise HTTPException(404, f"There is no thread {wanted.thread_id!r}.")
     return found
+
+
+def _new_id(thread_id: str) -> str:
+    try:
+        return ThreadBody(id=thread_id).id or ""
+    except ValidationError as problem:
+        raise HTTPException(422, f"The threadId does not fit: {describe(problem)}.") from None
 
 
 async def _resume(conversation: Conversation, wanted: RunAgentInput) -> int:

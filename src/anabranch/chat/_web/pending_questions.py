@@ -5,6 +5,7 @@ All that is shown of a question is in the store, so it can be shown, and answere
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -156,15 +157,29 @@ class Questions:
 
     def errors(self, question: PendingQuestion, reply: Reply) -> list[FieldError]:
         """Return what is wrong with an accepted answer, field by field."""
-        return [] if isinstance(reply, SampleReply) else errors_in(question.form, reply)
+        if isinstance(reply, SampleReply):
+            return _infinite({"": reply.wire()})
+        return errors_in(question.form, reply)
 
 
 def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldError]:
     """Return what is wrong with an accepted answer to a question with this ``form``."""
-    if reply.action != "accept" or form is None:
-        return []
+    infinite = _infinite(reply.content or {})
+    if reply.action != "accept" or form is None or infinite:
+        return infinite
     found = misfits(form, reply.content or {})
     return [FieldError(field=field, message=message) for field, message in found]
+
+
+def _infinite(content: Mapping[str, Any]) -> list[FieldError]:
+    """Return an error for each field with a number that JSON does not have, such as 1e999."""
+    found: list[FieldError] = []
+    for name, value in content.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError:
+            found.append(FieldError(field=name, message="NaN and Infinity are no numbers of JSON"))
+    return found
 
 
 def as_interrupt(question: PendingQuestion) -> Interrupt:

@@ -9,10 +9,10 @@ What happens in two lanes may happen in any order; within one, the order is part
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import takewhile
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -43,6 +43,7 @@ __all__ = [
     "slow_programs",
     "small_programs",
     "what_is_asked",
+    "without_names",
 ]
 
 
@@ -606,3 +607,17 @@ small_programs: st.SearchStrategy[Block] = _blocks(2, at_once=True)
 slow_programs: st.SearchStrategy[Block] = _slow_blocks(3)
 """Programs in which time passes and branches have deadlines; one thing at a time, because two
 that wait are answered at other times on every edge."""
+
+
+def without_names(block: Block) -> Block:
+    """The program without what the call's own name decides, which differs between edges."""
+    return tuple(_without_names(each) for each in block)
+
+
+def _without_names(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return without_names(cast("Block", value))
+    if isinstance(value, Look) and value.what in {"call_id", "key", "uuid", "random"}:
+        return Look("path")
+    inside = {"block", "blocks"} & set(getattr(value, "__dataclass_fields__", ()))
+    return replace(value, **{name: without_names(getattr(value, name)) for name in inside})

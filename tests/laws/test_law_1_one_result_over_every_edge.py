@@ -1,7 +1,8 @@
 """Law 1: one tool gives the same result over every edge, hot or cold, for any legal program.
 
 Generated programs run over the direct edge, alive and replayed, and over MCP in both of its
-eras, with the real client, on the SDK's server and on FastMCP's. All must agree on the value or the error, on what was asked, on the
+eras, with the real client, on the SDK's server and on FastMCP's; and in turns of agents, another one
+for each round. All must agree on the value or the error, on what was asked, on the
 effects and their undos, and on the notices. ``ANABRANCH_EXAMPLES`` multiplies the numbers.
 """
 
@@ -15,13 +16,15 @@ import mcp_types as types
 import pytest
 from fastmcp import FastMCP
 from hypothesis import given
+from hypothesis import strategies as st
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
-from anabranch import AnabranchError, Limits, run_tool
+from anabranch import AnabranchError, Capabilities, Limits, run_tool
 from anabranch._durable.service import CallService
 from anabranch._engine import quiescence
 from anabranch._opening import Runtime
+from anabranch.agents import Agent, Event, ToolNoticed, TurnLimits, request_of, result_at
 from anabranch.elicitation import Accepted, Cancelled, Declined
 from anabranch.mcp._fastmcp_tool import FastMcpTool
 from anabranch.mcp._handles import Handles
@@ -29,9 +32,12 @@ from anabranch.mcp._options import ServerOptions, sealer_of
 from anabranch.mcp._sdk_tool import SdkTool
 from anabranch.mcp._sealing import HANDLES
 from anabranch.mcp._service import Service
-from anabranch.messages import ElicitRequest, SampleRequest
-from anabranch.testing import MockClient, SequentialIds
+from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, text_of
+from anabranch.testing import MockClient, MockModel, SequentialIds, calls
 from anabranch.tool import Tool
+from anabranch.tree import Node
+from tests.agents.memory import MemoryTrees
+from tests.durable.stores import Modelled
 from tests.laws import programs as language
 from tests.laws.programs import (
     BUG,
@@ -184,10 +190,10 @@ async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk) -> Seen:
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         notices.append(str(message))
 
-    calls = CallService(edge.runtime)
-    handles = Handles(calls, {tool.name: tool}, sealer_of(ServerOptions(), "test", HANDLES))
+    service = CallService(edge.runtime)
+    handles = Handles(service, {tool.name: tool}, sealer_of(ServerOptions(), "test", HANDLES))
     async with Client(
-        host(tool, Service(calls, handles, heartbeat=None)),  # no tool sends it
+        host(tool, Service(service, handles, heartbeat=None)),  # no tool sends it
         mode=mode,
         elicitation_callback=elicit,
         sampling_callback=sample,
@@ -199,6 +205,62 @@ async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk) -> Seen:
         result = await client.call_tool(tool.name, {}, progress_callback=on_progress)
     edge.notices += notices
     return edge.seen(outcome_of(result, tool.name))
+
+
+def reply_to(edge: Edge, question: Node) -> ElicitReply | SampleReply:
+    request = request_of(question)
+    if isinstance(request, SampleRequest):
+        return SampleReply.model_validate({"content": edge.reply(request), "model": "m"})
+    action, content = edge.answer(request.message)
+    return ElicitReply.model_validate({"action": action, "content": content})
+
+
+async def over_agents(tool: Tool[Any], *, asked: bool, stored: bool) -> Seen:
+    """The tool is called in an agent's turn; another agent takes each round.
+
+    Args:
+        tool: the tool.
+        asked: whether its samples are answered like questions, and not by the agent's model.
+        stored: whether its calls are stored.
+    """
+    edge, trees = Edge(), MemoryTrees()
+
+    def decide(request: SampleRequest) -> SampleReply:
+        if not any(each.name == tool.name for each in request.tools or ()):
+            return SampleReply.model_validate({"content": edge.reply(request), "model": "m"})
+        results = [block for block in request.messages[-1].content if block.type == "tool_result"]
+        return calls(text="Done.") if results else calls(("use", tool.name, {}))
+
+    async def listen(event: Event) -> None:
+        if isinstance(event, ToolNoticed):
+            edge.notices.append(event.notice.message)
+
+    store = Modelled() if stored else None
+
+    def agent() -> Agent:
+        return Agent(
+            trees,
+            MockModel(decide),
+            tools=[tool],
+            capabilities=Capabilities(),
+            limits=TurnLimits(max_reply_tokens=10**9),
+            listener=listen,
+            clock=edge.world.clock,
+            calls=store,
+            samples_asked=asked,
+        )
+
+    end = await agent().say((await agent().begin()).id, "Go")
+    while open_now := await agent().open_questions(end):
+        for question in open_now:
+            end = await agent().answer(question.id, reply_to(edge, question))
+    result = result_at(await trees.path(end.id), "use")
+    assert result is not None
+    text = text_of(result.content)
+    if not result.is_error:
+        return edge.seen(("value", json.loads(text)))
+    is_bug = text == f"Error executing tool {tool.name}"
+    return edge.seen(("bug", None) if is_bug else ("error", text))
 
 
 def outcome_of(result: types.CallToolResult, name: str) -> tuple[str, Any]:
@@ -292,6 +354,21 @@ async def test_all_edges_agree_on(what: str) -> None:
     alive = await directly(tool, replay=False)
     assert await directly(tool, replay=True) == alive
     await agree(tool, alive)
+
+
+@examples(40)
+@given(language.programs, st.booleans(), st.booleans())
+async def test_the_rounds_of_agents_agree(program: Block, asked: bool, stored: bool) -> None:
+    tool = as_tool(language.without_names(program))
+    alive = await directly(tool, replay=False)
+    assert await over_agents(tool, asked=asked, stored=stored) == alive
+
+
+@pytest.mark.parametrize("what", FOUND)
+async def test_the_rounds_of_agents_agree_on(what: str) -> None:
+    tool = as_tool(language.without_names(FOUND[what]))
+    alive = await directly(tool, replay=False)
+    assert await over_agents(tool, asked=True, stored=True) == alive
 
 
 @examples(80)

@@ -1,0 +1,221 @@
+"""``anabranch web`` in a process that is killed while a tool asks, or works: the next one goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import sqlalchemy as sa
+
+from anabranch.stores._call_tables import CALL
+from anabranch.stores._event_tables import RUN
+from tests.chat.web import events_in, message, types_of
+
+TOOLS = '''
+import os
+import signal
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, tool
+
+LEDGER = Path(__file__).with_name("ledger")
+
+
+class Seat(BaseModel):
+    row: int
+
+
+def die(when: str) -> None:
+    """Kill this process where a file says so."""
+    fatal = LEDGER.with_name(when)
+    if fatal.exists():
+        fatal.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def note(what: str, key: str) -> str:
+    """Make one effect."""
+    die(f"before-{what}")
+    with LEDGER.open("a", encoding="utf-8") as file:
+        file.write(f"{what} {key}\\n")
+    die(f"after-{what}")
+    return what
+
+
+@tool
+async def travel(ctx: BranchContext, to: str, asks: bool = True) -> str:
+    """Reserve, ask, and book."""
+    await ctx.step(note, f"reserve-{to}", ctx.idempotency_key)
+    await ctx.log("info", f"reserved {to}")
+    row = "any"
+    if asks:
+        answer = await ctx.elicit(Seat, f"Which row to {to}?")
+        row = str(answer.content.row) if isinstance(answer, Accepted) else answer.action
+    await ctx.step(note, f"book-{to}", ctx.idempotency_key)
+    return f"booked {to} in row {row}"
+'''
+
+FORK = {"prompts": ["take Rome", "take Oslo", "stay"], "allow_work": True}
+SCRIPT: list[dict[str, Any]] = [
+    {"when": "branches completed", "text": "All is done."},
+    {"when": "booked", "text": "It is booked.", "repeat": True},
+    {"when": "take Rome", "tool_calls": [{"name": "travel", "arguments": {"to": "Rome"}}]},
+    {"when": "take Oslo", "tool_calls": [{"name": "travel", "arguments": {"to": "Oslo"}}]},
+    {"when": "stay", "text": "I stay."},
+    {"when": "fork", "tool_calls": [{"name": "branch_self", "arguments": FORK}]},
+    {"when": "go", "tool_calls": [{"name": "travel", "arguments": {"to": "Bonn", "asks": False}}]},
+]
+
+
+class Web:
+    """A folder with the tools, the script and the store of a server."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"sqlite:///{folder}/chat.db"
+        (folder / "tools.py").write_text(TOOLS)
+        (folder / "script.json").write_text(json.dumps(SCRIPT))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[tuple[Any, httpx2.AsyncClient]]:
+        """A process that serves it; it is killed at the end, if it still runs."""
+        command = [sys.executable, "-m", "anabranch", "web", str(self.folder / "tools.py")]
+        command += ["--port", "0", "--store", self.url]
+        command += ["--model", f"script:{self.folder / 'script.json'}"]
+        started = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+        assert started.stderr is not None
+        try:
+            address = (await started.stderr.readline()).decode().rpartition(" ")[2].strip()
+            async with httpx2.AsyncClient(base_url=address, timeout=60) as client:
+                yield started, client
+        finally:
+            if started.returncode is None:
+                started.kill()
+            await started.wait()
+
+    def let_leases_run_out(self) -> None:
+        """Give up what the killed process had a right to, as time would."""
+        with closing(sqlite3.connect(self.folder / "chat.db")) as store, store:
+            for table in (CALL, RUN):
+                held = sa.update(table).where(table.c.owner.is_not(None))
+                store.execute(str(held.values(leased_until=sa.literal_column("0"))))
+
+    def effects(self) -> dict[str, list[str]]:
+        """What was done, and under which keys."""
+        found: dict[str, list[str]] = {}
+        for line in (self.folder / "ledger").read_text().splitlines():
+            found.setdefault(line.split(" ")[0], []).append(line.split(" ")[1])
+        return found
+
+
+async def pending(client: httpx2.AsyncClient) -> dict[str, str]:
+    found = (await client.get("/threads/t1/pending")).json()
+    return {each["message"]: each["interrupt_id"] for each in found}
+
+
+def row(interrupt_id: str, number: int) -> dict[str, Any]:
+    return {"interrupt_id": interrupt_id, "action": "accept", "content": {"row": number}}
+
+
+async def until_ended(client: httpx2.AsyncClient, after: int, ends: int) -> list[str]:
+    """Return the events of a thread after one of them, until so many runs have ended."""
+    text = ""
+    async with client.stream("GET", f"/threads/t1/events?after={after}") as response:
+        async for piece in response.aiter_text():
+            text += piece
+            whole = text[: text.rindex("\n\n") + 2] if "\n\n" in text else ""
+            if types_of(events_in(whole)).count("RUN_FINISHED") == ends:
+                return whole.split("\n\n")[:-1]
+    raise AssertionError(text)
+
+
+async def test_questions_in_branches_outlive_their_process(tmp_path: Path) -> None:
+    web = Web(tmp_path)
+    async with web.running() as (_, client):
+        events = events_in((await client.post("/agui", json=message("fork"))).text)
+        assert events[-1]["outcome"]["type"] == "interrupt"
+        asked = await pending(client)
+        assert sorted(asked) == ["Which row to Oslo?", "Which row to Rome?"]
+    async with web.running() as (_, client):
+        assert await pending(client) == asked
+        reply = row(asked["Which row to Rome?"], 3)
+        assert (await client.post("/threads/t1/answers", json=reply)).status_code == 200
+        await until_ended(client, 0, 2)
+        assert list(await pending(client)) == ["Which row to Oslo?"]
+    async with web.running() as (_, client):
+        reply = row(asked["Which row to Oslo?"], 4)
+        assert (await client.post("/threads/t1/answers", json=reply)).status_code == 200
+        text = "\n\n".join(await until_ended(client, 0, 3))
+        assert await pending(client) == {}
+        nodes = (await client.get("/threads/t1/tree")).json()["nodes"]
+    assert "3/3 branches completed" in text
+    assert nodes[-1]["content"][0]["text"] == "All is done."
+    replies = [str(node["content"]) for node in nodes if node["kind"] == "assistant"]
+    assert sum("I stay." in each for each in replies) == 1
+    made = web.effects()
+    assert {what: len(keys) for what, keys in made.items()} == {
+        f"{done}-{to}": 1 for done in ("reserve", "book") for to in ("Rome", "Oslo")
+    }
+
+
+async def killed(web: Web, when: str, said: str) -> None:
+    """Run until the process dies in a tool."""
+    (web.folder / when).touch()
+    async with web.running() as (process, client):
+        with suppress(httpx2.TransportError):
+            await client.post("/agui", json=message(said))
+        await process.wait()
+    web.let_leases_run_out()
+
+
+@pytest.mark.parametrize(("when", "what"), [("before", "book"), ("after", "reserve")])
+async def test_a_tool_that_was_cut_off_goes_on_by_itself(
+    tmp_path: Path, when: str, what: str
+) -> None:
+    """Between an effect and its record there is the one gap: then it happens again, under its key."""
+    web = Web(tmp_path)
+    await killed(web, f"{when}-{what}-Bonn", "go")
+    async with web.running() as (_, client):
+        sent = await until_ended(client, 0, 1)
+        nodes = (await client.get("/threads/t1/tree")).json()["nodes"]
+    assert [node["kind"] for node in nodes] == ["user", "assistant", "results", "assistant"]
+    assert nodes[-1]["content"][0]["text"] == "It is booked."
+    made = web.effects()
+    counts = {"reserve-Bonn": 1, "book-Bonn": 1} | ({f"{what}-Bonn": 2} if when == "after" else {})
+    assert {each: len(keys) for each, keys in made.items()} == counts
+    assert all(len(set(keys)) == 1 for keys in made.values())
+    numbers = [each.partition("\n")[0] for each in sent]
+    assert numbers == [f"id: {number}" for number in range(1, len(sent) + 1)]
+    events = events_in("\n\n".join(sent))
+    shown = [each["value"]["id"] for each in events if each.get("name") == "anabranch.node"]
+    assert shown == [node["id"] for node in nodes]  # each once, in their order
+    assert types_of(events).count("TOOL_CALL_RESULT") == 1
+    assert types_of(events)[-1] == "RUN_FINISHED"
+
+
+async def test_a_tool_in_a_branch_that_was_cut_off_goes_on_by_itself(tmp_path: Path) -> None:
+    web = Web(tmp_path)
+    async with web.running() as (process, client):
+        await client.post("/agui", json=message("fork"))
+        asked = await pending(client)
+        (tmp_path / "before-book-Rome").touch()
+        with suppress(httpx2.TransportError):
+            await client.post("/threads/t1/answers", json=row(asked["Which row to Rome?"], 3))
+        await process.wait()
+    web.let_leases_run_out()
+    async with web.running() as (_, client):
+        await until_ended(client, 0, 2)
+        left = {"Which row to Oslo?": asked["Which row to Oslo?"]}
+        assert await pending(client) == left
+    made = {what: len(keys) for what, keys in web.effects().items()}
+    assert made == {"reserve-Rome": 1, "reserve-Oslo": 1, "book-Rome": 1}

@@ -144,6 +144,20 @@ def test_a_tool_that_fails_is_reported_and_is_no_finding(
     assert "Nothing asked for the answer" in done.shown
 
 
+def test_an_error_of_its_author_is_shown_by_their_lines(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    broken = folder / "broken.py"
+    broken.write_text(
+        "from anabranch import tool\n\n\n@tool\nasync def broken(ctx) -> str:\n    return {}['x']\n"
+    )
+    done = check(capsys, "broken.py", "broken", answers=[])
+    assert (done.status, done.value) == (0, [])
+    assert f"  File \"{broken}\", line 6, in broken\n    return {{}}['x']\n" in done.shown
+    assert "frames of libraries are left out" in done.shown
+    assert "scheduler.py" not in done.shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "answers", "problem"),
     [

@@ -82,8 +82,8 @@ async def test_a_tool_is_called_answered_edited_and_called_again(
             await seats.get_by_label("Seats").fill("2")
             await seats.get_by_role("button", name="Accept").click()
             await page.get_by_text("book done").click()
-            told = "with Blue Air: AB1 Ann vegan None True"
-            await expect(page.get_by_label("Result")).to_have_text(f"booked 2 {told}")
+            returned = "with Blue Air: AB1 Ann vegan None True"
+            await expect(page.get_by_label("Result")).to_have_text(f"booked 2 {returned}")
 
             write(file, TOOLS.replace('return f"booked', 'return f"reserved {unknown'))
             broken = page.get_by_role("alert")
@@ -102,7 +102,7 @@ async def test_a_tool_is_called_answered_edited_and_called_again(
             await expect(page.get_by_label("Result")).to_have_text(again)
             await expect(page.get_by_label("Versions").first).to_contain_text("2 / 2")
 
-            await _look_at_the_first_call(page, told)
+            await _look_at_the_first_call(page, returned)
 
 
 async def _look_at_the_first_call(page: Page, returned: str) -> None:

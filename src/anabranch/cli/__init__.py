@@ -15,6 +15,9 @@
                                       types in the words of _schema_words.py
     _check_command.py                 anabranch check
     _demo_command.py                  anabranch demo; _demo_tool.py is the tool it plays
+    _completion_command.py            anabranch completion
+    _stdio_output.py                  what a server over stdio prints
+    _fastmcp_server.py                a FastMCP server of a target, as the commands serve it
     _chat_command.py                  anabranch chat, with the options of _chat_options.py
     _remote_chat.py                   anabranch chat --url
     _web_command.py                   anabranch web; _web_models.py: its models where none is set
@@ -33,11 +36,12 @@
     _output.py                        the result on stdout
 
 stdout carries the result alone. Exit status: 0 done, 1 the tool failed or was refused, 2 wrong
-usage, 130 interrupted.
+usage, 130 interrupted, 141 the reader of stdout has left.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -51,6 +55,9 @@ from anabranch.cli._configuration import configuration_files
 
 __all__ = ["main"]
 
+BROKEN_PIPE = 141
+"""The status that a shell reports for a process which SIGPIPE has ended."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; ``sys.argv`` is read by default."""
@@ -62,6 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print_error=False,
             result_action="return_none",
         )
+        sys.stdout.flush()
+    except BrokenPipeError:  # what reads our output has had enough, as head has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
     except CommandError as error:
         sys.stderr.write(printable(f"anabranch: {error}\n"))
         return error.status

@@ -23,6 +23,7 @@ from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
 from anabranch.agents._call_expiry import runtime_of
 from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed
+from anabranch.cli._commands import installed_version
 from anabranch.cli._options import Store, store_url
 from anabranch.cli._output import print_json, print_text
 from anabranch.cli._targets import is_url, load
@@ -35,7 +36,7 @@ __all__ = ["calls_app"]
 
 T = TypeVar("T")
 
-calls_app: App = App(name="calls", help_format="markdown")
+calls_app: App = App(name="calls", version=installed_version, help_format="markdown")
 
 PAGE = 100
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from anabranch._author_frames import format_for_author
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
@@ -25,7 +26,7 @@ from anabranch.cli._options import ArgumentsJson
 from anabranch.cli._output import print_json
 from anabranch.cli._targets import is_server, load
 from anabranch.cli._tool_arguments import read_arguments
-from anabranch.errors import InvalidArgumentsError
+from anabranch.errors import AnabranchError, InvalidArgumentsError
 from anabranch.replay_check import Finding, NoSourceError, check_tool
 from anabranch.replay_check._rehearsal import rehearse
 from anabranch.tool import Tool
@@ -145,6 +146,9 @@ async def run(
     failure = done.last.error if done.last is not None else None
     if failure is not None:
         console.say(f"The tool ended with {type(failure).__name__}: {failure}")
+        if not isinstance(failure, AnabranchError):  # it is for the author
+            lines = format_for_author(type(failure), failure, failure.__traceback__)
+            console.say(lines.rstrip())
     return done.findings
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from cyclopts import App
 
-__all__ = ["app"]
+__all__ = ["app", "installed_version"]
 
 
-def _version() -> str:
+def installed_version() -> str:
+    """Return the version of this library."""
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to import
 
     try:
@@ -23,7 +24,7 @@ def _version() -> str:
 
 app: App = App(
     name="anabranch",
-    version=_version,
+    version=installed_version,
     help="Tools that talk back: serve them, call them, and answer what they ask.",
     help_format="plaintext",  # of the list; a Markdown parser is slow to import
     suppress_keyboard_interrupt=False,  # main() reports it, as it reports every error
@@ -84,6 +85,10 @@ HELP = {
     is called without the model by /TOOL name=value. Conversations are stored where --store names;
     a question that is open when the server ends is there when it starts again. It needs the extra
     chat.
+    """,
+    "completion": """Print the script by which your shell completes anabranch.
+
+    For bash: `anabranch completion bash > ~/.local/share/bash-completion/completions/anabranch`
     """,
     "browse": """Browse a stored conversation on a full screen.
 

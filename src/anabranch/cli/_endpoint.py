@@ -31,6 +31,7 @@ class Endpoint:
         access: who may reach it.
         session_ttl: seconds after which an idle session ends; ``None``: sessions are not offered.
         max_connections: to one process at the same time; ``None`` for the default.
+        access_log: whether each request is logged.
     """
 
     transport: Literal["stdio", "http"] = "stdio"
@@ -40,6 +41,7 @@ class Endpoint:
     access: Access = LOCAL
     session_ttl: float | None = SESSION_TTL
     max_connections: int | None = None
+    access_log: bool = False
 
     @property
     def connections(self) -> int:

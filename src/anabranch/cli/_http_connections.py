@@ -68,11 +68,13 @@ class Bounds:
         connections: at the same time.
         head: seconds for the head of a request, from the connection or the reply before.
         grace: seconds that calls get to be ended and undone when the server is stopped.
+        access_log: whether each request is logged.
     """
 
     connections: int = MOST
     head: float = 10.0
     grace: float = GRACE
+    access_log: bool = False
 
 
 class Seldom:

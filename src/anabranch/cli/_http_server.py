@@ -8,6 +8,7 @@ the grace is cut off with the process, whatever holds it up: a thread cannot be 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -102,6 +103,8 @@ class HttpServer(uvicorn.Server):
             ws="none",
         )
         super().__init__(config)
+        if bounds.access_log:
+            logging.getLogger("uvicorn.access").setLevel(logging.INFO)
         self._grace = bounds.grace
         self._on_started = on_started
         self._cut_off = cut_off

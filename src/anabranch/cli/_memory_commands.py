@@ -14,6 +14,7 @@ from cyclopts import App, Parameter
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
 from anabranch.cli._answering import open_sampler
+from anabranch.cli._commands import installed_version
 from anabranch.cli._options import Model, Store, store_url
 from anabranch.cli._output import print_json, print_text
 from anabranch.errors import StoreError
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 _ALL = 1_000_000_000
 
-memory_app: App = App(name="memory", help_format="markdown")
+memory_app: App = App(name="memory", version=installed_version, help_format="markdown")
 
 Id = Annotated[str, Parameter(help="The memory's id.")]
 Limit = Annotated[int, Parameter(help="The largest number to list.")]

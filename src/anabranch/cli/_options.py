@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 from platformdirs import user_data_path
@@ -12,10 +12,14 @@ from platformdirs import user_data_path
 from anabranch._terminal.exits import UsageError
 from anabranch.limits import Limits
 
+if TYPE_CHECKING:
+    from cyclopts.completion import CompletionContext
+
 __all__ = [
     "MODEL",
     "STORE",
     "WEB_TOKEN",
+    "AccessLog",
     "AnswersFile",
     "ArgumentsJson",
     "AsJson",
@@ -59,10 +63,27 @@ AnswersFile: TypeAlias = Annotated[
         ' a "key", for the step of that name.',
     ),
 ]
+
+
+def python_files(context: CompletionContext) -> list[str]:
+    """Return the Python files and folders that a TARGET which is being typed may begin with."""
+    folder, _, begun = context.incomplete.rpartition("/")
+    place = Path(folder or ("/" if context.incomplete.startswith("/") else "."))
+    prefix = context.incomplete.removesuffix(begun)
+    try:
+        entries = sorted(place.iterdir())
+    except OSError:
+        return []
+    folders = [f"{prefix}{each.name}/" for each in entries if each.is_dir()]
+    files = [f"{prefix}{each.name}" for each in entries if each.suffix == ".py"]
+    return [*files, *(each for each in folders if not Path(each).name.startswith("."))]
+
+
 Target: TypeAlias = Annotated[
     str,
     Parameter(
-        help="A Python file, a module, module:attribute, a server's URL, or command:… to start one."
+        help="A Python file, a module, module:attribute, a server's URL, or command:… to start one.",
+        completer=python_files,
     ),
 ]
 AsJson: TypeAlias = Annotated[
@@ -70,6 +91,10 @@ AsJson: TypeAlias = Annotated[
     Parameter(
         name="--json", negative=(), help="Print JSON. Without a terminal, that is the default."
     ),
+]
+AccessLog: TypeAlias = Annotated[
+    bool,
+    Parameter(help="Log each request over HTTP on stderr: who, what, the status.", negative=()),
 ]
 Token: TypeAlias = Annotated[
     str | None,

@@ -40,7 +40,7 @@ class ReloadedTools:
 
     Args:
         targets: files and modules.
-        console: is told of each reload.
+        console: shows each reload.
 
     Raises:
         UsageError: the targets cannot be loaded.

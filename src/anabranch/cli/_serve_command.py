@@ -36,9 +36,10 @@ from anabranch.cli._http_server import serve_app
 from anabranch.cli._http_tokens import TOKEN, read_tokens
 from anabranch.cli._keys import read_keys
 from anabranch.cli._memory import Remembering
-from anabranch.cli._options import STORE, MaxDepth, MaxTokens, Model, Timeout, limits_of
+from anabranch.cli._options import STORE, AccessLog, MaxDepth, MaxTokens, Model, Timeout, limits_of
 from anabranch.cli._processes import run_workers
 from anabranch.cli._server_recipe import MadeServer, ServerRecipe, WorkerApp, not_used
+from anabranch.cli._stdio_output import protocol_on_stdout
 from anabranch.cli._targets import identity_of, is_fastmcp
 from anabranch.errors import StoreError
 from anabranch.limits import UNLIMITED, Limits
@@ -140,6 +141,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
             " request, over HTTP."
         ),
     ] = SESSION_TTL,
+    access_log: AccessLog = False,
     grace: Annotated[
         float,
         Parameter(
@@ -189,7 +191,9 @@ def serve_command(  # noqa: PLR0913 - the options of the command
         raise UsageError("Over stdio no one else can call. Give --token with --transport http.")
     access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()), read_tokens(token))
     lasting = None if stateless else session_ttl
-    endpoint = Endpoint(transport, host, port, workers, access, lasting, max_connections)
+    endpoint = Endpoint(
+        transport, host, port, workers, access, lasting, max_connections, access_log
+    )
     persistence = Persistence(store or None, ttl, continue_calls, grace)
     if not 0 <= heartbeat < math.inf:
         raise UsageError(f"--heartbeat is a number of seconds, or 0 for none, not {heartbeat:g}.")
@@ -271,10 +275,15 @@ def serve(  # noqa: PLR0913 - what the command line gives
 
 async def _serve_stdio(server: AnyServer, around: AbstractAsyncContextManager[object]) -> None:
     async with around:
-        if is_fastmcp(server):
-            await server.run_stdio_async(show_banner=False)
-        else:
-            await server.run_stdio_async()
+        with protocol_on_stdout():
+            await _run(server)
+
+
+async def _run(server: AnyServer) -> None:
+    if is_fastmcp(server):
+        await server.run_stdio_async(show_banner=False)
+    else:
+        await server.run_stdio_async()
 
 
 def _check(endpoint: Endpoint, persistence: Persistence) -> None:
@@ -306,7 +315,9 @@ def _serve_http(
     console: Console,
 ) -> None:
     host = endpoint.host
-    bounds = Bounds(endpoint.connections, grace=recipe.persistence.grace)
+    bounds = Bounds(
+        endpoint.connections, grace=recipe.persistence.grace, access_log=endpoint.access_log
+    )
     with endpoint.listen() as listener:
         place = f"[{host}]" if ":" in host else host
         address = f"http://{place}:{listener.getsockname()[1]}/mcp"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import sys
 from collections.abc import Iterable
 from contextlib import redirect_stdout
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, cast
 from mcp.server.mcpserver import MCPServer
 from typing_extensions import TypeIs
 
+from anabranch._author_frames import author_line
 from anabranch._terminal.exits import UsageError
 from anabranch.mcp._client import Connectable
 from anabranch.tool import HandoffTool, Tool
@@ -207,10 +207,9 @@ def _import(place: str) -> ModuleType:
     except SystemExit as error:
         raise UsageError(f"{place} ends the process when it is loaded ({error}).") from error
     except Exception as error:
-        where = _last_line_of(error)
-        raise UsageError(
-            f"{place} cannot be loaded: {type(error).__name__}: {error}{where}."
-        ) from error
+        where = "" if isinstance(error, SyntaxError) else author_line(error)
+        problem = f"{place} cannot be loaded: {type(error).__name__}: {error}"
+        raise UsageError(f"{problem} ({where})." if where else f"{problem}.") from error
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -231,14 +230,6 @@ def _import_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def _last_line_of(error: Exception) -> str:
-    """Say where the target's code failed, without a traceback through this library."""
-    frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
-    if not frames or isinstance(error, SyntaxError):
-        return ""
-    return f" (line {frames[-1].lineno} of {frames[-1].filename})"
 
 
 def _take_attribute(found: Found, module: ModuleType, attribute: str, target: str) -> None:

@@ -17,6 +17,7 @@ from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.forms import ask_consent
 from anabranch._terminal.interrupts import run_command
+from anabranch.cli._commands import installed_version
 from anabranch.cli._options import AsJson, Store, store_url
 from anabranch.cli._output import print_json, print_text
 from anabranch.errors import StoreError
@@ -47,7 +48,7 @@ __all__ = ["tree_app"]
 
 T = TypeVar("T")
 
-tree_app: App = App(name="tree", help_format="markdown")
+tree_app: App = App(name="tree", version=installed_version, help_format="markdown")
 
 Thread = Annotated[
     str, Parameter(help="The thread's id or the beginning of it; “last” for the latest.")

@@ -37,7 +37,7 @@ from anabranch.cli._http_access import Access, is_loopback
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
 from anabranch.cli._memory import Remembering, learning, open_bank
-from anabranch.cli._options import WEB_TOKEN, Model, Store, store_url
+from anabranch.cli._options import WEB_TOKEN, AccessLog, Model, Store, store_url
 from anabranch.cli._web_models import DemoModel, WithoutModel
 from anabranch.errors import StoreError
 from anabranch.memory import memory_tools
@@ -73,6 +73,7 @@ def web_command(  # noqa: PLR0913 - options
         ),
     ] = None,
     header: ServerHeaders = None,
+    access_log: AccessLog = False,
     folding: Foldable = False,
     memory: Remembering = False,
 ) -> None:
@@ -112,7 +113,7 @@ def web_command(  # noqa: PLR0913 - options
         serve_app(
             app,
             listener,
-            Bounds(endpoint.connections),
+            Bounds(endpoint.connections, access_log=access_log),
             on_started=lambda: Console().say(f"The chat is at {address}"),
             around=_around(tools, learning(bank, learner)),
         )

@@ -86,7 +86,8 @@ class MemoryStore(Protocol):
     async def queue(self, branch: QueuedBranch) -> bool:
         """Queue a finished branch; return whether it is new. A branch is queued once.
 
-        Those that were done with 30 days before this one was queued are deleted.
+        Those that were queued 30 days before this one are deleted, whether they were learned from
+        or not: a queue that no one works on does not grow without bound.
         """
         ...
 

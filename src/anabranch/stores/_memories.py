@@ -106,9 +106,7 @@ class Memories:
             "due_at": branch.queued_at,
             "attempts": 0,
         }
-        old = sa.delete(QUEUE).where(
-            QUEUE.c.branch == "", QUEUE.c.queued_at < branch.queued_at - _REMEMBERED
-        )
+        old = sa.delete(QUEUE).where(QUEUE.c.queued_at < branch.queued_at - _REMEMBERED)
 
         def work(connection: sa.Connection) -> bool:
             connection.execute(old)

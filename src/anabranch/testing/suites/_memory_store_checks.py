@@ -190,6 +190,8 @@ async def a_branch_is_queued_once(open_store: OpenMemoryStore) -> None:
         yes(await store.queue(_queued("br_2", 31 * _DAY)), "another one")
         yes(await store.queue(_queued("br_1", 31 * _DAY)), "its traces are deleted")
         expect(await store.waiting(), 2, "both wait")
+        yes(await store.queue(_queued("br_3", 62 * _DAY)), "a month later, a third one")
+        expect(await store.waiting(), 1, "what no one has learned from is deleted, too")
 
 
 async def a_lease_is_one_workers(open_store: OpenMemoryStore) -> None:

@@ -29,6 +29,7 @@ from anabranch.folding import Branch, BranchService, FoldingSettings
 from anabranch.messages import SampleReply, SampleRequest, TextBlock, Usage
 from anabranch.models import SampleStream
 from anabranch.testing import ManualClock, calls
+from tests.agents.harness import fork
 from tests.agents.memory import MemoryTrees
 from tests.randomised import examples
 
@@ -102,13 +103,9 @@ def create(*budgets: int | None) -> SampleReply:
     )
 
 
-def fork(prompts: int) -> SampleReply:
-    given = {
-        "self_prompts": [f"part {at}" for at in range(prompts)],
-        "allow_work": True,
-        "parallel": True,
-    }
-    return calls(("f", "branch_self", given))
+def forks(prompts: int) -> SampleReply:
+    parts = (f"part {at}" for at in range(prompts))
+    return fork(*parts, allow_work=True, parallel=True)
 
 
 class Budgets(RuleBasedStateMachine):
@@ -191,7 +188,7 @@ class Budgets(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 9), prompts=st.integers(1, 3), reports=st.booleans())
     def fork(self, which: int, prompts: int, reports: bool) -> None:
-        self.reply(which, fork(prompts), reports=reports)
+        self.reply(which, forks(prompts), reports=reports)
 
     @rule(which=st.integers(0, 9), questions=st.integers(1, 4), reports=st.booleans())
     def ask(self, which: int, questions: int, reports: bool) -> None:

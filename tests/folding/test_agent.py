@@ -579,3 +579,52 @@ async def test_a_tool_in_a_branch_samples_within_its_budget() -> None:
     assert (branch.status, branch.error) == ("completed", None)
     assert branch.budget_used < 300
     await chat.check()
+
+
+async def test_a_fork_that_fails_is_reported_with_what_it_had_said() -> None:
+    def decide(request: SampleRequest) -> Any:
+        said = heard(request)
+        if said == "Go":
+            return fork("dig", allow_work=True)
+        if said.startswith("x:"):
+            return RuntimeError("secret")
+        if "branches completed" in said:
+            return said
+        return calls(("l", "look", {"what": "x"}), text="A coin is there.")
+
+    chat = await talk(decide, look, BranchSelf())
+    end = await chat.say("Go")
+    assert "Before that: A coin is there." in end.text
+    assert "secret" not in end.text
+    await chat.check()
+
+
+async def test_a_fork_that_overflows_its_branch_leaves_it_tokens_to_say_what_it_has() -> None:
+    summaries: list[str] = []
+
+    def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said == "Go":
+            return create(budget=900)
+        if "(forced to return)" in said:
+            forked = any("(self-prompt)" in each.text for each in request.messages)
+            text = f"{'fork' if forked else 'all'}: " + "word " * (request.max_tokens - 5)
+            summaries.append(text)
+            return text
+        if "(self-prompt)" in said or said.startswith("x:"):
+            return calls(("l", "look", {"what": "x"}), text="Digging.")
+        return fork("dig", allow_work=True) if in_branch(request) else said
+
+    chat = await talk(decide, look, BranchSelf())
+    end = await chat.say("Go")
+    inner, outer = summaries
+    assert inner.startswith("fork: ")
+    assert outer.startswith("all: word word")
+    assert end.text.startswith(outer.strip())
+    [node] = [node for node in await chat.of_kind("results") if "fork" in await chat.results(node)]
+    assert "Before that: fork: word" in (await chat.results(node))["fork"]
+    [branch] = await chat.records()
+    assert branch.status == "completed"
+    assert (branch.error or "").startswith("budget exhausted: ")
+    assert branch.budget_used <= 900
+    await chat.check()

@@ -26,7 +26,6 @@ from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.agents._working_branch import WorkingBranch
 from anabranch.errors import (
     AnabranchError,
-    BranchLimitError,
     BranchTimeoutError,
     BranchTokenError,
 )
@@ -167,8 +166,7 @@ async def _record_failure(turn: Turn, start: Node, error: Exception) -> BranchOu
     timeline = turn.timeline
     last = timeline.last_added or start
     cut = last.kind == "assistant" and last.data.get("stop_reason") in {"error", INTERRUPTED}
-    at_limit = isinstance(error, TurnLimitError | BranchLimitError)
-    partial = last.text if cut else timeline.last_text if at_limit else ""
+    partial = last.text if cut else timeline.last_text
     data: dict[str, JsonValue] = {"stop_reason": "error", ERROR: message, PARTIAL: partial}
     text = f"(this branch has failed): {message}"
     node = timeline.dependencies.node(start.thread_id, last.id, "assistant", text, data=data)

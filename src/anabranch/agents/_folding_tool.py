@@ -7,85 +7,30 @@ returned message; all in between stays in the tree. Calls in one reply open bran
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from functools import partial
-from typing import Annotated, Any, ClassVar, TypeVar
+from collections.abc import Collection, Sequence
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
-
-from anabranch._shielded import run_shielded
-from anabranch.agents._agent_tools import AgentTool, AskedInBranches, Outcome, ToolUse
-from anabranch.agents._branch_progress import BranchOutcome, BranchProgress
-from anabranch.agents._branch_runs import BranchPath, run_branches
-from anabranch.agents._branch_self_tool import PLACEHOLDER
+from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse
 from anabranch.agents._branch_transcript import transcript
-from anabranch.agents._events import NodeAdded
-from anabranch.agents._folding_texts import BRANCH_RETURN, seen_outside, so_far, task_text
-from anabranch.agents._turn import Turn
-from anabranch.agents._turn_limits import TurnLimitError
+from anabranch.agents._folding_create import BranchCreate
+from anabranch.agents._folding_input import (
+    FoldingTool,
+    ReturnInput,
+    StatusInput,
+    read_input,
+    spec_of,
+)
+from anabranch.agents._folding_texts import BRANCH_RETURN
 from anabranch.agents._working_branch import WorkingBranch
-from anabranch.errors import StoreError, ToolError
 from anabranch.folding import (
-    ROOT,
-    Branch,
-    BranchNotActiveError,
     BranchRecord,
     BranchService,
-    CreatedBranch,
-    FoldingError,
     NoActiveBranchError,
 )
 from anabranch.messages import ToolSpec
-from anabranch.tree import Node, project, project_each
+from anabranch.tree import project
 
 __all__ = ["Folding"]
-
-logger: logging.Logger = logging.getLogger("anabranch.agents")
-
-
-class _Input(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
-
-
-class CreateInput(_Input):
-    """The input of ``branch_create``."""
-
-    description: Annotated[str, Field(description="What the subtask is, in a sentence.")]
-    prompt: Annotated[str, Field(description="What the subtask has to do.")]
-    budget: Annotated[int | None, Field(description="Tokens that it may add to its context.")] = (
-        None
-    )
-    inject_memories: Annotated[
-        bool, Field(description="Begin with what earlier work has taught about such subtasks.")
-    ] = True
-    timeout_seconds: Annotated[float | None, Field(description="Time that it has.")] = None
-    tools: Annotated[
-        list[str] | None, Field(description="The tools that it may use; by default, all.")
-    ] = None
-
-
-class ReturnInput(_Input):
-    """The input of ``branch_return``."""
-
-    message: Annotated[
-        str,
-        Field(
-            description="The conclusion: the outcome, what was changed, insights, and open issues."
-        ),
-    ]
-    extract_memory: Annotated[
-        bool, Field(description="Let later subtasks learn from this one.")
-    ] = False
-
-
-class StatusInput(_Input):
-    """The input of ``branch_status``."""
-
-    branch_id: Annotated[str | None, Field(description="By default, the one you are in.")] = None
 
 
 class Folding:
@@ -101,7 +46,7 @@ class Folding:
     def __init__(self, branches: BranchService | None = None) -> None:
         self.branches: BranchService = branches or BranchService()
         self._tools: Sequence[AgentTool] = [
-            kind(self.branches) for kind in (_Create, _Return, _Status)
+            kind(self.branches) for kind in (BranchCreate, _Return, _Status)
         ]
 
     def tools_beside(self, taken: Collection[str]) -> Sequence[AgentTool]:
@@ -109,144 +54,14 @@ class Folding:
         return [tool for tool in self._tools if tool.name not in taken]
 
 
-class _Tool:
-    """One of the tools."""
-
-    spec: ToolSpec
-    placeholder: str | None = None
-
-    def __init__(self, branches: BranchService) -> None:
-        self.branches = branches
-
-    @property
-    def name(self) -> str:
-        """The name by which the model calls it."""
-        return self.spec.name
-
-
-class _Create(_Tool):
-    """``branch_create``: opens a branch, works in it, and returns its message."""
-
-    placeholder: str | None = PLACEHOLDER
-
-    def __init__(self, branches: BranchService) -> None:
-        super().__init__(branches)
-        settings = branches.settings
-        self.spec = _spec(
-            "branch_create",
-            "Do a subtask in a branch of this conversation: you see all of it there, and only the"
-            " message with which you return is seen here. Use it for whatever needs many steps and"
-            " has a short conclusion. Several calls at once are done side by side."
-            f" A branch has {settings.default_budget} tokens and"
-            f" {settings.default_timeout_seconds:g} s unless you ask for others, at most"
-            f" {settings.max_budget} and {settings.max_timeout_seconds:g} s.",
-            CreateInput,
-        )
-
-    async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
-        """Open the branch, work in it, and return what it has returned.
-
-        A branch that it has opened before goes on from its nodes.
-
-        Raises:
-            FoldingError: the branch cannot be created, and nothing is; or it is in the memory of a
-                process that has ended.
-            ToolError: its input is invalid, or the turn may open no more branches.
-        """
-        wanted = _read(CreateInput, here.block.input, self.name)
-        tools, store = _chosen(here.tools, wanted.tools), here.timeline.dependencies.store
-        progress = await BranchProgress.below(store, here.caller)
-        for start in progress.opened(here.caller, here.block.id):
-            return await self._continued(here, tools, start, progress)
-        await _check_turn(here)
-        created = await self._created(here, wanted)
-        working = WorkingBranch(self.branches, created.branch)
-        async with self._closing(here, working):
-            start = await _open(here, created)
-            path = await store.path(here.caller.id)
-            [messages] = project_each(path.nodes, [start], path.results)
-            return await self._worked(here, tools, working, ([start], messages))
-
-    async def _created(self, here: ToolUse, wanted: CreateInput) -> CreatedBranch:
-        within = here.timeline.branch_of_folding
-        creating = partial(
-            self.branches.create,
-            wanted.description,
-            wanted.prompt,
-            budget=wanted.budget,
-            inject_memories=wanted.inject_memories,
-            timeout_seconds=wanted.timeout_seconds,
-            parent_branch_id=ROOT if within is None else within.id,
-            session_id=here.timeline.thread.id,
-            is_metered=False,
-        )
-        return await (creating() if within is None else within.create(creating))
-
-    async def _continued(
-        self, here: ToolUse, tools: Mapping[str, AgentTool], start: Node, progress: BranchProgress
-    ) -> Outcome | AskedInBranches:
-        branch = await self.branches.time_out(str(start.data["branch_id"]))
-        if not branch.is_open:
-            return seen_outside(branch)
-        how = here.continuation
-        if not progress.going([start], how.within, is_asked=how.person is not None):
-            return AskedInBranches()
-        working = WorkingBranch(self.branches, branch)
-        async with self._closing(here, working):
-            return await self._worked(here, tools, working, (progress.path(start), None))
-
-    async def _worked(
-        self,
-        here: ToolUse,
-        tools: Mapping[str, AgentTool],
-        working: WorkingBranch,
-        path: BranchPath,
-    ) -> Outcome | AskedInBranches:
-        """Work in a branch until it ends, or waits for answers."""
-        outcomes: dict[str, BranchOutcome] = {}
-        turn = Turn(here.timeline, tools, here.continuation)
-        await run_branches(turn, [path], outcomes, work=True, parallel=False, working=working)
-        [outcome] = outcomes.values()
-        if not outcome.waits:
-            return seen_outside(await self._ended(working, outcome))
-        if here.continuation.is_left:
-            return seen_outside(await self.branches.force(working.id, "its questions were left"))
-        return AskedInBranches()
-
-    @asynccontextmanager
-    async def _closing(self, here: ToolUse, working: WorkingBranch) -> AsyncGenerator[None]:
-        """Close the branch if it is interrupted, unless the agent's turns are suspended."""
-        try:
-            yield
-        except BaseException as error:
-            interrupted = isinstance(error, asyncio.CancelledError)
-            reason = "interrupted" if interrupted else "it has failed"
-            if not (interrupted and here.timeline.dependencies.suspension.begun):
-                with suppress(StoreError, FoldingError):  # the error itself is about to be raised
-                    await run_shielded(self.branches.force(working.id, reason))
-            raise
-
-    async def _ended(self, working: WorkingBranch, outcome: BranchOutcome) -> Branch:
-        """Close the branch, unless it has returned by itself, and return its record."""
-        branches = self.branches
-        if working.returned is None and outcome.error is None and outcome.text.strip():
-            said = outcome.text.strip()[: branches.settings.max_message_length]
-            with suppress(BranchNotActiveError):  # it was closed meanwhile, with what it had
-                return (await branches.complete(said, branch_id=working.id, tokens=0)).branch
-        partial = so_far(outcome)
-        branch = await branches.time_out(working.id, partial)
-        reason = working.exhausted or outcome.error or "it has returned nothing"
-        return await branches.force(working.id, reason, partial) if branch.is_open else branch
-
-
-class _Return(_Tool):
+class _Return(FoldingTool):
     """``branch_return``: ends the branch that it is called in."""
 
     spec: ToolSpec
 
     def __init__(self, branches: BranchService) -> None:
         super().__init__(branches)
-        self.spec = _spec(
+        self.spec = spec_of(
             BRANCH_RETURN,
             "Return from the branch that branch_create has opened. Only the message goes back, so"
             " put everything into it that is needed later.",
@@ -260,7 +75,7 @@ class _Return(_Tool):
             FoldingError: this is no branch to return from, or the message is invalid.
             ToolError: the input is invalid.
         """
-        wanted = _read(ReturnInput, here.block.input, self.name)
+        wanted = read_input(ReturnInput, here.block.input, self.name)
         working = here.timeline.branch_of_folding
         if working is None or working.is_fork:
             raise NoActiveBranchError(here.timeline.thread.id)
@@ -275,12 +90,12 @@ class _Return(_Tool):
         return Outcome("Returned.")
 
 
-class _Status(_Tool):
+class _Status(FoldingTool):
     """``branch_status``: the record of a branch."""
 
     def __init__(self, branches: BranchService) -> None:
         super().__init__(branches)
-        self.spec = _spec(
+        self.spec = spec_of(
             "branch_status",
             "Look at a branch: its status, what it has used of its budget, and its result.",
             StatusInput,
@@ -293,7 +108,7 @@ class _Status(_Tool):
             FoldingError: there is no such branch in this thread.
             ToolError: the input is invalid.
         """
-        wanted = _read(StatusInput, here.block.input, self.name)
+        wanted = read_input(StatusInput, here.block.input, self.name)
         working, thread_id = here.timeline.branch_of_folding, here.timeline.thread.id
         own = None if working is None else working.id
         found = await self.branches.status(branch_id=wanted.branch_id or own, session_id=thread_id)
@@ -307,69 +122,3 @@ async def _transcript(here: ToolUse, working: WorkingBranch) -> str:
     starts = [node.data.get("branch_id") == working.id for node in path.nodes]
     messages = project(path.nodes[starts.index(True) :], path.results)
     return transcript(messages[1:-1])  # the last one would answer this very use
-
-
-def _spec(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
-    schema: dict[str, JsonValue] = model.model_json_schema()
-    return ToolSpec(name=name, description=description, input_schema=schema)
-
-
-M = TypeVar("M", bound=BaseModel)
-
-
-def _read(model: type[M], given: Mapping[str, Any], name: str) -> M:
-    try:
-        return model.model_validate(dict(given))
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise ToolError(f"{name} was not run: {where}: {problem['msg']}. Correct it.") from None
-
-
-def _chosen(tools: Mapping[str, AgentTool], names: Sequence[str] | None) -> Mapping[str, AgentTool]:
-    """Return the tools of a branch: those that were chosen, and the ones of branches themselves."""
-    if names is None:
-        return tools
-    if unknown := [name for name in names if name not in tools]:
-        known = ", ".join(sorted(tools))
-        raise ToolError(
-            f"branch_create was not run: there is no tool {unknown[0]!r}. Tools: {known}."
-        )
-    own = {name for name, each in tools.items() if isinstance(each, _Tool)}
-    return {name: each for name, each in tools.items() if name in own or name in names}
-
-
-async def _check_turn(here: ToolUse) -> None:
-    """Check the limits of the turn, which those of folding cannot widen."""
-    timeline = here.timeline
-    path = await timeline.dependencies.store.path(here.caller.id)
-    depth = sum(node.kind == "branch" for node in path.nodes)
-    most = timeline.dependencies.limits.max_depth
-    if depth >= most:
-        raise ToolError(
-            f"branch_create was not run: branches of a turn may be nested {most} deep, and this is at"
-            f" depth {depth}. Do the subtask here."
-        )
-    try:
-        timeline.meter.open_branches(1)
-    except TurnLimitError as error:
-        raise ToolError(
-            f"branch_create was not run: the turn has opened {error.used:g} branches, and may open"
-            f" {error.limit:g}. Do the subtask here."
-        ) from None
-
-
-async def _open(here: ToolUse, created: CreatedBranch) -> Node:
-    """Add the first node of the branch, with what it has to do."""
-    dependencies, branch = here.timeline.dependencies, created.branch
-    data: dict[str, JsonValue] = {"tool_use_id": here.block.id, "branch_id": branch.id}
-    node = dependencies.node(
-        here.timeline.thread.id,
-        here.caller.id,
-        "branch",
-        task_text(branch, created.injected),
-        data=data,
-    )
-    await dependencies.store.append([node])
-    await here.emit(NodeAdded(node))
-    return node

@@ -145,7 +145,7 @@ class WorkingBranch:
                 held_back = int(branch.budget_total * self.service.settings.summary_budget_ratio)
                 account = Account(
                     self.id,
-                    max_tokens=branch.budget_total - (0 if self.is_summarising else held_back),
+                    max_tokens=branch.budget_total - self._withheld(held_back),
                     tokens=branch.budget_used,
                     reserved=branch.budget_reserved + self._open.reserved,
                 )
@@ -160,6 +160,15 @@ class WorkingBranch:
                     reserved.hold_in(self._open)
                     return _Admission(prompt, new, aside, reserved)
             await self._open.changed()
+
+    def _withheld(self, held_back: int) -> int:
+        """Return how much of what is held back for summaries is not for this path now.
+
+        A fork's summary leaves half of it to the branch, which may have to summarise as well.
+        """
+        if not self.is_summarising:
+            return held_back
+        return held_back // 2 if self.is_fork else 0
 
     def _note_refusal(self, branch: Branch, new: int, held_back: int) -> None:
         used, total = branch.budget_used, branch.budget_total

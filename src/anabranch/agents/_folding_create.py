@@ -1,0 +1,198 @@
+"""``branch_create``: the tool that opens a branch of a conversation, and works in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+
+from pydantic import JsonValue
+
+from anabranch._shielded import run_shielded
+from anabranch.agents._agent_tools import AgentTool, AskedInBranches, Outcome, ToolUse
+from anabranch.agents._branch_progress import BranchOutcome, BranchProgress
+from anabranch.agents._branch_runs import BranchPath, run_branches
+from anabranch.agents._branch_self_tool import PLACEHOLDER
+from anabranch.agents._events import NodeAdded
+from anabranch.agents._folding_input import CreateInput, FoldingTool, read_input, spec_of
+from anabranch.agents._folding_texts import seen_outside, so_far, task_text
+from anabranch.agents._turn import Turn
+from anabranch.agents._turn_limits import TurnLimitError
+from anabranch.agents._working_branch import WorkingBranch
+from anabranch.errors import StoreError, ToolError
+from anabranch.folding import (
+    ROOT,
+    Branch,
+    BranchNotActiveError,
+    BranchService,
+    CreatedBranch,
+    FoldingError,
+)
+from anabranch.tree import Node, project_each
+
+__all__ = ["BranchCreate"]
+
+
+class BranchCreate(FoldingTool):
+    """``branch_create``: opens a branch, works in it, and returns its message."""
+
+    placeholder: str | None = PLACEHOLDER
+
+    def __init__(self, branches: BranchService) -> None:
+        super().__init__(branches)
+        settings = branches.settings
+        self.spec = spec_of(
+            "branch_create",
+            "Do a subtask in a branch of this conversation: you see all of it there, and only the"
+            " message with which you return is seen here. Use it for whatever needs many steps and"
+            " has a short conclusion. Several calls at once are done side by side."
+            f" A branch has {settings.default_budget} tokens and"
+            f" {settings.default_timeout_seconds:g} s unless you ask for others, at most"
+            f" {settings.max_budget} and {settings.max_timeout_seconds:g} s.",
+            CreateInput,
+        )
+
+    async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
+        """Open the branch, work in it, and return what it has returned.
+
+        A branch that it has opened before goes on from its nodes.
+
+        Raises:
+            FoldingError: the branch cannot be created, and nothing is; or it is in the memory of a
+                process that has ended.
+            ToolError: its input is invalid, or the turn may open no more branches.
+        """
+        wanted = read_input(CreateInput, here.block.input, self.name)
+        tools, store = _chosen(here.tools, wanted.tools), here.timeline.dependencies.store
+        progress = await BranchProgress.below(store, here.caller)
+        for start in progress.opened(here.caller, here.block.id):
+            return await self._continued(here, tools, start, progress)
+        await _check_turn(here)
+        created = await self._created(here, wanted)
+        working = WorkingBranch(self.branches, created.branch)
+        async with self._closing(here, working):
+            start = await _open(here, created)
+            path = await store.path(here.caller.id)
+            [messages] = project_each(path.nodes, [start], path.results)
+            return await self._worked(here, tools, working, ([start], messages))
+
+    async def _created(self, here: ToolUse, wanted: CreateInput) -> CreatedBranch:
+        within = here.timeline.branch_of_folding
+        creating = partial(
+            self.branches.create,
+            wanted.description,
+            wanted.prompt,
+            budget=wanted.budget,
+            inject_memories=wanted.inject_memories,
+            timeout_seconds=wanted.timeout_seconds,
+            parent_branch_id=ROOT if within is None else within.id,
+            session_id=here.timeline.thread.id,
+            is_metered=False,
+        )
+        return await (creating() if within is None else within.create(creating))
+
+    async def _continued(
+        self, here: ToolUse, tools: Mapping[str, AgentTool], start: Node, progress: BranchProgress
+    ) -> Outcome | AskedInBranches:
+        branch = await self.branches.time_out(str(start.data["branch_id"]))
+        if not branch.is_open:
+            return seen_outside(branch)
+        how = here.continuation
+        if not progress.going([start], how.within, is_asked=how.person is not None):
+            return AskedInBranches()
+        working = WorkingBranch(self.branches, branch)
+        async with self._closing(here, working):
+            return await self._worked(here, tools, working, (progress.path(start), None))
+
+    async def _worked(
+        self,
+        here: ToolUse,
+        tools: Mapping[str, AgentTool],
+        working: WorkingBranch,
+        path: BranchPath,
+    ) -> Outcome | AskedInBranches:
+        """Work in a branch until it ends, or waits for answers."""
+        outcomes: dict[str, BranchOutcome] = {}
+        turn = Turn(here.timeline, tools, here.continuation)
+        await run_branches(turn, [path], outcomes, work=True, parallel=False, working=working)
+        [outcome] = outcomes.values()
+        if not outcome.waits:
+            return seen_outside(await self._ended(working, outcome))
+        if here.continuation.is_left:
+            return seen_outside(await self.branches.force(working.id, "its questions were left"))
+        return AskedInBranches()
+
+    @asynccontextmanager
+    async def _closing(self, here: ToolUse, working: WorkingBranch) -> AsyncGenerator[None]:
+        """Close the branch if it is interrupted, unless the agent's turns are suspended."""
+        try:
+            yield
+        except BaseException as error:
+            interrupted = isinstance(error, asyncio.CancelledError)
+            reason = "interrupted" if interrupted else "it has failed"
+            if not (interrupted and here.timeline.dependencies.suspension.begun):
+                with suppress(StoreError, FoldingError):  # the error itself is about to be raised
+                    await run_shielded(self.branches.force(working.id, reason))
+            raise
+
+    async def _ended(self, working: WorkingBranch, outcome: BranchOutcome) -> Branch:
+        """Close the branch, unless it has returned by itself, and return its record."""
+        branches = self.branches
+        if working.returned is None and outcome.error is None and outcome.text.strip():
+            said = outcome.text.strip()[: branches.settings.max_message_length]
+            with suppress(BranchNotActiveError):  # it was closed meanwhile, with what it had
+                return (await branches.complete(said, branch_id=working.id, tokens=0)).branch
+        partial = so_far(outcome)
+        branch = await branches.time_out(working.id, partial)
+        reason = working.exhausted or outcome.error or "it has returned nothing"
+        return await branches.force(working.id, reason, partial) if branch.is_open else branch
+
+
+def _chosen(tools: Mapping[str, AgentTool], names: Sequence[str] | None) -> Mapping[str, AgentTool]:
+    """Return the tools of a branch: those that were chosen, and the ones of branches themselves."""
+    if names is None:
+        return tools
+    if unknown := [name for name in names if name not in tools]:
+        known = ", ".join(sorted(tools))
+        raise ToolError(
+            f"branch_create was not run: there is no tool {unknown[0]!r}. Tools: {known}."
+        )
+    own = {name for name, each in tools.items() if isinstance(each, FoldingTool)}
+    return {name: each for name, each in tools.items() if name in own or name in names}
+
+
+async def _check_turn(here: ToolUse) -> None:
+    """Check the limits of the turn, which those of folding cannot widen."""
+    timeline = here.timeline
+    path = await timeline.dependencies.store.path(here.caller.id)
+    depth = sum(node.kind == "branch" for node in path.nodes)
+    most = timeline.dependencies.limits.max_depth
+    if depth >= most:
+        raise ToolError(
+            f"branch_create was not run: branches of a turn may be nested {most} deep, and this is at"
+            f" depth {depth}. Do the subtask here."
+        )
+    try:
+        timeline.meter.open_branches(1)
+    except TurnLimitError as error:
+        raise ToolError(
+            f"branch_create was not run: the turn has opened {error.used:g} branches, and may open"
+            f" {error.limit:g}. Do the subtask here."
+        ) from None
+
+
+async def _open(here: ToolUse, created: CreatedBranch) -> Node:
+    """Add the first node of the branch, with what it has to do."""
+    dependencies, branch = here.timeline.dependencies, created.branch
+    data: dict[str, JsonValue] = {"tool_use_id": here.block.id, "branch_id": branch.id}
+    node = dependencies.node(
+        here.timeline.thread.id,
+        here.caller.id,
+        "branch",
+        task_text(branch, created.injected),
+        data=data,
+    )
+    await dependencies.store.append([node])
+    await here.emit(NodeAdded(node))
+    return node

@@ -1,0 +1,93 @@
+"""What the tools of ``Folding`` have in common: their inputs, as a model is shown and may write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from anabranch.errors import ToolError
+from anabranch.folding import BranchService
+from anabranch.messages import ToolSpec
+
+__all__ = ["CreateInput", "FoldingTool", "ReturnInput", "StatusInput", "read_input", "spec_of"]
+
+
+class _Input(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+
+
+class CreateInput(_Input):
+    """The input of ``branch_create``."""
+
+    description: Annotated[str, Field(description="What the subtask is, in a sentence.")]
+    prompt: Annotated[str, Field(description="What the subtask has to do.")]
+    budget: Annotated[int | None, Field(description="Tokens that it may add to its context.")] = (
+        None
+    )
+    inject_memories: Annotated[
+        bool, Field(description="Begin with what earlier work has taught about such subtasks.")
+    ] = True
+    timeout_seconds: Annotated[float | None, Field(description="Time that it has.")] = None
+    tools: Annotated[
+        list[str] | None, Field(description="The tools that it may use; by default, all.")
+    ] = None
+
+
+class ReturnInput(_Input):
+    """The input of ``branch_return``."""
+
+    message: Annotated[
+        str,
+        Field(
+            description="The conclusion: the outcome, what was changed, insights, and open issues."
+        ),
+    ]
+    extract_memory: Annotated[
+        bool, Field(description="Let later subtasks learn from this one.")
+    ] = False
+
+
+class StatusInput(_Input):
+    """The input of ``branch_status``."""
+
+    branch_id: Annotated[str | None, Field(description="By default, the one you are in.")] = None
+
+
+class FoldingTool:
+    """One of the tools."""
+
+    spec: ToolSpec
+    placeholder: str | None = None
+
+    def __init__(self, branches: BranchService) -> None:
+        self.branches = branches
+
+    @property
+    def name(self) -> str:
+        """The name by which the model calls it."""
+        return self.spec.name
+
+
+def spec_of(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
+    """Return what describes a tool to the model."""
+    schema: dict[str, JsonValue] = model.model_json_schema()
+    return ToolSpec(name=name, description=description, input_schema=schema)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_input(model: type[M], given: Mapping[str, Any], name: str) -> M:
+    """Return the input of a tool as the model has given it.
+
+    Raises:
+        ToolError: it is invalid.
+    """
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise ToolError(f"{name} was not run: {where}: {problem['msg']}. Correct it.") from None

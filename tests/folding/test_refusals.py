@@ -1,0 +1,162 @@
+"""What is refused of a branch: each code over both eras of MCP, and natively, and nothing is created."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.agents import Agent, Folding
+from anabranch.folding import BranchService, FoldingSettings, folding_tools
+from anabranch.mcp import create_server
+from anabranch.testing import ManualClock, MockModel, calls
+from tests.agents.memory import MemoryTrees
+from tests.folding.test_agent import heard
+from tests.folding.test_tools import ERAS, TASK, Host
+
+SETTINGS = FoldingSettings(
+    default_budget=1_000,
+    max_budget=2_000,
+    session_budget=2_500,
+    max_depth=2,
+    max_concurrent_per_session=4,
+    max_concurrent_per_instance=5,
+    max_created_per_minute=60,
+)
+
+
+async def fail(text: str) -> str:
+    """A search for secrets that breaks at one word."""
+    if "unsearchable" in text:
+        raise OSError(text)
+    return text
+
+
+class Broken(Host):
+    """A host with one open branch, and what each word in a test's arguments stands for."""
+
+    def __init__(self, mode: Any) -> None:
+        self.clock = ManualClock()
+        self.branches = BranchService(settings=SETTINGS, clock=self.clock, scrub=fail)
+        self.known: dict[str, str] = {}
+        super().__init__(self.branches, mode)
+
+    async def begin(self) -> dict[str, Any]:
+        made = await self.call("branch_create", **TASK)
+        self.known = {"$branch": made["branch_id"], "$session": made["session_id"]}
+        return made
+
+    async def try_it(self, tool: str, given: dict[str, Any]) -> str:
+        filled = {name: self.known.get(str(value), value) for name, value in given.items()}
+        return await self.refusal(tool, **filled)
+
+
+@pytest.fixture(params=list(ERAS))
+def host(request: pytest.FixtureRequest) -> Broken:
+    return Broken(ERAS[request.param])
+
+
+CREATE, RETURN, STATUS, REPORT = "branch_create", "branch_return", "branch_status", "branch_report"
+IN = {"session_id": "$session"}
+REFUSALS: list[tuple[str, str, dict[str, Any]]] = [
+    ("FOLD001", STATUS, {"branch_id": "br_none"}),
+    ("FOLD001", RETURN, {"message": "m", "branch_id": "br_none"}),
+    ("FOLD001", REPORT, {"tokens": 1, "branch_id": "br_none"}),
+    ("FOLD001", CREATE, {**TASK, "parent_branch_id": "br_none"}),
+    ("FOLD006", RETURN, {"message": "m"}),
+    ("FOLD006", RETURN, {"message": "m", "session_id": "of no one"}),
+    ("FOLD006", STATUS, {}),
+    ("FOLD008", CREATE, {**TASK, "budget": 1_500, **IN}),
+    ("FOLD010", CREATE, {**TASK, "budget": 0}),
+    ("FOLD010", CREATE, {**TASK, "budget": -1}),
+    ("FOLD010", CREATE, {**TASK, "budget": 2_001}),
+    ("FOLD010", CREATE, {**TASK, "budget": 3}),
+    ("FOLD010", REPORT, {"tokens": -1, **IN}),
+    ("FOLD014", CREATE, {"description": "unsearchable", "prompt": "p"}),
+    ("FOLD014", CREATE, {"description": "d", "prompt": "unsearchable"}),
+    ("FOLD014", RETURN, {"message": "unsearchable", **IN}),
+    ("FOLD014", REPORT, {"tokens": 1, "partial": "unsearchable", **IN}),
+    ("FOLD015", CREATE, {**TASK, "session_id": " "}),
+    ("FOLD016", CREATE, {"description": " \n", "prompt": "p"}),
+    ("FOLD016", CREATE, {"description": "\x00\x1b", "prompt": "p"}),
+    ("FOLD017", CREATE, {"description": "d" * 501, "prompt": "p"}),
+    ("FOLD018", CREATE, {"description": "d", "prompt": ""}),
+    ("FOLD019", CREATE, {"description": "d", "prompt": "p" * 10_001}),
+    ("FOLD020", STATUS, {"branch_id": ""}),
+    ("FOLD020", CREATE, {**TASK, "parent_branch_id": ""}),
+    ("FOLD021", RETURN, {"message": "m" * 50_001, **IN}),
+    ("FOLD022", STATUS, {"branch_id": "$branch", "session_id": "another"}),
+    ("FOLD022", CREATE, {**TASK, "parent_branch_id": "$branch", "session_id": "another"}),
+    ("FOLD023", CREATE, {**TASK, "timeout_seconds": 0}),
+    ("FOLD023", CREATE, {**TASK, "timeout_seconds": -5}),
+    ("FOLD023", CREATE, {**TASK, "timeout_seconds": 601}),
+    ("FOLD024", RETURN, {"message": "", **IN}),
+    ("FOLD026", STATUS, {"session_id": "s" * 201}),
+    ("FOLD027", STATUS, {"branch_id": "b" * 201}),
+]
+
+
+async def test_each_refusal_has_its_code_and_changes_nothing(host: Broken) -> None:
+    made = await host.begin()
+    before = await host.call(STATUS, branch_id=made["branch_id"])
+    for code, tool, given in REFUSALS:
+        text = await host.try_it(tool, given)
+        assert f"{code}: " in text, (code, tool, given, text)
+    assert await host.call(STATUS, branch_id=made["branch_id"]) == before
+    inner = await host.call(CREATE, **TASK, session_id=made["session_id"])
+    assert "FOLD004" in await host.refusal(CREATE, **TASK, session_id=made["session_id"])
+    await host.call(RETURN, message="m", branch_id=inner["branch_id"])
+    twice = await host.refusal(RETURN, message="m", branch_id=inner["branch_id"])
+    assert "FOLD003" in twice
+
+
+async def test_too_many_open_branches_are_refused(host: Broken) -> None:
+    beside = {**TASK, "session_id": "one", "parent_branch_id": "root", "budget": 100}
+    for _ in range(4):
+        await host.call(CREATE, **beside)
+    assert "FOLD013" in await host.refusal(CREATE, **beside)
+    await host.call(CREATE, **TASK, session_id="two")
+    assert "FOLD013" in await host.refusal(CREATE, **TASK, session_id="three")
+
+
+async def test_too_many_creations_in_a_minute_are_refused(host: Broken) -> None:
+    made: dict[str, Any] = {"session_id": "one", "budget": 30}
+    for _ in range(60):
+        await host.branches.create("d", "p", **made)
+        await host.branches.complete("m", session_id="one")
+    assert "FOLD012" in await host.refusal(CREATE, **TASK, **made)
+    host.clock.advance(2)
+    await host.call(CREATE, **TASK, **made)
+
+
+@pytest.mark.parametrize("era", list(ERAS))
+async def test_the_schema_refuses_what_has_another_type(era: str) -> None:
+    host = Broken(ERAS[era])
+    for given in ({"description": "d"}, {**TASK, "budget": "much"}, {**TASK, "prompt": 7}):
+        assert await host.refusal(CREATE, **given)
+    assert await host.branches.branches("") == []
+
+
+async def test_what_is_documented_as_required_is_what_is_checked() -> None:
+    server = create_server("folding", folding_tools(), keys=["k" * 32])
+    listed = {each.name: each.input_schema for each in await server.list_tools()}
+    assert listed[CREATE]["required"] == ["description", "prompt"]
+    assert listed[RETURN]["required"] == ["message"]
+
+
+@pytest.mark.parametrize(
+    ("code", "tool", "given"),
+    [each for each in REFUSALS if each[1] == CREATE and "session_id" not in each[2]
+     and "parent_branch_id" not in each[2]],
+)  # fmt: skip
+async def test_natively_the_model_reads_the_same_code(
+    code: str, tool: str, given: dict[str, Any]
+) -> None:
+    branches = BranchService(settings=SETTINGS, clock=ManualClock(), scrub=fail)
+    replies = [calls(("c", tool, given)), "ok"]
+    model = MockModel(lambda request: replies.pop(0))
+    agent = Agent(MemoryTrees(), model, tools=[Folding(branches)])
+    thread = await agent.begin()
+    await agent.say(thread.id, "Go")
+    assert heard(model.requests[-1]).startswith(f"{code}: ")
+    assert await branches.branches(thread.id) == []

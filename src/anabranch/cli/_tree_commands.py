@@ -13,9 +13,7 @@ from typing import Annotated, Literal, TypeVar
 
 from cyclopts import App, Parameter
 
-from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.forms import ask_consent
 from anabranch._terminal.interrupts import run_command
 from anabranch.cli._commands import installed_version
 from anabranch.cli._options import AsJson, Store, store_url
@@ -243,6 +241,9 @@ async def _confirm(losses: str, *, yes: bool) -> None:
     """
     if yes:
         return
+    from anabranch._terminal.console import Console  # noqa: PLC0415 - the other commands ask no one
+    from anabranch._terminal.forms import ask_consent  # noqa: PLC0415
+
     console = Console()
     if not console.interactive:
         raise UsageError(f"{losses} There is no terminal to ask at: give --yes to delete it.")

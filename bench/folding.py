@@ -5,7 +5,8 @@ branch and count, in another file that is as durable. The bare one is run in a t
 since an event loop cannot wait for a disk. What it leaves out is what the service does besides: checks,
 the search for overdue branches, and the records as JSON.
 
-At last, a creation with 10,000 branches open, against one with none.
+Then a creation with 10,000 branches open, against one with none; and at last what a task sends to the model, here
+and where contexts are shortened by summaries (``folding_peers.py``).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from time import perf_counter
 
 from anabranch.folding import BranchService, BranchStore, FoldingSettings
 from anabranch.stores import open_branch_store
+from bench.folding_peers import measure_peers
 from bench.measure import Row, time_in_turns
 
 NAME = "folding"
@@ -142,6 +144,7 @@ async def compare() -> list[Row]:
             *await against_bare(place),
             await many("in memory", None, None),
             await many("on SQLite", store("first"), store("full")),
+            *await measure_peers(),
         ]
 
 

@@ -22,6 +22,19 @@ async def test_help_lists_every_command_with_what_it_does_and_the_tools() -> Non
     assert "/branch_self, /add, /book, /fail." in helped
 
 
+async def test_help_of_a_terminal_fits_on_its_screen_by_groups() -> None:
+    lines = (await shown(session(columns=lambda: 80), "/help")).splitlines()
+    assert len(lines) <= 14
+    assert (
+        lines[0] == "move     /up  /down [N]  /left  /right  /root  /lastfork  /nextfork  /leaf [N]"
+    )
+    helped = " ".join(lines)
+    assert all(command.call in helped for command in COMMANDS.values())
+    lines = (await shown(session(), "/help prompts")).splitlines()
+    assert lines[0] == "/p [NAME]        Say a saved prompt; without a name, list them."
+    assert len(lines) == 3
+
+
 async def test_help_on_one_command_is_its_usage_and_its_sentence() -> None:
     assert await shown(session(), "/help down") == (
         "/down [N]: Go on to the next answer; where there are several, to the Nth."

@@ -37,6 +37,14 @@ PROMPT = ">"
 CTRL_C, CTRL_D, ESCAPE, ENTER, UP, DOWN = "\x03", "\x04", "\x1b", "\r", "\x1b[A", "\x1b[B"
 
 
+class _Screen(pyte.Screen):
+    """A screen that can be asked where its cursor is."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        super().__init__(columns, lines)
+        self.write_process_input: Callable[[str], None] = lambda data: None
+
+
 class Terminal:
     """A person at a terminal: they wait for words, and type.
 
@@ -47,7 +55,8 @@ class Terminal:
     def __init__(self, master: int, process: "subprocess.Popen[bytes]") -> None:
         self._master, self.process = master, process
         self._decode = codecs.getincrementaldecoder("utf-8")().decode
-        self._screen = pyte.Screen(COLUMNS, LINES)
+        self._screen = _Screen(COLUMNS, LINES)
+        self._screen.write_process_input = self.type  # where the cursor is, if it is asked
         self._stream = pyte.ByteStream(self._screen)
         self.shown = ""
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from anabranch import Limits
 from anabranch.cli import main
+from anabranch.cli._chat_options import ChatOptions, command_to_go_on
 from tests.cli.terminals import PATIENCE
 
 TARGET = str(Path(__file__).with_name("chatted.py"))
@@ -279,3 +281,51 @@ def test_two_chats_in_one_thread_both_succeed_as_branches(desk: Desk) -> None:
     parents = [node["parent_id"] for node in nodes]
     assert len(nodes) == 10
     assert sum(parents.count(node["id"]) > 1 for node in nodes) == 1
+
+
+def test_a_prompt_is_answered_alone(desk: Desk) -> None:
+    done = desk.run("chat", TARGET, *desk.model, "--thread", "t", "-p", "/not a command")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "All right.\n", "")
+    done = desk.run("chat", *desk.model, "--thread", "last", "-p", "fork")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "All right.\n", "")
+    assert [node["kind"] for node in desk.exported()["nodes"]][:3] == ["user", "assistant", "user"]
+
+
+def test_a_prompt_without_an_answer_is_a_failure(desk: Desk) -> None:
+    done = desk.run("chat", "--thread", "t", "--prompt", "hello")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("anabranch: No model is configured")
+    done = desk.run("chat", "--script", "x", "-p", "hello")
+    assert (done.returncode, "Leave one of them out." in done.stderr) == (2, True)
+
+
+def test_a_system_prompt_is_that_of_the_conversation_that_is_begun(desk: Desk) -> None:
+    options = [*desk.model, "--thread", "t", "--system", "Be brief.", "-p", "hello"]
+    assert desk.run("chat", *options).returncode == 0
+    done = desk.run("chat", *options)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "anabranch: The conversation t has begun. Leave out --system.\n",
+    )
+
+
+def test_what_is_broadcast_is_answered_once_on_the_screen(desk: Desk) -> None:
+    done = desk.chat("fork", "/up", "/broadcast Why?")
+    assert done.stdout.count("Because.") == 1
+    assert "Because." not in done.stderr
+
+
+def test_the_command_to_go_on_has_what_was_given() -> None:
+    options = ChatOptions(
+        ["a b.py"],
+        store="sqlite:///x.db",
+        model="script:m.json",
+        limits=Limits(max_depth=2),
+        folding=True,
+        headers=["Authorization: secret"],
+    )
+    assert command_to_go_on(options, "t") == (
+        "anabranch chat 'a b.py' --thread t --store sqlite:///x.db --model script:m.json"
+        " --header 'Authorization: …' --max-depth 2 --folding"
+    )
+    assert command_to_go_on(ChatOptions(store="memory:"), "t") is None

@@ -8,14 +8,16 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from typing import TextIO
 
 import anyio
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output import create_output
+from rich.text import Text
 
 from anabranch._printable import PrintableFormatter, printable
+from anabranch._terminal.live_region import LiveRegion
 
 __all__ = ["Console", "log_to_stderr"]
 
@@ -43,6 +45,8 @@ class Console:
     def __init__(self, stream: TextIO | None = None, *, interactive: bool | None = None) -> None:
         self.stream: TextIO = stream or sys.stderr
         self.interactive: bool = _is_terminal() if interactive is None else interactive
+        self.region: LiveRegion | None = None
+        """What is drawn below the last line, if anything is."""
         self._turn = anyio.Lock()
         self._asking = False
         self._waiting: list[str] = []
@@ -70,13 +74,19 @@ class Console:
 
     def _screen(self) -> AbstractContextManager[object]:
         """Have prompts drawn on the stream, if that is a terminal, and not on stdout."""
+        screen = ExitStack()
+        if self.region is not None:
+            screen.enter_context(self.region.paused())
         if self.stream.isatty():
-            return create_app_session(output=create_output(stdout=self.stream))
-        return nullcontext()
+            screen.enter_context(create_app_session(output=create_output(stdout=self.stream)))
+        return screen
 
     def show(self, text: str) -> None:
         """Show a text that belongs to the open question, at once."""
-        print(printable(text), file=self.stream, flush=True)
+        if self.region is not None:
+            self.region.print(Text(printable(text)))
+        else:
+            print(printable(text), file=self.stream, flush=True)
 
 
 def _is_terminal() -> bool:

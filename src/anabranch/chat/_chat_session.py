@@ -7,7 +7,7 @@ cursor follows what the session adds, to wherever a turn ends or is interrupted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from anabranch._shielded import run_shielded
@@ -75,6 +75,9 @@ class Session:
             steps.append(partial(say, self.state, read.message))
         if read.command is not None:
             steps.append(partial(self._command, read.command, read.rest, line.strip()))
+        return await self._carry_out(steps)
+
+    async def _carry_out(self, steps: Iterable[Callable[[], Awaitable[Outputs]]]) -> list[Output]:
         outputs: list[Output] = []
         for step in steps:
             try:
@@ -83,6 +86,10 @@ class Session:
                 outputs.append(Output("error", _message(error)))
                 break
         return outputs
+
+    async def say(self, text: str) -> list[Output]:
+        """Say ``text`` as it is, whatever it begins with; otherwise as :meth:`input`."""
+        return await self._carry_out([partial(say, self.state, text)])
 
     async def _run(self, step: Callable[[], Awaitable[Outputs]]) -> list[Output]:
         try:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,15 +24,21 @@ from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import Respondent
-from anabranch.agents import Folding, ToolSet, TurnLimits
+from anabranch.agents import Folding, ToolSet, TurnLimits, ignore_event
 from anabranch.chat import COMMANDS, Plugin, SavedPrompts, Session, SessionDependencies
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
 from anabranch.chat._terminal_session.chat_models import ChatModels, NoModel
 from anabranch.chat._terminal_session.chat_screen import ChatScreen
-from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
+from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines, TypedLines
 from anabranch.chat._terminal_session.line_loop import run_lines
+from anabranch.chat._terminal_session.terminal_screen import TerminalScreen
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._chat_options import ChatOptions, data_folder, lines_of
+from anabranch.cli._chat_options import (
+    ChatOptions,
+    command_to_go_on,
+    data_folder,
+    lines_of,
+)
 from anabranch.cli._chat_tools import (
     ChatTargets,
     ChatTool,
@@ -41,6 +49,7 @@ from anabranch.cli._chat_tools import (
 from anabranch.cli._folding import Foldable, open_branches
 from anabranch.cli._memory import Remembering, learning, open_bank
 from anabranch.cli._options import WEB_TOKEN, Model, Store, limits_of, store_url
+from anabranch.cli._output import print_text
 from anabranch.errors import StoreError
 from anabranch.memory import ReasoningBank, memory_tools
 from anabranch.models import ModelError
@@ -48,6 +57,9 @@ from anabranch.stores import CallStore, open_stores
 from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread
 
 __all__ = ["chat_command"]
+
+SHORT = "anabranch chat --thread {}"
+"""What a script is shown instead of the whole command to go on."""
 
 
 def chat_command(  # noqa: PLR0913 - the options of the command
@@ -68,6 +80,13 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     script: Annotated[
         Path | None,
         Parameter(help="A file with one line of input per line; - for standard input."),
+    ] = None,
+    system: Annotated[
+        str | None, Parameter(help="The system prompt of the conversation that is begun.")
+    ] = None,
+    prompt: Annotated[
+        str | None,
+        Parameter(name=["--prompt", "-p"], help="Say this alone, print the answer alone, and end."),
     ] = None,
     max_tokens: Annotated[
         int | None,
@@ -101,7 +120,22 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     limits = limits_of(max_tokens, max_depth, timeout)
     if max_tokens == 0:
         raise UsageError("A turn cannot go without tokens. Give --max-tokens 1 or more.")
-    options = ChatOptions(targets, thread, at, store, model, script, limits, folding, memory)
+    if prompt is not None and script is not None:
+        raise UsageError("--prompt and --script are both what is said. Leave one of them out.")
+    options = ChatOptions(
+        targets,
+        thread,
+        at,
+        store,
+        model,
+        script,
+        limits,
+        folding,
+        memory,
+        system,
+        prompt,
+        header or (),
+    )
     if url is not None:
         if header:
             raise UsageError("--header is for a server among the targets. Leave it out with --url.")
@@ -147,18 +181,24 @@ async def _chat(
         branches = open_branches(store_url(options.store), bank, learns=learns)
         tools = [*tools, Folding(branches)]
     words = [f"/{name}" for name in (*COMMANDS, *ToolSet(tools))]
-    lines = lines_of(options.script, console, words)
+    asks = options.prompt is None or console.interactive
+    lines = lines_of(options.script, console, words) if asks else ScriptedLines()
     try:
         calls, store = open_stores(store_url(options.store))
     except StoreError as error:
         raise UsageError(str(error)) from error
-    screen = ChatScreen(console)
+    screen = _screen(console, lines)
     expiring: list[asyncio.Task[Any]] = []
     try:
         dependencies = _dependencies(options, tools, console, lines, (calls, store), screen)
         session = await _session(options, dependencies, screen)
         expiring.append(asyncio.ensure_future(session.state.agent.expire_calls()))
-        failed = await run_lines(session, screen, lines, console)
+        if options.prompt is not None:
+            await _answer(session, options.prompt)
+            return
+        typed = isinstance(lines, TypedLines)
+        command = partial(command_to_go_on, options) if typed else SHORT.format
+        failed = await run_lines(session, screen, lines, console, command)
     except StoreError as error:
         raise FailedError(str(error)) from error
     finally:
@@ -169,6 +209,25 @@ async def _chat(
                 await branches.store.close()
     if failed and isinstance(lines, ScriptedLines):
         raise FailedError(f"{failed} of the lines failed.")
+
+
+def _screen(console: Console, lines: InputLines) -> ChatScreen:
+    """Return the screen: a terminal's if all is shown at one, else one that writes plainly."""
+    if isinstance(lines, TypedLines) and sys.stdout.isatty():
+        return TerminalScreen(console)
+    return ChatScreen(console)
+
+
+async def _answer(session: Session, prompt: str) -> None:
+    """Say ``prompt``, and print the answer alone.
+
+    Raises:
+        FailedError: there is none.
+    """
+    answer = (await session.say(prompt))[-1]
+    if answer.type == "error":
+        raise FailedError(answer.content)
+    print_text(answer.content)
 
 
 def _dependencies(
@@ -193,13 +252,15 @@ def _dependencies(
         model_name=options.model or "none",
         tools=tools,
         person=ChatAnswerer(console, respondent, lines),
-        listener=screen.on_event,
+        listener=ignore_event if options.prompt else screen.on_event,
         models=models,
         prompts=SavedPrompts(data_folder() / "prompts.json"),
         calls=calls,
         limits=TurnLimits(**given),
         # The tokens of tools are among those of the turn, which a person can change.
         tool_limits=replace(options.limits, max_tokens=None),
+        system_prompt=options.system,
+        columns=screen.columns if isinstance(screen, TerminalScreen) else None,
     )
 
 
@@ -225,6 +286,9 @@ async def _session(
     thread = options.thread
     if thread is not None:
         thread = await _thread_id(dependencies.store, thread)
+        begun = await dependencies.store.thread(thread)
+        if options.system is not None and begun is not None:
+            raise UsageError(f"The conversation {thread} has begun. Leave out --system.")
     session = Session(dependencies, thread_id=thread)
     screen.attach(session)
     outputs = await session.start()
@@ -232,5 +296,6 @@ async def _session(
         outputs = await session.input(f"/fork {options.at}")
         if any(output.type == "error" for output in outputs):
             raise UsageError(outputs[-1].content)
-    screen.show_beginning(outputs)
+    if options.prompt is None:
+        screen.show_beginning(outputs)
     return session

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from platformdirs import user_data_path
@@ -16,9 +18,10 @@ from anabranch.chat._terminal_session.input_lines import (
     piped_lines,
     read_script,
 )
+from anabranch.cli._options import MODEL, STORE
 from anabranch.limits import UNLIMITED, Limits
 
-__all__ = ["ChatOptions", "data_folder", "lines_of"]
+__all__ = ["ChatOptions", "command_to_go_on", "data_folder", "lines_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,9 @@ class ChatOptions:
         limits: of each turn and of its tools.
         folding: whether subtasks may be done in branches.
         memory: whether the tools of the memory are offered.
+        system: the system prompt of a conversation that is begun.
+        prompt: the one message of a chat that ends with its answer.
+        headers: what is sent with the requests to the targets' servers.
     """
 
     targets: Sequence[str] = ()
@@ -46,6 +52,9 @@ class ChatOptions:
     limits: Limits = UNLIMITED
     folding: bool = False
     memory: bool = False
+    system: str | None = None
+    prompt: str | None = None
+    headers: Sequence[str] = ()
 
 
 def lines_of(script: Path | None, console: Console, words: Sequence[str]) -> InputLines:
@@ -55,6 +64,31 @@ def lines_of(script: Path | None, console: Console, words: Sequence[str]) -> Inp
     if not console.interactive or script is not None:
         return piped_lines(sys.stdin.fileno())
     return TypedLines(console.stream, words, data_folder() / "chat_history")
+
+
+def command_to_go_on(options: ChatOptions, thread_id: str) -> str | None:
+    """Return the command that continues a thread as ``options`` say; ``None`` if it is not stored.
+
+    What is set in the environment is there the next time, too. The values of headers, which may be
+    secrets, are left out.
+    """
+    if options.store is not None and options.store.startswith("memory:"):
+        return None
+    words = ["anabranch", "chat", *options.targets, "--thread", thread_id]
+    for name, given, variable in (
+        ("--store", options.store, STORE),
+        ("--model", options.model, MODEL),
+    ):
+        if given is not None and given != os.environ.get(variable):
+            words += [name, given]
+    for header in options.headers:
+        words += ["--header", f"{header.partition(':')[0]}: …"]
+    for name, value in asdict(options.limits).items():
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", f"{value:g}"]
+    words += ["--folding"] if options.folding else []
+    words += ["--memory"] if options.memory else []
+    return shlex.join(words)
 
 
 def data_folder() -> Path:

@@ -44,6 +44,8 @@ def _check(options: ChatOptions) -> None:
         "--store": options.store != os.environ.get(STORE) and options.store,
         "--model": options.model != os.environ.get(MODEL) and options.model,
         "A limit": options.limits != UNLIMITED,
+        "--system": options.system is not None,
+        "--prompt": options.prompt is not None,
         "--memory": options.memory,
     }
     for name, given in typed.items():

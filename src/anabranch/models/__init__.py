@@ -16,6 +16,7 @@ from pathlib import Path
 from anabranch._extras import needs_extra
 from anabranch.memory import Embedder
 from anabranch.models._model_errors import ModelError, ProviderError
+from anabranch.models._prices import price_of
 from anabranch.models._scripted import Reply, ReplyToolCall, ScriptedModel
 from anabranch.models._streaming import INTERRUPTED, SampleStream, StreamingSampler, as_streaming
 
@@ -32,6 +33,7 @@ __all__ = [
     "known_models",
     "open_embedder",
     "open_model",
+    "price_of",
 ]
 
 SCRIPT = "script:"

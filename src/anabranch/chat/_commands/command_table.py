@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 
 from anabranch.chat._commands.command import Command, Outputs, unknown_command
 from anabranch.chat._commands.conversation_commands import CONVERSATION_COMMANDS
@@ -17,14 +18,16 @@ __all__ = ["COMMANDS"]
 
 
 async def _help(session: SessionState, name: str | None = None) -> Outputs:
-    """Explain one command, or list all."""
+    """Explain one command, or those of one group, or list all."""
+    if name is not None and name.lower() in GROUPS:
+        return Output("system", _listing(GROUPS[name.lower()]))
     if name is not None:
         command = COMMANDS.get(name.removeprefix("/"))
         if command is None:
             raise unknown_command(name.removeprefix("/"), COMMANDS)
         return Output("system", f"{command.call}: {command.help}")
-    width = max(len(each.call) for each in COMMANDS.values())
-    lines = [f"{each.call:{width}}  {each.help}" for each in COMMANDS.values()]
+    columns = session.dependencies.columns
+    lines = [_listing(COMMANDS.values()) if columns is None else _overview(columns())]
     tools = ", ".join(f"/{tool}" for tool in session.agent.tools)
     if tools:
         lines.append(f"Tools, called without a model (/tool name=value …): {tools}.")
@@ -35,17 +38,37 @@ async def _help(session: SessionState, name: str | None = None) -> Outputs:
     return Output("system", "\n".join(lines))
 
 
+def _listing(commands: Iterable[Command]) -> str:
+    """Return a line for each command."""
+    listed = list(commands)
+    width = max(len(each.call) for each in listed)
+    return "\n".join(f"{each.call:{width}}  {each.help}" for each in listed)
+
+
+def _overview(columns: int) -> str:
+    """Return the commands by groups, in lines of at most ``columns`` characters."""
+    indent = max(map(len, GROUPS)) + 2
+    lines: list[str] = []
+    for title, commands in GROUPS.items():
+        calls = "  ".join(each.call.replace(" ", "\xa0") for each in commands)
+        first = f"{title:{indent}}"
+        lines += wrap(calls, columns, initial_indent=first, subsequent_indent=" " * indent)
+    explained = "/help GROUP, or /help COMMAND, says what they do."
+    return "\n".join([*(line.replace("\xa0", " ") for line in lines), explained])
+
+
 _HELP = Command("help", "[COMMAND]", "List the commands, or explain one of them.", _help)
 
+GROUPS: Mapping[str, Sequence[Command]] = {
+    "move": NAVIGATION_COMMANDS,
+    "talk": CONVERSATION_COMMANDS,
+    "threads": THREAD_COMMANDS,
+    "prompts": PROMPT_COMMANDS,
+    "session": (_HELP, *SETTINGS_COMMANDS),
+}
+"""The commands by what they are about."""
+
 COMMANDS: Mapping[str, Command] = {
-    command.name: command
-    for command in (
-        *NAVIGATION_COMMANDS,
-        *CONVERSATION_COMMANDS,
-        *THREAD_COMMANDS,
-        *PROMPT_COMMANDS,
-        _HELP,
-        *SETTINGS_COMMANDS,
-    )
+    command.name: command for commands in GROUPS.values() for command in commands
 }
 """All commands, by name."""

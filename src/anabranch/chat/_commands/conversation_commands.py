@@ -106,7 +106,8 @@ async def _broadcast(session: SessionState, text: str) -> Outputs:
         if each.error is not None:
             outputs.append(Output("error", f"{name}{each.error}", each.end.id))
         else:
-            outputs.append(Output("message", f"{name}{each.text}", each.end.id))
+            said = f"{name}{each.text}"
+            outputs.append(Output("message", said, each.end.id, is_markdown=True))
     return outputs
 
 
@@ -138,7 +139,7 @@ def _is_whole_answer(node: Node) -> bool:
 
 def _reply(node: Node) -> Output:
     """Return the last reply of a turn."""
-    return Output("message", node.text, node.id)
+    return Output("message", node.text, node.id, is_markdown=True)
 
 
 CONVERSATION_COMMANDS = (

@@ -81,7 +81,9 @@ class SessionCursor:
         if self.node_id is not None:
             node = walk.nodes[self.node_id]
             results = await self._results(node)
-            outputs.append(Output("message", whole(node, walk.children(node.id), results), node.id))
+            text = whole(node, walk.children(node.id), results)
+            said = node.kind == "assistant" and not node.tool_uses
+            outputs.append(Output("message", text, node.id, is_markdown=said))
         return outputs
 
     async def _results(self, node: Node) -> Sequence[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -65,6 +65,8 @@ class SessionDependencies:
         naming: names threads and nodes.
         capabilities: what tools may ask for; by default, what ``person`` and the model can answer.
         calls: stores the calls of tools, if they are to survive a crash and to expire.
+        system_prompt: of the threads that the session begins.
+        columns: returns the width of the person's screen, if ``/help`` has to fit on one.
     """
 
     store: TreeStore
@@ -81,3 +83,5 @@ class SessionDependencies:
     naming: Naming = random_names
     capabilities: Capabilities | None = None
     calls: CallStore | Durability | None = None
+    system_prompt: str | None = None
+    columns: Callable[[], int] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from anabranch.errors import AnabranchError
@@ -22,12 +22,14 @@ class Output:
         content: the text; may be empty if there is an action.
         node_id: the node that the text belongs to, ``None`` if it belongs to none.
         action: what the front end should do besides.
+        is_markdown: whether a model has written the text.
     """
 
     type: Literal["system", "message", "error"]
     content: str
     node_id: str | None = None
     action: Action | None = None
+    is_markdown: bool = field(default=False, compare=False)
 
 
 class SessionError(AnabranchError):

@@ -67,7 +67,8 @@ class SessionState:
         thread = await store.thread(thread_id)
         if thread is None:
             title = " ".join(text.split())[:MAX_TITLE]
-            thread = Thread(thread_id, self.dependencies.clock.now(), title=title)
+            now, system_prompt = self.dependencies.clock.now(), self.dependencies.system_prompt
+            thread = Thread(thread_id, now, system_prompt, title)
             try:
                 await store.create_thread(thread)
             except StoreError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TextIO
 
 from anabranch._printable import printable
@@ -51,10 +52,16 @@ class ChatScreen:
         self._shown: set[str] = set()
         self._uses: set[str] = set()
         self._branches: dict[str, str] = {}
+        self._said: set[str] = set()
+        """Messages that a command has said beside the cursor; it returns the replies to them."""
 
     def attach(self, session: Session) -> None:
         """Show ``session``, whose listener is :meth:`on_event`."""
         self._session = session
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Show within the block that a line is being carried out; here it is not shown."""
+        return nullcontext()
 
     def show_beginning(self, outputs: Iterable[Output]) -> None:
         """Show where a session begins, on stderr: it is about the conversation, not part of it."""
@@ -70,11 +77,12 @@ class ChatScreen:
             if output.type == "error":
                 self._console.say(f"error: {output.content}")
             elif output.content and output.node_id not in self._shown:
-                self._write(f"{output.content}\n")
+                self._print(output)
         self._out.flush()
         self._shown.clear()
         self._uses.clear()
         self._branches.clear()
+        self._said.clear()
 
     def end_line(self) -> None:
         """End the line of a reply that was interrupted."""
@@ -86,10 +94,13 @@ class ChatScreen:
         """Show an event of a turn."""
         match event:
             case TextReceived(after, text) if after == self._cursor:
-                self._write(text)
-                self._in_line = True
+                self._stream(text)
             case NodeAdded(node) if node.id == self._cursor:
                 self._show_reply(node)
+            case NodeAdded(node) if node.kind == "user":
+                self._said.add(node.id)
+            case NodeAdded(node) if node.parent_id in self._said and not node.tool_uses:
+                pass
             case NodeAdded(node) if node.role == "assistant" and self._verbose:
                 await self._show_reply_beside(node)
             case ToolStarted(_, use) if use.id in self._uses and self._verbose:
@@ -115,8 +126,7 @@ class ChatScreen:
         if node.kind != "assistant":
             return
         if not self._in_line and node.text.strip():
-            self._write(node.text)
-            self._in_line = True
+            self._stream(node.text)
         self.end_line()
         self._shown.add(node.id)
         self._uses.update(use.id for use in node.tool_uses)
@@ -130,6 +140,15 @@ class ChatScreen:
             self._branches = await _branches(self._session)
         name = self._branches[node.id] = self._branches.get(str(node.parent_id), "")
         self._console.say(f"[{name or 'beside'}] {glimpse(node, MAX_SHOWN)}")
+
+    def _stream(self, text: str) -> None:
+        """Show a piece of the reply at the cursor."""
+        self._write(text)
+        self._in_line = True
+
+    def _print(self, output: Output) -> None:
+        """Show what a line has returned."""
+        self._write(f"{output.content}\n")
 
     def _write(self, text: str) -> None:
         self._out.write(printable(text))

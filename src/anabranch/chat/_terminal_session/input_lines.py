@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.completion import Completer, WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 
-from anabranch._printable import printable
+from anabranch._printable import printable, printable_line
 from anabranch._terminal.exits import LeftError, UsageError
 
 __all__ = ["InputLines", "ScriptedLines", "TypedLines", "piped_lines", "read_script"]
@@ -45,6 +45,9 @@ class TypedLines:
         history: a file that stores what was typed; without one, it is forgotten.
     """
 
+    status = ""
+    """The line below the prompt."""
+
     def __init__(self, stream: TextIO, words: Sequence[str], history: Path | None) -> None:
         store: History = InMemoryHistory()
         if history is not None:
@@ -56,20 +59,28 @@ class TypedLines:
             completer=WordCompleter(list(words), sentence=True),
             complete_while_typing=False,
             key_bindings=_line_breaks(),
+            bottom_toolbar=lambda: printable_line(self.status),
             output=create_output(stdout=stream),
         )
+
+    def complete_by(self, completer: Completer) -> None:
+        """Complete by ``completer`` from now on."""
+        self._prompts.completer = completer
 
     async def next(self, prompt: str) -> str | None:
         """Return what is typed, ``None`` after Ctrl-D.
 
         Raises:
-            LeftError: Ctrl-C was typed.
+            LeftError: Ctrl-C was typed. What had been typed before is in the history.
         """
         try:
             return await self._prompts.prompt_async(printable(prompt))
         except EOFError:
             return None
         except KeyboardInterrupt:
+            draft = self._prompts.default_buffer.text
+            if draft.strip():
+                self._prompts.history.append_string(draft)
             raise LeftError from None
 
 

@@ -6,6 +6,8 @@ in a script, it ends the program.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import anyio
 
 from anabranch._terminal.console import Console
@@ -13,26 +15,45 @@ from anabranch._terminal.exits import LeftError
 from anabranch._terminal.interrupts import on_interrupt
 from anabranch.chat._chat_session import Session
 from anabranch.chat._terminal_session.chat_screen import ChatScreen
-from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
+from anabranch.chat._terminal_session.completions import SessionCompleter
+from anabranch.chat._terminal_session.input_lines import (
+    InputLines,
+    ScriptedLines,
+    TypedLines,
+)
+from anabranch.chat._terminal_session.status_line import status_line
 from anabranch.errors import StoreError
 
 __all__ = ["run_lines"]
 
 
 async def run_lines(
-    session: Session, screen: ChatScreen, lines: InputLines, console: Console
+    session: Session,
+    screen: ChatScreen,
+    lines: InputLines,
+    console: Console,
+    command: Callable[[str], str | None] = "anabranch chat --thread {}".format,
 ) -> int:
     """Carry out all lines; return the number of lines that have failed.
+
+    Args:
+        session: carries them out.
+        screen: shows the session.
+        lines: the lines.
+        console: for what is about the conversation.
+        command: returns the command that continues a thread, if there can be one.
 
     Raises:
         LeftError: the person has left by Ctrl-C.
     """
     failed = 0
-    while (line := await lines.next(await _prompt(session, lines))) is not None:
+    if isinstance(lines, TypedLines):
+        lines.complete_by(SessionCompleter(session))
+    while (line := await _next(session, lines)) is not None:
         if isinstance(lines, ScriptedLines):
             console.say(f"> {line}")
         outputs = None
-        with anyio.CancelScope() as turn, on_interrupt(turn.cancel):
+        with anyio.CancelScope() as turn, on_interrupt(turn.cancel), screen.turn():
             outputs = await session.input(line)
         if outputs is None:
             screen.end_line()
@@ -45,9 +66,16 @@ async def run_lines(
         if any(output.action == "exit" for output in outputs):
             break
     thread_id = session.cursor.thread_id
-    if await session.state.dependencies.store.thread(thread_id) is not None:
-        console.say(f"To go on: anabranch chat --thread {thread_id}")
+    again = command(thread_id)
+    if again and await session.state.dependencies.store.thread(thread_id) is not None:
+        console.say(f"To go on: {again}")
     return failed
+
+
+async def _next(session: Session, lines: InputLines) -> str | None:
+    if isinstance(lines, TypedLines):
+        lines.status = await status_line(session)
+    return await lines.next(await _prompt(session, lines))
 
 
 async def _prompt(session: Session, lines: InputLines) -> str:

@@ -1,0 +1,119 @@
+"""Completion of what is typed in a chat: commands, labels, branches, tools and their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from typing import Any
+
+from anyio import to_thread
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from anabranch._printable import printable
+from anabranch.agents import AgentTool
+from anabranch.chat._chat_session import Session
+from anabranch.chat._commands.command_table import COMMANDS
+from anabranch.chat._session.session_output import SessionError
+from anabranch.chat._session.session_settings import SessionSettings
+from anabranch.errors import StoreError
+from anabranch.tree import HEAD, LATEST
+
+__all__ = ["SessionCompleter", "candidates"]
+
+MAX_THREADS = 50
+
+
+class SessionCompleter(Completer):
+    """Completes the word at the cursor by what the session knows."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        """Return nothing: what is known is in a store, which is read asynchronously."""
+        del document, complete_event
+        return ()
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        """Yield the completions of the word before the cursor."""
+        del complete_event
+        typed = document.text_before_cursor
+        word = typed.rpartition(" ")[2]
+        try:
+            found = await candidates(self._session, typed)
+        except (StoreError, SessionError):  # a completion is no place to report it
+            return
+        for each in found:
+            if each.startswith(word) and each != word:
+                yield Completion(each, -len(word), display=printable(each))
+
+
+async def candidates(session: Session, typed: str) -> list[str]:
+    """Return what may stand in the place of the last word of ``typed``."""
+    name, space, rest = typed.partition(" ")
+    if not name.startswith("/"):
+        return []
+    tools = session.state.agent.tools
+    if not space:
+        return [f"/{each}" for each in (*COMMANDS, *tools)]
+    if name == "/call":
+        called, space, rest = rest.partition(" ")
+        if not space:
+            return list(tools)
+        name = f"/{called}"
+    tool = tools.get(name[1:])
+    if tool is not None and name[1:] not in COMMANDS:
+        return _arguments(tool, rest)
+    return await _names(session, name[1:]) if " " not in rest else _settings(name, rest)
+
+
+async def _names(  # noqa: PLR0911 - a case for each command
+    session: Session, command: str
+) -> list[str]:
+    """Return what the first argument of a command may be."""
+    dependencies = session.state.dependencies
+    match command:
+        case "label" | "unlabel" | "fork":
+            walk = await session.cursor.look()
+            if walk is None:
+                return []
+            labels = [name for name in walk.tree.refs if name != HEAD]
+            branches = sorted({name for name in walk.branches.values() if name})
+            return [*labels, *(branches if command == "fork" else ())]
+        case "thread":
+            return [LATEST, *(each.id for each in await dependencies.store.threads(MAX_THREADS))]
+        case "p" | "d":
+            return sorted(await to_thread.run_sync(dependencies.prompts.read))
+        case "switch" | "models":
+            return list(dependencies.models.names()) if dependencies.models is not None else []
+        case "help":
+            return list(COMMANDS)
+        case "config":
+            return ["set"]
+        case _:
+            return []
+
+
+def _settings(name: str, rest: str) -> list[str]:
+    if name == "/config" and rest.startswith("set ") and rest.count(" ") == 1:
+        return list(SessionSettings.model_fields)
+    return []
+
+
+def _arguments(tool: AgentTool, rest: str) -> list[str]:
+    """Return the parameters that are not given yet, or the values of the one that is being typed."""
+    properties: Any = tool.spec.input_schema.get("properties", {})
+    name, equals, _ = rest.rpartition(" ")[2].partition("=")
+    if equals:
+        return [f"{name}={value}" for value in _values(properties.get(name, {}))]
+    return [f"{each}=" for each in properties if f"{each}=" not in rest]
+
+
+def _values(field: Mapping[str, Any]) -> list[str]:
+    if field.get("type") == "boolean":
+        return ["true", "false"]
+    return [str(each) for each in field.get("enum", ())]

@@ -1,0 +1,93 @@
+"""What a person sees of a chat on a screen of 80 columns and 24 lines."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminals import CTRL_C, CTRL_D, PROMPT, UP, terminal
+
+TARGET = str(Path(__file__).with_name("chatted.py"))
+MARKDOWN = """# Rivers
+
+A **river** flows to the sea, and what it carries it leaves where it slows down, which is how deltas grow.
+
+```python
+def flow(water: int) -> int:
+    return water - 1
+```
+
+- one
+- two
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> list[str]:
+    replies = [
+        {"when": "rivers", "text": MARKDOWN, "repeat": True},
+        {"when": "hang", "text": "I wait.", "tool_calls": [{"name": "hang"}]},
+        {"text": "All right.", "repeat": True},
+    ]
+    (tmp_path / "model.json").write_text(json.dumps(replies))
+    return ["--model", "script:model.json"]
+
+
+def test_a_reply_is_drawn_and_wrapped_and_the_line_below_says_where_one_is(
+    tmp_path: Path, model: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = [TARGET, *model, "--thread", "t", "--store", "sqlite:///chat.db"]
+    # The line below the prompt is drawn where the terminal says how high it is.
+    environment = {"XDG_DATA_HOME": str(tmp_path), "PROMPT_TOOLKIT_NO_CPR": "0"}
+    monkeypatch.chdir(tmp_path)
+    with terminal("chat", *options, whole=True, environment=environment) as person:
+        person.wait_until(lambda screen: "model.json · t · at the beginning" in screen)
+        person.type("/hel\t")
+        person.wait_until(lambda screen: "/help" in screen)
+        person.type("\r")
+        person.wait_until(lambda screen: "/help GROUP" in screen and "/up" in screen)
+        person.store("chat-help")
+        assert len(person.screen.splitlines()) <= 24
+        person.type("/book pl\t")
+        person.wait_until(lambda screen: "/book place=" in screen)
+        person.type("Ulm\r")
+        person.wait_until(lambda screen: "Book Ulm?" in screen)
+        person.type("y")
+        person.wait_until(lambda screen: "Ulm: accept" in screen and "main line" in screen)
+        person.type("rivers\r")
+        person.wait_until(lambda screen: "two" in screen and "main line" in screen)
+        assert "# Rivers" not in person.screen
+        assert "**" not in person.screen
+        assert all(len(line) <= 80 for line in person.screen.splitlines())
+        assert "which is\nhow" in person.screen or "which is how" in person.screen
+        person.store("chat-markdown")
+        person.type("hang\r")
+        person.wait_until(lambda screen: "running hang" in screen)
+        person.store("chat-waiting")
+        person.type(CTRL_C)
+        person.wait_until(lambda screen: "Interrupted." in screen and "main line" in screen)
+        person.type(CTRL_D)
+        person.wait_for("To go on: ")
+    command = person.shown.split()
+    assert command[:3] == ["anabranch", "chat", TARGET]
+    assert {"--store", "--model"} <= set(command)
+    done = subprocess.run(
+        [sys.executable, "-m", *command, "-p", "hello"], capture_output=True, check=True
+    )
+    assert done.stdout == b"All right.\n"
+
+
+def test_half_typed_text_is_in_the_history_after_ctrl_c(tmp_path: Path) -> None:
+    environment = {"XDG_DATA_HOME": str(tmp_path)}
+    with terminal("chat", whole=True, status=130, environment=environment) as person:
+        person.wait_for(PROMPT)
+        person.type("half a sen")
+        person.wait_for("half a sen")
+        person.type(CTRL_C)
+    with terminal("chat", whole=True, status=0, environment=environment) as person:
+        person.wait_for(PROMPT)
+        person.type(UP)
+        person.wait_for("half a sen")
+        person.type("\x15" + CTRL_D)

@@ -38,11 +38,14 @@ CTRL_C, CTRL_D, ESCAPE, ENTER, UP, DOWN = "\x03", "\x04", "\x1b", "\r", "\x1b[A"
 
 
 class _Screen(pyte.Screen):
-    """A screen that can be asked where its cursor is."""
+    """A screen that answers where its cursor is, as terminals do."""
 
-    def __init__(self, columns: int, lines: int) -> None:
+    def __init__(self, columns: int, lines: int, answer: Callable[[str], None]) -> None:
         super().__init__(columns, lines)
-        self.write_process_input: Callable[[str], None] = lambda data: None
+        self._answer = answer
+
+    def write_process_input(self, data: str) -> None:
+        self._answer(data)
 
 
 class Terminal:
@@ -55,8 +58,7 @@ class Terminal:
     def __init__(self, master: int, process: "subprocess.Popen[bytes]") -> None:
         self._master, self.process = master, process
         self._decode = codecs.getincrementaldecoder("utf-8")().decode
-        self._screen = _Screen(COLUMNS, LINES)
-        self._screen.write_process_input = self.type  # where the cursor is, if it is asked
+        self._screen = _Screen(COLUMNS, LINES, self.type)
         self._stream = pyte.ByteStream(self._screen)
         self.shown = ""
 

@@ -43,11 +43,11 @@ async def spend(tokens: int, question: str = "q", prompt: int = 0) -> Any:
     step_id = call.cursor.new_id(scope, "sample")
 
     def admitted() -> str:
-        call.cursor.reserve(step_id, scope.branch, prompt, tokens)
+        call.cursor.budgets.reserve(step_id, scope.branch, prompt, tokens)
         return question
 
     entry = await call.operations.ask(scope, step_id, "sample", question, admitted)
-    call.cursor.settle(step_id, entry, scope.branch, tokens)
+    call.cursor.budgets.settle(step_id, entry, scope.branch, tokens)
     return entry.value
 
 

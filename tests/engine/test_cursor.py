@@ -19,7 +19,7 @@ def a_journal(**entries: Entry) -> Journal:
 
 
 def at_root(cursor: ReplayCursor, limits: Limits = UNLIMITED) -> tuple[Branch, Scope]:
-    root = cursor.branch(None, cursor.name, limits)
+    root = cursor.budgets.branch(None, cursor.name, limits)
     return root, Scope(root, root.path)
 
 
@@ -120,7 +120,7 @@ def test_what_earlier_rounds_spent_counts_for_every_enclosing_branch() -> None:
     )
     cursor = ReplayCursor(journal, "t")
     root, _ = at_root(cursor)
-    inside = [cursor.branch(root, path, UNLIMITED) for path in ("t/sub#1", "t/other#1")]
+    inside = [cursor.budgets.branch(root, path, UNLIMITED) for path in ("t/sub#1", "t/other#1")]
     assert [branch.account.tokens for branch in (root, *inside)] == [7, 5, 0]
 
 
@@ -129,8 +129,8 @@ def test_an_entry_is_charged_once_and_its_refusal_is_its_outcome() -> None:
     root, _ = at_root(cursor, Limits(max_tokens=10))
     entry = Entry("sample", "", tokens=None)
     with pytest.raises(BranchTokenError):
-        cursor.settle("s", entry, root, 11)
-    cursor.settle("s", entry, root, 11)
+        cursor.budgets.settle("s", entry, root, 11)
+    cursor.budgets.settle("s", entry, root, 11)
     assert (root.account.tokens, entry.tokens, entry.error is not None) == (11, 11, True)
     cursor.reject(entry, StepFailed("s", "E", "no"))
     assert "no" in str(entry.error)
@@ -139,13 +139,13 @@ def test_an_entry_is_charged_once_and_its_refusal_is_its_outcome() -> None:
 def test_a_reservation_is_part_of_the_record_until_it_is_settled() -> None:
     cursor = ReplayCursor(Journal("call_1", 0.0), "t")
     root, _ = at_root(cursor, Limits(max_tokens=100))
-    assert cursor.reserve("t/s.1", root, 10, 50) == 50
-    assert cursor.reserve("t/s.2", root, 10, 50) == 30
+    assert cursor.budgets.reserve("t/s.1", root, 10, 50) == 50
+    assert cursor.budgets.reserve("t/s.2", root, 10, 50) == 30
     with pytest.raises(BranchTokenError, match="'t' needs 101 tokens but may use 100"):
-        cursor.reserve("t/s.3", root, 0, 50)
+        cursor.budgets.reserve("t/s.3", root, 0, 50)
     assert cursor.journal.reserved == {"t/s.1": (60, 50), "t/s.2": (40, 30)}
     entry = Entry("sample", "", tokens=None)
-    cursor.settle("t/s.1", entry, root, 25)
+    cursor.budgets.settle("t/s.1", entry, root, 25)
     assert (root.account.tokens, root.account.reserved) == (25, 40)
     assert cursor.journal.reserved == {"t/s.2": (40, 30)}
 
@@ -156,12 +156,14 @@ def test_what_earlier_rounds_reserved_counts_from_the_first_moment_and_once() ->
     cursor = ReplayCursor(journal, "t")
     root, _ = at_root(cursor, Limits(max_tokens=100))
     with pytest.raises(BranchTokenError, match="'t' needs 111 tokens"):
-        cursor.reserve("t/s.1", root, 50, 10)
-    sub = cursor.branch(root, "t/sub#1", Limits(max_tokens=60))
+        cursor.budgets.reserve("t/s.1", root, 50, 10)
+    sub = cursor.budgets.branch(root, "t/sub#1", Limits(max_tokens=60))
     assert [branch.account.reserved for branch in (root, sub)] == [60, 60]
-    assert cursor.reserve("t/sub#1/s.1", sub, 10, 999) == 50
-    assert cursor.reserve("old", root, 10, 999) == 999, "it was asked when there was no budget"
-    cursor.release("t/sub#1/s.1")
+    assert cursor.budgets.reserve("t/sub#1/s.1", sub, 10, 999) == 50
+    assert cursor.budgets.reserve("old", root, 10, 999) == 999, (
+        "it was asked when there was no budget"
+    )
+    cursor.budgets.release("t/sub#1/s.1")
     assert ([branch.account.reserved for branch in (root, sub)], journal.reserved) == ([0, 0], {})
 
 
@@ -171,7 +173,7 @@ def test_what_is_reserved_in_what_has_ended_is_free_again(ends: str) -> None:
     journal.reserved.update({"t/sub#1/s.1": (60, 50), "t/s.1": (5, 4)})
     cursor = ReplayCursor(journal, "t")
     root, _ = at_root(cursor)
-    sub = cursor.branch(root, "t/sub#1", UNLIMITED)
+    sub = cursor.budgets.branch(root, "t/sub#1", UNLIMITED)
     match ends:
         case "folds":
             cursor.fold(sub, set(), Entry("branch", ""), root)
@@ -188,7 +190,7 @@ def test_what_the_replay_never_reached_is_a_fault() -> None:
     journal = a_journal(**{"t__a.1": Entry("step", "", 1)})
     journal.pending["t/q.1"] = ("elicit", "print")
     cursor = ReplayCursor(journal, "t")
-    assert cursor.is_replaying("t")
+    assert cursor.reached.is_replaying("t")
     cursor.check_all_reached(None)
     assert isinstance(cursor.fault, NonDeterminismError)
     assert "t/a.1" in str(cursor.fault)
@@ -208,10 +210,10 @@ def test_what_was_cancelled_or_not_entered_need_not_be_reached(left: str, step_i
     for attribute in ("cancelled", "unentered"):
         journal = Journal("call_1", 0.0, entries={step_id: Entry("step", "", 1)})
         cursor = ReplayCursor(journal, "t")
-        assert cursor.is_replaying("t")
-        paths: set[str] = getattr(cursor, attribute)
+        assert cursor.reached.is_replaying("t")
+        paths: set[str] = getattr(cursor.reached, attribute)
         paths.add(left)
-        assert not cursor.is_replaying("t")
+        assert not cursor.reached.is_replaying("t")
         cursor.check_all_reached(None)
         assert cursor.fault is None
 
@@ -255,7 +257,7 @@ def test_an_answer_that_is_given_ahead_of_the_run_must_be_reached() -> None:
     journal.pending["t/ask.1"] = ("elicit", "a")
     cursor = ReplayCursor(journal, "t", recording=True)
     cursor.answer("t/ask.1", Answer("yes"))
-    assert cursor.is_replaying("t")
+    assert cursor.reached.is_replaying("t")
     assert list(cursor.take_added()) == ["t/ask.1"]
     cursor.check_all_reached(None)
     assert isinstance(cursor.fault, NonDeterminismError)

@@ -205,7 +205,7 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest, *, own: boo
             changed["include_context"] = None  # which a client may ignore in any case
         if branch.account.is_limited:
             prompt, most = math.ceil(prompt_tokens(request) * ADMISSION_MARGIN), request.max_tokens
-            if (granted := call.cursor.reserve(step_id, branch, prompt, most)) < most:
+            if (granted := call.cursor.budgets.reserve(step_id, branch, prompt, most)) < most:
                 changed["max_tokens"] = granted
         return request.model_copy(update=changed) if changed else request
 
@@ -217,10 +217,12 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest, *, own: boo
         reply = _read(job, step_id, entry, own=own)
     except BaseException:
         if not call.scheduler.closing:  # else it is asked again, or answered, in the next round
-            call.cursor.release(step_id)
+            call.cursor.budgets.release(step_id)
         raise
     if entry.tokens is None:
-        call.cursor.settle(step_id, entry, branch, usage_tokens(prompt_tokens(request), reply))
+        call.cursor.budgets.settle(
+            step_id, entry, branch, usage_tokens(prompt_tokens(request), reply)
+        )
     return reply
 
 

@@ -5,11 +5,12 @@ socket, reads no clock and draws no randomness but through what it is given. A :
 its parts; each can be read and tested without the others:
 
     journal         what has happened, as data; ``journal_text`` its form between rounds
-    cursor          ids, what is recorded, drift; the one that reads and writes entries
+    cursor          ids, what is recorded, ``drift``; the one that reads and writes entries
+    budgets         what branches have spent and reserved, and which requests are admitted
     scheduler       which strands run, and when a round is over (``strands``, ``quiescence``,
                     ``needed``, ``waits``; ``progress`` of rounds that are cut off)
     effects         steps run once (``functions``), recorded before they are seen (``recorder``)
-    compensations   the undos of a call that fails
+    compensations   the undos of a call that fails (``ending``)
     branch          limits; ``deadline``, and ``folding`` of what is finished
     operations      what else a body does: ask (``open_asks``), race (``combine``), notify, time
     call            holds them all, and is driven by an edge; ``outcomes`` is how it ends

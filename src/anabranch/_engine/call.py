@@ -1,7 +1,7 @@
 """A call: it runs a body over a journal until the body has ended or waits for answers.
 
-It holds the parts of the engine, starts the body, ends rounds, and runs compensations when the
-body fails. An edge drives it, in one of two ways:
+It holds the parts of the engine, starts the body and ends rounds; how the call itself ends is in
+``ending.py``. An edge drives it, in one of two ways:
 
     outcome = await call.round()        a cold edge: one round, to be continued from the journal
     async for ask in call.asks(): ...   a hot edge: the body stays alive while answers come in
@@ -10,7 +10,6 @@ body fails. An edge drives it, in one of two ways:
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
@@ -20,6 +19,7 @@ from anabranch._engine.combine import cancel_and_wait
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import STEP_THREADS, Effects
+from anabranch._engine.ending import Ending
 from anabranch._engine.exits import EXIT_AS_ERROR
 from anabranch._engine.folding import Branches
 from anabranch._engine.functions import Perform, perform
@@ -34,18 +34,12 @@ from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand, current_strand, install_task_factory
 from anabranch._shielded import run_shielded
-from anabranch.errors import (
-    AnabranchError,
-    NonDeterminismError,
-    SuspensionError,
-    error_to_json,
-)
+from anabranch.errors import AnabranchError, SuspensionError
 from anabranch.limits import Limits
 
 __all__ = ["Call", "current_call"]
 
 T = TypeVar("T")
-logger: logging.Logger = logging.getLogger("anabranch.engine")
 
 
 class Call(Generic[T]):
@@ -101,6 +95,7 @@ class Call(Generic[T]):
         compensations = Compensations(journal, clock, records)
         effects = Effects(cursor, scheduler, records, compensations, perform, step_threads)
         self._open: OpenAsks = OpenAsks()
+        self._ending = Ending(cursor, scheduler, records, compensations)
         self.cursor: ReplayCursor = cursor
         self.scheduler: Scheduler = scheduler
         self.compensations: Compensations = compensations
@@ -109,13 +104,11 @@ class Call(Generic[T]):
             cursor, scheduler, effects, self._open, clock, sink
         )
         self.branches: Branches = Branches(cursor, scheduler, compensations, clock)
-        self._root = cursor.branch(None, name, limits or Limits())
-        self._records = records
+        self._root = cursor.budgets.branch(None, name, limits or Limits())
         self._body = body
         self._task: asyncio.Task[T] | None = None
         self._cold = False
         self._patience = patience
-        self._settled = False
         self._ended: Ended | None = None
         self._answering_failed: Exception | None = None
 
@@ -131,10 +124,10 @@ class Call(Generic[T]):
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        if self._task is not None and not self._settled:
+        if self._task is not None and not self._ending.is_settled:
             if self._task.done() and not self._task.cancelled():
                 self._task.exception()  # looked at: the caller does not ask for it any more
-            await run_shielded(self._abandon())
+            await run_shielded(self._ending.leave(cold=self._cold))
 
     def _start(self, *, cold: bool) -> asyncio.Task[T]:
         if self._task is not None:
@@ -173,7 +166,7 @@ class Call(Generic[T]):
             await scheduler.cancel_and_wait()
             raise scheduler.failure
         if self._ended is None:
-            return Finished(await self._conclude(task))
+            return Finished(await self._ending.conclude(task))
         await scheduler.cancel_and_wait()
         scheduler.check_suspended({task, *self._ended.asked_by})
         if self._ended.quiet.certain:
@@ -181,8 +174,8 @@ class Call(Generic[T]):
         if self.fault is None and (stalled := progress.check(self._ended.quiet)) is not None:
             self.cursor.fail(stalled)
         if self.fault is not None:
-            await self._fail(self.fault)
-        self._settled = True
+            await self._ending.fail(self.fault)
+        self._ending.is_settled = True
         self.journal.rounds += 1
         return Waiting(self._ended.asks)
 
@@ -195,11 +188,11 @@ class Call(Generic[T]):
         ended = self._ended
         error: BaseException | None = scheduler.failure
         if ended is None and error is None:
-            error = await self._error_of(task)
+            error = await self._ending.error_of(task)
         await scheduler.cancel_and_wait()
         if ended is not None and ended.quiet.certain:
             self.cursor.check_all_reached(None)
-        self._settled = True
+        self._ending.is_settled = True
         if (error := error or self.fault) is not None:
             raise error
         return Finished(task.result()) if ended is None else Stopped(tuple(scheduler.stalled))
@@ -215,7 +208,7 @@ class Call(Generic[T]):
         """
         await self._replay()
         await self.scheduler.cancel_and_wait()
-        await self._fail(error)
+        await self._ending.fail(error)
 
     async def _replay(self) -> asyncio.Task[T]:
         self.scheduler.replaying = True
@@ -258,7 +251,7 @@ class Call(Generic[T]):
             raise self._failure
         if self._task is None or not self._task.done():
             raise RuntimeError("A call has no result before asks() has ended.")
-        return await self._conclude(self._task)
+        return await self._ending.conclude(self._task)
 
     async def drive(self, answerer: Callable[[Ask], Awaitable[Answer]]) -> T:
         """Run hot until the body has ended: ``answerer`` is called for each ask, concurrently.
@@ -291,68 +284,6 @@ class Call(Generic[T]):
     def _failure(self) -> Exception | None:
         """What has ended the run from outside of the body: the first such error."""
         return self._answering_failed or self.scheduler.failure
-
-    # -- ending ------------------------------------------------------------------------------
-
-    async def _conclude(self, task: asyncio.Task[T]) -> T:
-        """Turn the ended root task into its value or its error."""
-        error = await self._error_of(task)
-        if error is not None:
-            await self._fail(error)
-        self._settled = True
-        return task.result()
-
-    async def _error_of(self, task: asyncio.Task[T]) -> BaseException | None:
-        """Return with what the ended root task has failed, if it has."""
-        scheduler, cursor = self.scheduler, self.cursor
-        scheduler.forget_ended()
-        # Tasks that the body has left running are cancelled like those that it cancels itself.
-        cursor.cancelled.update(strand.path for strand in scheduler.strands.values())
-        await scheduler.cancel_and_wait()
-        error: BaseException | None
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        cursor.check_all_reached(error)
-        if cursor.fault is not None and error is not cursor.fault:
-            cursor.fault.__cause__ = cursor.fault.__cause__ or error
-            error = cursor.fault
-        return error
-
-    async def _fail(self, error: BaseException) -> NoReturn:
-        self._settled = True
-        for problem in await run_shielded(self._undo_all(error)):
-            error.add_note(f"An undo failed as well: {problem!r}")
-        raise error
-
-    async def _undo_all(self, error: BaseException) -> list[BaseException]:
-        await self._records.failing(error_to_json(error))
-        return await self._compensate()
-
-    async def _compensate(self, *, this_round_only: bool = False) -> list[BaseException]:
-        """Run the compensations; of a refused replay, only those of what this run has done.
-
-        A journal that does not fit the tool does not say what the tool has done.
-        """
-        if not isinstance(self.fault, NonDeterminismError):
-            return await self.compensations.run(this_round_only=this_round_only)
-        problems = await self.compensations.run(this_round_only=True)
-        if left := [due.step_id for due in self.journal.compensations]:
-            what = "call %r does not fit its tool, so these steps are not undone: %s"
-            logger.error(what, self.journal.line, left)
-        return problems
-
-    async def _abandon(self) -> None:
-        if self._records.recorder is not None and self._cold:  # this round will be taken up again
-            await self.scheduler.finish_effects()
-            await self.scheduler.cancel_and_wait()
-            return
-        await self.scheduler.cancel_and_wait()
-        if self.scheduler.failure is not None:
-            return
-        try:
-            await self._records.failing(None)
-            await self._compensate(this_round_only=self._cold)
-        except Exception:  # the recorder's; the caller leaves for a reason of its own
-            logger.exception("call %r was left, and could not be undone yet", self.journal.line)
 
     # -- what the scheduler reports ----------------------------------------------------------
 

@@ -3,32 +3,20 @@
 It gives steps their ids, looks up and writes what is recorded, and finds out when a replay takes
 another way than the recorded run. While a call runs, nothing else reads or writes the journal's
 entries and open questions. It runs and cancels nothing: the call acts on ``fault``.
-
-It also admits requests to a model within the budgets of the branches around them. Whether one is
-admitted depends on what others have spent and reserved by then, and that is no longer so when the
-call is replayed: by then they may be settled. So the decision is part of the record. A refusal is the
-request's outcome (``operations.py`` writes it), and a reservation stays in the journal until it is
-settled. What earlier rounds have spent and reserved counts from the first moment, in whatever order a
-replay passes the recorded steps (for what was answered since, the usage counts: ``_asking/`` sees to
-that). So what is new is decided as in a body that stayed alive. One thing is left to time: of two
-requests in different tasks, the one that comes first may take what the other lacks.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
-from anabranch._account import BudgetError, Reservation
 from anabranch._engine.branch import Branch
+from anabranch._engine.budgets import Budgets
+from anabranch._engine.drift import Reached
 from anabranch._engine.journal import Answer, Ask, Entry, Journal
 from anabranch._engine.scope import Scope
-from anabranch.errors import AnabranchError, BranchTokenError, NonDeterminismError, error_to_json
-from anabranch.limits import Limits
+from anabranch.errors import AnabranchError, NonDeterminismError, error_to_json
 
 __all__ = ["ReplayCursor"]
-
-_ORDINAL = re.compile(r"[.#]\d+(~\d+)?$")
 
 
 class ReplayCursor:
@@ -41,9 +29,8 @@ class ReplayCursor:
         on_fault: called with each fault.
 
     Attributes:
-        reached: ids and paths that the run has come to.
-        cancelled: paths of tasks and branches that the program itself has cancelled.
-        unentered: paths of branches that were made and not (yet) entered.
+        reached: what of the record the run has come to, and what it need not come to.
+        budgets: what is spent and reserved, and which requests are admitted.
         fault: what ends the call whatever its body does.
     """
 
@@ -57,16 +44,10 @@ class ReplayCursor:
     ) -> None:
         self.journal: Journal = journal
         self.name: str = name
-        self.reached: set[str] = set()
-        self.cancelled: set[str] = set()
-        self.unentered: set[str] = set()
+        self.reached: Reached = Reached(journal.entries, name)
+        self.budgets: Budgets = Budgets(journal)
         self.fault: AnabranchError | None = None
         self._entries = journal.entries
-        self._ahead = list(journal.entries)
-        self._spent = journal.spent()
-        self._reserved = {
-            step_id: Reservation(tokens) for step_id, (tokens, _) in journal.reserved.items()
-        }
         self._on_fault = on_fault
         self._added: dict[str, Entry] | None = {} if recording else None
 
@@ -94,9 +75,9 @@ class ReplayCursor:
             if scope.unordered:
                 scope.check_order(name)
             step_id = f"{scope.path}/{name}.{scope.count(name)}"
-        if step_id in self.reached:
+        if step_id in self.reached.ids:
             raise ValueError(f"The key {step_id!r} was used twice; a key names one step of a call.")
-        self.reached.add(step_id)
+        self.reached.ids.add(step_id)
         return step_id
 
     def new_attempt(self, step_id: str, attempt: int) -> str:
@@ -104,7 +85,7 @@ class ReplayCursor:
         if attempt == 1:
             return step_id
         again = f"{step_id}~{attempt}"
-        self.reached.add(again)
+        self.reached.ids.add(again)
         return again
 
     def new_path(self, scope: Scope, name: str) -> str:
@@ -116,8 +97,8 @@ class ReplayCursor:
         if scope.unordered:
             scope.check_order(name)
         path = f"{scope.path}/{name}#{scope.count(name)}"
-        self.reached.add(path)
-        self.unentered.add(path)
+        self.reached.ids.add(path)
+        self.reached.unentered.add(path)
         return path
 
     # -- what is recorded --------------------------------------------------------------------
@@ -164,75 +145,10 @@ class ReplayCursor:
         """Make ``error`` the outcome of ``entry``, now and in every replay."""
         entry.error = error_to_json(error)
 
-    # -- budgets -----------------------------------------------------------------------------
-
-    def branch(
-        self, parent: Branch | None, path: str, own: Limits, *, is_tool: bool = False
-    ) -> Branch:
-        """Return the branch at ``path``, with what earlier rounds have spent and reserved in it."""
-        # The root's keys do not name it, so what it has spent is the sum of all.
-        inside = "" if parent is None else f"{path}/"
-        branch = Branch(parent, path, own, self._spent.get(inside[:-1], 0), is_tool=is_tool)
-        for step_id in self._reserved_in(inside):
-            self._reserved[step_id].hold_in(branch.account)
-        return branch
-
-    def reserve(self, step_id: str, branch: Branch, prompt: int, reply: int) -> int:
-        """Reserve tokens for a request; return how many its reply may have, at most ``reply``.
-
-        Raises:
-            BranchTokenError: a budget does not hold the prompt.
-        """
-        if step_id in self.journal.reserved:  # in an earlier round, for this same request
-            return self.journal.reserved[step_id][1]
-        if self.is_pending(step_id):  # asked before there was a budget
-            return reply
-        try:
-            reservation = branch.account.reserve(prompt + 1, prompt + reply)
-        except BudgetError as refusal:
-            raise _as_branch_error(refusal) from None
-        self._reserved[step_id] = reservation
-        granted = reservation.tokens - prompt
-        self.journal.reserved[step_id] = (reservation.tokens, granted)
-        return granted
-
-    def settle(self, step_id: str, entry: Entry, branch: Branch, tokens: int) -> None:
-        """Charge what ``entry`` has cost to ``branch`` and every ancestor, once.
-
-        Raises:
-            BranchTokenError: a budget is exceeded. The tokens stay charged and the error is the
-                entry's outcome from now on, so that every replay ends the same way.
-        """
-        if entry.tokens is not None:
-            return
-        entry.tokens = tokens
-        self.release(step_id)
-        branch.account.settle(None, tokens)
-        try:
-            branch.account.check()
-        except BudgetError as refusal:
-            error = _as_branch_error(refusal)
-            self.reject(entry, error)
-            raise error from None
-
-    def release(self, step_id: str) -> None:
-        """Give back what is reserved for ``step_id``, if anything is: no reply will settle it."""
-        self.journal.reserved.pop(step_id, None)
-        if (reservation := self._reserved.pop(step_id, None)) is not None:
-            reservation.release()
-
     def cancel(self, path: str) -> None:
         """Take note that the program has cancelled the task or branch at ``path``."""
-        self.cancelled.add(path)
-        self._release_in(path)
-
-    def _release_in(self, path: str) -> None:
-        """Give back what is reserved below ``path``, which has ended."""
-        for step_id in self._reserved_in(f"{path}/"):
-            self.release(step_id)
-
-    def _reserved_in(self, prefix: str) -> list[str]:
-        return [step_id for step_id in self._reserved if step_id.startswith(prefix)]
+        self.reached.cancelled.add(path)
+        self.budgets.release_in(path)
 
     def _note(self, step_id: str, entry: Entry) -> None:
         if self._added is not None:
@@ -263,7 +179,7 @@ class ReplayCursor:
     def answer(self, step_id: str, answer: Answer) -> None:
         """Record the answer to an open question, which the run may not have reached yet."""
         self.journal.answer({step_id: answer})
-        self._ahead.append(step_id)
+        self.reached.expect(step_id)
         self._note(step_id, self._entries[step_id])
 
     def answer_here(self, ask: Ask, answer: Answer) -> None:
@@ -286,8 +202,8 @@ class ReplayCursor:
     def inside(self, branch: Branch, *, failed: bool) -> set[str]:
         """Return the ids of what is recorded inside ``branch``, which has ended."""
         inner = set(branch.ids)
-        if self.cancelled or failed:
-            inner.update(self.unreached(branch.path))
+        if self.reached.cancelled or failed:
+            inner.update(self.reached.ahead(branch.path))
         return inner
 
     def fold(self, branch: Branch, inner: set[str], entry: Entry, into: Branch) -> None:
@@ -298,13 +214,13 @@ class ReplayCursor:
         for path in (branch.path, *branch.noticed):
             journal.delivered.pop(path, None)
             journal.deadlines.pop(path, None)
-        self._release_in(branch.path)
+        self.budgets.release_in(branch.path)
         entry.tokens = branch.account.tokens
         self.record(branch.path, entry, into)
 
     def merge(self, branch: Branch, into: Branch) -> None:
         """Leave the entries of ``branch``, which has ended, to the branch around it."""
-        self._release_in(branch.path)
+        self.budgets.release_in(branch.path)
         into.absorb(branch)
         if branch.path in self.journal.deadlines and not branch.is_expired:
             self.journal.deadlines[branch.path] = None
@@ -317,47 +233,11 @@ class ReplayCursor:
         ``error`` is how the body has ended, if it has failed.
         """
         pending = self.journal.pending
-        for step_id in [
-            *self.unreached(""),
-            *(known for known in pending if known not in self.reached),
-        ]:
-            if self.fault is None and not self._is_excused(step_id):
+        for step_id in self.reached.missing(pending):
+            if self.fault is None and not self.reached.is_excused(step_id):
                 entry = self._entries.get(step_id)
                 kind = pending[step_id][0] if entry is None else entry.kind
                 found = "not reached" if error is None else f"{type(error).__name__} before it"
                 self.fail(NonDeterminismError(step_id, kind, found))
             pending.pop(step_id, None)  # nothing awaits it now
-            self.release(step_id)
-
-    def unreached(self, path: str) -> list[str]:
-        """Return what is recorded below ``path`` (everywhere, if it is empty) and not yet passed."""
-        # Among those that the run began with, less at each call: every branch that fails asks.
-        self._ahead = [known for known in self._ahead if known not in self.reached]
-        below = f"{path}/" if path else ""
-        return [
-            known for known in self._ahead if known.startswith(below) and known in self._entries
-        ]
-
-    def is_replaying(self, path: str) -> bool:
-        """Whether something recorded below ``path`` is still to be passed."""
-        inside = "" if path == self.name else path  # the root's keys do not name it
-        return any(not self._is_excused(known) for known in self.unreached(inside))
-
-    def _is_excused(self, step_id: str) -> bool:
-        """Whether it lies in what the program has cancelled, or has not entered."""
-        path = step_id
-        while path:
-            if path in self.cancelled or path in self.unentered:
-                return True
-            path = path.rpartition("/")[0]
-        if _ORDINAL.search(step_id):
-            return False
-        # An author's key names the branch that it is in, but not the task.
-        inside = f"{self.name}/"
-        branch = f"{step_id.rpartition('/')[0]}/" if step_id.startswith(inside) else inside
-        return any(path.startswith(branch) for path in (*self.cancelled, *self.unentered))
-
-
-def _as_branch_error(refusal: BudgetError) -> BranchTokenError:
-    account = refusal.account
-    return BranchTokenError(account.name, refusal.wanted, account.max_tokens or 0)
+            self.budgets.release(step_id)

@@ -77,14 +77,14 @@ class Branches:
         enclosing = scope.branch
         folded = cursor.recall(path, "branch", "", enclosing)
         if folded is not None:
-            cursor.unentered.discard(path)
+            cursor.reached.unentered.discard(path)
             if folded.error is not None:
                 raise error_from_json(folded.error)
             return codec.decode(path, folded.value)  # type: ignore[no-any-return]
         if scheduler.closing:
             await scheduler.refuse(path)
-        cursor.unentered.discard(path)
-        branch = cursor.branch(enclosing, path, own, is_tool=is_tool)
+        cursor.reached.unentered.discard(path)
+        branch = cursor.budgets.branch(enclosing, path, own, is_tool=is_tool)
         branch.check_depth()
         await self._report(path, is_open=True)
         # Its memory ends with the branch: of a folded one there would be none, either.
@@ -135,7 +135,7 @@ class Branches:
         if when is None:  # done in time in an earlier round; only replayed now
             return body(branch)
         branch.deadline = Deadline(
-            branch.path, branch.timeout, self._clock, self._cursor.is_replaying
+            branch.path, branch.timeout, self._clock, self._cursor.reached.is_replaying
         )
         return branch.deadline.run(body(branch), when)
 

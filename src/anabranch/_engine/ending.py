@@ -1,0 +1,117 @@
+"""The end of a call: the outcome of its body, and what is undone when the body has failed.
+
+That a call fails is recorded before anything is undone, so that no other worker continues it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import NoReturn, TypeVar
+
+from anabranch._engine.compensations import Compensations
+from anabranch._engine.cursor import ReplayCursor
+from anabranch._engine.recorder import Records
+from anabranch._engine.scheduler import Scheduler
+from anabranch._shielded import run_shielded
+from anabranch.errors import NonDeterminismError, error_to_json
+
+__all__ = ["Ending"]
+
+T = TypeVar("T")
+logger: logging.Logger = logging.getLogger("anabranch.engine")
+
+
+class Ending:
+    """Ends one call.
+
+    Args:
+        cursor: what was recorded, and whether the run has passed it.
+        scheduler: the strands, which are cancelled first.
+        records: where a failure is written.
+        compensations: what is undone.
+
+    Attributes:
+        is_settled: nothing is left to be ended, or this object is at it.
+    """
+
+    def __init__(
+        self,
+        cursor: ReplayCursor,
+        scheduler: Scheduler,
+        records: Records,
+        compensations: Compensations,
+    ) -> None:
+        self.is_settled: bool = False
+        self._cursor = cursor
+        self._scheduler = scheduler
+        self._records = records
+        self._compensations = compensations
+
+    async def conclude(self, task: asyncio.Task[T]) -> T:
+        """Turn the ended root task into its value or its error."""
+        error = await self.error_of(task)
+        if error is not None:
+            await self.fail(error)
+        self.is_settled = True
+        return task.result()
+
+    async def error_of(self, task: asyncio.Task[T]) -> BaseException | None:
+        """Return with what the ended root task has failed, if it has."""
+        scheduler, cursor = self._scheduler, self._cursor
+        scheduler.forget_ended()
+        # Tasks that the body has left running are cancelled like those that it cancels itself.
+        cursor.reached.cancelled.update(strand.path for strand in scheduler.strands.values())
+        await scheduler.cancel_and_wait()
+        error: BaseException | None
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        cursor.check_all_reached(error)
+        if cursor.fault is not None and error is not cursor.fault:
+            cursor.fault.__cause__ = cursor.fault.__cause__ or error
+            error = cursor.fault
+        return error
+
+    async def fail(self, error: BaseException) -> NoReturn:
+        """Undo what the call has done.
+
+        Raises:
+            BaseException: ``error``, with a note for each undo that has failed.
+        """
+        self.is_settled = True
+        for problem in await run_shielded(self._undo_all(error)):
+            error.add_note(f"An undo failed as well: {problem!r}")
+        raise error
+
+    async def leave(self, *, cold: bool) -> None:
+        """End a call whose body still runs, as :class:`Call` says of leaving its context."""
+        if self._records.recorder is not None and cold:  # this round will be taken up again
+            await self._scheduler.finish_effects()
+            await self._scheduler.cancel_and_wait()
+            return
+        await self._scheduler.cancel_and_wait()
+        if self._scheduler.failure is not None:
+            return
+        try:
+            await self._records.failing(None)
+            await self._compensate(this_round_only=cold)
+        except Exception:  # the recorder's; the caller leaves for a reason of its own
+            line = self._cursor.journal.line
+            logger.exception("call %r was left, and could not be undone yet", line)
+
+    async def _undo_all(self, error: BaseException) -> list[BaseException]:
+        await self._records.failing(error_to_json(error))
+        return await self._compensate()
+
+    async def _compensate(self, *, this_round_only: bool = False) -> list[BaseException]:
+        """Run the compensations; of a refused replay, only those of what this run has done.
+
+        A journal that does not fit the tool does not say what the tool has done.
+        """
+        if not isinstance(self._cursor.fault, NonDeterminismError):
+            return await self._compensations.run(this_round_only=this_round_only)
+        problems = await self._compensations.run(this_round_only=True)
+        journal = self._cursor.journal
+        if left := [due.step_id for due in journal.compensations]:
+            what = "call %r does not fit its tool, so these steps are not undone: %s"
+            logger.error(what, journal.line, left)
+        return problems

@@ -13,10 +13,11 @@ import pytest
 from ag_ui.core import CustomEvent, TextMessageContentEvent
 
 from anabranch import BranchContext, tool
-from anabranch._durable.run_events import RunEvents
+from anabranch._durable.run_events import NewEvents, RunEvents
 from anabranch.chat._web import event_stream, thread_log
 from anabranch.chat._web.event_stream import EventStream
-from anabranch.chat._web.thread_log import ThreadLog, encoded
+from anabranch.chat._web.log_writer import LogWriter
+from anabranch.chat._web.thread_log import TextPiece, ThreadLog, encoded
 from anabranch.errors import StoreError
 from anabranch.stores import open_run_events, open_tree_store
 from anabranch.testing import ManualClock
@@ -105,11 +106,12 @@ async def test_a_reader_is_sent_comments_while_nothing_happens(
 @pytest.mark.parametrize("branch", [None, "node_1"])
 def test_a_token_is_sent_as_the_models_of_ag_ui_write_it(text: str, branch: str | None) -> None:
     event = TextMessageContentEvent(message_id="m", delta=text, subagent_run_id=branch)
-    assert json.loads(encoded(event)) == event.model_dump(by_alias=True, exclude_none=True)
+    written = encoded(TextPiece("m", text, branch))
+    assert json.loads(written) == event.model_dump(by_alias=True, exclude_none=True)
 
 
 def test_what_utf_8_has_not_is_escaped() -> None:
-    token = TextMessageContentEvent(message_id="m", delta="\udce9")
+    token = TextPiece("m", "\udce9", None)
     assert json.loads(encoded(token))["delta"] == "\\udce9"
     assert json.loads(encoded(CustomEvent(name="n", value=["\udce9"])))["value"] == ["\\udce9"]
 
@@ -122,15 +124,14 @@ class Failing:
         self._fails = list(fails)
         self.failures = 0
 
-    async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
         how = self._fails.pop(0) if self._fails else ""
         self.failures += bool(how)
         if how == "before":
             raise StoreError("It is down.")
-        last = await self._good.append(run, events, **options)
+        await self._good.append_all(new, at=at)
         if how == "after":
             raise StoreError("It is down.")
-        return last
 
     def __getattr__(self, method: str) -> Any:
         return getattr(self._good, method)
@@ -153,7 +154,7 @@ async def names_in(events: RunEvents, last: int) -> list[str]:
 async def test_events_are_stored_once_whatever_fails() -> None:
     clock, good = ManualClock(), open_run_events("memory:")
     failing: Any = Failing(good, "before", "after", "", "after", "before", "before")
-    log = ThreadLog(failing, "t", clock)
+    log = ThreadLog(LogWriter(failing, clock), "t")
     wanted = [str(number) for number in range(10)]
     async with clock.running(0.001):  # slow, since the store works in a thread meanwhile
         for name in wanted:
@@ -170,11 +171,11 @@ async def test_a_store_that_stays_away_loses_events_and_ends_no_turn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock, good = ManualClock(), open_run_events("memory:")
-    log = ThreadLog(Failing(good, *["before"] * 10_000), "t", clock)  # pyright: ignore[reportArgumentType]
+    log = ThreadLog(LogWriter(Failing(good, *["before"] * 10_000), clock), "t")  # pyright: ignore[reportArgumentType]
     async with clock.running(1.0):
         log.add(named("lost"))
         await log.flush()
-    assert "1 events of a conversation are lost" in caplog.text
+    assert "1 events of 1 conversations are lost" in caplog.text
     assert await good.last("t") == 0
     await good.close()
 
@@ -184,7 +185,7 @@ async def test_a_turn_waits_while_too_much_waits_for_the_store(
 ) -> None:
     monkeypatch.setattr(thread_log, "MOST_WAITING", 1_000)
     good = open_run_events("memory:")
-    log = ThreadLog(good, "t", ManualClock())
+    log = ThreadLog(LogWriter(good, ManualClock()), "t")
     log.add(named("small"))
     await log.room()
     assert not log.is_written
@@ -196,7 +197,7 @@ async def test_a_turn_waits_while_too_much_waits_for_the_store(
 
 async def test_a_store_that_fails_ends_the_stream_and_the_reader_comes_back() -> None:
     good = open_run_events("memory:")
-    log = ThreadLog(good, "t", ManualClock())
+    log = ThreadLog(LogWriter(good, ManualClock()), "t")
     log.add(named("a"))
     await log.flush()
     sent: list[Any] = []
@@ -261,7 +262,7 @@ async def test_a_stream_ends_when_the_process_of_its_run_has_died(
     async def send(piece: Any) -> None:
         sent.append(piece.get("body"))
 
-    log = ThreadLog(good, "t", ManualClock())
+    log = ThreadLog(LogWriter(good, ManualClock()), "t")
     await EventStream(log, 0, is_running)({"type": "http"}, receive, send)
     assert sent == [None, b": nothing new\n\n", b""]
     await good.close()

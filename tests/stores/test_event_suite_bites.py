@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from anabranch._durable.run_events import MissedEventsError, RunEvents
+from anabranch._durable.run_events import MissedEventsError, NewEvents, RunEvents
 from anabranch.stores import open_run_events
 from anabranch.testing.suites import RUN_EVENT_CHECKS, RunEventCheck
 from anabranch.testing.suites import _run_event_checks as suite
@@ -38,6 +39,16 @@ class AppendsOneByOne(Saboteur):
         for event in events:
             last = await self.good.append(run, [event], **options)
         return last
+
+
+class AppendsToTheFirstRunOnly(Saboteur):
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        await self.good.append_all(new[:1], at=at)
+
+
+class ReleasesNothingOfSeveral(Saboteur):
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        await self.good.append_all([replace(each, release=None) for each in new], at=at)
 
 
 class CutsAtNul(Saboteur):
@@ -147,6 +158,8 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (NumbersFromZero, suite.numbers_count_from_one_without_gaps),
     (HasOneRun, suite.numbers_count_from_one_without_gaps),
     (AppendsOneByOne, suite.writers_at_once_get_numbers_of_their_own),
+    (AppendsToTheFirstRunOnly, suite.several_runs_are_appended_to_at_once),
+    (ReleasesNothingOfSeveral, suite.several_runs_are_appended_to_at_once),
     (CutsAtNul, suite.any_event_is_stored),
     (RepeatsTheLast, suite.a_reader_gets_exactly_what_it_has_missed),
     (DropsForTheSlow, suite.a_slow_reader_holds_up_no_one),

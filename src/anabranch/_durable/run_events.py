@@ -11,11 +11,12 @@ before may be lost.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch.errors import StoreError
 
-__all__ = ["MissedEventsError", "RunEvents"]
+__all__ = ["MissedEventsError", "NewEvents", "RunEvents"]
 
 
 class MissedEventsError(StoreError):
@@ -31,6 +32,23 @@ class MissedEventsError(StoreError):
             f"Events of {run!r} after number {after} are no longer stored."
             f" Read what they were about, and follow from {last}."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvents:
+    """Events to be appended to a run.
+
+    Attributes:
+        run: the run.
+        events: at least one.
+        key: names the first of them, for :meth:`RunEvents.find`.
+        release: the owner whose lease on the run is released with them, as one.
+    """
+
+    run: str
+    events: Sequence[bytes]
+    key: str = ""
+    release: str | None = None
 
 
 class RunEvents(Protocol):
@@ -50,11 +68,14 @@ class RunEvents(Protocol):
         key: str = "",
         release: str | None = None,
     ) -> int:
-        """Add events, all or none; return the number of the last event.
+        """Add events to one run, all or none; return the number of its last event.
 
-        ``key`` names the first of them, for :meth:`find`. The lease of owner ``release`` is
-        released with them, as one. Without events, nothing changes.
+        ``key`` and ``release`` are as in :class:`NewEvents`. Without events, nothing changes.
         """
+        ...
+
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        """Add events to several runs, all or none; each run is named once."""
         ...
 
     async def find(self, run: str, key: str) -> int | None:

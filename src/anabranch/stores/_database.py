@@ -53,7 +53,6 @@ class Database:
         self._single_writers: Workers
         self._readers: Workers
         self._snapshots: Workers
-        self._watcher: Workers | None = None
         if self.is_postgresql:
             pool = self._new_threads(CONNECTIONS)
             unwrapped = engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -104,12 +103,10 @@ class Database:
         return await self._do(self._single_writers, work)
 
     async def version(self) -> int:
-        """Return a number that is another one whenever something else has written to the file."""
-        if self._watcher is None:
-            reading = self._engine.execution_options(reading=True)
-            self._watcher = Separately(self._new_threads(1), self._own_connections(reading))
-        found = await self._do(
-            self._watcher, lambda connection: connection.scalar(sa.text("PRAGMA data_version"))
+        """Return a number that is another one whenever another process has written to the file."""
+        # Of SQLite's writer, whose own transactions do not change it.
+        found = await self.write(
+            lambda connection: connection.scalar(sa.text("PRAGMA data_version")), lasting=False
         )
         return int(found or 0)
 

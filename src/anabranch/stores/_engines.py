@@ -68,7 +68,7 @@ def make_engine(target: Target) -> sa.Engine:
     if target.kind == "memory":
         pool: dict[str, Any] = {"poolclass": StaticPool}
     else:
-        pool = {"pool_size": 1 + READERS + 1, "max_overflow": 0}  # one watches for changes
+        pool = {"pool_size": 1 + READERS, "max_overflow": 0}
     engine = sa.create_engine(
         target.url, connect_args=connect, paramstyle="named", hide_parameters=True, **pool
     )

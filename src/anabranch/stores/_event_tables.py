@@ -19,13 +19,13 @@ __all__ = [
     "FIND",
     "HEAD",
     "HOLDER",
-    "INSERT",
     "OLD_RUNS",
     "PAGE",
     "RELEASE",
     "RUN",
     "SET_FIRST",
     "SHORTEN",
+    "adding",
     "counting",
     "leasing",
 ]
@@ -58,7 +58,6 @@ _THIS = RUN.c.run == sa.bindparam("this")
 _OF_THIS = EVENT.c.run == sa.bindparam("this")
 
 HEAD = sa.select(RUN.c.first, RUN.c.last).where(_THIS)
-INSERT = sa.insert(EVENT)
 FIND = sa.select(sa.func.min(EVENT.c.number)).where(_OF_THIS, EVENT.c.key == sa.bindparam("name"))
 HOLDER = sa.select(RUN.c.owner).where(
     _THIS, RUN.c.owner.is_not(None), RUN.c.leased_until > sa.bindparam("now")
@@ -107,20 +106,36 @@ PAGE = (
 """The events after a number: at most so many, and so many bytes, but always the next one."""
 
 
-def counting(*, is_postgresql: bool) -> sa.ClauseElement:
-    """Return the statement that makes room for events, and returns the first and last number."""
-    insert = insert_of(is_postgresql=is_postgresql)(RUN).values(
-        run=sa.bindparam("this"), first=1, last=sa.bindparam("count"), at=sa.bindparam("now")
+def counting(count: int) -> sa.ClauseElement:
+    """Return the statement that makes room in so many runs; a row is name, events, and time.
+
+    It returns the number of the first event, and of the last, of each run. On Postgres,
+    :data:`APPEND_POSTGRES` does this as well.
+    """
+    insert = insert_of(is_postgresql=False)(RUN).values(
+        [
+            {
+                "run": sa.bindparam(f"this_{place}"),
+                "first": sa.literal_column("1"),
+                "last": sa.bindparam(f"count_{place}"),
+                "at": sa.bindparam(f"now_{place}"),
+            }
+            for place in range(count)
+        ]
     )
+    new = insert.excluded
     made: sa.ClauseElement = insert.on_conflict_do_update(
-        index_elements=[RUN.c.run],
-        set_={
-            RUN.c.last: RUN.c.last + sa.bindparam("count"),
-            RUN.c.at: sa.bindparam("now"),
-            RUN.c.owner: sa.func.nullif(RUN.c.owner, sa.bindparam("old_owner")),
-        },
-    ).returning(RUN.c.first, RUN.c.last)
+        index_elements=[RUN.c.run], set_={RUN.c.last: RUN.c.last + new.last, RUN.c.at: new.at}
+    ).returning(RUN.c.run, RUN.c.first, RUN.c.last)
     return made
+
+
+def adding(count: int) -> sa.ClauseElement:
+    """Return the statement that adds so many events; a row has the columns of the table."""
+    names = [column.name for column in EVENT.c]
+    return sa.insert(EVENT).values(
+        [{name: sa.bindparam(f"{name}_{place}") for name in names} for place in range(count)]
+    )
 
 
 def leasing(*, is_postgresql: bool) -> sa.ClauseElement:
@@ -147,19 +162,32 @@ def leasing(*, is_postgresql: bool) -> sa.ClauseElement:
 
 
 APPEND_POSTGRES = sa.text("""
-    WITH head AS (
-        INSERT INTO anabranch_run (run, first, last, at) VALUES (:this, 1, :count, :now)
-        ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + :count, at = :now,
-            owner = nullif(anabranch_run.owner, CAST(:old_owner AS bytea))
-        RETURNING first, last
+    WITH new AS (
+        SELECT * FROM unnest(
+            CAST(:runs AS bytea[]), CAST(:counts AS bigint[]),
+            CAST(:names AS bytea[]), CAST(:old_owners AS bytea[])
+        ) WITH ORDINALITY AS new (run, count, name, old_owner, place)
+    ), head AS (
+        INSERT INTO anabranch_run (run, first, last, at)
+        SELECT run, 1, count, :now FROM new ORDER BY run
+        ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + excluded.last, at = :now,
+            owner = nullif(
+                anabranch_run.owner, (SELECT old_owner FROM new WHERE new.run = anabranch_run.run)
+            )
+        RETURNING run, first, last
     ), added AS (
         INSERT INTO anabranch_event (run, number, key, data)
-        SELECT :this, head.last - :count + new.place,
-            CASE WHEN new.place = 1 THEN CAST(:name AS bytea) END, new.data
-        FROM head, unnest(CAST(:events AS bytea[])) WITH ORDINALITY AS new (data, place)
+        SELECT run, last - count + item.number,
+            CASE WHEN item.number = 1 THEN name END, item.data
+        FROM unnest(
+            CAST(:places AS bigint[]), CAST(:numbers AS bigint[]), CAST(:events AS bytea[])
+        ) AS item (place, number, data) JOIN new USING (place) JOIN head USING (run)
     )
     SELECT first, last, set_config('synchronous_commit', 'off', true),
-        pg_notify('anabranch_run_events', md5(CAST(:this AS bytea)) || ':' || last)
-    FROM head
+        pg_notify('anabranch_run_events', md5(run) || ':' || last)
+    FROM head JOIN new USING (run) ORDER BY place
 """)
-"""All in one statement, which is a transaction by itself, and whose commit does not wait."""
+"""All in one statement, which is a transaction by itself, and whose commit does not wait.
+
+Rows are locked in one order, so that writers of the same runs do not block each other.
+"""

@@ -7,11 +7,12 @@ on SQLite there is one writer anyway.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from itertools import chain, count, repeat
 from typing import Any
 
 import sqlalchemy as sa
 
-from anabranch._durable.run_events import MissedEventsError
+from anabranch._durable.run_events import MissedEventsError, NewEvents
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._database import Database
 from anabranch.stores._event_tables import (
@@ -20,18 +21,18 @@ from anabranch.stores._event_tables import (
     FIND,
     HEAD,
     HOLDER,
-    INSERT,
     OLD_RUNS,
     PAGE,
     RELEASE,
     SET_FIRST,
     SHORTEN,
+    adding,
     counting,
     leasing,
 )
 from anabranch.stores._event_tails import Page, Tails
 from anabranch.stores._event_watches import watch_of
-from anabranch.stores._statements import Row, Statement
+from anabranch.stores._statements import Row, RowsStatement, Statement
 
 __all__ = ["HELD", "Events"]
 
@@ -57,8 +58,7 @@ class Events:
         self._held = held
         self._tails = Tails(self._read, watch_of(database))
         dialect, is_postgresql = database.dialect, database.is_postgresql
-        self._count = Statement(counting(is_postgresql=is_postgresql), dialect)
-        self._insert = Statement(INSERT, dialect)
+        self._count, self._insert = RowsStatement(counting), RowsStatement(adding)
         self._insert_all = Statement(APPEND_POSTGRES, dialect)
         self._lease = Statement(leasing(is_postgresql=is_postgresql), dialect)
         self._head, self._page = Statement(HEAD, dialect), Statement(PAGE, dialect)
@@ -78,43 +78,50 @@ class Events:
     ) -> int:
         if not events:
             return await self.last(run)
-        values: dict[str, Any] = {
-            "this": to_bytes(run),
-            "count": len(events),
-            "now": at,
-            "name": to_bytes(key) if key else None,
-            "old_owner": None if release is None else to_bytes(release),
-        }
+        [last] = await self._append([NewEvents(run, events, key, release)], at)
+        return last
+
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        if new:
+            await self._append(new, at)
+
+    async def _append(self, new: Sequence[NewEvents], at: float) -> Sequence[int]:
+        """Add events; return the numbers of the runs' last events."""
         if self._database.is_postgresql:
-            values |= {"events": list(events)}
-            found = await self._database.write_single(
-                lambda connection: self._insert_all.rows(connection, values)[0]
+            values = _as_arrays(new, at)
+            heads = await self._database.write_single(
+                lambda connection: self._insert_all.rows(connection, values)
             )
         else:
-            found = await self._database.write(
-                lambda connection: self._add(connection, values, events), lasting=False
+            heads = await self._database.write(
+                lambda connection: self._add(connection, new, at), lasting=False
             )
-        first, last = found[:2]
-        self._tails.publish(run, last - len(events) + 1, events)
-        if last - first >= 2 * self._held:
-            await self._database.write(
-                lambda connection: self._drop(connection, to_bytes(run), last - self._held + 1),
-                lasting=False,
-            )
-        return int(last)
+        for each, (first, last, *_) in zip(new, heads, strict=True):
+            self._tails.publish(each.run, last - len(each.events) + 1, each.events)
+            if last - first >= 2 * self._held:
+                await self._shorten_to(to_bytes(each.run), last - self._held + 1)
+        return [int(last) for _, last, *_ in heads]
 
-    def _add(
-        self, connection: sa.Connection, values: dict[str, Any], events: Sequence[bytes]
-    ) -> Row:
-        this, name = values["this"], values["name"]
-        [head] = self._count.rows(connection, values)
-        first = head[1] - len(events) + 1
-        rows = [
-            {"run": this, "number": first + place, "key": None if place else name, "data": data}
-            for place, data in enumerate(events)
-        ]
-        self._insert.count(connection, *rows)
-        return head
+    def _add(self, connection: sa.Connection, new: Sequence[NewEvents], at: float) -> Sequence[Row]:
+        names = [to_bytes(each.run) for each in new]
+        sizes = [len(each.events) for each in new]
+        found = self._count.rows(connection, list(zip(names, sizes, repeat(at))))
+        heads = {name: head for name, *head in found}
+        rows: list[Row] = []
+        for name, size, each in zip(names, sizes, new, strict=True):
+            if each.release is not None:
+                values = {"this": name, "old_owner": to_bytes(each.release)}
+                self._release.count(connection, values)
+            keys = chain([to_bytes(each.key) if each.key else None], repeat(None))
+            rows += zip(repeat(name), count(heads[name][1] - size + 1), keys, each.events)
+        self._insert.rows(connection, rows)
+        return [heads[name] for name in names]
+
+    async def _shorten_to(self, this: bytes, first: int) -> None:
+        """Delete the events before number ``first``."""
+        await self._database.write(
+            lambda connection: self._drop(connection, this, first), lasting=False
+        )
 
     def _drop(self, connection: sa.Connection, this: bytes, until: int) -> int:
         """Delete the events before number ``until``; return how many."""
@@ -187,3 +194,22 @@ class Events:
 
     async def _rows(self, statement: Statement, **values: Any) -> Sequence[Row]:  # noqa: ANN401
         return await self._database.read(lambda connection: statement.rows(connection, values))
+
+
+def _as_arrays(new: Sequence[NewEvents], at: float) -> dict[str, Any]:
+    """Return what is appended as ``APPEND_POSTGRES`` takes it."""
+    items = [
+        (place, number, data)
+        for place, each in enumerate(new, 1)
+        for number, data in enumerate(each.events, 1)
+    ]
+    return {
+        "now": at,
+        "runs": [to_bytes(each.run) for each in new],
+        "counts": [len(each.events) for each in new],
+        "names": [to_bytes(each.key) if each.key else None for each in new],
+        "old_owners": [None if each.release is None else to_bytes(each.release) for each in new],
+        "places": [place for place, _, _ in items],
+        "numbers": [number for _, number, _ in items],
+        "events": [data for _, _, data in items],
+    }

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.engine.interfaces import DBAPICursor
 
-__all__ = ["Row", "Statement", "insert_of"]
+__all__ = ["Row", "RowsStatement", "Statement", "insert_of"]
 
 Row: TypeAlias = Sequence[Any]
 """What a statement returns, as the driver does."""
@@ -31,7 +31,6 @@ class Statement:
     """
 
     def __init__(self, statement: sa.ClauseElement, dialect: sa.Dialect) -> None:
-        self._dbapi = dialect.loaded_dbapi
         compiled = statement.compile(dialect=dialect)
         self._text = str(compiled)
         # Values that are part of the statement, such as the number of a LIMIT.
@@ -45,7 +44,7 @@ class Statement:
         Raises:
             sqlalchemy.exc.DBAPIError: the driver raised an error.
         """
-        with self._cursor(connection) as cursor:
+        with _cursor(connection) as cursor:
             cursor.execute(self._text, {**self._constants, **values})
             return cursor.fetchall()
 
@@ -56,28 +55,75 @@ class Statement:
             sqlalchemy.exc.DBAPIError: as :meth:`rows`.
         """
         values = [{**self._constants, **row} for row in rows]
-        with self._cursor(connection) as cursor:
+        with _cursor(connection) as cursor:
             if len(values) == 1:
                 cursor.execute(self._text, values[0])
             else:
                 cursor.executemany(self._text, values)
             return cursor.rowcount
 
-    @contextmanager
-    def _cursor(self, connection: sa.Connection) -> Generator[DBAPICursor]:
-        """Open a cursor of the driver; a result of SQLAlchemy's costs more than most statements."""
-        pooled = connection.connection
-        cursor = pooled.cursor()
-        try:
-            yield cursor
-        except self._dbapi.Error as error:
-            if connection.dialect.is_disconnect(error, pooled.dbapi_connection, cursor):
-                connection.invalidate(error)
-            is_refused = isinstance(error, self._dbapi.IntegrityError)
-            raised = exc.IntegrityError if is_refused else exc.DBAPIError
-            raise raised(None, None, error) from error
-        finally:
-            cursor.close()
+
+AT_ONCE = 64
+"""How many rows a :class:`RowsStatement` takes in one execution at most; a power of two."""
+
+
+class RowsStatement:
+    """A statement of SQLite over any number of rows, which takes many of them in one execution.
+
+    The driver lets other threads run at each execution, those of ``executemany`` as well, and then
+    waits for its turn: beside a busy event loop, that takes far longer than the work.
+
+    Args:
+        make: returns the statement for so many rows; its parameters are the values of the rows, in
+            their order.
+    """
+
+    def __init__(self, make: Callable[[int], sa.ClauseElement]) -> None:
+        self._make = make
+        self._made: dict[int, str] = {}
+
+    def rows(self, connection: sa.Connection, given: Sequence[Row]) -> list[Row]:
+        """Execute it for all of ``given``; return the rows that it returns, in no order.
+
+        Raises:
+            sqlalchemy.exc.DBAPIError: as :meth:`Statement.rows`.
+        """
+        found: list[Row] = []
+        start = 0
+        with _cursor(connection) as cursor:
+            while start < len(given):
+                # Powers of two, so that there are few statements, which the driver has prepared.
+                size = min(AT_ONCE, 1 << (len(given) - start).bit_length() - 1)
+                values = [value for row in given[start : start + size] for value in row]
+                cursor.execute(self._of(size), values)
+                found += cursor.fetchall()
+                start += size
+        return found
+
+    def _of(self, size: int) -> str:
+        if size not in self._made:
+            from sqlalchemy.dialects import sqlite  # noqa: PLC0415 - as in insert_of()
+
+            dialect = sqlite.dialect(paramstyle="qmark")
+            self._made[size] = str(self._make(size).compile(dialect=dialect))
+        return self._made[size]
+
+
+@contextmanager
+def _cursor(connection: sa.Connection) -> Generator[DBAPICursor]:
+    """Open a cursor of the driver; a result of SQLAlchemy's costs more than most statements."""
+    pooled, dbapi = connection.connection, connection.dialect.loaded_dbapi
+    cursor = pooled.cursor()
+    try:
+        yield cursor
+    except dbapi.Error as error:
+        if connection.dialect.is_disconnect(error, pooled.dbapi_connection, cursor):
+            connection.invalidate(error)
+        is_refused = isinstance(error, dbapi.IntegrityError)
+        raised = exc.IntegrityError if is_refused else exc.DBAPIError
+        raise raised(None, None, error) from error
+    finally:
+        cursor.close()
 
 
 def insert_of(*, is_postgresql: bool) -> Callable[[sa.Table], Any]:

@@ -100,26 +100,33 @@ class Batches:
         self._thread = thread
         self._transaction = transaction
         self._waiting: deque[_Job[Any]] = deque()
+        self._is_called = False
 
     def submit(self, work: Work[T], /, *, lasting: bool = True) -> Future[T]:
         job = _Job(work, lasting)
         self._waiting.append(job)
+        if self._is_called:  # it has not looked yet
+            return job.future
+        self._is_called = True
         try:
             self._thread.submit(self._drain)
         except RuntimeError:  # the thread has ended; work that was refused must not be done later
+            self._is_called = False
             if job in self._waiting:
                 self._waiting.remove(job)
             raise
         return job.future
 
     def _drain(self) -> None:
-        jobs: list[_Job[Any]] = []
-        while self._waiting and len(jobs) < BATCH:
-            job = self._waiting.popleft()
-            if job.future.set_running_or_notify_cancel():
-                jobs.append(job)
-        if jobs:
-            self._do(jobs)
+        self._is_called = False
+        while self._waiting:
+            jobs: list[_Job[Any]] = []
+            while self._waiting and len(jobs) < BATCH:
+                job = self._waiting.popleft()
+                if job.future.set_running_or_notify_cancel():
+                    jobs.append(job)
+            if jobs:
+                self._do(jobs)
 
     def _do(self, jobs: list[_Job[Any]]) -> None:
         begun = False

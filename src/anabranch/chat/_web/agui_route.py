@@ -65,8 +65,8 @@ async def _conversation(
     if found is None and not wanted.resume:
         now, title = conversations.agent.dependencies.clock.now(), _new_message(wanted)[:TITLE]
         name = _new_id(wanted.thread_id)
-        await conversations.begin(Thread(name, now, title=title, owner=principal))
-        found = await conversations.find(wanted.thread_id, principal)
+        new = Thread(name, now, title=title, owner=principal)
+        found = await conversations.begin(new) or await conversations.find(name, principal)
     if found is None:
         raise HTTPException(404, f"There is no thread {wanted.thread_id!r}.")
     return found

@@ -16,10 +16,10 @@ from typing import Literal, TypeAlias
 
 from pydantic import ValidationError
 
-from anabranch._durable.run_events import RunEvents
 from anabranch.agents import Agent, QuestionAnsweredError, Reply
 from anabranch.chat._session.typed_values import read_arguments
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
+from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import FieldError, Questions, as_interrupt, read_reply
 from anabranch.chat._web.thread_lease import BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
@@ -76,12 +76,11 @@ class Conversation:
     """
 
     def __init__(
-        self, agent: Agent, questions: Questions, thread_id: str, events: RunEvents
+        self, agent: Agent, questions: Questions, thread_id: str, writer: LogWriter
     ) -> None:
         self.thread_id = thread_id
-        clock = agent.dependencies.clock
-        self.log: ThreadLog = ThreadLog(events, thread_id, clock)
-        self._right = ThreadLease(events, self.log, thread_id, clock)
+        self.log: ThreadLog = ThreadLog(writer, thread_id)
+        self._right = ThreadLease(writer.events, self.log, thread_id, writer.clock)
         self._agent = agent
         self._questions = questions
         self._turn: LiveTurn | None = None
@@ -127,7 +126,7 @@ class Conversation:
             await self._check_node(at)
         work = self._called(text) or self._agent.go_on
         async with self._lock:
-            if (begun := await self.log.begun(run_id)) is not None:
+            if self._turn is not None and (begun := await self.log.begun(run_id)) is not None:
                 return begun
             return await self._begin(run_id, lambda: self._said(text.strip(), at, work))
 

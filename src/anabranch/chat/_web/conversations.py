@@ -30,6 +30,7 @@ from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.live_turn import current_turn
+from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.thread_lease import BusyError
 from anabranch.errors import StoreError
@@ -113,26 +114,30 @@ class Conversations:
         self.modules: dict[str, PageModule] = {
             each.name: each for plugin in plugins for each in plugin.server.modules.values()
         }
+        self._writer = LogWriter(self._events, self.agent.dependencies.clock)
         self._threads: dict[str, Conversation] = {}
 
     async def find(self, thread_id: str, principal: str | None) -> Conversation | None:
         """Return the conversation in a thread, ``None`` if ``principal`` has no such thread."""
         thread = await self.agent.store.thread(thread_id)
-        if thread is None or thread.owner != principal:
+        return None if thread is None else self._of(thread, principal)
+
+    async def begin(self, thread: Thread) -> Conversation | None:
+        """Begin a thread, and return its conversation; ``None`` if its id is taken."""
+        if await self.agent.store.thread(thread.id) is not None:
             return None
-        found = self._threads.pop(thread_id, None)
+        await self.agent.store.create_thread(thread)
+        return self._of(thread, thread.owner)
+
+    def _of(self, thread: Thread, principal: str | None) -> Conversation | None:
+        if thread.owner != principal:
+            return None
+        found = self._threads.pop(thread.id, None)
         if found is None:
             self._make_room()
-            found = Conversation(self.agent, self.questions, thread_id, self._events)
-        self._threads[thread_id] = found  # the last used is the last
+            found = Conversation(self.agent, self.questions, thread.id, self._writer)
+        self._threads[thread.id] = found  # the last used is the last
         return found
-
-    async def begin(self, thread: Thread) -> bool:
-        """Begin a thread; return whether its id was free."""
-        if await self.agent.store.thread(thread.id) is not None:
-            return False
-        await self.agent.store.create_thread(thread)
-        return True
 
     def _make_room(self) -> None:
         if len(self._threads) >= IDLE_HELD:

@@ -7,7 +7,8 @@ by their ids, so that a page can show where in the tree something happens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 from ag_ui.core import (
     BaseEvent,
@@ -16,7 +17,6 @@ from ag_ui.core import (
     SubagentFinishedSuccessOutcome,
     SubagentFinishedSuspendedOutcome,
     SubagentStartedEvent,
-    TextMessageContentEvent,
     TextMessageEndEvent,
     TextMessageStartEvent,
     ToolCallArgsEvent,
@@ -39,6 +39,7 @@ from anabranch.agents import (
     ToolStarted,
 )
 from anabranch.chat._web.shown_node import shown_data
+from anabranch.chat._web.thread_log import TextPiece
 from anabranch.messages import text_of
 from anabranch.tree import Node, node_to_json
 
@@ -47,6 +48,9 @@ __all__ = ["BRANCH", "NODE", "NOTICE", "EventMapping"]
 NODE = "anabranch.node"
 NOTICE = "anabranch.notice"
 BRANCH = "anabranch.branch"
+
+
+Mapped: TypeAlias = BaseEvent | TextPiece
 
 
 class EventMapping:
@@ -60,11 +64,21 @@ class EventMapping:
         self._subagents: dict[str, Node] = {}
         """The branches that are open, by their ids."""
 
-    def map(self, event: Event) -> Iterator[BaseEvent]:
-        """Yield what ``event`` is in AG-UI."""
+    def map(self, event: Event) -> Iterable[Mapped]:
+        """Return what ``event`` is in AG-UI."""
+        return self._text(event) if isinstance(event, TextReceived) else self._other(event)
+
+    def _other(
+        self,
+        event: NodeAdded
+        | BranchResumed
+        | BranchEnded
+        | ToolStarted
+        | ToolNoticed
+        | ToolBranched
+        | ToolEnded,
+    ) -> Iterator[Mapped]:
         match event:
-            case TextReceived():
-                yield from self._text(event)
             case NodeAdded(node):
                 yield from self._node(node)
             case BranchResumed(path):
@@ -120,17 +134,16 @@ class EventMapping:
         for branch in reversed(self._subagents):
             yield _finished(branch, suspended=suspended)
 
-    def _text(self, event: TextReceived) -> Iterator[BaseEvent]:
+    def _text(self, event: TextReceived) -> list[Mapped]:
         branch = self._branches.get(event.after)
         message = self._messages.get(event.after)
-        if message is None:
-            message = self._messages[event.after] = f"after-{event.after}"
-            yield TextMessageStartEvent(
-                message_id=message, role="assistant", subagent_run_id=branch
-            )
-        yield TextMessageContentEvent(message_id=message, delta=event.text, subagent_run_id=branch)
+        if message is not None:
+            return [TextPiece(message, event.text, branch)]
+        message = self._messages[event.after] = f"after-{event.after}"
+        begun = TextMessageStartEvent(message_id=message, role="assistant", subagent_run_id=branch)
+        return [begun, TextPiece(message, event.text, branch)]
 
-    def _node(self, node: Node) -> Iterator[BaseEvent]:
+    def _node(self, node: Node) -> Iterator[Mapped]:
         parent = node.parent_id or ""
         branch = node.id if node.kind == "branch" else self._branches.get(parent)
         if branch is not None:
@@ -144,9 +157,7 @@ class EventMapping:
             yield TextMessageStartEvent(
                 message_id=message, role="assistant", subagent_run_id=branch
             )
-            yield TextMessageContentEvent(
-                message_id=message, delta=node.text, subagent_run_id=branch
-            )
+            yield TextPiece(message, node.text, branch)
         if message is not None:
             yield TextMessageEndEvent(message_id=message, subagent_run_id=branch)
         yield CustomEvent(name=NODE, value=shown_node(node), subagent_run_id=branch)

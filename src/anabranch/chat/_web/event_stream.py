@@ -83,7 +83,7 @@ class EventStream(Response):
     async def _send_comments(self, send: Send) -> None:
         while True:
             self._is_quiet = True
-            was_running = await self._is_running()
+            was_running = self._one_run or await self._is_running()
             await asyncio.sleep(KEEP_ALIVE)
             if self._is_quiet:
                 if was_running and not await self._is_running():

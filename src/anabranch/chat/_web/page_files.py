@@ -70,7 +70,7 @@ def page_route() -> Route:
     """Return the route of everything that is not the application's own."""
     known = page_files()
 
-    def serve(request: Request) -> Response:
+    async def serve(request: Request) -> Response:  # a plain function would wait for a thread
         path = request.path_params["path"]
         file = known.get(path or "index.html")
         if file is None:

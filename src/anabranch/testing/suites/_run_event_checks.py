@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import anyio
 
-from anabranch._durable.run_events import MissedEventsError, RunEvents
+from anabranch._durable.run_events import MissedEventsError, NewEvents, RunEvents
 from anabranch.testing.suites._expectations import TEXTS, expect, no, opened, refused, yes
 
 __all__ = ["RUN_EVENT_CHECKS", "OpenRunEvents", "RunEventCheck", "read_from", "some"]
@@ -141,6 +141,32 @@ async def writers_at_once_get_numbers_of_their_own(open_store: OpenRunEvents) ->
             for end in ends:
                 own = [events[end - place] for place in range(3)]
                 expect(own, some(name, name, name), f"the batch that ended with {end}")
+
+
+async def several_runs_are_appended_to_at_once(open_store: OpenRunEvents) -> None:
+    """Each has its own numbers, key and lease; all or none are appended to."""
+    async with opened(open_store) as store:
+        await store.append("b", some("x"), at=1.0)
+        yes(await store.lease("a", "owner", 1.0, 9.0), "it was free")
+        yes(await store.lease("b", "owner", 1.0, 9.0), "it was free")
+        new = [
+            NewEvents("b", some("y"), key="k", release="owner"),
+            NewEvents("a", some("1", "2"), key="k"),
+            NewEvents("c", some("z")),
+        ]
+        await store.append_all(new, at=2.0)
+        expect(await read_from(store, "a", 0, 2), [(1, b"1"), (2, b"2")], "a new run")
+        expect(await read_from(store, "b", 0, 2), [(1, b"x"), (2, b"y")], "its numbers go on")
+        expect([await store.last(run) for run in "abc"], [2, 2, 1], "the numbers of the last")
+        expect([await store.find(run, "k") for run in "abc"], [1, 2, None], "each has its key")
+        holders = [await store.holder(run, 3.0) for run in "abc"]
+        expect(holders, ["owner", None, None], "and its lease")
+        many = [NewEvents(f"r{number}", some(*"abc")) for number in range(150)]
+        for _ in range(2):
+            await store.append_all(many, at=3.0)
+        expect([await store.last(each.run) for each in many], [6] * 150, "however many there are")
+        expect(await read_from(store, "r149", 3, 3), [(4, b"a"), (5, b"b"), (6, b"c")], "all")
+        await store.append_all([], at=4.0)
 
 
 async def any_event_is_stored(open_store: OpenRunEvents) -> None:
@@ -283,6 +309,7 @@ RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     a_reader_waits_for_what_comes,
     a_slow_reader_holds_up_no_one,
     writers_at_once_get_numbers_of_their_own,
+    several_runs_are_appended_to_at_once,
     any_event_is_stored,
     a_key_finds_the_first_of_its_events,
     a_reader_from_nowhere_is_refused,

@@ -1,0 +1,151 @@
+"""The writer of an application's logs: what is added to any of them is stored soon, with the others.
+
+Adding never waits for the store. One batch at a time is written, with what all threads have added
+until then. What a person waits for is stored at once; a text that grows is stored a few times in a
+frame of the page at most, and the less often, the more the store has to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from anabranch._durable.run_events import NewEvents, RunEvents
+from anabranch._engine.clock import Clock, pause
+from anabranch.errors import StoreError
+
+__all__ = ["LogWriter"]
+
+REST, LEAST_REST = 3.0, 0.008
+"""How long nothing is stored after a batch: in units of the time that it has taken; in seconds."""
+
+RETRY, PATIENCE = 0.25, 60.0
+"""Seconds until a store that has failed is tried again, and until events are dropped."""
+
+logger: logging.Logger = logging.getLogger("anabranch.chat.web")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """What waits for the store in one thread."""
+
+    events: list[bytes] = field(default_factory=list[bytes])
+    size: int = 0
+    release: str | None = None
+
+
+class LogWriter:
+    """Stores what is added, in its order within each thread.
+
+    Args:
+        events: where it is stored.
+        clock: the time.
+    """
+
+    def __init__(self, events: RunEvents, clock: Clock) -> None:
+        self.events: RunEvents = events
+        self.clock: Clock = clock
+        name = secrets.token_hex(8)
+        self._keys = (f"{name}.{number}" for number in count())
+        self._waiting: dict[str, _Waiting] = {}
+        self._storing: Mapping[str, _Waiting] = {}
+        self._urgent: set[str] = set()
+        self._called = asyncio.Event()
+        self._stored = asyncio.Event()
+        self._not_before = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    def add(
+        self, thread_id: str, events: Sequence[bytes], *, release: str | None, urgent: bool
+    ) -> None:
+        """Add events to a thread's log; they release the lease of owner ``release``."""
+        waiting = self._waiting.get(thread_id)
+        if waiting is None:
+            waiting = self._waiting[thread_id] = _Waiting()
+        waiting.events += events
+        waiting.size += sum(map(len, events))
+        waiting.release = release or waiting.release
+        if urgent:
+            self._call_for(thread_id)
+        if self._task is None:
+            self._task = asyncio.create_task(self._write())
+
+    def size(self, thread_id: str) -> int:
+        """Return how many bytes of a thread wait to be taken into a batch."""
+        waiting = self._waiting.get(thread_id)
+        return 0 if waiting is None else waiting.size
+
+    def is_written(self, thread_id: str) -> bool:
+        """Whether all that was added to a thread is stored."""
+        return thread_id not in self._waiting and thread_id not in self._storing
+
+    async def flush(self, thread_id: str) -> None:
+        """Wait until all that was added to a thread is stored."""
+        while not self.is_written(thread_id):
+            self._call_for(thread_id)
+            await self._stored.wait()
+
+    def _call_for(self, thread_id: str) -> None:
+        self._urgent.add(thread_id)
+        self._called.set()
+
+    async def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._waiting:
+                await self._rest(self._not_before - loop.time())
+                began = loop.time()
+                self._storing = self._take(all_threads=began >= self._not_before)
+                await self._store(self._storing)
+                ended = loop.time()
+                self._not_before = ended + max(LEAST_REST, REST * (ended - began))
+                self._end_batch()
+        finally:
+            self._task = None
+            self._end_batch()
+
+    def _take(self, *, all_threads: bool) -> Mapping[str, _Waiting]:
+        """Return what is to be stored: of all threads, or of those for which someone waits."""
+        urgent, self._urgent = self._urgent, set()
+        self._called.clear()
+        names = list(self._waiting) if all_threads else urgent & self._waiting.keys()
+        return {name: self._waiting.pop(name) for name in names}
+
+    async def _rest(self, seconds: float) -> None:
+        if seconds > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._called.wait()
+
+    def _end_batch(self) -> None:
+        self._storing = {}
+        self._stored.set()
+        self._stored = asyncio.Event()
+
+    async def _store(self, batch: Mapping[str, _Waiting]) -> None:
+        """Store a batch, once, although the store may fail after it has done its work."""
+        key, until = next(self._keys), self.clock.now() + PATIENCE
+        new = [NewEvents(name, each.events, release=each.release) for name, each in batch.items()]
+        new[0] = replace(new[0], key=key)  # all are stored or none
+        is_repeated = False
+        while True:
+            try:
+                if is_repeated and await self.events.find(new[0].run, key):
+                    return
+                await self.events.append_all(new, at=self.clock.now())
+            except StoreError as error:
+                if self.clock.now() >= until:
+                    lost = sum(len(each.events) for each in new)
+                    logger.exception("%d events of %d conversations are lost", lost, len(new))
+                    return
+                if not is_repeated:
+                    logger.warning("events of conversations cannot be stored yet: %s", error)
+                is_repeated = True
+                await pause(self.clock, RETRY)
+            else:
+                return

@@ -1,0 +1,118 @@
+"""The writer of logs: what is stored together, what is stored at once, and what waits its turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from ag_ui.core import CustomEvent
+
+from anabranch._durable.run_events import NewEvents, RunEvents
+from anabranch.chat._web import log_writer
+from anabranch.chat._web.log_writer import LogWriter
+from anabranch.chat._web.thread_log import TextPiece, ThreadLog, encoded
+from anabranch.stores import open_run_events
+from anabranch.testing import ManualClock
+
+
+class Watched:
+    """Run events that note which threads are stored together, and wait where the test says so."""
+
+    def __init__(self, good: RunEvents) -> None:
+        self._good = good
+        self.batches: list[dict[str, int]] = []
+        self.entered = asyncio.Event()
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        self.batches.append({each.run: len(each.events) for each in new})
+        self.entered.set()
+        await self.open.wait()
+        await self._good.append_all(new, at=at)
+
+    def __getattr__(self, method: str) -> Any:
+        return getattr(self._good, method)
+
+
+def piece(text: str) -> TextPiece:
+    return TextPiece("m", text, None)
+
+
+def notice(name: str) -> CustomEvent:
+    return CustomEvent(name=name, value=None)
+
+
+@pytest.fixture
+def watched() -> Any:
+    return Watched(open_run_events("memory:"))
+
+
+def logs(watched: Any) -> list[ThreadLog]:
+    writer = LogWriter(watched, ManualClock())
+    return [ThreadLog(writer, name) for name in ("a", "b", "c")]
+
+
+async def test_all_threads_are_stored_together(watched: Any) -> None:
+    one, two, three = logs(watched)
+    for log in (one, two, three):
+        log.add([piece("x")])
+    two.add([notice("y")])
+    await one.flush()
+    assert watched.batches == [{"a": 1, "b": 2, "c": 1}]
+    assert two.is_written
+    await watched.close()
+
+
+async def test_what_is_added_while_a_batch_is_stored_is_the_next(watched: Any) -> None:
+    one, two, _ = logs(watched)
+    watched.open.clear()
+    one.add([notice("first")])
+    flushed = asyncio.ensure_future(one.flush())
+    await watched.entered.wait()
+    one.add([notice("second"), piece("x")])
+    two.add([notice("third")])
+    assert not one.is_written
+    watched.open.set()
+    await flushed
+    await two.flush()
+    assert watched.batches == [{"a": 1}, {"a": 2, "b": 1}]
+    assert await one.last() == 3
+    await watched.close()
+
+
+async def test_only_text_waits_and_no_one_else_for_it(
+    watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_writer, "LEAST_REST", 3600.0)
+    one, two, three = logs(watched)
+    one.add([piece("at once: nothing was stored before")])
+    await one.flush()
+    one.add([piece("x")])
+    two.add([piece("y")])
+    two.add([notice("someone waits for this")])
+    await two.flush()
+    assert watched.batches == [{"a": 1}, {"b": 2}]
+    assert not one.is_written
+    three.add([piece("z")])
+    await one.flush()
+    assert watched.batches == [{"a": 1}, {"b": 2}, {"a": 1}]
+    await three.flush()
+    await watched.close()
+
+
+async def test_text_is_stored_when_the_rest_is_over(
+    watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_writer, "LEAST_REST", 0.0)
+    monkeypatch.setattr(log_writer, "REST", 0.0)
+    one, two, _ = logs(watched)
+    for log in (one, two):
+        log.add([piece("x")])
+        async with aclosing(log.follow(0)) as following:  # which calls for nothing, as flush() does
+            assert await anext(following) == (1, [encoded(piece("x"))])
+    assert watched.batches == [{"a": 1}, {"b": 1}]
+    await watched.close()

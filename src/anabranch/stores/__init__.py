@@ -43,7 +43,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from anabranch._durable.run_events import MissedEventsError, RunEvents
+from anabranch._durable.run_events import MissedEventsError, NewEvents, RunEvents
 from anabranch._durable.store import (
     CallRecord,
     CallStore,
@@ -67,6 +67,7 @@ __all__ = [
     "LeaseRecord",
     "MemoryStore",
     "MissedEventsError",
+    "NewEvents",
     "OpenedRound",
     "RoundRecord",
     "RunEvents",

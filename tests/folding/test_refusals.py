@@ -9,6 +9,7 @@ import pytest
 from anabranch.agents import Agent, Folding
 from anabranch.folding import BranchService, FoldingSettings, folding_tools
 from anabranch.mcp import create_server
+from anabranch.messages import SampleReply
 from anabranch.testing import ManualClock, MockModel, calls
 from tests.agents.memory import MemoryTrees
 from tests.folding.test_agent import heard
@@ -153,7 +154,7 @@ async def test_natively_the_model_reads_the_same_code(
     code: str, tool: str, given: dict[str, Any]
 ) -> None:
     branches = BranchService(settings=SETTINGS, clock=ManualClock(), scrub=fail)
-    replies = [calls(("c", tool, given)), "ok"]
+    replies: list[SampleReply | str] = [calls(("c", tool, given)), "ok"]
     model = MockModel(lambda request: replies.pop(0))
     agent = Agent(MemoryTrees(), model, tools=[Folding(branches)])
     thread = await agent.begin()

@@ -17,7 +17,7 @@ from anabranch.memory import Filter, Memory
 from anabranch.stores._memory_rows import COLUMNS, allowed, to_memory
 from anabranch.stores._memory_tables import MEMORY, place_of
 
-__all__ = ["COMMON", "ENOUGH", "WORDS", "rarest", "search"]
+__all__ = ["COMMON", "ENOUGH", "FEW", "WORDS", "rarest", "search"]
 
 WORDS = 24
 """How many words of a search are counted."""
@@ -26,13 +26,16 @@ COMMON = 1_000
 """As many memories are counted for one word; one that has more is as common as any."""
 
 ENOUGH = 2_000
-"""The rarest words are taken until they may find this many memories together."""
+"""The rarest words are taken until they may find this many memories together; no more are ranked."""
+
+FEW = 3
+"""How many words are taken where all are common; then the latest memories that have them are ranked."""
 
 _ROWS = "anabranch_memory_words MATCH :query AND rowid BETWEEN :first AND :last"
 _COUNT = f"SELECT count(*) FROM (SELECT 1 FROM anabranch_memory_words WHERE {_ROWS} LIMIT :most)"  # noqa: S608
 _RANK = (
     "SELECT bm25(anabranch_memory_words, 2.0, 1.5, 1.0, 1.0), -(rowid & 0xffffffff)"  # noqa: S608
-    f" FROM anabranch_memory_words WHERE {_ROWS}"
+    f" FROM anabranch_memory_words WHERE {_ROWS} ORDER BY rowid DESC LIMIT :enough"
 )
 """The weights are those of title, description, content and task."""
 
@@ -52,14 +55,14 @@ def search(
 
 
 def rarest(counts: Mapping[str, int]) -> list[str]:
-    """Return the words to search for: those that occur, and of these the rarest."""
+    """Return the words to search for: the rarest, or a few of the common ones if there are no others."""
     chosen: list[str] = []
     total = 0
     for word, count in sorted(counts.items(), key=lambda item: item[1]):
-        if count and (not chosen or total + count <= ENOUGH):
+        if 0 < count < COMMON and total + count <= ENOUGH:
             chosen.append(word)
             total += count
-    return chosen
+    return chosen or [word for word, count in counts.items() if count][:FEW]
 
 
 def _on_sqlite(connection: sa.Connection, words: Sequence[str], which: Filter) -> list[Memory]:
@@ -69,6 +72,7 @@ def _on_sqlite(connection: sa.Connection, words: Sequence[str], which: Filter) -
             "first": rows[0],
             "last": rows[-1],
             "most": COMMON,
+            "enough": ENOUGH,
         }
         return connection.exec_driver_sql(statement, values).fetchall()
 

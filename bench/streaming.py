@@ -151,7 +151,7 @@ async def first_tokens(port: int) -> float:
     """Return how many milliseconds late 95 of 100 first tokens are at most."""
     late: list[float] = []
     for number in range(FIRST + 10):
-        received, seen = await run_once(port, f"first {number}", "time")
+        received, seen = await run_once(port, f"first.{number}", "time")
         given = re.search(rb'"delta":"(\d+)"', received)
         assert given is not None
         late.append((seen - int(given[1])) / 1e6)

@@ -26,8 +26,8 @@ def recipe(*targets: str, store: str | None = None) -> ServerRecipe:
 
 @pytest.mark.parametrize("targets", [[], [str(ROOT / "examples" / "wizard.py")]])
 def test_a_server_offers_branches_alone_and_beside_a_target(targets: list[str]) -> None:
-    server = recipe(*targets).make_server().server
-    names = list(server._tool_manager._tools)  # pyright: ignore[reportPrivateUsage]
+    server: Any = recipe(*targets).make_server().server
+    names = list(server._tool_manager._tools)
     assert names[-4:] == BRANCH_TOOLS
     assert len(names) == 4 + len(targets)
 

@@ -61,7 +61,9 @@ def recipe(folder: Path, code: str, store: str | None = None) -> ServerRecipe:
 def made(
     folder: Path, options: str = "", store: str | None = None
 ) -> tuple[MCPServer[Any], set[str]]:
-    return recipe(folder, OWN.replace("{options}", options), store).make_server()[:2]
+    server, unused, *_ = recipe(folder, OWN.replace("{options}", options), store).make_server()
+    assert isinstance(server, MCPServer)
+    return server, unused
 
 
 SAMPLES = """
@@ -183,7 +185,7 @@ def keys_for(folder: Path, audience: str) -> list[str]:
 @pytest.mark.parametrize("code", [OWN.replace("{options}", ""), OWN.partition("server =")[0]])
 def test_servers_of_one_user_do_not_accept_each_others_states(tmp_path: Path, code: str) -> None:
     """Also where both files have the same name, or both servers."""
-    servers: list[MCPServer[Any]] = []
+    servers: list[Any] = []
     for folder in ("staging", "production", "production"):
         target = tmp_path / folder / "app.py"
         target.parent.mkdir(exist_ok=True)

@@ -12,7 +12,6 @@ from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateBounda
 
 from anabranch._asking.sampling import Sampler
 from anabranch._terminal.exits import UsageError
-from anabranch.cli._fastmcp_server import assemble_fastmcp
 from anabranch.cli._targets import Found, is_fastmcp
 from anabranch.errors import StoreError
 from anabranch.limits import UNLIMITED, Limits
@@ -111,7 +110,7 @@ def assemble(
     asking: Asking = CLIENTS_ONLY,
     limits: Limits = UNLIMITED,
     name: str = "anabranch",
-) -> AnyServer:
+) -> MCPServer[Any]:
     """Return a server that offers everything: the first one found, or a new one called ``name``.
 
     A server's own tools are served as they are. A tool that the server has already is not added
@@ -122,8 +121,6 @@ def assemble(
     """
     options = server_options(keys, sampler, persistence, asking, limits)
     try:
-        if found.fastmcp:
-            return assemble_fastmcp(found, options)
         if not found.servers:
             return create_server(name, found.tools, version=found.version, options=options)
         server, *others = found.servers
@@ -181,6 +178,8 @@ def _codec(server: AnyServer) -> RequestStateCodec:
 
 def tool_names(server: AnyServer) -> list[str]:
     """Return the names of all tools of a server that is not running yet."""
+    if is_fastmcp(server):
+        return [tool.name for tool in anyio.run(server.list_tools)]
     return [tool.name for tool in anyio.run(server.list_tools)]
 
 

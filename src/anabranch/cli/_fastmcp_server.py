@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._targets import Found
+from anabranch.errors import StoreError
 from anabranch.mcp import ServerOptions, install_fastmcp
 
 if TYPE_CHECKING:
@@ -32,9 +33,8 @@ def assemble_fastmcp(found: Found, options: ServerOptions) -> FastMCP[Any]:
     """Return the FastMCP server of the targets, with their tools.
 
     Raises:
-        UsageError: there are other servers, too.
-        ValueError: two tools have the same name, or a key is too short.
-        StoreError: the store's URL cannot be understood.
+        UsageError: there are other servers, too; two tools have the same name; or the store's URL is
+            invalid.
     """
     server, *others = found.fastmcp
     if others or found.servers:
@@ -44,8 +44,13 @@ def assemble_fastmcp(found: Found, options: ServerOptions) -> FastMCP[Any]:
         )
     there = {tool.name for tool in anyio.run(server.list_tools)}
     new = [tool for tool in found.tools if tool.name not in there]
-    if new:
-        install_fastmcp(server, *new, options=options)
+    try:
+        if new:
+            install_fastmcp(server, *new, options=options)
+    except ValueError as error:
+        raise UsageError(f"{error}.") from error
+    except StoreError as error:
+        raise UsageError(str(error)) from error
     return server
 
 

@@ -25,7 +25,7 @@ from anabranch.cli._combined_server import (
     opens,
     server_options,
 )
-from anabranch.cli._fastmcp_server import foreign
+from anabranch.cli._fastmcp_server import assemble_fastmcp, foreign
 from anabranch.cli._folding import open_branches
 from anabranch.cli._http_access import Access
 from anabranch.cli._http_tokens import TOKEN
@@ -93,14 +93,18 @@ class ServerRecipe:
             found.add(*memory_tools(bank))
         if (found.servers or found.fastmcp) and self.name is not None:
             unused.add("name")
-        server = assemble(
-            found,
-            keys=self.keys,
-            sampler=sampler,
-            persistence=self.persistence,
-            asking=self.asking,
-            limits=self.limits,
-            name=self.name or name_of(self.targets) or "anabranch",
+        server: AnyServer = (
+            assemble_fastmcp(found, options)
+            if found.fastmcp
+            else assemble(
+                found,
+                keys=self.keys,
+                sampler=sampler,
+                persistence=self.persistence,
+                asking=self.asking,
+                limits=self.limits,
+                name=self.name or name_of(self.targets) or "anabranch",
+            )
         )
         given = sampler or store or self.limits != UNLIMITED
         note = foreign(found) if given else ""

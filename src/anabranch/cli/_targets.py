@@ -79,9 +79,10 @@ class Found:
             _add_once(self.plugins, value)
             return self._add(value.mcp)
         if isinstance(value, Tool):
-            _add_once(self.tools, cast("Tool[Any]", value))
+            # pyright does not know of what it is; mypy takes that for Any.
+            _add_once(self.tools, cast("Tool[Any]", value))  # type: ignore[redundant-cast]
         elif isinstance(value, MCPServer):
-            _add_once(self.servers, cast("MCPServer[Any]", value))
+            _add_once(self.servers, cast("MCPServer[Any]", value))  # type: ignore[redundant-cast]
         elif is_fastmcp(value):
             _add_once(self.fastmcp, value)
         else:

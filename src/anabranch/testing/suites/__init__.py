@@ -22,6 +22,7 @@ from anabranch.testing.suites._branch_store_checks import (
 from anabranch.testing.suites._call_model import CallModel
 from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore
 from anabranch.testing.suites._call_store_checks import CALL_STORE_CHECKS
+from anabranch.testing.suites._engine_checks import ENGINE_CHECKS, EngineCheck, OpenEngine
 from anabranch.testing.suites._linearizability import (
     Model,
     Operation,
@@ -49,6 +50,7 @@ from anabranch.testing.suites._tree_store_checks import TREE_STORE_CHECKS
 __all__ = [
     "BRANCH_STORE_CHECKS",
     "CALL_STORE_CHECKS",
+    "ENGINE_CHECKS",
     "MEMORY_STORE_CHECKS",
     "RUN_EVENT_CHECKS",
     "SHARED_BRANCH_STORE_CHECKS",
@@ -59,10 +61,12 @@ __all__ = [
     "BranchStoreCheck",
     "CallModel",
     "CallStoreCheck",
+    "EngineCheck",
     "MemoryStoreCheck",
     "Model",
     "OpenBranchStore",
     "OpenCallStore",
+    "OpenEngine",
     "OpenMemoryStore",
     "OpenRunEvents",
     "OpenTreeStore",

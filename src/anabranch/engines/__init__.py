@@ -1,0 +1,33 @@
+"""Engines: what wakes calls, at their time, on some worker, so many at a time.
+
+The port is ``Engine``; it belongs to ``_durable`` and is exported here, with its records. The store
+is the truth, and an engine knows names and times only: a wake that is lost costs time, no result.
+
+    _waiting_wakes.py  wakes that wait in a process, and which is next
+    _advances.py       one advance of a call at a time, and again after a failure
+    _in_process.py     tasks of this process
+    _dbos.py           queues in Postgres, by DBOS (extra ``dbos``)
+    _dbos_worker.py    a worker of DBOS in this process
+    _advisory_locks.py who lives, and who runs a periodic job
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch._durable.engine import Advance, Backlog, Engine, Wake, WorkLimits
+from anabranch._extras import needs_extra
+from anabranch.engines._in_process import InProcessEngine
+
+if TYPE_CHECKING:
+    from anabranch.engines._dbos import DBOSEngine
+
+__all__ = ["Advance", "Backlog", "DBOSEngine", "Engine", "InProcessEngine", "Wake", "WorkLimits"]
+
+
+def __getattr__(name: str) -> object:
+    if name != "DBOSEngine":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with needs_extra("dbos", "DBOSEngine"):
+        from anabranch.engines._dbos import DBOSEngine  # noqa: PLC0415 - only where it is used
+    return DBOSEngine

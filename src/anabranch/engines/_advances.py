@@ -1,0 +1,109 @@
+"""The advances of calls in this process: one at a time of each call, and no wake is lost.
+
+What all engines share on the side of a worker. An advance that fails comes again, later each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+from anabranch._durable.engine import Advance, Wake
+from anabranch._engine.clock import Clock
+from anabranch.errors import StoreError
+
+__all__ = ["Advances", "run_job"]
+
+logger: logging.Logger = logging.getLogger("anabranch.engines")
+
+FIRST_RETRY, LONGEST_RETRY = 1.0, 60.0
+"""Seconds until an advance that has failed comes again. They double up to the longest."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """An advance in progress, and the wakes that came meanwhile."""
+
+    wake: Wake
+    task: asyncio.Task[object] | None
+    again: dict[str, Wake] = field(default_factory=dict[str, Wake])
+    is_dropped: bool = False
+
+
+class Advances:
+    """Advances calls, each in the task that asks for it.
+
+    Args:
+        clock: the time.
+        interrupted: receives the wakes of an advance that is cancelled from outside, as when its
+            worker ends.
+    """
+
+    def __init__(
+        self, clock: Clock, interrupted: Callable[[Wake], object] = lambda _wake: None
+    ) -> None:
+        self._clock = clock
+        self._interrupted = interrupted
+        self._running: dict[str, _Running] = {}
+        self._failures: dict[tuple[str, str], int] = {}
+
+    def is_running(self, call: str) -> bool:
+        """Whether a call is being advanced."""
+        return call in self._running
+
+    async def run(self, wake: Wake, advance: Advance) -> list[Wake]:
+        """Advance a call; return the wakes that are due afterwards.
+
+        Where the call is being advanced already, this returns at once, and the wake is among those
+        that the other advance returns, unless it is the one that it began for.
+        """
+        running = self._running.get(wake.call)
+        if running is not None:
+            if running.wake.turn != wake.turn:
+                running.again[wake.turn] = wake
+            return []
+        running = self._running[wake.call] = _Running(wake, asyncio.current_task())
+        try:
+            following = await self._advanced(wake, advance)
+        except asyncio.CancelledError:
+            if running.is_dropped:
+                return []
+            for each in (wake, *running.again.values()):
+                self._interrupted(each)
+            raise
+        finally:
+            del self._running[wake.call]
+        return [*([] if following is None else [following]), *running.again.values()]
+
+    async def _advanced(self, wake: Wake, advance: Advance) -> Wake | None:
+        name = wake.call, wake.turn
+        try:
+            following = await advance(wake)
+        except Exception:
+            # Whatever it was, the call must go on; what cannot be mended, its store ends.
+            failures = self._failures[name] = self._failures.get(name, 0) + 1
+            later = min(FIRST_RETRY * 2 ** (failures - 1), LONGEST_RETRY)
+            logger.exception("call %r was not advanced; it is tried again in %g s", name[0], later)
+            return replace(wake, not_before=self._clock.now() + later)
+        self._failures.pop(name, None)
+        return following
+
+    def cancel(self, call: str) -> None:
+        """Cancel the advance of a call, if there is one; nothing follows it."""
+        running = self._running.get(call)
+        if running is not None and running.task is not None:
+            running.is_dropped = True
+            running.task.cancel()
+
+
+async def run_job(name: str, job: Callable[[], Awaitable[object]]) -> None:
+    """Run a periodic job; log what it raises, since it runs again at its next time."""
+    try:
+        await job()
+    except StoreError as error:
+        logger.warning("%s: not done this time: %s", name, error)
+    except Exception:
+        # Whatever it was: a job that is not run again would leave its work undone for ever.
+        logger.exception("%s: not done this time", name)

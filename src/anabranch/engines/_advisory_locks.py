@@ -1,0 +1,91 @@
+"""Advisory locks of Postgres: held as long as their process lives and reaches the database.
+
+A connection of its own holds them. When it breaks, the locks are free, and the next use connects
+again; a machine that is gone loses them after some ten seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+
+from anabranch.errors import StoreError
+
+__all__ = ["AdvisoryLocks"]
+
+KEEPALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+"""Seconds of silence until the connection is probed, seconds between probes, and how many."""
+
+TRY = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
+
+
+class AdvisoryLocks:
+    """Locks by name, in one database. A name is locked once, whoever of this process asks.
+
+    Args:
+        url: the database, as libpq reads it.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: psycopg.AsyncConnection[tuple[bool]] | None = None
+        self._held: set[str] = set()
+        self._one_at_a_time = asyncio.Lock()
+
+    async def try_lock(self, name: str) -> bool:
+        """Lock a name; false if it is locked, in this process or in another.
+
+        Raises:
+            StoreError: the database cannot be reached; all locks are lost.
+        """
+        async with self._one_at_a_time:
+            if await self._still_holds(name) or not await self._ask(TRY, name):
+                return False
+            self._held.add(name)
+            return True
+
+    async def holds(self, name: str) -> bool:
+        """Whether this process holds a lock that it took, and has not lost it meanwhile.
+
+        Raises:
+            StoreError: the database cannot be reached; all locks are lost.
+        """
+        async with self._one_at_a_time:
+            return await self._still_holds(name)
+
+    async def unlock(self, name: str) -> None:
+        """Unlock a name; nothing happens if this process does not hold it."""
+        async with self._one_at_a_time:
+            if name in self._held:
+                self._held.discard(name)
+                await self._ask(UNLOCK, name)
+
+    async def close(self) -> None:
+        """Give up all locks."""
+        async with self._one_at_a_time:
+            await self._disconnect()
+
+    async def _still_holds(self, name: str) -> bool:
+        await self._ask("SELECT true")
+        return name in self._held
+
+    async def _ask(self, statement: str, *values: str) -> bool:
+        try:
+            if self._connection is None or self._connection.closed:
+                self._held.clear()
+                self._connection = await psycopg.AsyncConnection.connect(
+                    self._url, autocommit=True, **KEEPALIVE
+                )
+            row = await (await self._connection.execute(statement, values)).fetchone()
+        except psycopg.Error as error:
+            await self._disconnect()
+            raise StoreError("The engine's database cannot be reached.") from error
+        return row is not None and row[0]
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        self._held.clear()
+        if connection is not None:
+            await connection.close()

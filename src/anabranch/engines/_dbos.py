@@ -1,0 +1,317 @@
+"""The engine on DBOS: a queue in the Postgres that is there, with delays, limits and priorities.
+
+A wake is a workflow of one line, whose name follows from the wake: the same wake is the same
+workflow. The body of a call is never a workflow, and a step of a call never one of DBOS's: what
+happens in a call, the journal says. A tool has a queue for each of its versions, which the workers
+that have this version listen to.
+
+DBOS itself takes up the work of a dead machine only with a service of its maker. Here each worker
+holds an advisory lock under its name; who obtains the lock of another takes up what that one left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import NoReturn, TypeVar
+
+import sqlalchemy as sa
+from dbos import DBOS, DBOSClient, EnqueueOptions, WorkflowSerializationFormat
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
+from anabranch._engine.clock import Clock, SystemClock, pause
+from anabranch._shielded import run_shielded
+from anabranch.engines._advances import Advances, run_job
+from anabranch.engines._advisory_locks import AdvisoryLocks
+from anabranch.engines._dbos_worker import APPLICATION, WORKFLOW, DBOSWorker
+from anabranch.errors import StoreError
+from anabranch.stores._urls import read_url
+
+__all__ = ["DBOSEngine"]
+
+logger: logging.Logger = logging.getLogger("anabranch.engines")
+
+T = TypeVar("T")
+
+POLL = 0.1
+"""Seconds from one look into a queue to the next; DBOS has no other way to notice a wake."""
+
+TAKE_UP_EVERY = 2.0
+"""Seconds from one look for dead workers to the next."""
+
+RETRY = 1.0
+"""Seconds until it is tried again where the database cannot be reached."""
+
+RETAINED, PRUNED_AT_ONCE = 3600.0, 1000
+"""Seconds for which wakes that are done stay in DBOS's tables, and how many are deleted at once."""
+
+WAITING, RUNNING = ["ENQUEUED", "DELAYED"], ["PENDING"]
+"""DBOS's states of a workflow that has not begun, and of one that has."""
+
+
+class DBOSEngine:
+    """An engine for any number of workers on the same Postgres. A process has one worker at most.
+
+    Args:
+        url: the database, as a store's URL names it.
+        schema: the schema of DBOS's tables there.
+        clock: the time; by default, the system's.
+
+    Raises:
+        StoreError: the URL is not Postgres's.
+    """
+
+    def __init__(self, url: str, *, schema: str = "dbos", clock: Clock | None = None) -> None:
+        target = read_url(url)
+        if target.kind != "postgresql":
+            raise StoreError(f"DBOS needs a Postgres that its workers share, not {target.label}.")
+        plain = target.url.set(drivername="postgresql")
+        self._url = plain.render_as_string(hide_password=False)
+        self._label = target.label
+        self._schema = schema
+        self._clock = clock or SystemClock()
+        self._locks = AdvisoryLocks(self._url)
+        self._advances = Advances(self._clock)
+        self._client: DBOSClient | None = None
+        self._opening = asyncio.Lock()
+        self._is_closed = False
+
+    async def wake(self, wake: Wake, *, within: object | None = None) -> None:
+        """See :meth:`Engine.wake`; ``within`` is a connection of SQLAlchemy's in a transaction."""
+        client, options = await self._connected(), self._options(wake)
+        if isinstance(within, AsyncConnection):
+            await within.run_sync(
+                lambda connection: client.enqueue_in_transaction(connection, options, asdict(wake))
+            )
+        elif isinstance(within, sa.Connection):
+            client.enqueue_in_transaction(within, options, asdict(wake))
+        else:
+            await self._asking(client.enqueue_async(options, asdict(wake)))
+
+    async def cancel(self, call: str) -> None:
+        """See :meth:`Engine.cancel`."""
+        client = await self._connected()
+        self._advances.cancel(call)
+        open_ = await self._asking(
+            client.list_workflows_async(
+                workflow_id_prefix=_prefix(call),
+                status=[*WAITING, *RUNNING],
+                load_input=False,
+                load_output=False,
+            )
+        )
+        if open_:
+            ids = [each.workflow_id for each in open_]
+            await self._asking(client.cancel_workflows_async(ids))
+
+    async def backlog(self) -> Backlog:
+        """See :meth:`Engine.backlog`."""
+        client = await self._connected()
+
+        async def count(states: list[str]) -> int:
+            found = await self._asking(
+                client.list_workflows_async(
+                    name=WORKFLOW, status=states, load_input=False, load_output=False
+                )
+            )
+            return len(found)
+
+        return Backlog(await count(WAITING), await count(RUNNING))
+
+    async def work(
+        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
+    ) -> NoReturn:
+        """See :meth:`Engine.work`.
+
+        Raises:
+            StoreError: the database cannot be reached, or this process has a worker already.
+        """
+        client = await self._connected()
+        worker = f"{APPLICATION}-{secrets.token_hex(8)}"
+        queues = await self._asking(_register_queues(client, tools, limits))
+        if not await self._locks.try_lock(worker):
+            raise StoreError(f"No lock could be taken in {self._label}.")
+        taking = DBOSWorker(lambda wake: self._advance(wake, advance), limits.concurrency)
+        try:
+            async with taking.listening(self._url, self._schema, worker, queues):
+                while True:
+                    await run_job("the work of dead workers", lambda: self._take_up(worker))
+                    await pause(self._clock, TAKE_UP_EVERY)
+        finally:
+            await self._locks.unlock(worker)
+
+    async def every(
+        self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
+    ) -> NoReturn:
+        """See :meth:`Engine.every`; whoever holds the advisory lock of the job runs it."""
+        self._check_open()
+        lock = f"anabranch every {name}"
+        while True:
+            if await self._is_locked(lock):
+                try:
+                    while await self._locks.holds(lock):
+                        await run_job(name, job)
+                        await pause(self._clock, seconds)
+                except StoreError as error:
+                    logger.warning("%s: not done this time: %s", name, error)
+                finally:
+                    await self._locks.unlock(lock)
+            await pause(self._clock, seconds)
+
+    async def close(self) -> None:
+        """See :meth:`Engine.close`."""
+        if not self._is_closed:
+            self._is_closed = True
+            await self._locks.close()
+            if self._client is not None:
+                await asyncio.to_thread(self._client.destroy)
+
+    # -- wakes and workers -------------------------------------------------------------------
+
+    async def _advance(self, wake: Wake, advance: Advance) -> None:
+        try:
+            following = await self._advances.run(wake, advance)
+        except asyncio.CancelledError:  # this worker ends, and the others take it
+            # It begins after all that came meanwhile, so that it stands for them, too.
+            following = [replace(wake, not_before=self._clock.now())]
+        for each in following:
+            await run_shielded(self._wake_surely(each))
+
+    async def _wake_surely(self, wake: Wake) -> None:
+        while True:
+            try:
+                return await self.wake(wake)
+            except StoreError as error:
+                logger.warning("call %r was not woken: %s; trying again", wake.call, error)
+            await pause(self._clock, RETRY)
+
+    def _options(self, wake: Wake) -> EnqueueOptions:
+        options = EnqueueOptions(
+            workflow_name=WORKFLOW,
+            queue_name=_queue(wake.tool, wake.version),
+            workflow_id=f"{_prefix(wake.call)}{wake.turn}@{wake.not_before:.3f}",
+            queue_partition_key=wake.share or "-",
+            priority=max(wake.priority, 0) + 1,
+            serialization_type=WorkflowSerializationFormat.PORTABLE,
+        )
+        delay = wake.not_before - self._clock.now()
+        if delay > 0:
+            options["delay_seconds"] = delay
+        return options
+
+    async def _take_up(self, worker: str) -> None:
+        """Put what dead workers had begun into its queue again, and delete what is long done."""
+        client = await self._connected()
+        begun = await self._asking(
+            client.list_workflows_async(
+                name=WORKFLOW, status=RUNNING, load_input=False, load_output=False
+            )
+        )
+        of_others: defaultdict[str, defaultdict[str | None, list[str]]]
+        of_others = defaultdict(lambda: defaultdict(list))
+        for each in begun:
+            if each.executor_id and each.executor_id != worker:
+                of_others[each.executor_id][each.queue_name].append(each.workflow_id)
+        for other, by_queue in of_others.items():
+            if not await self._locks.try_lock(other):
+                continue  # it lives
+            try:
+                for queue, ids in by_queue.items():
+                    await self._asking(client.resume_workflows_async(ids, queue_name=queue))
+                    logger.warning("%d wakes of a worker that has died come again", len(ids))
+            finally:
+                await self._locks.unlock(other)
+        await self._prune(client)
+
+    async def _prune(self, client: DBOSClient) -> None:
+        before = _as_iso(self._clock.now() - RETAINED)
+        done = await self._asking(
+            client.list_workflows_async(
+                name=WORKFLOW,
+                completed_before=before,
+                limit=PRUNED_AT_ONCE,
+                load_input=False,
+                load_output=False,
+            )
+        )
+        if done:
+            ids = [each.workflow_id for each in done]
+            await self._asking(client.delete_workflows_async(ids))
+
+    # -- the database ------------------------------------------------------------------------
+
+    async def _connected(self) -> DBOSClient:
+        self._check_open()
+        async with self._opening:
+            if self._client is None:
+                self._client = await self._asking(asyncio.to_thread(self._connect))
+            return self._client
+
+    def _connect(self) -> DBOSClient:
+        DBOS.migrate(self._url, schema=self._schema)
+        return DBOSClient(
+            system_database_url=self._url,
+            dbos_system_schema=self._schema,
+            application_name=APPLICATION,
+            retry_connection_errors=False,
+        )
+
+    async def _asking(self, request: Awaitable[T]) -> T:
+        try:
+            return await request
+        except sa.exc.SQLAlchemyError as error:
+            raise StoreError(f"The engine's database {self._label} failed.") from error
+
+    async def _is_locked(self, lock: str) -> bool:
+        try:
+            return await self._locks.try_lock(lock)
+        except StoreError:
+            return False  # it is tried again
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreError("The engine is closed.")
+
+
+async def _register_queues(
+    client: DBOSClient, tools: Mapping[str, str], limits: WorkLimits
+) -> list[str]:
+    """Create the queues of ``tools``, or give them these limits; return their names."""
+    names: list[str] = []
+    for tool, own in tools.items():
+        most = limits.per_tool.get(tool)
+        for version in sorted({"", own}):
+            names.append(_queue(tool, version))
+            await client.register_queue_async(
+                names[-1],
+                global_concurrency=most,
+                worker_concurrency=_least(limits.concurrency, most),
+                partition_concurrency=_least(limits.per_share, most),
+                polling_interval_sec=POLL,
+                on_conflict="always_update",
+            )
+    return names
+
+
+def _least(limit: int | None, most: int | None) -> int | None:
+    """Return a limit as it is within that of its queue: DBOS refuses a larger one."""
+    return limit if limit is None or most is None else min(limit, most)
+
+
+def _queue(tool: str, version: str) -> str:
+    return f"{APPLICATION}/{tool}/{version}"
+
+
+def _prefix(call: str) -> str:
+    """Return how the names of a call's wakes begin, and those of no other call."""
+    return f"{len(call)}:{call}/"
+
+
+def _as_iso(when: float) -> str:
+    return datetime.fromtimestamp(when, UTC).isoformat()

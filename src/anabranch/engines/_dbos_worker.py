@@ -1,0 +1,97 @@
+"""A worker of DBOS in this process: it takes wakes from queues, in threads and a loop of DBOS's own.
+
+DBOS is one per process, with a registry of its own; so is this. What it takes is done in the loop of
+whoever began the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from dbos import DBOS, DBOSConfig
+
+from anabranch._durable.engine import Wake
+from anabranch._engine.combine import cancel_and_wait
+from anabranch._shielded import run_shielded
+from anabranch.errors import StoreError
+
+__all__ = ["APPLICATION", "WORKFLOW", "DBOSWorker"]
+
+APPLICATION = "anabranch"
+WORKFLOW = "anabranch.advance"
+
+_only_one = threading.Lock()
+
+
+class DBOSWorker:
+    """Takes wakes, and has each of them run.
+
+    Args:
+        run: runs a wake, in the loop in which the worker began. If it is cancelled, it sees to it
+            that the wake comes again.
+        concurrency: how many run at the same time.
+    """
+
+    def __init__(self, run: Callable[[Wake], Awaitable[None]], concurrency: int) -> None:
+        self._run = run
+        self._slots = asyncio.Semaphore(concurrency)
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @asynccontextmanager
+    async def listening(
+        self, url: str, schema: str, name: str, queues: list[str]
+    ) -> AsyncGenerator[None]:
+        """Take wakes from ``queues``, under this name, inside the block.
+
+        What runs at its end is cancelled.
+
+        Raises:
+            StoreError: this process has a worker already.
+        """
+        if not _only_one.acquire(blocking=False):
+            raise StoreError("This process has a worker of DBOS already; begin another process.")
+        try:
+            await asyncio.to_thread(self._launch, url, schema, name, queues)
+            yield
+        finally:
+            await run_shielded(self._end())
+            _only_one.release()
+
+    def _launch(self, url: str, schema: str, name: str, queues: list[str]) -> None:
+        async def workflow(wake: dict[str, Any]) -> None:  # DBOS takes no bound method
+            running = asyncio.run_coroutine_threadsafe(self._in_turn(Wake(**wake)), self._loop)
+            await asyncio.wrap_future(running)
+
+        DBOS.workflow(name=WORKFLOW)(workflow)
+        DBOS(
+            config=DBOSConfig(
+                name=APPLICATION,
+                system_database_url=url,
+                dbos_system_schema=schema,
+                application_version=APPLICATION,  # versions of tools have queues of their own
+                executor_id=name,
+                run_migrations=False,
+                log_level="ERROR",
+            )
+        )
+        DBOS.listen_queues(queues)
+        DBOS.launch()
+
+    async def _end(self) -> None:
+        """Cancel what runs, also what DBOS brings while it ends."""
+        await cancel_and_wait(list(self._tasks))
+        await asyncio.to_thread(DBOS.destroy, destroy_registry=True)
+        await cancel_and_wait(list(self._tasks))
+
+    async def _in_turn(self, wake: Wake) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        async with self._slots:
+            await self._run(wake)

@@ -1,0 +1,142 @@
+"""The engine in this process: tasks of its event loop, and nothing to install.
+
+It ends with its process. What it had to do then is found in the store again by whoever looks there,
+as every engine's users must.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NoReturn
+
+from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
+from anabranch._engine.clock import Clock, SystemClock, pause
+from anabranch._engine.combine import cancel_and_wait
+from anabranch.engines._advances import Advances, run_job
+from anabranch.engines._waiting_wakes import WaitingWakes
+from anabranch.errors import StoreError
+
+__all__ = ["InProcessEngine"]
+
+
+class InProcessEngine:
+    """An engine whose workers are in this process.
+
+    Args:
+        clock: the time; by default, the system's.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._waiting = WaitingWakes()
+        self._advances = Advances(self._clock, self._waiting.add)
+        self._running: dict[asyncio.Task[None], Wake] = {}
+        self._listeners: set[asyncio.Event] = set()
+        self._periodic: dict[str, asyncio.Lock] = {}
+        self._is_closed = False
+
+    async def wake(self, wake: Wake, *, within: object | None = None) -> None:
+        """See :meth:`Engine.wake`; ``within`` is ignored."""
+        del within
+        self._check_open()
+        self._add(wake)
+
+    async def cancel(self, call: str) -> None:
+        """See :meth:`Engine.cancel`."""
+        self._check_open()
+        self._waiting.drop(call)
+        self._advances.cancel(call)
+
+    async def work(
+        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
+    ) -> NoReturn:
+        """See :meth:`Engine.work`."""
+        self._check_open()
+        mine: set[asyncio.Task[None]] = set()
+        changed = asyncio.Event()
+        self._listeners.add(changed)
+        try:
+            while True:
+                changed.clear()
+                mine &= self._running.keys()
+                while len(mine) < limits.concurrency and (wake := self._next(tools, limits)):
+                    mine.add(self._start(wake, advance))
+                await self._until_next(changed, is_full=len(mine) >= limits.concurrency)
+        finally:
+            self._listeners.discard(changed)
+            await cancel_and_wait(list(mine))
+            self._notify()
+
+    async def every(
+        self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
+    ) -> NoReturn:
+        """See :meth:`Engine.every`."""
+        self._check_open()
+        async with self._periodic.setdefault(name, asyncio.Lock()):
+            while True:
+                await run_job(name, job)
+                await pause(self._clock, seconds)
+
+    async def backlog(self) -> Backlog:
+        """See :meth:`Engine.backlog`."""
+        self._check_open()
+        return Backlog(len(self._waiting), len(self._running))
+
+    async def close(self) -> None:
+        """Refuse everything from now on."""
+        self._is_closed = True
+
+    # -- a worker ----------------------------------------------------------------------------
+
+    def _next(self, tools: Mapping[str, str], limits: WorkLimits) -> Wake | None:
+        """Take the next wake that this worker may advance."""
+        by_tool = Counter(wake.tool for wake in self._running.values())
+        by_share = Counter(wake.share for wake in self._running.values())
+
+        def allowed(wake: Wake) -> bool:
+            is_ours = wake.tool in tools and wake.version in {"", tools[wake.tool]}
+            most = limits.per_tool.get(wake.tool)
+            share_is_full = (
+                limits.per_share is not None and by_share[wake.share] >= limits.per_share
+            )
+            return is_ours and not share_is_full and (most is None or by_tool[wake.tool] < most)
+
+        return self._waiting.take(self._clock.now(), allowed, by_share)
+
+    def _start(self, wake: Wake, advance: Advance) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(self._run(wake, advance))
+        self._running[task] = wake
+        task.add_done_callback(self._ended)
+        return task
+
+    async def _run(self, wake: Wake, advance: Advance) -> None:
+        for following in await self._advances.run(wake, advance):
+            self._add(following)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._running[task]
+        self._notify()
+
+    async def _until_next(self, changed: asyncio.Event, *, is_full: bool) -> None:
+        """Wait until something has changed, or the next wake's time comes."""
+        due = None if is_full else self._waiting.next_time()
+        timer = None if due is None else self._clock.call_at(due, changed.set)
+        try:
+            await changed.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _add(self, wake: Wake) -> None:
+        self._waiting.add(wake)
+        self._notify()
+
+    def _notify(self) -> None:
+        for listener in self._listeners:
+            listener.set()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreError("The engine is closed.")

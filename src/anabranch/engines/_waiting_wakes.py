@@ -1,0 +1,113 @@
+"""Wakes that wait in this process, and which of them is next.
+
+Of the wakes whose time has come, the one of the lowest priority number is next; among equals the
+one whose share has the fewest running, then the one that came first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import TypeAlias
+
+from anabranch._durable.engine import Wake
+
+__all__ = ["WaitingWakes"]
+
+_Lane: TypeAlias = tuple[str, str, str]
+"""The share, tool and version of wakes that are allowed to run, or not, together."""
+
+
+class WaitingWakes:
+    """Wakes that no one has taken.
+
+    Taking one looks at the first of each lane, not at all wakes: ten thousand that wait cost what
+    one does.
+    """
+
+    def __init__(self) -> None:
+        self._wakes: dict[str, dict[str, Wake]] = {}
+        self._count = 0
+        self._sleeping: list[tuple[float, int, Wake]] = []
+        self._lanes: dict[_Lane, list[tuple[int, int, Wake]]] = {}
+        self._order = count()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, wake: Wake) -> None:
+        """Add a wake; one of the same name that waits already stays, at the earlier time."""
+        of_call = self._wakes.setdefault(wake.call, {})
+        known = of_call.get(wake.turn)
+        if known is not None and known.not_before <= wake.not_before:
+            return
+        self._count += known is None
+        of_call[wake.turn] = wake
+        heapq.heappush(self._sleeping, (wake.not_before, next(self._order), wake))
+
+    def drop(self, call: str) -> None:
+        """Remove the wakes of a call."""
+        self._count -= len(self._wakes.pop(call, {}))
+
+    def take(
+        self, now: float, allowed: Callable[[Wake], bool], running: Counter[str]
+    ) -> Wake | None:
+        """Remove and return the next wake that may run, ``None`` if there is none.
+
+        Args:
+            now: the time.
+            allowed: whether a wake may run. It answers alike for wakes of one tool, version and
+                share.
+            running: how many run, by share.
+        """
+        self._rouse(now)
+        first = min(
+            (
+                (priority, running[wake.share], order, lane)
+                for lane, (priority, order, wake) in self._heads()
+                if allowed(wake)
+            ),
+            default=None,
+        )
+        if first is None:
+            return None
+        *_, wake = heapq.heappop(self._lanes[first[-1]])
+        self._forget(wake)
+        return wake
+
+    def next_time(self) -> float | None:
+        """Return when the next wake's time comes, ``None`` if none has its time ahead."""
+        while self._sleeping and not self._waits(self._sleeping[0][-1]):
+            heapq.heappop(self._sleeping)
+        return self._sleeping[0][0] if self._sleeping else None
+
+    def _rouse(self, now: float) -> None:
+        """Put wakes whose time has come into their lanes."""
+        while self._sleeping and self._sleeping[0][0] <= now:
+            _, order, wake = heapq.heappop(self._sleeping)
+            if self._waits(wake):
+                lane = (wake.share, wake.tool, wake.version)
+                heapq.heappush(self._lanes.setdefault(lane, []), (wake.priority, order, wake))
+
+    def _heads(self) -> Iterator[tuple[_Lane, tuple[int, int, Wake]]]:
+        """Yield the first wake of each lane that has one."""
+        for lane, wakes in list(self._lanes.items()):
+            while wakes and not self._waits(wakes[0][-1]):
+                heapq.heappop(wakes)
+            if wakes:
+                yield lane, wakes[0]
+            else:
+                del self._lanes[lane]
+
+    def _forget(self, wake: Wake) -> None:
+        of_call = self._wakes[wake.call]
+        del of_call[wake.turn]
+        if not of_call:
+            del self._wakes[wake.call]
+        self._count -= 1
+
+    def _waits(self, wake: Wake) -> bool:
+        """Whether it waits still: it was neither dropped nor replaced by one of an earlier time."""
+        return self._wakes.get(wake.call, {}).get(wake.turn) is wake

@@ -1,0 +1,376 @@
+"""What every engine promises: one check for each promise of ``Engine``.
+
+A check opens an engine that has nothing to do, raises ``AssertionError`` with the broken promise,
+and waits for what must happen; how long that takes is the engine's affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+from anabranch._durable.engine import Advance, Engine, Wake, WorkLimits
+from anabranch._engine.combine import cancel_and_wait
+from anabranch.testing.suites._expectations import expect, opened, refused, yes
+
+__all__ = ["ENGINE_CHECKS", "EngineCheck", "OpenEngine"]
+
+OpenEngine: TypeAlias = Callable[[], Engine]
+"""Opens an engine."""
+
+EngineCheck: TypeAlias = Callable[[OpenEngine], Awaitable[None]]
+"""Checks one promise; raises ``AssertionError`` if it is broken."""
+
+PATIENCE = 60.0
+"""Seconds after which what has not happened does not happen any more."""
+
+TOOLS: Mapping[str, str] = {"a": "1", "b": "1"}
+
+
+def a_wake(
+    call: str,
+    turn: str = "0",
+    *,
+    tool: str = "a",
+    version: str = "",
+    share: str = "",
+    priority: int = 0,
+    not_before: float = 0.0,
+) -> Wake:
+    """Return a wake."""
+    return Wake(call, turn, tool, version, share, priority, not_before)
+
+
+class Changes:
+    """Lets a check wait until something has happened."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    def report(self) -> None:
+        """Have the check look again."""
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], bool], promise: str) -> None:
+        """Wait until ``condition`` holds.
+
+        Raises:
+            AssertionError: it does not.
+        """
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"{promise}: it has not happened") from None
+
+
+class Worker(Changes):
+    """An advance that records what it is called with, and does what a check lets it do.
+
+    Attributes:
+        begun: the wakes of all advances, in the order in which they began.
+        running: the wakes of those that run.
+        most: the most that ran at once, by what they have in common.
+        following: what the advances of a call return, or raise, by its name.
+        gate: advances wait here until it is set.
+    """
+
+    def __init__(self, *, is_open: bool = True) -> None:
+        super().__init__()
+        self.begun: list[Wake] = []
+        self.running: list[Wake] = []
+        self.most: Counter[str] = Counter()
+        self.following: dict[str, list[Wake | Exception]] = {}
+        self.gate = asyncio.Event()
+        if is_open:
+            self.gate.set()
+
+    async def advance(self, wake: Wake) -> Wake | None:
+        """Advance a call."""
+        self.begun.append(wake)
+        self.running.append(wake)
+        self.most["all"] = max(self.most["all"], len(self.running))
+        for kind in ("call", "tool", "share"):
+            value = getattr(wake, kind)
+            alike = sum(getattr(each, kind) == value for each in self.running)
+            self.most[f"{kind} {value}"] = max(self.most[f"{kind} {value}"], alike)
+        self.report()
+        try:
+            await self.gate.wait()
+        finally:
+            self.running.remove(wake)
+            self.report()
+        planned = self.following.get(wake.call)
+        following = planned.pop(0) if planned else None
+        if isinstance(following, Exception):
+            raise following
+        return following
+
+    def times(self, call: str) -> int:
+        """Return how often a call was advanced."""
+        return sum(wake.call == call for wake in self.begun)
+
+    async def until_times(self, call: str, times: int, promise: str) -> None:
+        """Wait until a call was advanced so often."""
+        await self.until(lambda: self.times(call) >= times, promise)
+
+    async def until_calls(self, count: int, promise: str) -> None:
+        """Wait until so many calls were advanced."""
+        await self.until(lambda: len({wake.call for wake in self.begun}) >= count, promise)
+
+    async def until_running(self, count: int, promise: str) -> None:
+        """Wait until so many advances run at the same time."""
+        await self.until(lambda: len(self.running) == count, promise)
+
+    def ran_at_most(self, most: int, kind: str, promise: str) -> None:
+        """Expect that no more than so many ran at the same time."""
+        yes(self.most[kind] <= most, promise)
+
+
+@asynccontextmanager
+async def working(
+    engine: Engine,
+    advance: Advance,
+    tools: Mapping[str, str] = TOOLS,
+    limits: WorkLimits | None = None,
+) -> AsyncGenerator[None]:
+    """Have a worker at work inside the block."""
+    worker = asyncio.ensure_future(engine.work(tools, advance, limits or WorkLimits()))
+    try:
+        yield
+    finally:
+        await cancel_and_wait([worker])
+        if not worker.cancelled():
+            worker.result()  # raises
+
+
+async def a_wake_is_advanced(open_engine: OpenEngine) -> None:
+    """Whether it comes before a worker does, or after."""
+    worker = Worker()
+    async with opened(open_engine) as engine:
+        await engine.wake(a_wake("early"))
+        async with working(engine, worker.advance):
+            await worker.until_times("early", 1, "a wake before the worker")
+            await engine.wake(a_wake("late"))
+            await worker.until_times("late", 1, "a wake after the worker")
+
+
+async def the_same_wake_is_one_wake(open_engine: OpenEngine) -> None:
+    """It is advanced as often as it was given, at most."""
+    worker, given = Worker(), 3
+    async with opened(open_engine) as engine:
+        for _ in range(given):
+            await engine.wake(a_wake("c"))
+        async with working(engine, worker.advance):
+            await engine.wake(a_wake("other", priority=9))
+            await worker.until_times("other", 1, "the last wake")
+            await worker.until_times("c", 1, "the first wake")
+            yes(worker.times("c") in range(1, given + 1), "the same wake is not multiplied")
+
+
+async def a_call_is_advanced_again_if_it_is_woken_meanwhile(open_engine: OpenEngine) -> None:
+    """Not at the same time in one worker, and after the last of the wakes."""
+    worker = Worker(is_open=False)
+    async with opened(open_engine) as engine, working(engine, worker.advance):
+        await engine.wake(a_wake("c", "0"))
+        await worker.until_times("c", 1, "the first wake")
+        for turn in range(1, 5):
+            await engine.wake(a_wake("c", str(turn)))
+        worker.gate.set()
+        await worker.until_times("c", 2, "woken while it was advanced")
+        await worker.until_running(0, "the advances end")
+        expect(worker.most["call c"], 1, "one advance of a call at a time in a worker")
+
+
+async def what_an_advance_returns_is_the_next_wake(open_engine: OpenEngine) -> None:
+    """At its time; a call that returns none is left alone."""
+    worker = Worker()
+    later = time.time() + 0.3
+    worker.following["c"] = [a_wake("c", "1"), a_wake("c", "2", not_before=later)]
+    async with opened(open_engine) as engine, working(engine, worker.advance):
+        await engine.wake(a_wake("c"))
+        await worker.until_times("c", 3, "three turns")
+        yes(time.time() >= later, "not before its time")
+        expect([wake.turn for wake in worker.begun], ["0", "1", "2"], "in order")
+
+
+async def an_advance_that_fails_comes_again(open_engine: OpenEngine) -> None:
+    """The same wake, until it succeeds."""
+    worker = Worker()
+    worker.following["c"] = [ValueError("once")]
+    async with opened(open_engine) as engine, working(engine, worker.advance):
+        await engine.wake(a_wake("c", "7"))
+        await worker.until_times("c", 2, "it failed once")
+        expect({wake.turn for wake in worker.begun}, {"7"}, "the same wake")
+
+
+async def an_interrupted_advance_comes_again(open_engine: OpenEngine) -> None:
+    """To another worker, when its own has ended; so does what came meanwhile."""
+    first, second = Worker(is_open=False), Worker()
+    async with opened(open_engine) as engine:
+        async with working(engine, first.advance):
+            await engine.wake(a_wake("c"))
+            await engine.wake(a_wake("d"))
+            await first.until_running(2, "both begin")
+        async with working(engine, second.advance):
+            await second.until_times("c", 1, "the first call comes again")
+            await second.until_times("d", 1, "the second call comes again")
+
+
+async def a_cancelled_call_is_left_alone(open_engine: OpenEngine) -> None:
+    """Its wakes are dropped, and the advance in progress is cancelled."""
+    worker = Worker(is_open=False)
+    async with opened(open_engine) as engine:
+        await engine.wake(a_wake("dropped"))
+        await engine.cancel("dropped")
+        async with working(engine, worker.advance):
+            await engine.wake(a_wake("c"))
+            await worker.until_times("c", 1, "it begins")
+            await engine.cancel("c")
+            await worker.until_running(0, "its advance is cancelled")
+            worker.gate.set()
+            await engine.wake(a_wake("last", priority=9))
+            await worker.until_times("last", 1, "others go on")
+        expect(worker.times("dropped"), 0, "a wake that was dropped")
+        expect(worker.times("c"), 1, "a call that was cancelled")
+
+
+async def a_worker_takes_what_it_has(open_engine: OpenEngine) -> None:
+    """Only its tools, and of those only the versions that it has."""
+    old, new = Worker(), Worker()
+    async with opened(open_engine) as engine:
+        await engine.wake(a_wake("unknown", tool="missing"))
+        await engine.wake(a_wake("old", version="1"))
+        await engine.wake(a_wake("new", version="2"))
+        await engine.wake(a_wake("any"))
+        async with working(engine, new.advance, {"a": "2"}):
+            await new.until_calls(2, "its version")
+            expect(new.times("old") + new.times("unknown"), 0, "what it does not have")
+        async with working(engine, old.advance, {"a": "1"}):
+            await old.until_times("old", 1, "the version of the old worker")
+
+
+async def limits_hold(open_engine: OpenEngine) -> None:
+    """Of a worker, of a tool, and of a share."""
+    limits = WorkLimits(concurrency=4, per_tool={"b": 1}, per_share=2)
+    worker = Worker(is_open=False)
+    async with opened(open_engine) as engine:
+        for number in range(4):
+            await engine.wake(a_wake(f"x{number}", share="x"))
+            await engine.wake(a_wake(f"y{number}", share="y"))
+            await engine.wake(a_wake(f"b{number}", tool="b", share="z"))
+        async with working(engine, worker.advance, limits=limits):
+            await worker.until_running(4, "as many as may run")
+            worker.gate.set()
+            await worker.until_calls(12, "all run")
+        worker.ran_at_most(4, "all", "no more than the worker may")
+        worker.ran_at_most(1, "tool b", "no more of a tool than may run")
+        worker.ran_at_most(2, "share x", "no more of a share than may run")
+        worker.ran_at_most(2, "share y", "no more of another share than may run")
+
+
+async def one_share_does_not_hold_up_another(open_engine: OpenEngine) -> None:
+    """Though it came first, with more than can be done."""
+    limits = WorkLimits(concurrency=2, per_share=1)
+    worker = Worker(is_open=False)
+    async with opened(open_engine) as engine:
+        for number in range(20):
+            await engine.wake(a_wake(f"much{number}", share="much"))
+        await engine.wake(a_wake("little", share="little"))
+        async with working(engine, worker.advance, limits=limits):
+            await worker.until_times("little", 1, "the other share")
+            worker.gate.set()
+            await worker.until_calls(21, "all run")
+
+
+async def a_lower_number_comes_first(open_engine: OpenEngine) -> None:
+    """Of what waits for the same worker."""
+    worker = Worker()
+    async with opened(open_engine) as engine:
+        for number in (5, 2, 8):
+            await engine.wake(a_wake(f"p{number}", priority=number))
+        async with working(engine, worker.advance, limits=WorkLimits(concurrency=1)):
+            await worker.until_calls(3, "all run")
+        firsts = list(dict.fromkeys(wake.call for wake in worker.begun))
+        expect(firsts, ["p2", "p5", "p8"], "by priority")
+
+
+async def a_call_that_waits_for_a_person_holds_no_limit(open_engine: OpenEngine) -> None:
+    """It has no wake; many such calls leave the workers to the others."""
+    worker = Worker()
+    one = WorkLimits(concurrency=1)
+    async with opened(open_engine) as engine, working(engine, worker.advance, limits=one):
+        for number in range(20):
+            await engine.wake(a_wake(f"silent{number}"))
+        await engine.wake(a_wake("last"))
+        await worker.until_times("last", 1, "the last call")
+
+
+async def a_periodic_job_runs_on_one_worker(open_engine: OpenEngine) -> None:
+    """Again and again, also after it has failed, and on another worker when its own has ended."""
+    runs: list[str] = []
+    changes, often = Changes(), 3
+
+    async def job(name: str) -> None:
+        runs.append(name)
+        changes.report()
+        if len(runs) == 1:
+            raise ValueError("once")
+
+    async with opened(open_engine) as engine, working(engine, Worker().advance):
+        first = asyncio.ensure_future(engine.every("j", 0.2, lambda: job("first")))
+        await changes.until(lambda: len(runs) >= often, "again and again")
+        second = asyncio.ensure_future(engine.every("j", 0.2, lambda: job("second")))
+        await cancel_and_wait([first])
+        await changes.until(lambda: "second" in runs, "the other worker")
+        await cancel_and_wait([second])
+
+
+async def the_backlog_says_what_there_is_to_do(open_engine: OpenEngine) -> None:
+    """Wakes before their time included."""
+    worker = Worker(is_open=False)
+    async with opened(open_engine) as engine:
+        expect((await engine.backlog()).waiting, 0, "nothing to do")
+        await engine.wake(a_wake("now"))
+        await engine.wake(a_wake("later", not_before=time.time() + 3600))
+        expect((await engine.backlog()).waiting, 2, "two wakes")
+        async with working(engine, worker.advance):
+            await worker.until_running(1, "one runs")
+            backlog = await engine.backlog()
+            expect((backlog.waiting, backlog.running), (1, 1), "one waits, and one runs")
+
+
+async def a_closed_engine_refuses(open_engine: OpenEngine) -> None:
+    """With a ``StoreError``; closing it again does nothing."""
+    engine = open_engine()
+    await engine.close()
+    await engine.close()
+    await refused(engine.wake(a_wake("c")), "a wake")
+    await refused(engine.cancel("c"), "a cancellation")
+    await refused(engine.backlog(), "the backlog")
+    await refused(engine.work(TOOLS, Worker().advance, WorkLimits()), "work")
+
+
+ENGINE_CHECKS: tuple[EngineCheck, ...] = (
+    a_wake_is_advanced,
+    the_same_wake_is_one_wake,
+    a_call_is_advanced_again_if_it_is_woken_meanwhile,
+    what_an_advance_returns_is_the_next_wake,
+    an_advance_that_fails_comes_again,
+    an_interrupted_advance_comes_again,
+    a_cancelled_call_is_left_alone,
+    a_worker_takes_what_it_has,
+    limits_hold,
+    one_share_does_not_hold_up_another,
+    a_lower_number_comes_first,
+    a_call_that_waits_for_a_person_holds_no_limit,
+    a_periodic_job_runs_on_one_worker,
+    the_backlog_says_what_there_is_to_do,
+    a_closed_engine_refuses,
+)

@@ -13,6 +13,7 @@ from anabranch._durable import expiry
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
+from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 from anabranch.mcp import Installation, ServerOptions
 from anabranch.testing import ManualClock
@@ -143,12 +144,14 @@ async def test_the_reaper_continues_after_any_failure(
 ) -> None:
     store = Failing(Modelled())
     desk = Desk(ready, always(n=1))
-    running = asyncio.ensure_future(Reaper(desk.service(store), TOOLS).run())
+    running = asyncio.ensure_future(
+        Reaper(desk.service(store), TOOLS).run(InProcessEngine(desk.clock))
+    )
     for _ in range(3):
         await store.until("failed")
         desk.clock.advance(expiry.INTERVAL)
     assert not running.done()
-    assert caplog.messages == ["a pass over expired calls failed"] * 3
+    assert caplog.messages == ["expired calls of ready, slow: not done this time"] * 3
     running.cancel()
     await asyncio.wait({running})
     assert running.cancelled()

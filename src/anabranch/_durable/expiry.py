@@ -1,8 +1,8 @@
 """The reaper: it ends calls that were not continued before their deadline, and deletes old ones.
 
 An expired call is compensated: its undos are run, in reverse order, and it cannot be continued. The
-engine knows what a call has to undo, and how; this module only decides when. Any number of processes
-may run a reaper over one store.
+call knows what it has to undo, and how; this module only decides when. Any number of processes may
+run a reaper over one store; an engine has one of them do so (:meth:`Engine.every`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from anabranch._asking.host import Capabilities, Host
+from anabranch._durable.engine import Engine
 from anabranch._durable.entries import answers_id
 from anabranch._durable.lease import Lease
 from anabranch._durable.policy import Durability
@@ -72,17 +73,13 @@ class Reaper:
         self._runtime_of = runtime_of
         self._ending: dict[str, asyncio.Task[bool]] = {}
 
-    async def run(self) -> NoReturn:
-        """Make a pass every :data:`INTERVAL` seconds, until cancelled."""
-        while True:
-            try:
-                await self.expire()
-            except StoreError as error:
-                logger.warning("no calls were expired this time: %s", error)
-            except Exception:
-                # Whatever it was: without another pass, compensations would never be run.
-                logger.exception("a pass over expired calls failed")
-            await pause(self._calls.runtime.clock, INTERVAL)
+    async def run(self, engine: Engine) -> NoReturn:
+        """Make a pass every :data:`INTERVAL` seconds, until cancelled.
+
+        Of all processes with these same tools and this ``engine``, one does.
+        """
+        name = f"expired calls of {', '.join(sorted(self._tools))}"
+        await engine.every(name, INTERVAL, self.expire)
 
     async def expire(self) -> int:
         """Make one pass; return how many calls were ended in it.

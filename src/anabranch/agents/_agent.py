@@ -36,6 +36,7 @@ from anabranch.agents._tool_questions import Given, Reply
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn, resume, use_line
 from anabranch.agents._turn_limits import TurnLimits
+from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import ToolError
 from anabranch.limits import Limits
 from anabranch.tool import Tool
@@ -322,10 +323,11 @@ class Agent:
         continuation = Continuation(self.dependencies.person)
         return Turn(Timeline(self.dependencies, thread), self.tools, continuation)
 
-    async def expire_calls(self) -> NoReturn:
+    async def expire_calls(self, engine: Engine | None = None) -> NoReturn:
         """Undo what tools have done whose questions are not answered in time, until cancelled.
 
-        Run it in a task, in one process or several. What has expired cannot be answered any more.
+        Run it in a task, in one process or several; with an ``engine``, one of them does it. What
+        has expired cannot be answered any more.
 
         Raises:
             ValueError: the agent has no store of calls.
@@ -335,4 +337,6 @@ class Agent:
             for name, called in self.tools.items()
             if isinstance(called, CalledTool)
         }
-        await reaper_of(self.dependencies, tools).run()
+        await reaper_of(self.dependencies, tools).run(
+            engine or InProcessEngine(self.dependencies.clock)
+        )

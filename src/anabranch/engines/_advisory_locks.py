@@ -7,6 +7,7 @@ again; a machine that is gone loses them after some ten seconds.
 from __future__ import annotations
 
 import asyncio
+from typing import LiteralString
 
 import psycopg
 
@@ -14,7 +15,7 @@ from anabranch.errors import StoreError
 
 __all__ = ["AdvisoryLocks"]
 
-KEEPALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT = 5, 2, 3
 """Seconds of silence until the connection is probed, seconds between probes, and how many."""
 
 TRY = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
@@ -71,12 +72,16 @@ class AdvisoryLocks:
         await self._ask("SELECT true")
         return name in self._held
 
-    async def _ask(self, statement: str, *values: str) -> bool:
+    async def _ask(self, statement: LiteralString, *values: str) -> bool:
         try:
             if self._connection is None or self._connection.closed:
                 self._held.clear()
                 self._connection = await psycopg.AsyncConnection.connect(
-                    self._url, autocommit=True, **KEEPALIVE
+                    self._url,
+                    autocommit=True,
+                    keepalives_idle=KEEPALIVE_IDLE,
+                    keepalives_interval=KEEPALIVE_INTERVAL,
+                    keepalives_count=KEEPALIVE_COUNT,
                 )
             row = await (await self._connection.execute(statement, values)).fetchone()
         except psycopg.Error as error:

@@ -18,10 +18,11 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeVar, cast
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, EnqueueOptions, WorkflowSerializationFormat
+from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
@@ -85,14 +86,17 @@ class DBOSEngine:
     async def wake(self, wake: Wake, *, within: object | None = None) -> None:
         """See :meth:`Engine.wake`; ``within`` is a connection of SQLAlchemy's in a transaction."""
         client, options = await self._connected(), self._options(wake)
+
+        def enqueue(connection: sa.Connection) -> None:
+            client.enqueue_in_transaction(connection, options, asdict(wake))
+
         if isinstance(within, AsyncConnection):
-            await within.run_sync(
-                lambda connection: client.enqueue_in_transaction(connection, options, asdict(wake))
-            )
+            await within.run_sync(enqueue)
         elif isinstance(within, sa.Connection):
-            client.enqueue_in_transaction(within, options, asdict(wake))
+            enqueue(within)
         else:
-            await self._asking(client.enqueue_async(options, asdict(wake)))
+            enqueued = cast("Awaitable[object]", client.enqueue_async(options, asdict(wake)))
+            await self._asking(enqueued)
 
     async def cancel(self, call: str) -> None:
         """See :meth:`Engine.cancel`."""
@@ -265,7 +269,7 @@ class DBOSEngine:
     async def _asking(self, request: Awaitable[T]) -> T:
         try:
             return await request
-        except sa.exc.SQLAlchemyError as error:
+        except exc.SQLAlchemyError as error:
             raise StoreError(f"The engine's database {self._label} failed.") from error
 
     async def _is_locked(self, lock: str) -> bool:

@@ -12,6 +12,7 @@ from anabranch._durable.service import CallService
 from anabranch._engine.clock import SystemClock
 from anabranch._opening import Runtime
 from anabranch._shielded import run_shielded
+from anabranch.engines import InProcessEngine
 from anabranch.limits import Limits
 from anabranch.mcp._ask_links import AskLinks
 from anabranch.mcp._going_on import GoingOn, answer_questions, continue_call
@@ -71,6 +72,7 @@ class Installation:
             self.going_on.append(answer_questions(self.service))
         self._running = 0
         self._grace = options.grace
+        self._engine = options.engine or InProcessEngine(runtime.clock)
         self._reaping: asyncio.Task[NoReturn] | None = None
         names = self.names
         if repeated := sorted({name for name in names if names.count(name) > 1}):
@@ -117,7 +119,7 @@ class Installation:
         if self._reaping is None or self._reaping.get_loop() is not asyncio.get_running_loop():
             reaper = Reaper(self.service.calls, {tool.name: tool for tool in self.tools})
             # No task group: hosts leave a lifespan in another cancel scope than they entered it in.
-            self._reaping = asyncio.ensure_future(reaper.run())
+            self._reaping = asyncio.ensure_future(reaper.run(self._engine))
 
 
 def _links(calls: CallService, options: ServerOptions, audience: str) -> AskLinks | None:

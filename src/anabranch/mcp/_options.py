@@ -19,6 +19,7 @@ from mcp.server.auth.provider import TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 
 from anabranch._asking.sampling import Sampler
+from anabranch._durable.engine import Engine
 from anabranch._durable.policy import RETAIN, Durability
 from anabranch._durable.reading import MAX_STATE
 from anabranch._durable.store import CallStore
@@ -100,6 +101,8 @@ class ServerOptions:
             result of the tool lists them, and a tool ``answer_questions`` takes the answers.
         heartbeat: seconds between two progress notifications while a client of the handshake era is
             asked, if it has given a progress token; ``None`` for none.
+        engine: has one of the processes that share the store expire its calls; by default, each
+            process does.
         ask_url: with ``fallback`` and a store, where users reach this server over HTTP: such a
             result then also has links to pages with the forms, at ``/ask/…`` below it.
     """
@@ -122,6 +125,7 @@ class ServerOptions:
     ask: Ask = "client"
     heartbeat: float | None = HEARTBEAT
     ask_url: str | None = None
+    engine: Engine | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.step_threads < 1:
@@ -181,6 +185,7 @@ class ServerKeywords(ToolKeywords, total=False):
     token_verifier: TokenVerifier | None
     ask: Ask
     ask_url: str | None
+    engine: Engine | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,14 @@ from anabranch.chat._web.memory_room import MemoryOf, MemoryRoom
 from anabranch.chat._web.page_files import page_route
 from anabranch.chat._web.rate_limits import RateLimits
 from anabranch.chat._web.routes import ERRORS, Routes
+from anabranch.engines import Engine, InProcessEngine
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
 __all__ = ["make_chat_app"]
+
+PRUNE_EVERY = 600.0
+"""Seconds from one pruning of old events to the next."""
 
 
 def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
@@ -50,6 +54,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     hosts: Iterable[str] = LOOPBACK,
     rates: RateLimits | None = None,
     now: Callable[[], float] = time.monotonic,
+    engine: Engine | None = None,
     closes_store: bool = False,
 ) -> Starlette:
     """Return the web application.
@@ -81,6 +86,8 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         rates: how much a principal, or an address without one, may do in a minute; by default, as
             much as they like.
         now: seconds that never go back, for the rates.
+        engine: has one of the processes that share the store expire calls and delete old events; by
+            default, each process does.
         closes_store: whether the store is closed when the application ends.
 
     Raises:
@@ -111,9 +118,10 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         del app
+        chosen = engine or InProcessEngine()
         cleaning = [
-            asyncio.ensure_future(conversations.agent.expire_calls()),
-            asyncio.ensure_future(conversations.prune()),
+            asyncio.ensure_future(conversations.agent.expire_calls(chosen)),
+            asyncio.ensure_future(chosen.every("old events", PRUNE_EVERY, conversations.prune)),
             asyncio.ensure_future(conversations.resume()),
         ]
         try:

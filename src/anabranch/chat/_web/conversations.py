@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, TypeGuard
 
 from anabranch._asking.host import Capabilities
 from anabranch._durable.policy import Durability
@@ -33,7 +33,6 @@ from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.thread_lease import BusyError
-from anabranch.errors import StoreError
 from anabranch.stores import open_run_events
 from anabranch.tool import Tool
 from anabranch.tree import Thread, TreeStore
@@ -48,8 +47,8 @@ IDLE_HELD = 1_000
 RETAINED = 7 * 86_400.0
 """Seconds after the last event of a thread for which its events are stored."""
 
-PRUNE_EVERY, PRUNED_AT_ONCE = 600.0, 10_000
-"""Seconds between prunings, and how many events each of its steps deletes."""
+PRUNED_AT_ONCE = 10_000
+"""How many old events each step of a pruning deletes."""
 
 RESUMED = 1_000
 """The most threads, the latest, in which turns that were cut off go on by themselves."""
@@ -145,16 +144,15 @@ class Conversations:
             for name in idle[: len(idle) // 2 + 1]:
                 del self._threads[name]
 
-    async def prune(self) -> NoReturn:
-        """Delete old events from time to time, for ever."""
-        clock = self.agent.dependencies.clock
-        while True:
-            try:
-                while await self._events.prune(clock.now() - RETAINED, PRUNED_AT_ONCE):
-                    pass
-            except StoreError as error:
-                logger.warning("old events could not be deleted: %s", error)
-            await pause(clock, PRUNE_EVERY)
+    async def prune(self) -> None:
+        """Delete old events.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        now = self.agent.dependencies.clock.now()
+        while await self._events.prune(now - RETAINED, PRUNED_AT_ONCE):
+            pass
 
     async def resume(self) -> None:
         """Go on with turns that were cut off while a tool ran, when this store was last used.

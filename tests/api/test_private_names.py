@@ -20,6 +20,8 @@ REASONS: dict[str, str] = {
     "_engine/strands.py": "sys._getframe is documented; only the caller's frames show that"
     " asyncio.as_completed starts a task from a set",
     "_engine/waits.py": "as frames.py",
+    "_terminal/interrupts.py": "os._exit is documented; only it leaves at once, whatever threads do",
+    "cli/_targets.py": "FastMCP has no public way to the SDK's server that it is built on",
     "cli/_combined_server.py": "the SDK has no public way to compose servers",
     "cli/_http_server.py": "os._exit is documented; only it ends a process that a thread holds",
     "mcp/_fastmcp_sagas.py": "FastMCP has no public way to ask a server for an extension, its handler"

@@ -10,6 +10,7 @@ value. The same function runs unchanged over every way of calling it. The public
     anabranch.cli             the command line
     anabranch.context         the context, the author's view of a branch
     anabranch.elicitation     typed questions to the person, and their answers
+    anabranch.engines         what wakes calls on some worker, and runs periodic work
     anabranch.errors          the hierarchy of errors
     anabranch.folding         branches in which agents do subtasks, with budgets and deadlines
     anabranch.inprocess       run a tool in this process

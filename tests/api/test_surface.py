@@ -24,6 +24,7 @@ MODULES = [
     "anabranch.cli",
     "anabranch.context",
     "anabranch.elicitation",
+    "anabranch.engines",
     "anabranch.errors",
     "anabranch.folding",
     "anabranch.inprocess",
@@ -48,7 +49,7 @@ PRIVATE_TYPES: set[str] = set()
 FOREIGN_ERRORS: set[str] = set()
 CLASHES: set[tuple[str, str]] = set()
 
-MOST_MODULES = 20
+MOST_MODULES = 21
 ENTRIES = surface.entries()
 HOW = "the public surface has changed; if that is meant, run `make api` and commit what it writes"
 

@@ -374,3 +374,4 @@ ENGINE_CHECKS: tuple[EngineCheck, ...] = (
     the_backlog_says_what_there_is_to_do,
     a_closed_engine_refuses,
 )
+"""One check for each promise of ``Engine``."""

@@ -616,7 +616,7 @@ def without_names(block: Block) -> Block:
 
 def _without_names(value: Any) -> Any:
     if isinstance(value, tuple):
-        return without_names(cast("Block", value))
+        return without_names(cast("Any", value))
     if isinstance(value, Look) and value.what in {"call_id", "key", "uuid", "random"}:
         return Look("path")
     inside = {"block", "blocks"} & set(getattr(value, "__dataclass_fields__", ()))

@@ -116,3 +116,23 @@ async def test_text_is_stored_when_the_rest_is_over(
             assert await anext(following) == (1, [encoded(piece("x"))])
     assert watched.batches == [{"a": 1}, {"b": 1}]
     await watched.close()
+
+
+async def test_who_waits_for_a_batch_that_is_stored_calls_for_no_other(
+    watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_writer, "LEAST_REST", 3600.0)
+    one, two, three = logs(watched)
+    watched.open.clear()
+    one.add([notice("first")])
+    await watched.entered.wait()
+    flushed = asyncio.ensure_future(one.flush())
+    two.add([piece("rests")])
+    await asyncio.sleep(0)
+    watched.open.set()
+    await flushed
+    three.add([notice("someone waits for this")])
+    await three.flush()
+    assert watched.batches == [{"a": 1}, {"c": 1}]
+    await two.flush()
+    await watched.close()

@@ -87,7 +87,8 @@ class LogWriter:
     async def flush(self, thread_id: str) -> None:
         """Wait until all that was added to a thread is stored."""
         while not self.is_written(thread_id):
-            self._call_for(thread_id)
+            if thread_id in self._waiting:  # else it is being stored
+                self._call_for(thread_id)
             await self._stored.wait()
 
     def _call_for(self, thread_id: str) -> None:

@@ -32,6 +32,7 @@ from anabranch.testing import ModelFunction, calls
 from anabranch.tree import NO_RESULT, Node, Ref, Result, thread_from_json, tree_to_json
 from tests.agents.harness import Answering, faults, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
+from tests.masking import with_any_id
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -126,7 +127,7 @@ async def test_an_unexpected_error_is_masked_and_a_refusal_reaches_the_model(
     await here.say("hello")
     await here.check()
     results = results_in(here.model.requests[-1].messages[-1].content)
-    assert results["a"] == "Error executing tool broken"
+    assert with_any_id(results["a"]) == "Error executing tool broken (error ID)"
     assert results["b"] == "Not on Sundays."
     assert "city" in results["c"]
     assert results["d"].startswith("There is no tool 'missing'. Tools: branch_self, broken")
@@ -154,9 +155,11 @@ async def test_an_unexpected_error_of_an_agent_tool_is_masked_and_logged(
     await here.say("hello")
     await here.check()
     results = results_in(here.model.requests[-1].messages[-1].content)
-    assert results == {"a": "Error executing tool careless", "b": "rain in Linz"}
+    assert with_any_id(results["a"]) == "Error executing tool careless (error ID)"
+    assert results["b"] == "rain in Linz"
     [logged] = [record for record in caplog.records if record.exc_info]
-    assert logged.message == "tool 'careless' raised an unexpected exception"
+    shown = results["a"]
+    assert logged.message == f"tool 'careless' raised an unexpected exception: {shown}"
 
 
 async def test_a_question_that_cannot_be_stored_ends_the_turn_and_is_asked_by_the_next() -> None:

@@ -124,7 +124,7 @@ def test_our_tools_beside_it_are_added_to_it(
 def test_over_http_it_is_guarded_as_ours_are(capsys: pytest.CaptureFixture[str], file: str) -> None:
     with served(file, "--token", "t" * 16, "--max-tokens", "5") as (url, before):
         assert any("are run by FastMCP: --store, --model and limits have" in e for e in before)
-        assert said(capsys, "call", url, "add", "a=2", "--token", "t" * 16)[:2] == (0, "3\n")
+        assert said(capsys, "call", url, "add", "a=2", "--auth", "t" * 16)[:2] == (0, "3\n")
         assert httpx2.post(url, json={}).status_code == 401
         headers = {"Authorization": f"Bearer {'t' * 16}"}
         elsewhere = httpx2.post(url, json={}, headers={**headers, "Host": "evil.example"})

@@ -58,6 +58,7 @@ from tests.laws.programs import (
     as_tool,
     enter,
 )
+from tests.masking import with_any_id
 from tests.randomised import examples
 
 pytestmark = pytest.mark.usefixtures("quiet", "short_grace")
@@ -259,7 +260,7 @@ async def over_agents(tool: Tool[Any], *, asked: bool, stored: bool) -> Seen:
     text = text_of(result.content)
     if not result.is_error:
         return edge.seen(("value", json.loads(text)))
-    is_bug = text == f"Error executing tool {tool.name}"
+    is_bug = with_any_id(text) == f"Error executing tool {tool.name} (error ID)"
     return edge.seen(("bug", None) if is_bug else ("error", text))
 
 
@@ -269,7 +270,8 @@ def outcome_of(result: types.CallToolResult, name: str) -> tuple[str, Any]:
         # FastMCP makes no output schema of a list of anything, and of an empty one no content.
         structured = result.structured_content or {"result": json.loads(text or "[]")}
         return "value", structured["result"]
-    if text in (f"Error executing tool {name}", f"Error calling tool {name!r}"):
+    masked = (f"Error executing tool {name} (error ID)", f"Error calling tool {name!r} (error ID)")
+    if with_any_id(text) in masked:
         return "bug", None
     return "error", text.removeprefix(f"Error executing tool {name}: ")
 

@@ -34,6 +34,7 @@ from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.testing import ManualClock, run_tool
 from examples.deploy import complex_tool
+from tests.masking import with_any_id
 from tests.mcp.harness import (
     ERAS,
     HANDSHAKE,
@@ -292,8 +293,8 @@ async def failing(ctx: BranchContext, how: str) -> str:
 
 
 SEEN_BY_CALLERS = {
-    "foreign": "Error calling tool 'failing'",
-    "validation": "Error calling tool 'failing'",
+    "foreign": "Error calling tool 'failing' (error ID)",
+    "validation": "Error calling tool 'failing' (error ID)",
     "fastmcp": "closed, says FastMCP",
     "tool": "the shop is closed",
 }
@@ -309,7 +310,7 @@ async def test_a_foreign_exception_is_masked_for_the_caller_and_logged(
         async with called(serving(as_fastmcp_tool(failing)), era, answers) as client:
             result = await client.call_tool("failing", {"how": how})
     assert result.is_error
-    assert text_of(result) == SEEN_BY_CALLERS[how]
+    assert with_any_id(text_of(result)) == SEEN_BY_CALLERS[how]
     assert ("hunter2" in caplog.text) == (how in ("foreign", "validation"))
 
 
@@ -412,11 +413,18 @@ async def opened(client: Client) -> str:
     return state
 
 
+def spoiled_in_one_place(sealed: str) -> str:
+    return sealed[:-9] + ("B" if sealed[-9] == "A" else "A") + sealed[-8:]
+
+
 async def test_a_state_that_is_not_as_it_was_sealed_is_refused() -> None:
     async with called(serving(as_fastmcp_tool(ask)), MODERN, Answers(lambda _: None)) as client:
         state = await opened(client)
         responses = {"ask/elicit.1": YES}
-        for spoiled, arguments in ((state[:-1] + "_", {}), (state, {"what": "that"})):
+        for spoiled, arguments in (
+            (spoiled_in_one_place(state), {}),
+            (state, {"what": "that"}),
+        ):
             with pytest.raises(MCPError) as refused:
                 await call_once(client, "ask", arguments, state=spoiled, responses=responses)
             assert refused.value.error.code == -32602
@@ -527,7 +535,7 @@ async def test_a_tampered_saga_token_is_refused(era: str) -> None:
         first = await call_saga(client, "complex_tool", {"initial_arg": "value"})
         token = first["sagaToken"]
         with pytest.raises(MCPError) as refused:
-            await resume_saga(client, token[:-1] + "_", TARGET)
+            await resume_saga(client, spoiled_in_one_place(token), TARGET)
         assert (await resume_saga(client, token, TARGET))["state"] == "suspended"
     assert refused.value.error.code == -32602
     assert refused.value.error.message == "Invalid or expired sagaToken"

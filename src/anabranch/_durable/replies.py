@@ -2,7 +2,7 @@
 
 The text is JSON with one of these keys: ``value`` (the tool returned), ``asked`` (open questions,
 as the edge named by ``kind`` replied with them), ``error`` (an error of this library, ``null`` for
-one that is masked), ``foreign`` (an error of the protocol, see :class:`ForeignErrors`); or none, for
+one that is masked, with its ``error_id``), ``foreign`` (an error of the protocol, see :class:`ForeignErrors`); or none, for
 a value that cannot be written down.
 """
 
@@ -16,6 +16,7 @@ from anabranch._durable.policy import Durability
 from anabranch._durable.states import handed_out
 from anabranch._durable.store import RoundRecord
 from anabranch._engine import Ask, Finished, codec_of
+from anabranch._error_ids import error_id, with_error_id
 from anabranch.errors import (
     IdempotencyKeyError,
     InvalidTokenError,
@@ -94,7 +95,10 @@ def asked_text(replies: Replies[R], reply: R) -> str:
 def error_text(error: Exception, foreign: ForeignErrors | None) -> str:
     """Return the text for a call that failed."""
     dumped = None if foreign is None else foreign.dump(error)
-    return _dumps({"error": error_to_json(error)} if dumped is None else {"foreign": dumped})
+    if dumped is not None:
+        return _dumps({"foreign": dumped})
+    written = error_to_json(error)
+    return _dumps({"error": written} | ({} if written else {"error_id": error_id(error)}))
 
 
 def repeat_reply(
@@ -127,7 +131,7 @@ def repeat_value(
     if foreign is not None and "foreign" in stored:
         raise foreign.load(stored["foreign"])
     if "error" in stored:
-        raise load_error(stored["error"])
+        raise with_error_id(load_error(stored["error"]), stored.get("error_id", ""))
     if "value" not in stored:
         raise ToolError(_ONLY_ONCE)
     return Finished(codec_of(tool.returned_by).decode(tool.name, stored["value"]))

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from anabranch._asking.answerer import Answerer
+from anabranch._error_ids import masked
 from anabranch.agents._agent_tools import (
     AgentTool,
     Asked,
@@ -161,8 +162,9 @@ class ToolBatch:
             # not raised for the model's eyes may contain secrets, so its text goes to the log.
             if isinstance(error, AnabranchError) and not isinstance(error, StoreError):
                 return Outcome(str(error), is_error=True)
-            logger.exception("tool %r raised an unexpected exception", use.name)
-            return Outcome(f"Error executing tool {use.name}", is_error=True)
+            shown = masked(f"Error executing tool {use.name}", error)
+            logger.exception("tool %r raised an unexpected exception: %s", use.name, shown)
+            return Outcome(shown, is_error=True)
 
     def _tool_use(self, use: ToolUseBlock, round_: AskedRound | None) -> ToolUse:
         return ToolUse(

@@ -99,7 +99,8 @@ AccessLog: TypeAlias = Annotated[
 Token: TypeAlias = Annotated[
     str | None,
     Parameter(
-        help="The bearer token for a server at a URL. Other users may see it among the processes."
+        name=["--token", "--auth"],
+        help="The bearer token for a server at a URL. Other users may see it among the processes.",
     ),
 ]
 Headers: TypeAlias = Annotated[

@@ -2,7 +2,8 @@
 
 A call that fails ends in one of two: an ``MCPError``, which is a JSON-RPC error, or a
 :class:`CallFailedError`, which the host makes a tool result with ``isError``. Our own errors carry
-messages that the caller may read. All others may hold secrets: their text is only logged.
+messages that the caller may read. All others may hold secrets: their text is only logged, under an
+id that the caller is shown.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from anabranch._encodable import encodable
+from anabranch._error_ids import masked
 from anabranch.elicitation import describe
 from anabranch.errors import (
     AnabranchError,
@@ -59,10 +61,15 @@ class CallFailedError(Exception):
         super().__init__(text)
         self.text = encodable(text)
 
+    def masked(self, what: str) -> str:
+        """Return what the caller of an error that was not expected is shown: ``what``, and an id."""
+        return masked(what, self.__cause__ or self)
+
     def log(self, tool: str) -> None:
         """Log the cause, if it was not expected. For hosts that do not log it themselves."""
         if self.text is None:
-            logger.error("tool %r raised an unexpected exception", tool, exc_info=self.__cause__)
+            what = self.masked(f"tool {tool!r} raised an unexpected exception")
+            logger.error(what, exc_info=self.__cause__)
 
 
 def invalid_token(token: tuple[str, str]) -> MCPError:

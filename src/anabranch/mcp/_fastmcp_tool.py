@@ -144,7 +144,7 @@ class FastMcpTool(BaseTool):
         except CallFailedError as failure:
             # FastMCP would show the text of any other error, unless the server masks them.
             failure.log(self._described.name)
-            text = failure.text or f"Error calling tool {self.name!r}"
+            text = failure.text or failure.masked(f"Error calling tool {self.name!r}")
             raise ToolError(text) from failure.__cause__
 
     async def _served(self, arguments: dict[str, Any]) -> ToolResult:

@@ -205,7 +205,7 @@ async def _mapped(
             return await running
     except CallFailedError as failure:
         failure.log(tool.name)
-        return to_failure(failure.text or f"Error executing tool {tool.name}")
+        return to_failure(failure.text or failure.masked(f"Error executing tool {tool.name}"))
 
 
 def _step(ask: Ask) -> dict[str, Any]:

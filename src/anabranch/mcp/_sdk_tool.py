@@ -138,7 +138,7 @@ class SdkTool(BaseTool):
             return await self._served(arguments, context, convert_result=convert_result)
         except CallFailedError as failure:
             if failure.text is None:
-                raise UnexpectedToolError(prefix) from failure.__cause__
+                raise UnexpectedToolError(failure.masked(prefix)) from failure.__cause__
             raise ToolError(f"{prefix}: {failure.text}") from failure.__cause__
         except (UnexpectedToolError, UnexpectedResourceError) as error:
             raise UnexpectedToolError(f"{prefix}: {error}") from error

@@ -37,7 +37,7 @@ def format_for_author(
     if os.environ.get(FULL) != "full" and any(map(_has_authors_line, chain)):
         before = len(list(_frames(chain)))
         for each in chain:
-            each.stack = _of_author(each.stack)
+            each.stack = _of_author(each)
         hidden = before - len(list(_frames(chain)))
         note = f"({hidden} frames of libraries are left out; {FULL}=full shows them)\n"
     else:
@@ -76,13 +76,17 @@ def author_line(error: BaseException) -> str:
 
 def _has_authors_line(error: TracebackException) -> bool:
     """Whether a frame is an author's, or what the compiler has refused."""
-    own = any(is_authors(frame.filename) for frame in error.stack)
-    return own or is_authors(getattr(error, "filename", None) or "<")
+    return any(is_authors(frame.filename) for frame in error.stack) or _is_refused_code(error)
 
 
-def _of_author(stack: StackSummary) -> StackSummary:
-    """Return the author's frames, and the last one if it follows one of them."""
-    kept = [frame for frame in stack if is_authors(frame.filename)]
-    if kept and kept[-1] is not stack[-1]:
-        kept.append(stack[-1])
+def _is_refused_code(error: TracebackException) -> bool:
+    """Whether the compiler has refused an author's code; the error names the line by itself."""
+    return is_authors(getattr(error, "filename", None) or "<")
+
+
+def _of_author(error: TracebackException) -> StackSummary:
+    """Return the author's frames, and the last one if it follows one of them and says where."""
+    kept = [frame for frame in error.stack if is_authors(frame.filename)]
+    if kept and kept[-1] is not error.stack[-1] and not _is_refused_code(error):
+        kept.append(error.stack[-1])
     return StackSummary.from_list(kept)

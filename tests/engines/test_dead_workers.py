@@ -39,13 +39,14 @@ async def test_what_a_killed_worker_had_begun_comes_again(postgres: Server) -> N
     killed = await asyncio.create_subprocess_exec(
         sys.executable, "-c", WORKER, url, stdout=asyncio.subprocess.PIPE
     )
-    assert killed.stdout is not None
-    await engine.wake(Wake("c", "0", "a"))
-    assert await killed.stdout.readline() == b"begun c\n"
+    try:
+        assert killed.stdout is not None
+        await engine.wake(Wake("c", "0", "a"))
+        assert await killed.stdout.readline() == b"begun c\n"
+    finally:
+        killed.kill()
+        await killed.wait()
     living = asyncio.ensure_future(engine.work({"a": "1"}, advance, WorkLimits()))
-
-    killed.kill()
-    await killed.wait()
     assert await advanced.get() == "c"
     await cancel_and_wait([living])
     await engine.close()

@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
@@ -37,7 +38,7 @@ PLAIN = b"\x1b[?25h\x1b[?2004l"
 def run_command(work: Callable[[Unpack[Arguments]], Awaitable[T]], *arguments: *Arguments) -> T:
     """Return what ``work`` returns, run as by ``anyio.run``; Ctrl-C cancels it.
 
-    To be used in the main thread only, as signal handlers are.
+    In another thread than the main one, which alone receives signals, nothing cancels it.
 
     Raises:
         LeftError: Ctrl-C was pressed. From then on, a further press kills, also while threads are
@@ -64,8 +65,8 @@ def run_command(work: Callable[[Unpack[Arguments]], Awaitable[T]], *arguments: *
 def on_interrupt(act: Callable[[], object]) -> Generator[Callable[..., object]]:
     """Within the block, the first Ctrl-C calls ``act`` in the running event loop, a second kills.
 
-    The handler that was installed before is restored at the end. To be used in the main thread
-    only. The value is a signal handler that kills.
+    The handler that was installed before is restored at the end. The value is a signal handler
+    that kills. Only the main thread receives signals: in another, nothing is installed.
     """
     loop = asyncio.get_running_loop()
     restore = _terminal_modes()
@@ -88,6 +89,9 @@ def on_interrupt(act: Callable[[], object]) -> Generator[Callable[..., object]]:
         act()
         reminders.append(loop.call_later(PATIENCE, sys.stderr.write, STILL_RUNNING))
 
+    if threading.current_thread() is not threading.main_thread():
+        yield kill
+        return
     before = signal.signal(signal.SIGINT, first)
     try:
         yield kill

@@ -55,9 +55,8 @@ class TerminalScreen(ChatScreen):
 
         def draw() -> RenderableType:
             seconds = time.monotonic() - self._began
-            spinner.update(
-                text=Text(f"{self._waiting()} · {seconds:.0f} s · Ctrl-C ends it", "dim")
-            )
+            waiting = printable(f"{self._waiting()} · {seconds:.0f} s · Ctrl-C ends it")
+            spinner.update(text=Text(waiting, "dim"))
             return Group(_LastLines(_markdown(self._reply)), spinner) if self._reply else spinner
 
         with self._region.drawn(draw):

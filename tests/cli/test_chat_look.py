@@ -57,7 +57,7 @@ def test_a_reply_is_drawn_and_wrapped_and_the_line_below_says_where_one_is(
         person.type("y")
         person.wait_until(lambda screen: "Ulm: accept" in screen and "main line" in screen)
         person.type("rivers\r")
-        person.wait_until(lambda screen: "two" in screen and "main line" in screen)
+        person.wait_until(lambda screen: "which is" in screen and "main line" in screen)
         assert "# Rivers" not in person.screen
         assert "**" not in person.screen
         assert all(len(line) <= 80 for line in person.screen.splitlines())

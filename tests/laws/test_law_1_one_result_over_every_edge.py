@@ -361,6 +361,9 @@ async def test_all_edges_agree_on(what: str) -> None:
 @examples(40)
 @given(language.programs, st.booleans(), st.booleans())
 async def test_the_rounds_of_agents_agree(program: Block, asked: bool, stored: bool) -> None:
+    # Of samples at the same time in one budget, the second may use what the first leaves; how much
+    # that is by then depends on how fast the agent's model is, unless both are asked in a round.
+    asked = asked or "max_tokens=" in repr(program).replace("max_tokens=None", "")
     tool = as_tool(language.without_names(program))
     alive = await directly(tool, replay=False)
     assert await over_agents(tool, asked=asked, stored=stored) == alive

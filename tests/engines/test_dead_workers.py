@@ -4,49 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
-import pytest
-
-from anabranch._engine.combine import cancel_and_wait
-from anabranch.engines import DBOSEngine, Wake, WorkLimits
+from anabranch.engines import DBOSEngine, Wake
 from tests.postgres import Server
 
-WORKER = """
-import asyncio, sys
-from anabranch.engines import DBOSEngine, WorkLimits
 
-async def advance(wake):
-    print("begun", wake.call, flush=True)
-    await asyncio.get_running_loop().create_future()
+@asynccontextmanager
+async def worker(url: str, how: str) -> AsyncGenerator[asyncio.StreamReader]:
+    """A worker in a process of its own, which is killed at the end; the value is what it prints."""
+    command = ["-m", "tests.engines.dbos_process", "work", url, "dbos_killed", how]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout
+    finally:
+        process.kill()
+        await process.wait()
 
-async def main():
-    engine = DBOSEngine(sys.argv[1], schema="dbos_killed")
-    await engine.work({"a": "1"}, advance, WorkLimits())
 
-asyncio.run(main())
-"""
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_what_a_killed_worker_had_begun_comes_again(postgres: Server) -> None:
     url = postgres.new_url()
     engine = DBOSEngine(url, schema="dbos_killed")
-    advanced: asyncio.Queue[str] = asyncio.Queue()
-
-    async def advance(wake: Wake) -> None:
-        advanced.put_nowait(wake.call)
-
-    killed = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", WORKER, url, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert killed.stdout is not None
-        await engine.wake(Wake("c", "0", "a"))
-        assert await killed.stdout.readline() == b"begun c\n"
-    finally:
-        killed.kill()
-        await killed.wait()
-    living = asyncio.ensure_future(engine.work({"a": "1"}, advance, WorkLimits()))
-    assert await advanced.get() == "c"
-    await cancel_and_wait([living])
+    await engine.wake(Wake("c", "0", "a"))
+    async with worker(url, "hang") as killed:
+        assert await killed.readline() == b"begun c\n"
+    async with worker(url, "return") as living:
+        assert await living.readline() == b"begun c\n"
     await engine.close()

@@ -1,0 +1,39 @@
+"""A check of an engine, with DBOS, in a process of its own: ``python -m tests.engines.dbos_process``.
+
+DBOS is one per process, and what it takes in the moment in which it ends, it leaves behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from functools import partial
+
+from anabranch.engines import DBOSEngine, Wake, WorkLimits
+from anabranch.testing.suites import ENGINE_CHECKS
+
+
+async def work(url: str, schema: str) -> None:
+    """Be a worker that writes the call of each wake, and then hangs if it is told to."""
+    engine = DBOSEngine(url, schema=schema)
+
+    async def advance(wake: Wake) -> None:
+        sys.stdout.write(f"begun {wake.call}\n")
+        sys.stdout.flush()
+        if sys.argv[-1] == "hang":
+            await asyncio.get_running_loop().create_future()
+
+    await engine.work({"a": "1"}, advance, WorkLimits())
+
+
+def main() -> None:
+    """Run the check that is named, or a worker."""
+    name, url, schema = sys.argv[1:4]
+    if name == "work":
+        asyncio.run(work(url, schema))
+    [check] = [each for each in ENGINE_CHECKS if each.__name__ == name]
+    asyncio.run(check(partial(DBOSEngine, url, schema=schema)))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ import sys
 from functools import partial
 
 from anabranch.engines import DBOSEngine, Wake, WorkLimits
-from anabranch.testing.suites import ENGINE_CHECKS
+from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck, OpenEngine
 
 
 async def work(url: str, schema: str) -> None:
@@ -32,7 +32,11 @@ def main() -> None:
     if name == "work":
         asyncio.run(work(url, schema))
     [check] = [each for each in ENGINE_CHECKS if each.__name__ == name]
-    asyncio.run(check(partial(DBOSEngine, url, schema=schema)))  # type: ignore[arg-type]
+    asyncio.run(_run(check, partial(DBOSEngine, url, schema=schema)))
+
+
+async def _run(check: EngineCheck, open_engine: OpenEngine) -> None:
+    await check(open_engine)
 
 
 if __name__ == "__main__":

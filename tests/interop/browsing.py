@@ -29,6 +29,12 @@ async def launched() -> AsyncGenerator[Browser]:
         await found.close()
 
 
+SHOWN = """Promise.allSettled(document.getAnimations()
+    .filter(each => each.effect.getComputedTiming().endTime !== Infinity)
+    .map(each => each.finished)).then(() => true)"""
+"""Waits for the end of all animations that have one."""
+
+
 class Tab:
     """A page, and what it complains of."""
 
@@ -71,6 +77,7 @@ class Tab:
         """What an audit of accessibility finds; the context must bypass the page's policy."""
         if not await self.page.evaluate("'axe' in window"):
             await self.page.add_script_tag(path=AXE)
+        await self.page.evaluate(SHOWN)  # what appears is pale until then
         report = await self.page.evaluate("axe.run()")
         return [
             (each["id"], [node["html"] for node in each["nodes"]])

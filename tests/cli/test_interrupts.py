@@ -1,9 +1,14 @@
 """Ctrl-C, at a pseudo-terminal: it leaves from anywhere, and the terminal is as it was."""
 
+import asyncio
+import signal
+import threading
 from pathlib import Path
 
+import anyio
 import pytest
 
+from anabranch._terminal.interrupts import on_interrupt
 from tests.cli.terminals import CTRL_C, ESCAPE, PROMPT, terminal
 
 CHATTED = str(Path(__file__).with_name("chatted.py"))
@@ -35,6 +40,23 @@ def test_a_prompt_for_the_model_and_a_running_tool_are_left(
         person.type(CTRL_C)
         person.wait_for("anabranch: cancelled")
     assert person.shown.strip() == ""
+
+
+async def test_a_signal_is_handled_though_it_does_not_end_the_waiting_itself() -> None:
+    """Another thread receives it, as if it had come just before the loop began to wait."""
+    waiting = threading.Event()
+
+    def press() -> None:
+        waiting.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    pressing = threading.Thread(target=press)
+    pressing.start()
+    with anyio.fail_after(60), anyio.CancelScope() as scope, on_interrupt(scope.cancel):
+        asyncio.get_running_loop().call_soon(waiting.set)
+        await anyio.sleep_forever()
+    pressing.join()
+    assert scope.cancelled_caught
 
 
 def test_a_form_that_is_cancelled_says_cancel_and_nothing_else(served: Path) -> None:

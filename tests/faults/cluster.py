@@ -126,9 +126,13 @@ class Cluster:
         self._start(place)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def ended(leading: asyncio.Task[None]) -> None:
+            self._leading.discard(leading)
+            writer.close()  # here: a task that is cancelled before its first step closes nothing
+
         leading = asyncio.ensure_future(_lead(reader, writer, next(self._ports)))
         self._leading.add(leading)
-        leading.add_done_callback(self._leading.discard)
+        leading.add_done_callback(ended)
 
 
 async def _lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
@@ -138,11 +142,8 @@ async def _lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port
         await _pump(there, writer)
     finally:
         onward.cancel()
+        back.close()
         await asyncio.wait({onward})
-        for end in (back, writer):
-            end.close()
-            with suppress(ConnectionError):
-                await end.wait_closed()
 
 
 async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
@@ -83,7 +84,7 @@ def on_interrupt(act: Callable[[], object]) -> Generator[Callable[..., object]]:
         if pressed:
             kill(number, frame)
         pressed = True
-        loop.call_soon_threadsafe(begin)  # wakes the loop, whatever it waits for
+        loop.call_soon_threadsafe(begin)
 
     def begin() -> None:
         act()
@@ -92,13 +93,37 @@ def on_interrupt(act: Callable[[], object]) -> Generator[Callable[..., object]]:
     if threading.current_thread() is not threading.main_thread():
         yield kill
         return
-    before = signal.signal(signal.SIGINT, first)
-    try:
-        yield kill
-    finally:
-        signal.signal(signal.SIGINT, before)
-        for reminder in reminders:
-            reminder.cancel()
+    with _woken_by_signals(loop):
+        before = signal.signal(signal.SIGINT, first)
+        try:
+            yield kill
+        finally:
+            signal.signal(signal.SIGINT, before)
+            for reminder in reminders:
+                reminder.cancel()
+
+
+@contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+    """Within the block, a signal ends the loop's waiting, so that its handler runs at once.
+
+    Python runs a handler between two instructions of the main thread. A signal that another thread
+    receives, or that arrives just before the loop begins to wait, would be handled after the wait.
+    """
+    if sys.platform == "win32":  # this loop does it by itself
+        yield
+        return
+    received, sent = socket.socketpair()
+    with received, sent:
+        received.settimeout(0)
+        sent.settimeout(0)
+        loop.add_reader(received, received.recv, 4096)
+        before = signal.set_wakeup_fd(sent.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(received)
 
 
 def interrupt() -> None:

@@ -140,20 +140,27 @@ class _Workers:
 
 @contextmanager
 def _stop_signal() -> Generator[socket.socket]:
-    """Yield a socket that becomes readable on Ctrl-C or SIGTERM."""
-    reading, writing = socket.socketpair()
+    """Yield a socket that becomes readable on Ctrl-C or SIGTERM.
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        writing.send(b"\0")
+    The interpreter writes to it as the signal arrives: a handler runs in Python, and would wait for
+    the end of a wait that has just begun.
+    """
+    reading, writing = socket.socketpair()
+    writing.settimeout(0)
+
+    def heeded(_number: int, _frame: FrameType | None) -> None:
+        """A signal that has no handler is not written."""
 
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, on_signal) for number in numbers]
     with reading, writing:
+        woken = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+        before = [signal.signal(number, heeded) for number in numbers]
         try:
             yield reading
         finally:
             for number, handler in zip(numbers, before, strict=True):
                 signal.signal(number, handler)
+            signal.set_wakeup_fd(woken)
 
 
 def _work(make: MakeApp, listener: socket.socket, bounds: Bounds, report: Connection) -> None:

@@ -361,19 +361,18 @@ async def test_all_edges_agree_on(what: str) -> None:
 @examples(40)
 @given(language.programs, st.booleans(), st.booleans())
 async def test_the_rounds_of_agents_agree(program: Block, asked: bool, stored: bool) -> None:
-    # Of samples at the same time in one budget, the second may use what the first leaves; how much
-    # that is by then depends on how fast the agent's model is, unless both are asked in a round.
-    asked = asked or "max_tokens=" in repr(program).replace("max_tokens=None", "")
     tool = as_tool(language.without_names(program))
     alive = await directly(tool, replay=False)
     assert await over_agents(tool, asked=asked, stored=stored) == alive
 
 
+@pytest.mark.parametrize("stored", [False, True], ids=["alive", "stored"])
+@pytest.mark.parametrize("asked", [False, True], ids=["own model", "asked"])
 @pytest.mark.parametrize("what", FOUND)
-async def test_the_rounds_of_agents_agree_on(what: str) -> None:
+async def test_the_rounds_of_agents_agree_on(what: str, asked: bool, stored: bool) -> None:
     tool = as_tool(language.without_names(FOUND[what]))
     alive = await directly(tool, replay=False)
-    assert await over_agents(tool, asked=True, stored=True) == alive
+    assert await over_agents(tool, asked=asked, stored=stored) == alive
 
 
 @examples(80)

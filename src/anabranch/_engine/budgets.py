@@ -5,9 +5,12 @@ that is no longer so when the call is replayed: by then they may be settled. So 
 of the record. A refusal is the request's outcome (``operations.py`` writes it), and a reservation
 stays in the journal until it is settled. What earlier rounds have spent and reserved counts from the
 first moment, in whatever order a replay passes the recorded steps (for what was answered since, the
-usage counts: ``_asking/`` sees to that). So what is new is decided as in a body that stayed alive. One
-thing is left to time: of two requests in different tasks, the one that comes first may take what the
-other lacks.
+usage counts: ``_asking/`` sees to that). So what is new is decided as in a body that stayed alive.
+
+Requests at the same time are all admitted before one is answered (``barrier.py``). One thing is left
+to time: of two requests in different tasks that waited for something else first, the one that comes
+first may take what the other lacks, and of two replies that together use more than was granted, the
+second is refused.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
+from anabranch._engine.barrier import Barrier
 from anabranch._engine.clock import Clock
 from anabranch._engine.combine import first_of, replay_race
 from anabranch._engine.cursor import ReplayCursor
@@ -63,6 +64,7 @@ class Operations:
         self._asks = asks
         self._clock = clock
         self._sink = sink
+        self._barrier = Barrier(scheduler.strands, asks.futures)
 
     def recorded(self, scope: Scope, step_id: str, kind: AskKind, asked: str) -> Entry | None:
         """Return the answer's entry if it is recorded and nothing is wrong.
@@ -91,7 +93,9 @@ class Operations:
         ``make_request`` is called only if the question must really be asked. An ``AnabranchError``
         that it raises is recorded: why a question is refused (what is spent, what is open) may
         differ in a replay.
-        ``responder`` answers it here, on the server, as an effect; without one it goes out.
+        ``responder`` answers it here, on the server, as an effect; without one it goes out. Under a
+        budget it begins when no strand is about to run, so that all requests made at the same time
+        have been admitted, or refused, by then.
 
         Raises:
             StepFailed: the answer was an error.
@@ -113,6 +117,8 @@ class Operations:
             await self._park(strand, ask)
         else:
             async with self._effects.running(strand):
+                if scope.branch.account.is_limited:
+                    await self._barrier.wait()
                 cursor.answer_here(ask, await responder(ask.request))
         entry = cursor.answered(step_id, scope.branch)
         if entry.error is not None:

@@ -1,0 +1,143 @@
+"""When the server begins to answer itself: not before what is asked at the same time is admitted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from anabranch._engine import Answer, Branch, barrier, current_call, current_scope
+from anabranch.limits import Limits
+from tests.engine.harness import World, ask, gather, hot, loudly, rounds, step
+
+Body = Callable[[Branch], Coroutine[Any, Any, Any]]
+Respond = Callable[[str], Awaitable[Answer]]
+
+BUDGET = Limits(max_tokens=1_000)
+
+
+async def cold(body: Body, *, world: World) -> Any:
+    return (await rounds(body, world=world)).value
+
+
+EDGES = pytest.mark.parametrize("drive", [cold, hot])
+
+
+class Server:
+    """It answers questions itself, and notes when each was admitted and when answered."""
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    async def respond(self, question: str) -> Answer:
+        self.noted.append(f"answer {question}")
+        return loudly(question)
+
+    async def ask(self, question: str, respond: Respond | None = None, passes: int = 0) -> Any:
+        """Ask it, after some passes of the loop."""
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        scope, call = current_scope(), current_call()
+        step_id = call.cursor.new_id(scope, "sample")
+        entry = await call.operations.ask(
+            scope,
+            step_id,
+            "sample",
+            question,
+            lambda: (self.noted.append(f"admit {question}"), question)[1],
+            respond or self.respond,
+        )
+        return entry.value
+
+
+@EDGES
+async def test_what_is_asked_at_once_is_admitted_before_the_first_answer(drive: Any) -> None:
+    """It was not: the second request found in the budget what the first had left."""
+    server = Server()
+
+    async def body(_: Branch) -> Any:
+        inner = gather([server.ask("c"), server.ask("d", passes=7)])
+        return await gather([server.ask("a"), server.ask("b", passes=3), inner, ask("q")])
+
+    assert await drive(body, world=World(BUDGET)) == ("A", "B", ("C", "D"), "Q")
+    assert sorted(server.noted[:4]) == ["admit a", "admit b", "admit c", "admit d"]
+    assert server.noted[4:] == ["answer a", "answer c", "answer b", "answer d"]
+
+
+@EDGES
+async def test_a_gather_whose_parts_have_ended_is_about_to_go_on(drive: Any) -> None:
+    """Nothing shows that yet in the pass of the loop in which the last part ends."""
+    server = Server()
+
+    async def after(passes: int) -> Any:
+        await asyncio.gather(*(asyncio.sleep(0) for _ in range(passes)))
+        return await server.ask("after")
+
+    async def body(_: Branch) -> Any:
+        return await gather([after(2), server.ask("at once")])
+
+    assert await drive(body, world=World(BUDGET)) == ("AFTER", "AT ONCE")
+    assert server.noted[:2] == ["admit at once", "admit after"]
+
+
+@EDGES
+async def test_without_a_budget_nothing_is_waited_for(drive: Any) -> None:
+    server = Server()
+
+    async def body(_: Branch) -> Any:
+        return await gather([server.ask("a"), server.ask("b", passes=9)])
+
+    assert await drive(body, world=World()) == ("A", "B")
+    assert server.noted == ["admit a", "answer a", "admit b", "answer b"]
+
+
+@EDGES
+async def test_a_step_that_runs_holds_no_answer_up(drive: Any) -> None:
+    server, answered = Server(), asyncio.Event()
+
+    async def wait() -> None:
+        await answered.wait()
+
+    async def respond(question: str) -> Answer:
+        answered.set()
+        return loudly(question)
+
+    async def body(_: Branch) -> Any:
+        return await gather([step(wait), server.ask("a", respond)])
+
+    assert await drive(body, world=World(BUDGET)) == (None, "A")
+
+
+@EDGES
+async def test_a_strand_that_never_waits_holds_answers_up_for_a_while_only(drive: Any) -> None:
+    server, passes = Server(), 0
+
+    async def body(_: Branch) -> Any:
+        nonlocal passes
+        answer = asyncio.create_task(server.ask("a"))
+        while not answer.done():
+            await asyncio.sleep(0)
+            passes += 1
+        return answer.result()
+
+    assert await drive(body, world=World(BUDGET)) == "A"
+    assert passes >= barrier.PASSES
+
+
+@EDGES
+async def test_what_is_cancelled_before_the_answer_begins_is_not_answered(drive: Any) -> None:
+    server = Server()
+
+    async def body(_: Branch) -> Any:
+        dropped = asyncio.create_task(server.ask("a"))
+        other = asyncio.create_task(server.ask("b"))
+        for _pass in range(5):
+            await asyncio.sleep(0)
+        dropped.cancel()
+        await asyncio.wait([dropped])
+        return await other
+
+    assert await drive(body, world=World(BUDGET)) == "B"
+    assert server.noted == ["admit a", "admit b", "answer b"]

@@ -7,6 +7,7 @@ store's port is :class:`BranchStore`; ``anabranch.stores`` has SQLite and Postgr
     _records.py        branches, sessions, and the table of states
     _errors.py         what can be refused, by codes
     _settings.py       defaults and limits
+    _admission.py      what a new branch must fit into, and the budget that it gets
     _ledger.py         the rules, on the records that a transaction sees
     _ledgers.py        a transaction for each operation, and its events
     _service.py        what tools call

@@ -11,14 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from anabranch._account import Account, BudgetError, Reservation
+from anabranch.folding._admission import admit
 from anabranch.folding._branch_store import BranchRows
 from anabranch.folding._errors import (
     BranchNotActiveError,
-    BudgetExhaustedError,
-    CreationRateError,
-    FoldingDepthError,
-    InvalidBudgetError,
     NoActiveBranchError,
     SessionMismatchError,
     TooManyBranchesError,
@@ -37,7 +33,6 @@ EventKind: TypeAlias = Literal[
 
 ROOT = "root"
 """The parent of a branch directly below its session, where this is not the default."""
-MINUTE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,36 +115,16 @@ class Ledger:
         session = rows.session(new.session_id) or Session(
             id=new.session_id, budget_total=new.session_budget, touched_at=now
         )
-        holder: Branch | Session = session if parent is None else parent
-        depth = 1 if parent is None else parent.depth + 1
-        if depth > self._settings.max_depth:
-            raise FoldingDepthError(depth, self._settings.max_depth)
-        session = self._counted(session)
-        account = account_of(holder)
-        budget = self._reserve(new, account)
+        admitted = admit(new, parent, session, self._settings, now)
         instance = self._settings.max_concurrent_per_instance
         if not rows.count_open(1, instance):
             raise TooManyBranchesError("instance", instance)
-        deadline = now + new.timeout_seconds
-        branch = Branch(
-            id=new.id,
-            session_id=new.session_id,
-            parent_id=new.parent_id,
-            depth=depth,
-            description=new.description,
-            prompt=new.prompt,
-            budget_total=budget,
-            timeout_seconds=new.timeout_seconds,
-            deadline=deadline if parent is None else min(deadline, parent.deadline),
-            created_at=now,
-        )
-        if parent is None:
-            session = with_account(session, account)
-        else:
-            rows.put_branch(with_account(parent, account))
-        rows.put_session(session)
+        if admitted.parent is not None:
+            rows.put_branch(admitted.parent)
+        rows.put_session(admitted.session)
+        branch = admitted.branch
         branch = self._activate(branch, (), new.tokens) if new.is_ready else self._put(branch)
-        return branch, account.left if account.max_tokens is not None else None
+        return branch, admitted.parent_left
 
     def activate(self, branch_id: str, memories: Sequence[str], tokens: int) -> Branch:
         """Let a created branch begin with ``memories``, which are ``tokens`` with its prompt.
@@ -219,25 +194,6 @@ class Ledger:
 
     # -- how it is done ----------------------------------------------------------------------
 
-    def _reserve(self, new: NewBranch, account: Account) -> int:
-        """Reserve the budget of a branch in its parent's account, and return it."""
-        others = Reservation(new.parent_reserved)
-        others.hold_in(account)
-        left = account.left
-        default = self._settings.default_budget
-        budget = new.budget or (default if left is None else max(1, min(default, left // 2)))
-        if new.budget is not None and new.tokens >= new.budget:
-            what = "budget, of which the branch's own description and prompt are a part,"
-            raise InvalidBudgetError(what, budget, new.tokens + 1, self._settings.max_budget)
-        wanted = max(budget, new.tokens + 1)
-        try:
-            account.reserve(wanted, wanted)
-        except BudgetError:
-            name = "This session" if new.parent_id is None else f"Branch {new.parent_id!r}"
-            raise BudgetExhaustedError(name, wanted, left or 0) from None
-        others.release()  # they are in no record
-        return wanted
-
     def _active(self, branch_id: str) -> Branch:
         branch = self._locked(branch_id)
         if branch.status != "active":
@@ -264,17 +220,6 @@ class Ledger:
         seconds = branch.deadline - branch.created_at
         reason = f"timeout: the branch had not returned within {seconds:g} s"
         return self._close(branch, "timeout", result=branch.partial, error=reason)
-
-    def _counted(self, session: Session) -> Session:
-        """Return the session with one more open branch, within its rate and its number."""
-        settings, now = self._settings, self._now
-        if session.open + 1 > settings.max_concurrent_per_session:
-            raise TooManyBranchesError("session", settings.max_concurrent_per_session)
-        # Each creation fills its part of a minute; a minute that is full holds no more.
-        full_until = max(now, session.full_until) + MINUTE / settings.max_created_per_minute
-        if full_until > now + MINUTE:
-            raise CreationRateError(settings.max_created_per_minute, full_until - now - MINUTE)
-        return replace(session, open=session.open + 1, full_until=full_until, touched_at=now)
 
     def _activate(self, branch: Branch, memories: tuple[str, ...], tokens: int) -> Branch:
         account = account_of(branch)

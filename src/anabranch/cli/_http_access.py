@@ -14,6 +14,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from anabranch._health import Health, Watched
 from anabranch.cli._fastmcp_server import fastmcp_app
 from anabranch.cli._http_requests import Requests
 from anabranch.cli._http_sessions import Sessions
@@ -89,10 +90,10 @@ class Access:
                 session_idle_timeout=session_ttl,
                 transport_security=self.settings(),
             )
-        bounded = Requests(Sessions(_Explained(app)))
+        served: ASGIApp = Requests(Sessions(_Explained(app)))
         if self.tokens and not checks_tokens(server):
-            return authenticated(bounded, self.tokens)
-        return bounded
+            served = authenticated(served, self.tokens)
+        return Watched(served, Health.of(server))
 
 
 def checks_tokens(server: AnyServer) -> bool:

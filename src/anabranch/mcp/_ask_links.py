@@ -7,9 +7,8 @@ call expires. What is entered counts only for the caller of that call, in the ca
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import mcp_types as types
@@ -21,6 +20,7 @@ from anabranch._durable.service import CallService
 from anabranch._durable.store import CallStore
 from anabranch._engine import Answer, Journal
 from anabranch._form_fields import Form
+from anabranch._health import OffersRoutes
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
 from anabranch.mcp._ask_page import form_page, notice_page, read_form
 from anabranch.mcp._rounds import ROUND_REPLIES
@@ -34,14 +34,6 @@ LARGEST: Final = 256 * 1024
 """Bytes of a form that is sent."""
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
-
-
-class Offers(Protocol):
-    """A server of the SDK, or of FastMCP."""
-
-    def custom_route(
-        self, path: str, methods: list[str], /
-    ) -> Callable[[Callable[[Request], Awaitable[Response]]], object]: ...
 
 
 class _Asked(NamedTuple):
@@ -77,7 +69,7 @@ class AskLinks:
     store: CallStore
     sealer: Sealer
 
-    def offer(self, server: Offers) -> None:
+    def offer(self, server: OffersRoutes) -> None:
         """Let ``server`` serve the pages over HTTP."""
         server.custom_route(ROUTE, ["GET", "POST"])(self.serve)
 

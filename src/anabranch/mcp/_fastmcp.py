@@ -123,6 +123,5 @@ def install_fastmcp(
         server.add_tool(FastMcpTool.of_tool(tool, installation.service))
     for more in installation.going_on:
         server.add_tool(FastMcpTool.of(more, more.serve))
-    if installation.service.links is not None:
-        installation.service.links.offer(server)
+    installation.offer_routes(server)
     return installation

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NoReturn
 
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.service import CallService
 from anabranch._engine.clock import SystemClock
+from anabranch._health import Health, OffersRoutes
 from anabranch._opening import Runtime
 from anabranch._shielded import run_shielded
 from anabranch.engines import InProcessEngine
@@ -82,6 +84,13 @@ class Installation:
     def names(self) -> list[str]:
         """The names under which the host is to offer its tools, those that go on included."""
         return [*(tool.name for tool in self.tools), *(tool.name for tool in self.going_on)]
+
+    def offer_routes(self, server: OffersRoutes) -> None:
+        """Let ``server`` say over HTTP how it is, and serve the pages of questions, if there are any."""
+        durability = self.service.calls.durability
+        Health.of(server, *([] if durability is None else [partial(durability.store.find, "")]))
+        if self.service.links is not None:
+            self.service.links.offer(server)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

@@ -74,8 +74,7 @@ def create_server(
     )
     _offer_sagas(server, given)
     _run_along(server, installation)
-    if installation.service.links is not None:
-        installation.service.links.offer(server)
+    installation.offer_routes(server)
     offer_log_level(server)
     return server
 
@@ -117,8 +116,7 @@ def install(
         manager._tools[tool.name] = tool  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     _offer_sagas(server, given)
     _run_along(server, installation)
-    if installation.service.links is not None:
-        installation.service.links.offer(server)
+    installation.offer_routes(server)
     offer_log_level(server)
     return installation
 

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -18,6 +19,7 @@ from anabranch._asking.host import Capabilities
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.combine import cancel_and_wait
+from anabranch._health import Health, Watched
 from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits
 from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.access import LOOPBACK, Access, Authenticate
@@ -141,15 +143,22 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             page_route(),
         ],
         middleware=[
+            Middleware(Watched, health=_health(store, conversations)),
             Middleware(
                 Access, token=token, authenticate=authenticate, hosts=hosts, rates=rates, now=now
-            )
+            ),
         ],
         exception_handlers=ERRORS,
         lifespan=lifespan,
     )
     app.state.rooms = list(rooms)
     return app
+
+
+def _health(store: TreeStore, conversations: Conversations) -> Health:
+    policy = conversations.agent.dependencies.calls
+    calls = [] if policy is None else [partial(policy.store.find, "")]
+    return Health(partial(store.thread, ""), *calls)
 
 
 def _calls_room(conversations: Conversations, shows: RecordedCalls) -> CallsRoom:

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 
 from anabranch._engine.clock import Clock
 from anabranch._extras import needs_extra
-from anabranch.mcp._installation import Installation, require_server
+from anabranch.mcp._installation import Installation, offer_routes, require_server
 from anabranch.mcp._options import (
     TTL,
     Keys,
@@ -123,5 +123,5 @@ def install_fastmcp(
         server.add_tool(FastMcpTool.of_tool(tool, installation.service))
     for more in installation.going_on:
         server.add_tool(FastMcpTool.of(more, more.serve))
-    installation.offer_routes(server)
+    offer_routes(installation, server)
     return installation

@@ -26,7 +26,7 @@ from anabranch.mcp._service import Service
 from anabranch.mcp._termination import before_termination
 from anabranch.tool import Tool
 
-__all__ = ["Installation", "require_server"]
+__all__ = ["Installation", "offer_routes", "require_server"]
 
 LEAVING = 5.0
 """Seconds that a server which ends waits for its reaper. Compensations under way go on."""
@@ -85,13 +85,6 @@ class Installation:
         """The names under which the host is to offer its tools, those that go on included."""
         return [*(tool.name for tool in self.tools), *(tool.name for tool in self.going_on)]
 
-    def offer_routes(self, server: OffersRoutes) -> None:
-        """Let ``server`` say over HTTP how it is, and serve the pages of questions, if there are any."""
-        durability = self.service.calls.durability
-        Health.of(server, *([] if durability is None else [partial(durability.store.find, "")]))
-        if self.service.links is not None:
-            self.service.links.offer(server)
-
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Expire calls that no one continues, if there is a store, while the server runs.
@@ -129,6 +122,15 @@ class Installation:
             reaper = Reaper(self.service.calls, {tool.name: tool for tool in self.tools})
             # No task group: hosts leave a lifespan in another cancel scope than they entered it in.
             self._reaping = asyncio.ensure_future(reaper.run(self._engine))
+
+
+def offer_routes(installation: Installation, server: OffersRoutes) -> None:
+    """Let ``server`` say over HTTP how it is, and serve the pages of questions, if there are any."""
+    service = installation.service
+    durability = service.calls.durability
+    Health.of(server, *([] if durability is None else [partial(durability.store.find, "")]))
+    if service.links is not None:
+        service.links.offer(server)
 
 
 def _links(calls: CallService, options: ServerOptions, audience: str) -> AskLinks | None:

@@ -11,7 +11,7 @@ from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from mcp.server.mcpserver.tools import Tool as BaseTool
 from typing_extensions import Unpack
 
-from anabranch.mcp._installation import Installation, require_server
+from anabranch.mcp._installation import Installation, offer_routes, require_server
 from anabranch.mcp._log_level import offer_log_level
 from anabranch.mcp._options import (
     ServerKeywords,
@@ -74,7 +74,7 @@ def create_server(
     )
     _offer_sagas(server, given)
     _run_along(server, installation)
-    installation.offer_routes(server)
+    offer_routes(installation, server)
     offer_log_level(server)
     return server
 
@@ -116,7 +116,7 @@ def install(
         manager._tools[tool.name] = tool  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     _offer_sagas(server, given)
     _run_along(server, installation)
-    installation.offer_routes(server)
+    offer_routes(installation, server)
     offer_log_level(server)
     return installation
 

@@ -14,11 +14,14 @@ from ag_ui.core import CustomEvent, TextMessageContentEvent
 
 from anabranch import BranchContext, tool
 from anabranch._durable.run_events import NewEvents, RunEvents
+from anabranch.agents import Notice, ToolNoticed
 from anabranch.chat._web import event_stream, thread_log
+from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.event_stream import EventStream
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.thread_log import TextPiece, ThreadLog, encoded
 from anabranch.errors import StoreError
+from anabranch.messages import ToolUseBlock
 from anabranch.stores import open_run_events, open_tree_store
 from anabranch.testing import ManualClock
 from tests.chat.web import browsing, events_in, message, run
@@ -108,6 +111,24 @@ def test_a_token_is_sent_as_the_models_of_ag_ui_write_it(text: str, branch: str 
     event = TextMessageContentEvent(message_id="m", delta=text, subagent_run_id=branch)
     written = encoded(TextPiece("m", text, branch))
     assert json.loads(written) == event.model_dump(by_alias=True, exclude_none=True)
+
+
+def test_a_notice_that_the_log_has_already_is_not_reported_again() -> None:
+    """A round that a crash has interrupted delivers its notices again."""
+    use = ToolUseBlock(id="use", name="fly", input={})
+    said = [Notice("up", "info", id="call:fly!1"), Notice("down", "info", id="call:fly!2")]
+    foreign = Notice("from a server that gives its notices no ids", "info")
+
+    def reported(mapping: EventMapping, notices: list[Notice]) -> list[bytes]:
+        events = (mapping.map(ToolNoticed("node", use, notice)) for notice in notices)
+        return [encoded(event) for each in events for event in each]
+
+    log = reported(EventMapping(), [said[0], foreign, foreign])
+    assert len(log) == 3
+    again = EventMapping()
+    again.go_on_after([encoded(TextPiece("m", "text", None)), *log])
+    assert reported(again, [said[0], said[0]]) == []
+    assert len(reported(again, [said[1], foreign])) == 2
 
 
 def test_what_utf_8_has_not_is_escaped() -> None:

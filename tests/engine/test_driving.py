@@ -18,6 +18,7 @@ from anabranch._engine import (
     Call,
     Finished,
     Journal,
+    Notice,
     Waiting,
     current_call,
     current_scope,
@@ -449,6 +450,30 @@ async def test_a_notice_is_delivered_once_over_all_rounds() -> None:
     run = await rounds(body, world=world)
     assert len(run.brackets) == 2
     assert world.notices == ["one", "one", "from a task", "two", "from a branch", "three"]
+
+
+async def test_a_notice_has_an_id_of_its_own_that_is_the_same_if_its_round_is_run_again() -> None:
+    """So what was delivered in a round that a crash has interrupted can be recognised."""
+    state = World().journal().dumps()
+    delivered: list[Notice] = []
+
+    async def body(_: Branch) -> None:
+        async def inside(_: Branch) -> None:
+            await say("inside")
+
+        await say("one")
+        await say("two")
+        await gather([branch(inside), branch(inside)])
+        await ask("a")
+
+    async def deliver(notice: Notice) -> None:
+        delivered.append(notice)
+
+    for _ in range(2):
+        async with Call(body, Journal.loads(state), name="t", sink=deliver) as call:
+            assert isinstance(await call.round(), Waiting)
+    assert delivered[:4] == delivered[4:]
+    assert len({notice.id for notice in delivered}) == 4
 
 
 async def test_a_round_waits_until_a_notice_is_delivered() -> None:

@@ -64,12 +64,17 @@ class Ask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A log line (``level`` set) or a progress message, to be delivered once."""
+    """A log line (``level`` set) or a progress message, to be delivered once.
+
+    A round that a crash has interrupted delivers its notices again: under the same ``id``, which no
+    other notice has. It is empty where a notice comes from a server that gives it none.
+    """
 
     message: str
     level: LogLevel | None = None
     progress: float | None = None
     total: float | None = None
+    id: str = ""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import logging
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
@@ -182,7 +183,7 @@ class Operations:
         journal.progressed += notice.level is None
         strand.effects += 1
         try:
-            await self._sink(notice)
+            await self._sink(replace(notice, id=f"{journal.line}:{scope.path}!{number}"))
         finally:
             strand.effects -= 1
             scheduler.stir()

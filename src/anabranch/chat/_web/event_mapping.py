@@ -63,6 +63,13 @@ class EventMapping:
         """Id of the node that a reply follows to the id of the message that is open for it."""
         self._subagents: dict[str, Node] = {}
         """The branches that are open, by their ids."""
+        self._noticed: set[str] = set()
+        """Ids of the notices that are in the log already."""
+
+    def go_on_after(self, events: Iterable[bytes]) -> None:
+        """Take note of what the log has of a run that was cut off: its notices come once more."""
+        noticed = (CustomEvent.model_validate_json(each) for each in events if _is_notice(each))
+        self._noticed.update(each.value["id"] for each in noticed if each.value.get("id"))
 
     def map(self, event: Event) -> Iterable[Mapped]:
         """Return what ``event`` is in AG-UI."""
@@ -99,10 +106,13 @@ class EventMapping:
                 )
                 yield ToolCallArgsEvent(tool_call_id=use.id, delta=shown, subagent_run_id=branch)
                 yield ToolCallEndEvent(tool_call_id=use.id, subagent_run_id=branch)
+            case ToolNoticed(_, _, notice) if notice.id in self._noticed:
+                pass
             case ToolNoticed(caller, use, notice):
                 yield CustomEvent(
                     name=NOTICE,
                     value={
+                        "id": notice.id,
                         "toolCallId": use.id,
                         "message": notice.message,
                         "level": notice.level,
@@ -161,6 +171,10 @@ class EventMapping:
         if message is not None:
             yield TextMessageEndEvent(message_id=message, subagent_run_id=branch)
         yield CustomEvent(name=NODE, value=shown_node(node), subagent_run_id=branch)
+
+
+def _is_notice(event: bytes) -> bool:
+    return event.startswith(b'{"type":"CUSTOM","name":"%s"' % NOTICE.encode())
 
 
 def _started(branch: Node) -> BaseEvent:

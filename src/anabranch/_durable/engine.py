@@ -23,7 +23,8 @@ class Wake:
 
     Attributes:
         call: its name in the store.
-        turn: names this wake among those of its call: the same one again is the same wake.
+        turn: names this wake among those of its call: the same one again is the same wake, which
+            may be done already. To wake a call again, give it another turn, or another time.
         tool: what it runs; only workers that have it take the wake.
         version: only workers that have this version of the tool take it; empty for any version.
         share: whose fair share of the workers it uses, such as a tenant or a person.

@@ -57,7 +57,8 @@ class Advances:
         """Advance a call; return the wakes that are due afterwards.
 
         Where the call is being advanced already, this returns at once, and the wake is among those
-        that the other advance returns, unless it is the one that it began for.
+        that the other advance returns, unless it is the one that it began for. It has a new time
+        there: an engine may take the wake that it was for done.
         """
         running = self._running.get(wake.call)
         if running is not None:
@@ -75,7 +76,9 @@ class Advances:
             raise
         finally:
             del self._running[wake.call]
-        return [*([] if following is None else [following]), *running.again.values()]
+        now = self._clock.now()
+        again = [replace(each, not_before=now) for each in running.again.values()]
+        return [*([] if following is None else [following]), *again]
 
     async def _advanced(self, wake: Wake, advance: Advance) -> Wake | None:
         name = wake.call, wake.turn

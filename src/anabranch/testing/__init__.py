@@ -1,11 +1,11 @@
-"""Tools for tests: a mock client, a mock model, manual time, and the replay checks.
+"""Tools for tests: a mock client and model, manual time, an engine with faults, the replay checks.
 
     client = MockClient(samples=["An interesting hand."], elicits=[{"cardNumber": 3}])
     result = await run_tool(PickCard(db), {"count": 5}, client)
 
 ``run_tool`` replays every round by default, so that a tool that is not safe to replay fails in its
 author's tests. ``check_tool`` and ``check_replay`` say why. The package does not import it at run
-time; ``anabranch.testing.suites`` has the tests that every store must pass.
+time; ``anabranch.testing.suites`` has the tests that every store and engine must pass.
 """
 
 from anabranch._asking.answerer import AnswerError
@@ -14,6 +14,7 @@ from anabranch.replay_check import Finding, check_replay, check_tool
 from anabranch.testing._manual_time import ManualClock, SequentialIds
 from anabranch.testing._mock_client import LogCall, MockClient, MockExhausted, NotifyCall
 from anabranch.testing._mock_model import MockModel, ModelAnswer, ModelFunction, calls
+from anabranch.testing._test_engine import TestEngine
 
 __all__ = [
     "AnswerError",
@@ -27,6 +28,7 @@ __all__ = [
     "ModelFunction",
     "NotifyCall",
     "SequentialIds",
+    "TestEngine",
     "calls",
     "check_replay",
     "check_tool",

@@ -22,7 +22,8 @@ from anabranch.testing.suites._branch_store_checks import (
 from anabranch.testing.suites._call_model import CallModel
 from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore
 from anabranch.testing.suites._call_store_checks import CALL_STORE_CHECKS
-from anabranch.testing.suites._engine_checks import ENGINE_CHECKS, EngineCheck, OpenEngine
+from anabranch.testing.suites._engine_checks import ENGINE_CHECKS, EngineCheck
+from anabranch.testing.suites._engine_samples import OpenEngine
 from anabranch.testing.suites._linearizability import (
     Model,
     Operation,

@@ -8,146 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from anabranch._durable.engine import Advance, Engine, Wake, WorkLimits
+from anabranch._durable.engine import WorkLimits
 from anabranch._engine.combine import cancel_and_wait
+from anabranch.testing.suites._engine_samples import (
+    TOOLS,
+    Changes,
+    OpenEngine,
+    Worker,
+    a_wake,
+    waking,
+    working,
+)
 from anabranch.testing.suites._expectations import expect, opened, refused, yes
 
-__all__ = ["ENGINE_CHECKS", "EngineCheck", "OpenEngine"]
-
-OpenEngine: TypeAlias = Callable[[], Engine]
-"""Opens an engine."""
+__all__ = ["ENGINE_CHECKS", "EngineCheck"]
 
 EngineCheck: TypeAlias = Callable[[OpenEngine], Awaitable[None]]
 """Checks one promise; raises ``AssertionError`` if it is broken."""
-
-PATIENCE = 60.0
-"""Seconds after which what has not happened does not happen any more."""
-
-TOOLS: Mapping[str, str] = {"a": "1", "b": "1"}
-
-
-def a_wake(
-    call: str,
-    turn: str = "0",
-    *,
-    tool: str = "a",
-    version: str = "",
-    share: str = "",
-    priority: int = 0,
-    not_before: float = 0.0,
-) -> Wake:
-    """Return a wake."""
-    return Wake(call, turn, tool, version, share, priority, not_before)
-
-
-class Changes:
-    """Lets a check wait until something has happened."""
-
-    def __init__(self) -> None:
-        self._changed = asyncio.Event()
-
-    def report(self) -> None:
-        """Have the check look again."""
-        self._changed.set()
-
-    async def until(self, condition: Callable[[], bool], promise: str) -> None:
-        """Wait until ``condition`` holds.
-
-        Raises:
-            AssertionError: it does not.
-        """
-        try:
-            async with asyncio.timeout(PATIENCE):
-                while not condition():
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            raise AssertionError(f"{promise}: it has not happened") from None
-
-
-class Worker(Changes):
-    """An advance that records what it is called with, and does what a check lets it do.
-
-    Attributes:
-        begun: the wakes of all advances, in the order in which they began.
-        running: the wakes of those that run.
-        most: the most that ran at once, by what they have in common.
-        following: what the advances of a call return, or raise, by its name.
-        gate: advances wait here until it is set.
-    """
-
-    def __init__(self, *, is_open: bool = True) -> None:
-        super().__init__()
-        self.begun: list[Wake] = []
-        self.running: list[Wake] = []
-        self.most: Counter[str] = Counter()
-        self.following: dict[str, list[Wake | Exception]] = {}
-        self.gate = asyncio.Event()
-        if is_open:
-            self.gate.set()
-
-    async def advance(self, wake: Wake) -> Wake | None:
-        """Advance a call."""
-        self.begun.append(wake)
-        self.running.append(wake)
-        self.most["all"] = max(self.most["all"], len(self.running))
-        for kind in ("call", "tool", "share"):
-            value = getattr(wake, kind)
-            alike = sum(getattr(each, kind) == value for each in self.running)
-            self.most[f"{kind} {value}"] = max(self.most[f"{kind} {value}"], alike)
-        self.report()
-        try:
-            await self.gate.wait()
-        finally:
-            self.running.remove(wake)
-            self.report()
-        planned = self.following.get(wake.call)
-        following = planned.pop(0) if planned else None
-        if isinstance(following, Exception):
-            raise following
-        return following
-
-    def times(self, call: str) -> int:
-        """Return how often a call was advanced."""
-        return sum(wake.call == call for wake in self.begun)
-
-    async def until_times(self, call: str, times: int, promise: str) -> None:
-        """Wait until a call was advanced so often."""
-        await self.until(lambda: self.times(call) >= times, promise)
-
-    async def until_calls(self, count: int, promise: str) -> None:
-        """Wait until so many calls were advanced."""
-        await self.until(lambda: len({wake.call for wake in self.begun}) >= count, promise)
-
-    async def until_running(self, count: int, promise: str) -> None:
-        """Wait until so many advances run at the same time."""
-        await self.until(lambda: len(self.running) == count, promise)
-
-    def ran_at_most(self, most: int, kind: str, promise: str) -> None:
-        """Expect that no more than so many ran at the same time."""
-        yes(self.most[kind] <= most, promise)
-
-
-@asynccontextmanager
-async def working(
-    engine: Engine,
-    advance: Advance,
-    tools: Mapping[str, str] = TOOLS,
-    limits: WorkLimits | None = None,
-) -> AsyncGenerator[None]:
-    """Have a worker at work inside the block."""
-    worker = asyncio.ensure_future(engine.work(tools, advance, limits or WorkLimits()))
-    try:
-        yield
-    finally:
-        await cancel_and_wait([worker])
-        if not worker.cancelled():
-            worker.result()  # raises
 
 
 async def a_wake_is_advanced(open_engine: OpenEngine) -> None:
@@ -182,6 +62,8 @@ async def a_call_is_advanced_again_if_it_is_woken_meanwhile(open_engine: OpenEng
         await worker.until_times("c", 1, "the first wake")
         for turn in range(1, 5):
             await engine.wake(a_wake("c", str(turn)))
+        await engine.wake(a_wake("other"))
+        await worker.until_times("other", 1, "another call meanwhile")
         worker.gate.set()
         await worker.until_times("c", 2, "woken while it was advanced")
         await worker.until_running(0, "the advances end")
@@ -241,6 +123,56 @@ async def a_cancelled_call_is_left_alone(open_engine: OpenEngine) -> None:
         expect(worker.times("c"), 1, "a call that was cancelled")
 
 
+async def a_call_that_was_cancelled_may_be_woken_again(open_engine: OpenEngine) -> None:
+    """By a wake of another name: what is dropped is wakes, not the call."""
+    worker = Worker()
+    async with opened(open_engine) as engine:
+        await engine.wake(a_wake("c", "0"))
+        await engine.cancel("c")
+        await engine.wake(a_wake("c", "1"))
+        async with working(engine, worker.advance):
+            await worker.until_times("c", 1, "woken after the cancellation")
+        expect([wake.turn for wake in worker.begun], ["1"], "the wakes of a cancelled call")
+
+
+async def a_call_that_was_advanced_is_woken_again(open_engine: OpenEngine) -> None:
+    """By a wake of another name, whatever became of those before it."""
+    worker = Worker()
+    async with opened(open_engine) as engine, working(engine, worker.advance):
+        for turn in ("0", "1"):
+            await engine.wake(a_wake("c", turn))
+            await worker.until_turn("c", turn, "woken when it was advanced before")
+            await engine.wake(a_wake("c", turn))  # the same wake, which may be too late
+
+
+async def a_call_that_was_not_woken_is_found(open_engine: OpenEngine) -> None:
+    """The engine was down when the call began: the store has it, and periodic work wakes it."""
+    worker = Worker()
+    down = open_engine()
+    await down.close()
+    await refused(down.wake(a_wake("c")), "a wake while the engine is down")
+    async with (
+        opened(open_engine) as engine,
+        working(engine, worker.advance),
+        waking(engine, a_wake("c", "overdue")),
+    ):
+        await worker.until_times("c", 1, "found by periodic work")
+
+
+async def a_restored_engine_goes_on(open_engine: OpenEngine) -> None:
+    """It has wakes that are long done, and has lost the latest; periodic work wakes those again."""
+    worker = Worker()
+    async with opened(open_engine) as lost, working(lost, worker.advance):
+        for turn in ("0", "1", "2"):
+            await lost.wake(a_wake("c", turn))
+            await worker.until_turn("c", turn, "before the loss")
+    async with opened(open_engine) as engine:
+        for turn in ("0", "1"):
+            await engine.wake(a_wake("c", turn))
+        async with working(engine, worker.advance), waking(engine, a_wake("c", "3")):
+            await worker.until_turn("c", "3", "what the restored engine has lost")
+
+
 async def a_worker_takes_what_it_has(open_engine: OpenEngine) -> None:
     """Only its tools, and of those only the versions that it has."""
     old, new = Worker(), Worker()
@@ -263,10 +195,12 @@ async def limits_hold(open_engine: OpenEngine) -> None:
     async with opened(open_engine) as engine:
         for number in range(4):
             await engine.wake(a_wake(f"x{number}", share="x"))
-            await engine.wake(a_wake(f"y{number}", share="y"))
             await engine.wake(a_wake(f"b{number}", tool="b", share="z"))
         async with working(engine, worker.advance, limits=limits):
-            await worker.until_running(4, "as many as may run")
+            await worker.until_running(3, "two of a share, and one of a tool")
+            for number in range(4):
+                await engine.wake(a_wake(f"y{number}", share="y"))
+            await worker.until_running(4, "as many as the worker may")
             worker.gate.set()
             await worker.until_calls(12, "all run")
         worker.ran_at_most(4, "all", "no more than the worker may")
@@ -365,6 +299,10 @@ ENGINE_CHECKS: tuple[EngineCheck, ...] = (
     an_advance_that_fails_comes_again,
     an_interrupted_advance_comes_again,
     a_cancelled_call_is_left_alone,
+    a_call_that_was_cancelled_may_be_woken_again,
+    a_call_that_was_advanced_is_woken_again,
+    a_call_that_was_not_woken_is_found,
+    a_restored_engine_goes_on,
     a_worker_takes_what_it_has,
     limits_hold,
     one_share_does_not_hold_up_another,

@@ -1,0 +1,204 @@
+"""An engine that loses, repeats and delays wakes, as its seed decides.
+
+The port of engines allows all of it, and real engines do it when machines fail. Whatever is built
+on an engine must come to the same results over this one, once its periodic work has run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import NoReturn, TypeVar
+
+from anabranch._durable.engine import Advance, Backlog, Engine, Wake, WorkLimits
+from anabranch._engine.clock import Clock, SystemClock
+from anabranch.engines import InProcessEngine
+from anabranch.errors import StoreError
+
+__all__ = ["TestEngine"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Worker:
+    """What a worker has, and what it does."""
+
+    tools: Mapping[str, str]
+    advance: Advance
+
+    def takes(self, wake: Wake) -> bool:
+        """Whether it has the tool in the version that the wake names."""
+        return wake.tool in self.tools and wake.version in {"", self.tools[wake.tool]}
+
+
+class TestEngine:
+    """An engine with the faults that engines have, in front of one that has none.
+
+    What happens to a wake follows from the seed, the wake's name and how often it has come, so that
+    a run can be repeated. Without faults it keeps all promises of the engine behind it.
+
+    Args:
+        seed: decides what happens to each wake.
+        drop: the share of wakes, cancellations and runs of periodic jobs that are lost, 0 to 1.
+        double: the share of advances and runs of periodic jobs that are done twice: at the same
+            time where another worker can do it, one after the other where there is none.
+        delay: the share of wakes that come late, so that others overtake them.
+        longest: seconds by which a wake is late at most.
+        clock: the time; by default, the system's.
+        engine: what advances the calls; by default, one in this process, on the same clock.
+
+    Attributes:
+        is_down: while it is set, the engine cannot be reached: wakes and cancellations raise
+            ``StoreError``.
+        happened: how often which fault has happened: ``drop``, ``double``, ``delay``.
+
+    Raises:
+        ValueError: a share is not between 0 and 1, or ``longest`` is negative.
+    """
+
+    __test__ = False  # pytest takes it for a class of tests
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        drop: float = 0.0,
+        double: float = 0.0,
+        delay: float = 0.0,
+        longest: float = 60.0,
+        clock: Clock | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self._shares = {"drop": drop, "double": double, "delay": delay}
+        for name, share in self._shares.items():
+            if not 0 <= share <= 1:
+                raise ValueError(f"{name} must be between 0 and 1, not {share}.")
+        if longest < 0:
+            raise ValueError(f"longest must not be negative, as {longest} is.")
+        self.is_down = False
+        self.happened: Counter[str] = Counter()
+        self._seed = seed
+        self._longest = longest
+        self._clock = clock or SystemClock()
+        self._engine: Engine = engine or InProcessEngine(self._clock)
+        self._came: Counter[tuple[str, ...]] = Counter()
+        self._given: list[tuple[float, Wake]] = []
+        self._workers: list[_Worker] = []
+
+    async def wake(self, wake: Wake, *, within: object | None = None) -> None:
+        """See :meth:`Engine.wake`; it may be lost, or come late."""
+        self._check_up()
+        coming = self._coming(wake)
+        if coming is not None:
+            await self._engine.wake(coming, within=within)
+
+    async def cancel(self, call: str) -> None:
+        """See :meth:`Engine.cancel`; it may be lost."""
+        self._check_up()
+        if self._happens("drop", call) is None:
+            await self._engine.cancel(call)
+
+    async def work(
+        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
+    ) -> NoReturn:
+        """See :meth:`Engine.work`; what is done twice at the same time exceeds the limits."""
+
+        async def unreliably(wake: Wake) -> Wake | None:
+            return await self._advance(wake, worker)
+
+        worker = _Worker(tools, advance)
+        self._workers.append(worker)
+        try:
+            await self._engine.work(tools, unreliably, limits)
+        finally:
+            self._workers.remove(worker)
+
+    async def every(
+        self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
+    ) -> NoReturn:
+        """See :meth:`Engine.every`; it may be left out, or run on two workers at the same time."""
+
+        async def unreliably() -> None:
+            if self._happens("drop", name) is None:
+                is_doubled = self._happens("double", name) is not None
+                await _all_of(*[job] * (2 if is_doubled else 1))
+
+        await self._engine.every(name, seconds, unreliably)
+
+    async def backlog(self) -> Backlog:
+        """See :meth:`Engine.backlog`."""
+        return await self._engine.backlog()
+
+    async def close(self) -> None:
+        """See :meth:`Engine.close`."""
+        await self._engine.close()
+
+    async def restore(self, since: float) -> None:
+        """Be as an engine that was restored from a backup of the time ``since``.
+
+        Wakes that were given later are lost, those that were given before come again, and what is
+        being advanced is cancelled.
+        """
+        given, self._given = self._given, []
+        for call in {wake.call for _, wake in given}:
+            await self._engine.cancel(call)
+        self._given = [each for each in given if each[0] <= since]
+        for _, wake in self._given:
+            await self._engine.wake(wake)
+
+    # -- the faults --------------------------------------------------------------------------
+
+    def _happens(self, fault: str, *name: str) -> Random | None:
+        """Return what else decides about a fault, ``None`` if it does not happen this time."""
+        what = (fault, *name)
+        self._came[what] += 1
+        random = Random(f"{self._seed} {what} {self._came[what]}")  # noqa: S311 - no secret
+        if random.random() >= self._shares[fault]:
+            return None
+        self.happened[fault] += 1
+        return random
+
+    def _coming(self, wake: Wake) -> Wake | None:
+        """Return how a wake comes, ``None`` if it is lost."""
+        if self._happens("drop", wake.call, wake.turn) is not None:
+            return None
+        late = self._happens("delay", wake.call, wake.turn)
+        if late is not None:
+            due = max(wake.not_before, self._clock.now())
+            wake = replace(wake, not_before=due + late.uniform(0, self._longest))
+        self._given.append((self._clock.now(), wake))
+        return wake
+
+    async def _advance(self, wake: Wake, worker: _Worker) -> Wake | None:
+        doubled = self._happens("double", wake.call, wake.turn)
+        if doubled is None:
+            following = [await worker.advance(wake)]
+        elif others := [each for each in self._workers if each is not worker and each.takes(wake)]:
+            other = doubled.choice(others)
+            following = await _all_of(lambda: worker.advance(wake), lambda: other.advance(wake))
+        else:
+            following = [await worker.advance(wake), await worker.advance(wake)]
+        given = [self._coming(each) for each in following if each is not None]
+        coming = [each for each in given if each is not None]
+        for each in coming[1:]:
+            await self._engine.wake(each)
+        return coming[0] if coming else None
+
+    def _check_up(self) -> None:
+        if self.is_down:
+            raise StoreError("The engine cannot be reached.")
+
+
+async def _all_of(*work: Callable[[], Awaitable[T]]) -> list[T]:
+    """Do all of it at the same time; return what each returns."""
+
+    async def one(work: Callable[[], Awaitable[T]]) -> T:
+        return await work()
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(each)) for each in work]
+    return [task.result() for task in tasks]

@@ -1,0 +1,158 @@
+"""What the checks of engines share: wakes, workers that record, and waiting for what must happen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+from anabranch._durable.engine import Advance, Engine, Wake, WorkLimits
+from anabranch._engine.combine import cancel_and_wait
+from anabranch.testing.suites._expectations import yes
+
+__all__ = ["TOOLS", "Changes", "OpenEngine", "Worker", "a_wake", "waking", "working"]
+
+OpenEngine: TypeAlias = Callable[[], Engine]
+"""Opens an engine."""
+
+PATIENCE = 120.0
+"""Seconds after which what has not happened does not happen any more."""
+
+TOOLS: Mapping[str, str] = {"a": "1", "b": "1"}
+
+
+def a_wake(
+    call: str,
+    turn: str = "0",
+    *,
+    tool: str = "a",
+    version: str = "",
+    share: str = "",
+    priority: int = 0,
+    not_before: float = 0.0,
+) -> Wake:
+    """Return a wake."""
+    return Wake(call, turn, tool, version, share, priority, not_before)
+
+
+class Changes:
+    """Lets a check wait until something has happened."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    def report(self) -> None:
+        """Have the check look again."""
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], bool], promise: str) -> None:
+        """Wait until ``condition`` holds.
+
+        Raises:
+            AssertionError: it does not.
+        """
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"{promise}: it has not happened") from None
+
+
+class Worker(Changes):
+    """An advance that records what it is called with, and does what a check lets it do.
+
+    Attributes:
+        begun: the wakes of all advances, in the order in which they began.
+        running: the wakes of those that run.
+        most: the most that ran at once, by what they have in common.
+        following: what the advances of a call return, or raise, by its name.
+        gate: advances wait here until it is set.
+    """
+
+    def __init__(self, *, is_open: bool = True) -> None:
+        super().__init__()
+        self.begun: list[Wake] = []
+        self.running: list[Wake] = []
+        self.most: Counter[str] = Counter()
+        self.following: dict[str, list[Wake | Exception]] = {}
+        self.gate = asyncio.Event()
+        if is_open:
+            self.gate.set()
+
+    async def advance(self, wake: Wake) -> Wake | None:
+        """Advance a call."""
+        self.begun.append(wake)
+        self.running.append(wake)
+        self.most["all"] = max(self.most["all"], len(self.running))
+        for kind in ("call", "tool", "share"):
+            value = getattr(wake, kind)
+            alike = sum(getattr(each, kind) == value for each in self.running)
+            self.most[f"{kind} {value}"] = max(self.most[f"{kind} {value}"], alike)
+        self.report()
+        try:
+            await self.gate.wait()
+        finally:
+            self.running.remove(wake)
+            self.report()
+        planned = self.following.get(wake.call)
+        following = planned.pop(0) if planned else None
+        if isinstance(following, Exception):
+            raise following
+        return following
+
+    def times(self, call: str) -> int:
+        """Return how often a call was advanced."""
+        return sum(wake.call == call for wake in self.begun)
+
+    async def until_times(self, call: str, times: int, promise: str) -> None:
+        """Wait until a call was advanced so often."""
+        await self.until(lambda: self.times(call) >= times, promise)
+
+    async def until_turn(self, call: str, turn: str, promise: str) -> None:
+        """Wait until a call was advanced for this wake."""
+        await self.until(
+            lambda: any((wake.call, wake.turn) == (call, turn) for wake in self.begun), promise
+        )
+
+    async def until_calls(self, count: int, promise: str) -> None:
+        """Wait until so many calls were advanced."""
+        await self.until(lambda: len({wake.call for wake in self.begun}) >= count, promise)
+
+    async def until_running(self, count: int, promise: str) -> None:
+        """Wait until so many advances run at the same time."""
+        await self.until(lambda: len(self.running) == count, promise)
+
+    def ran_at_most(self, most: int, kind: str, promise: str) -> None:
+        """Expect that no more than so many ran at the same time."""
+        yes(self.most[kind] <= most, promise)
+
+
+@asynccontextmanager
+async def working(
+    engine: Engine,
+    advance: Advance,
+    tools: Mapping[str, str] = TOOLS,
+    limits: WorkLimits | None = None,
+) -> AsyncGenerator[None]:
+    """Have a worker at work inside the block."""
+    worker = asyncio.ensure_future(engine.work(tools, advance, limits or WorkLimits()))
+    try:
+        yield
+    finally:
+        await cancel_and_wait([worker])
+        if not worker.cancelled():
+            worker.result()  # raises
+
+
+@asynccontextmanager
+async def waking(engine: Engine, overdue: Wake) -> AsyncGenerator[None]:
+    """Wake what is overdue, again and again, inside the block: periodic work over a store."""
+    periodic = asyncio.ensure_future(engine.every("overdue", 0.2, lambda: engine.wake(overdue)))
+    try:
+        yield
+    finally:
+        await cancel_and_wait([periodic])

@@ -1,0 +1,259 @@
+"""The published suite finds engines that break a promise: each saboteur breaks one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NoReturn, cast
+
+import pytest
+
+from anabranch.engines import Advance, Backlog, Engine, InProcessEngine, Wake, WorkLimits
+from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck
+from anabranch.testing.suites import _engine_checks as suite
+from anabranch.testing.suites import _engine_samples as samples
+
+Job = Callable[[], Awaitable[object]]
+
+
+class Saboteur:
+    """Passes everything on to a good engine; subclasses get something wrong."""
+
+    def __init__(self) -> None:
+        self.good = InProcessEngine()
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        return getattr(self.good, method)  # type: ignore[no-any-return]
+
+
+class Advancing(Saboteur):
+    """A worker that does something else with wakes."""
+
+    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
+        return await advance(wake)
+
+    async def work(
+        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
+    ) -> NoReturn:
+        await self.good.work(tools, lambda wake: self.advance(wake, advance), limits)
+
+
+class LosesWakes(Saboteur):
+    async def wake(self, wake: Wake, **_: object) -> None:
+        pass
+
+
+class MultipliesWakes(Saboteur):
+    async def wake(self, wake: Wake, **_: object) -> None:
+        for copy in range(4):
+            await self.good.wake(replace(wake, turn=f"{wake.turn}.{copy}"))
+
+
+class AdvancesACallTwiceAtOnce(Advancing):
+    async def wake(self, wake: Wake, **_: object) -> None:
+        await self.good.wake(replace(wake, call=f"{wake.call}/{wake.turn}"))
+
+    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
+        return await advance(replace(wake, call=wake.call.partition("/")[0]))
+
+
+class ForgetsWhatFollows(Advancing):
+    async def advance(self, wake: Wake, advance: Advance) -> None:
+        await advance(wake)
+
+
+class WakesAtOnce(Advancing):
+    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
+        following = await advance(wake)
+        return following and replace(following, not_before=0.0)
+
+
+class TakesFailuresForDone(Advancing):
+    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
+        try:
+            return await advance(wake)
+        except ValueError:
+            return None
+
+
+class LosesWhatIsInterrupted(Advancing):
+    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
+        try:
+            return await advance(wake)
+        except asyncio.CancelledError:
+            return None
+
+
+class CancelsNothing(Saboteur):
+    async def cancel(self, call: str) -> None:
+        pass
+
+
+class CancelsForEver(Saboteur):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cancelled: set[str] = set()
+
+    async def cancel(self, call: str) -> None:
+        self.cancelled.add(call)
+        await self.good.cancel(call)
+
+    async def wake(self, wake: Wake, **_: object) -> None:
+        if wake.call not in self.cancelled:
+            await self.good.wake(wake)
+
+
+class AdvancesACallOnce(Advancing):
+    advanced: set[str] = set()  # noqa: RUF012 - also of engines that are opened later
+
+    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
+        if wake.call in self.advanced:
+            return None
+        self.advanced.add(wake.call)
+        return await advance(wake)
+
+
+class RunsNoJobs(Saboteur):
+    async def every(self, name: str, seconds: float, job: Job) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
+class RunsJobsOnce(Saboteur):
+    async def every(self, name: str, seconds: float, job: Job) -> None:
+        with suppress(ValueError):
+            await job()
+
+
+class RunsJobsOfTheFirst(Saboteur):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: Job | None = None
+
+    async def every(self, name: str, seconds: float, job: Job) -> None:
+        self.first = self.first or job
+        await self.good.every(name, seconds, self.first)
+
+
+class TakesAnyTool(Saboteur):
+    async def work(
+        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
+    ) -> NoReturn:
+        await self.good.work({**tools, "missing": "1"}, advance, limits)
+
+
+class TakesAnyVersion(Saboteur):
+    async def wake(self, wake: Wake, **_: object) -> None:
+        await self.good.wake(replace(wake, version=""))
+
+
+class Unlimited(Saboteur):
+    def limits(self, limits: WorkLimits) -> WorkLimits:
+        return replace(limits, concurrency=1000)
+
+    async def work(
+        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
+    ) -> NoReturn:
+        await self.good.work(tools, advance, self.limits(limits))
+
+
+class UnlimitedTools(Unlimited):
+    def limits(self, limits: WorkLimits) -> WorkLimits:
+        return replace(limits, per_tool={})
+
+
+class UnlimitedShares(Unlimited):
+    def limits(self, limits: WorkLimits) -> WorkLimits:
+        return replace(limits, per_share=None)
+
+
+class HasOneShare(Saboteur):
+    async def wake(self, wake: Wake, **_: object) -> None:
+        await self.good.wake(replace(wake, share=""))
+
+
+class HasNoPriorities(Saboteur):
+    async def wake(self, wake: Wake, **_: object) -> None:
+        await self.good.wake(replace(wake, priority=0))
+
+
+class WaitsForPersons(Advancing):
+    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
+        following = await advance(wake)
+        if following is None:
+            await asyncio.get_running_loop().create_future()
+        return following
+
+
+class CountsWhatIsDue(Saboteur):
+    def __init__(self) -> None:
+        super().__init__()
+        self.later = 0
+
+    async def wake(self, wake: Wake, **_: object) -> None:
+        self.later += wake.not_before > 0
+        await self.good.wake(wake)
+
+    async def backlog(self) -> Backlog:
+        backlog = await self.good.backlog()
+        return replace(backlog, waiting=backlog.waiting - self.later)
+
+
+class CountsNothingThatRuns(Saboteur):
+    async def backlog(self) -> Backlog:
+        return replace(await self.good.backlog(), running=0)
+
+
+class WorksWhenClosed(Saboteur):
+    async def close(self) -> None:
+        pass
+
+
+SABOTEURS: list[tuple[type[Saboteur], EngineCheck]] = [
+    (LosesWakes, suite.a_wake_is_advanced),
+    (MultipliesWakes, suite.the_same_wake_is_one_wake),
+    (AdvancesACallTwiceAtOnce, suite.a_call_is_advanced_again_if_it_is_woken_meanwhile),
+    (AdvancesACallOnce, suite.a_call_is_advanced_again_if_it_is_woken_meanwhile),
+    (ForgetsWhatFollows, suite.what_an_advance_returns_is_the_next_wake),
+    (WakesAtOnce, suite.what_an_advance_returns_is_the_next_wake),
+    (TakesFailuresForDone, suite.an_advance_that_fails_comes_again),
+    (LosesWhatIsInterrupted, suite.an_interrupted_advance_comes_again),
+    (CancelsNothing, suite.a_cancelled_call_is_left_alone),
+    (CancelsForEver, suite.a_call_that_was_cancelled_may_be_woken_again),
+    (CancelsNothing, suite.a_call_that_was_cancelled_may_be_woken_again),
+    (AdvancesACallOnce, suite.a_call_that_was_advanced_is_woken_again),
+    (WorksWhenClosed, suite.a_call_that_was_not_woken_is_found),
+    (RunsNoJobs, suite.a_call_that_was_not_woken_is_found),
+    (AdvancesACallOnce, suite.a_restored_engine_goes_on),
+    (RunsNoJobs, suite.a_restored_engine_goes_on),
+    (TakesAnyTool, suite.a_worker_takes_what_it_has),
+    (TakesAnyVersion, suite.a_worker_takes_what_it_has),
+    (Unlimited, suite.limits_hold),
+    (UnlimitedTools, suite.limits_hold),
+    (UnlimitedShares, suite.limits_hold),
+    (HasOneShare, suite.one_share_does_not_hold_up_another),
+    (HasNoPriorities, suite.a_lower_number_comes_first),
+    (WaitsForPersons, suite.a_call_that_waits_for_a_person_holds_no_limit),
+    (RunsNoJobs, suite.a_periodic_job_runs_on_one_worker),
+    (RunsJobsOnce, suite.a_periodic_job_runs_on_one_worker),
+    (RunsJobsOfTheFirst, suite.a_periodic_job_runs_on_one_worker),
+    (CountsWhatIsDue, suite.the_backlog_says_what_there_is_to_do),
+    (CountsNothingThatRuns, suite.the_backlog_says_what_there_is_to_do),
+    (WorksWhenClosed, suite.a_closed_engine_refuses),
+]
+
+
+@pytest.mark.parametrize(("saboteur", "check"), SABOTEURS)
+async def test_the_suite_finds_a_broken_promise(
+    saboteur: type[Saboteur], check: EngineCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "PATIENCE", 0.2)  # for what never comes
+    monkeypatch.setattr(AdvancesACallOnce, "advanced", set[str]())
+    with pytest.raises(AssertionError, match=r"expected|has not happened"):
+        await check(cast("Callable[[], Engine]", saboteur))
+    assert check in ENGINE_CHECKS
+
+
+def test_every_check_has_a_saboteur() -> None:
+    assert {check for _, check in SABOTEURS} == set(ENGINE_CHECKS)

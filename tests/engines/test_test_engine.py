@@ -1,0 +1,162 @@
+"""The engine for tests does what its seed says, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from anabranch._engine.combine import cancel_and_wait
+from anabranch.engines import Wake
+from anabranch.errors import StoreError
+from anabranch.testing import ManualClock, TestEngine
+from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck
+from anabranch.testing.suites import _engine_checks as suite
+from anabranch.testing.suites._engine_samples import Worker, a_wake, working
+
+AT_ONCE = frozenset(
+    {
+        suite.the_same_wake_is_one_wake,
+        suite.a_call_is_advanced_again_if_it_is_woken_meanwhile,
+        suite.a_cancelled_call_is_left_alone,
+        suite.a_call_that_was_cancelled_may_be_woken_again,
+        suite.limits_hold,
+    }
+)
+"""What does not hold where advances are done twice."""
+
+IN_ORDER = frozenset(
+    {
+        suite.what_an_advance_returns_is_the_next_wake,
+        suite.a_lower_number_comes_first,
+        suite.the_backlog_says_what_there_is_to_do,
+    }
+)
+"""What does not hold where advances are done twice, or wakes come late."""
+
+
+@pytest.mark.parametrize("check", ENGINE_CHECKS, ids=lambda check: check.__name__)
+async def test_without_faults_it_does_what_the_port_promises(check: EngineCheck) -> None:
+    await check(partial(TestEngine, 1))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "check",
+    [check for check in ENGINE_CHECKS if check not in AT_ONCE | IN_ORDER],
+    ids=lambda check: check.__name__,
+)
+async def test_with_faults_but_losses_it_does_what_they_allow(
+    check: EngineCheck, seed: int
+) -> None:
+    await check(partial(TestEngine, seed, double=0.5, delay=0.5, longest=0.01))
+
+
+async def begun(
+    seed: int, *, drop: float = 0.0, double: float = 0.0, delay: float = 0.0
+) -> tuple[TestEngine, list[Wake]]:
+    """Give ten wakes to an engine with faults; return it, and the wakes that were advanced."""
+    clock, worker = ManualClock(), Worker()
+    engine = TestEngine(seed, drop=drop, double=double, delay=delay, clock=clock)
+    async with working(engine, worker.advance):
+        for number in range(10):
+            await engine.wake(a_wake(f"c{number}"))
+        while (await engine.backlog()).waiting or (await engine.backlog()).running:
+            await asyncio.sleep(0)
+            clock.advance(1)
+    return engine, worker.begun
+
+
+async def test_a_seed_decides_what_happens() -> None:
+    first, again, other = [await begun(seed, drop=0.3, double=0.3, delay=0.3) for seed in (1, 1, 2)]
+    assert first[1] == again[1] != other[1]
+    assert first[0].happened == again[0].happened
+
+
+async def test_dropped_wakes_are_lost() -> None:
+    engine, wakes = await begun(1, drop=0.5)
+    assert len(wakes) == 10 - engine.happened["drop"]
+    assert 0 < len(wakes) < 10
+
+
+async def test_doubled_wakes_come_twice() -> None:
+    engine, wakes = await begun(1, double=0.5)
+    assert len(wakes) == 10 + engine.happened["double"]
+    assert 10 < len(wakes) < 20
+
+
+async def test_delayed_wakes_are_overtaken() -> None:
+    _, wakes = await begun(1, delay=0.5)
+    order = [wake.call for wake in wakes]
+    assert order != sorted(order)
+    assert sorted(order) == [f"c{number}" for number in range(10)]
+
+
+async def test_a_doubled_wake_is_advanced_by_two_workers_at_the_same_time() -> None:
+    first, second = Worker(is_open=False), Worker(is_open=False)
+    engine = TestEngine(1, double=1)
+    async with working(engine, first.advance), working(engine, second.advance):
+        await engine.wake(a_wake("c"))
+        await first.until_times("c", 1, "one worker")
+        await second.until_times("c", 1, "the other worker")
+
+
+async def test_an_engine_that_is_down_refuses() -> None:
+    engine = TestEngine(1)
+    engine.is_down = True
+    with pytest.raises(StoreError, match="cannot be reached"):
+        await engine.wake(a_wake("c"))
+    with pytest.raises(StoreError, match="cannot be reached"):
+        await engine.cancel("c")
+
+
+async def test_a_restored_engine_has_what_it_had_then() -> None:
+    clock, worker = ManualClock(), Worker()
+    engine = TestEngine(1, clock=clock)
+    await engine.wake(a_wake("before"))
+    async with working(engine, worker.advance):
+        await worker.until_times("before", 1, "it is advanced")
+    then = clock.now()
+    clock.advance(3600)
+    await engine.wake(a_wake("after"))
+    await engine.restore(then)
+    async with working(engine, worker.advance):
+        await worker.until_times("before", 2, "what it had then comes again")
+    assert worker.times("after") == 0
+
+
+async def runs_of_a_job(*, drop: float = 0.0, double: float = 0.0) -> int:
+    clock, runs = ManualClock(), 0
+    engine = TestEngine(1, drop=drop, double=double, clock=clock)
+
+    async def job() -> None:
+        nonlocal runs
+        runs += 1
+
+    periodic = asyncio.ensure_future(engine.every("j", 1, job))
+    for _ in range(100):
+        await asyncio.sleep(0)
+        clock.advance(1)
+    await cancel_and_wait([periodic])
+    return runs
+
+
+async def test_periodic_jobs_are_left_out_and_doubled() -> None:
+    assert 0 < await runs_of_a_job(drop=0.5) < await runs_of_a_job()
+    assert await runs_of_a_job() < await runs_of_a_job(double=0.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong"),
+    [
+        (partial(TestEngine, drop=1.1), "drop must be between 0 and 1, not 1.1"),
+        (partial(TestEngine, double=-1), "double must be between 0 and 1, not -1"),
+        (partial(TestEngine, longest=-1), "longest must not be negative, as -1 is"),
+    ],
+    ids=["drop", "double", "longest"],
+)
+def test_impossible_faults_are_refused(make: Callable[[int], TestEngine], wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        make(1)

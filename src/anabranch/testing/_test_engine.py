@@ -7,9 +7,10 @@ on an engine must come to the same results over this one, once its periodic work
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import NoReturn, TypeVar
 
@@ -88,6 +89,7 @@ class TestEngine:
         self._came: Counter[tuple[str, ...]] = Counter()
         self._given: list[tuple[float, Wake]] = []
         self._workers: list[_Worker] = []
+        self._jobs: defaultdict[str, list[Callable[[], Awaitable[object]]]] = defaultdict(list)
 
     async def wake(self, wake: Wake, *, within: object | None = None) -> None:
         """See :meth:`Engine.wake`; it may be lost, or come late."""
@@ -122,12 +124,19 @@ class TestEngine:
     ) -> NoReturn:
         """See :meth:`Engine.every`; it may be left out, or run on two workers at the same time."""
 
+        async def mine() -> object:
+            return await job()
+
         async def unreliably() -> None:
             if self._happens("drop", name) is None:
-                is_doubled = self._happens("double", name) is not None
-                await _all_of(*[job] * (2 if is_doubled else 1))
+                doubled = self._happens("double", name)
+                await _done(mine, doubled, [each for each in self._jobs[name] if each is not mine])
 
-        await self._engine.every(name, seconds, unreliably)
+        self._jobs[name].append(mine)
+        try:
+            await self._engine.every(name, seconds, unreliably)
+        finally:
+            self._jobs[name].remove(mine)
 
     async def backlog(self) -> Backlog:
         """See :meth:`Engine.backlog`."""
@@ -175,13 +184,10 @@ class TestEngine:
 
     async def _advance(self, wake: Wake, worker: _Worker) -> Wake | None:
         doubled = self._happens("double", wake.call, wake.turn)
-        if doubled is None:
-            following = [await worker.advance(wake)]
-        elif others := [each for each in self._workers if each is not worker and each.takes(wake)]:
-            other = doubled.choice(others)
-            following = await _all_of(lambda: worker.advance(wake), lambda: other.advance(wake))
-        else:
-            following = [await worker.advance(wake), await worker.advance(wake)]
+        others = [each for each in self._workers if each is not worker and each.takes(wake)]
+        following = await _done(
+            partial(worker.advance, wake), doubled, [partial(each.advance, wake) for each in others]
+        )
         given = [self._coming(each) for each in following if each is not None]
         coming = [each for each in given if each is not None]
         for each in coming[1:]:
@@ -193,12 +199,20 @@ class TestEngine:
             raise StoreError("The engine cannot be reached.")
 
 
-async def _all_of(*work: Callable[[], Awaitable[T]]) -> list[T]:
-    """Do all of it at the same time; return what each returns."""
+async def _done(
+    work: Callable[[], Awaitable[T]],
+    doubled: Random | None,
+    others: Sequence[Callable[[], Awaitable[T]]],
+) -> list[T]:
+    """Do the work, or have it done twice; return what it returns each time."""
+    if doubled is None:
+        return [await work()]
+    if not others:
+        return [await work(), await work()]
 
     async def one(work: Callable[[], Awaitable[T]]) -> T:
         return await work()
 
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(each)) for each in work]
+        tasks = [group.create_task(one(each)) for each in (work, doubled.choice(others))]
     return [task.result() for task in tasks]

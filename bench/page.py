@@ -39,7 +39,7 @@ async def load_times() -> list[float]:
             page = await context.new_page()
             await page.add_init_script(WATCH)
             await page.goto(f"http://127.0.0.1:{port}/")
-            await page.wait_for_function("window.interactive")
+            await page.get_by_role("textbox", name="Message").wait_for()
             found.append(float(await page.evaluate("window.interactive")))
             await context.close()
         await browser.close()

@@ -103,6 +103,7 @@ async def served(given: str | list[bytes]) -> AsyncGenerator[int]:
     ready, child = spawning.Pipe(duplex=False)
     process = spawning.Process(target=serve, args=(given, child))
     process.start()
+    child.close()  # so that a process that dies is not waited for
     try:
         yield await asyncio.to_thread(ready.recv)
     finally:

@@ -19,8 +19,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from anabranch.chat._web.page_module import assembled
+
 __all__ = ["PageFile", "page_files", "page_route"]
 
+ENTRY = "app.mjs"
 TYPES = {".mjs": "text/javascript", ".svg": "image/svg+xml"}  # not every system knows them
 
 
@@ -54,16 +57,18 @@ class PageFile:
 
 @cache
 def page_files() -> dict[str, PageFile]:
-    """Return the files of the page by their paths."""
-    found: dict[str, PageFile] = {}
+    """Return the files of the page by their paths; one module has all that it loads."""
+    found: dict[str, bytes] = {}
     folders: list[tuple[str, Traversable]] = [("", files("anabranch.chat._web") / "page")]
     for prefix, folder in folders:
         for each in folder.iterdir():
             if each.is_dir():
                 folders.append((f"{prefix}{each.name}/", each))
             else:
-                found[prefix + each.name] = PageFile.of(each.name, each.read_bytes())
-    return found
+                found[prefix + each.name] = each.read_bytes()
+    modules = {path: found.pop(path).decode() for path in [*found] if path.endswith(".mjs")}
+    found[ENTRY] = assembled(modules, ENTRY).encode()
+    return {path: PageFile.of(path, body) for path, body in found.items()}
 
 
 def page_route() -> Route:

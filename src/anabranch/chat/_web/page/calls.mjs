@@ -2,13 +2,13 @@
 import { html, useEffect, useRef, useState } from "./vendor.mjs";
 import * as api from "./api.mjs";
 import { Question } from "./form.mjs";
+import { moment } from "./formats.mjs";
 
 const PAGE = 50;
 const STATUSES = { "": "All", open: "Open", done: "Done", failed: "Failed", expired: "Expired" };
 const UNDO = { registered: "can be undone", due: "to be undone", done: "undone", "not needed": "" };
 const ANSWERER = { client: "the client", page: "a page of the server", server: "the server's model" };
-const moment = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
-export const when = (seconds) => html`<time datetime=${new Date(seconds * 1000).toISOString()}>${moment.format(new Date(seconds * 1000))}</time>`;
+export const when = (seconds) => html`<time datetime=${new Date(seconds * 1000).toISOString()}>${moment(new Date(seconds * 1000))}</time>`;
 
 export function Calls({ address, go, links }) {
   const [drawer, setDrawer] = useState(false);

@@ -1,14 +1,13 @@
 // The conversations, the last begun first, and the way to a new one.
 import { html, useState } from "./vendor.mjs";
+import { day, time } from "./formats.mjs";
 
 const MANY = 8;
-const day = new Intl.DateTimeFormat("en", { month: "short", day: "numeric" });
-const time = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
 /** When a thread was begun: the time today, the day before that. */
 function when(seconds) {
   const moment = new Date(seconds * 1000);
-  return (moment.toDateString() === new Date().toDateString() ? time : day).format(moment);
+  return (moment.toDateString() === new Date().toDateString() ? time : day)(moment);
 }
 
 export function Sidebar({ threads, current, onOpen, links }) {

@@ -1,9 +1,6 @@
 // Tokens and costs, as they are shown: of one node, and of all nodes of a conversation.
 import { html } from "./vendor.mjs";
-
-const count = new Intl.NumberFormat("en");
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-const price = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+import { count, price, short } from "./formats.mjs";
 
 /** The sum over nodes: {input, output, cost}; no cost is known unless a node has one. */
 export function total(nodes) {
@@ -16,16 +13,16 @@ export function total(nodes) {
   return sum;
 }
 
-const costs = (cost) => (typeof cost === "number" ? ` · cost ${price.format(cost)}` : "");
+const costs = (cost) => (typeof cost === "number" ? ` · cost ${price(cost)}` : "");
 
 /** What one node has used; nothing if that is not known. */
 export function NodeUsage({ node }) {
   const { usage, cost, model } = node;
   if (!usage && typeof cost !== "number") return null;
-  const read = usage?.cache_read_tokens ? `, ${count.format(usage.cache_read_tokens)} of them from the cache` : "";
-  const title = usage && `${count.format(usage.input_tokens)} tokens read${read}, ${count.format(usage.output_tokens)} written${model ? ` by ${model}` : ""}`;
+  const read = usage?.cache_read_tokens ? `, ${count(usage.cache_read_tokens)} of them from the cache` : "";
+  const title = usage && `${count(usage.input_tokens)} tokens read${read}, ${count(usage.output_tokens)} written${model ? ` by ${model}` : ""}`;
   return html`<span class="usage" title=${title}>
-    ${usage && `${count.format(usage.input_tokens)} + ${count.format(usage.output_tokens)} tokens`}${costs(cost)}
+    ${usage && `${count(usage.input_tokens)} + ${count(usage.output_tokens)} tokens`}${costs(cost)}
   </span>`;
 }
 
@@ -33,6 +30,6 @@ export function NodeUsage({ node }) {
 export function TotalUsage({ nodes }) {
   const { input, output, cost } = total(nodes);
   if (!input && !output && cost === null) return null;
-  const title = `In all branches: ${count.format(input)} tokens read, ${count.format(output)} written`;
-  return html`<span class="usage" title=${title}>${short.format(input + output)} tokens${costs(cost)}</span>`;
+  const title = `In all branches: ${count(input)} tokens read, ${count(output)} written`;
+  return html`<span class="usage" title=${title}>${short(input + output)} tokens${costs(cost)}</span>`;
 }

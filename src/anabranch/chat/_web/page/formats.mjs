@@ -1,0 +1,12 @@
+// Numbers and times as text. To make a formatter takes a browser some milliseconds: none is made before it is used.
+function formatter(Kind, options) {
+  let made;
+  return (value) => (made ??= new Kind("en", options)).format(value);
+}
+
+export const count = formatter(Intl.NumberFormat);
+export const short = formatter(Intl.NumberFormat, { notation: "compact", maximumFractionDigits: 1 });
+export const price = formatter(Intl.NumberFormat, { maximumSignificantDigits: 3 });
+export const day = formatter(Intl.DateTimeFormat, { month: "short", day: "numeric" });
+export const time = formatter(Intl.DateTimeFormat, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+export const moment = formatter(Intl.DateTimeFormat, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });

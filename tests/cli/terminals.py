@@ -92,9 +92,14 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     def resize(self, columns: int, lines: int) -> None:
-        """Make the window larger or smaller; the program is informed by a signal."""
+        """Make the window larger or smaller; the program is informed by a signal, and draws it again.
+
+        The modes stay as the program has set them: what it wrote for the other size may still come,
+        and must not be wrapped if the program has said so.
+        """
         self._screen.resize(lines, columns)
-        self._screen.reset()  # the program draws all of it again
+        self._screen.erase_in_display(2)
+        self._screen.cursor_position()
         termios.tcsetwinsize(self._master, (lines, columns))
 
     def store(self, name: str) -> None:

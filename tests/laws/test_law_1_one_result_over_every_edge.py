@@ -170,7 +170,18 @@ async def directly(tool: Tool[Any], *, replay: bool) -> Seen:
     return edge.seen(outcome)
 
 
-async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk) -> Seen:
+class OwnModel:
+    """The model of a server; it answers within the same pass of the loop."""
+
+    def __init__(self, edge: Edge) -> None:
+        self.edge = edge
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        return SampleReply.model_validate({"content": self.edge.reply(request), "model": "m"})
+
+
+async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk, *, own: bool = False) -> Seen:
+    """The tool is called by a client; ``own`` says that the server's model answers its samples."""
     edge = Edge()
     notices: list[str] = []
 
@@ -194,7 +205,8 @@ async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk) -> Seen:
     service = CallService(edge.runtime)
     handles = Handles(service, {tool.name: tool}, sealer_of(ServerOptions(), "test", HANDLES))
     async with Client(
-        host(tool, Service(service, handles, heartbeat=None)),  # no tool sends it
+        # No tool sends a heartbeat.
+        host(tool, Service(service, handles, OwnModel(edge) if own else None, heartbeat=None)),
         mode=mode,
         elicitation_callback=elicit,
         sampling_callback=sample,
@@ -356,6 +368,20 @@ async def test_all_edges_agree_on(what: str) -> None:
     alive = await directly(tool, replay=False)
     assert await directly(tool, replay=True) == alive
     await agree(tool, alive)
+    await agree_with_an_own_model(tool, alive)
+
+
+async def agree_with_an_own_model(tool: Tool[Any], alive: Seen) -> None:
+    """A server whose own model answers has seen what was seen alive."""
+    for mode in ("legacy", "2026-07-28"):
+        assert await over_mcp(tool, mode, own=True) == alive
+
+
+@examples(30)
+@given(language.programs)
+async def test_it_is_the_same_with_a_model_of_the_servers_own(program: Block) -> None:
+    tool = as_tool(program)
+    await agree_with_an_own_model(tool, await directly(tool, replay=False))
 
 
 @examples(40)

@@ -11,6 +11,7 @@ from anabranch._asking.host import Host
 from anabranch._asking.sampling import count_answers
 from anabranch._engine import STEP_THREADS, Branch, Call, Journal, Recorder, Sink, checked_patience
 from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
+from anabranch._telemetry import observe
 from anabranch.context import BranchContext
 from anabranch.limits import Limits
 from anabranch.messages import Message
@@ -88,6 +89,7 @@ def open_call(
         recorder=recorder,
         patience=min(filter(None, (runtime.patience, tool.patience)), default=None),
         step_threads=runtime.step_threads,
+        observe=observe,
     )
     return call
 

@@ -39,6 +39,7 @@ from anabranch._durable.store import RoundRecord
 from anabranch._engine import Answer, Call, Finished, Journal, Waiting, canonical
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
 from anabranch._shielded import run_shielded
+from anabranch._telemetry import ObservedRound, observe_call, observe_round
 from anabranch.errors import StoreError, ToolError
 from anabranch.tool import Tool
 
@@ -118,12 +119,14 @@ class CallService:
                 " is all that this server takes. Answer the open questions more briefly."
             )
         ended: Finished[Any] | R | RoundRecord
-        with self.running.track():
+        with self.running.track(), observe_round(job.tool.name, journal, taken) as seen:
             async with self._open_round(job, journal, taken) as opened:
                 if isinstance(opened, RoundRecord):
                     ended = opened
                 else:
-                    ended = await self._play(job, journal, opened, replies)
+                    ended = await self._play(job, journal, opened, replies, seen)
+            if isinstance(ended, RoundRecord):
+                seen.outcome = "repeated"
         if not isinstance(ended, RoundRecord):
             return ended
         reply = self.stored.repeated(replies, journal.line, ended)
@@ -141,12 +144,15 @@ class CallService:
         ended: Finished[Any] | RoundRecord
         with self.running.track():
             try:
-                async with self._open_round(job, journal, {}) as opened:
-                    if isinstance(opened, RoundRecord):
-                        ended = opened
-                    else:
-                        value = await self._run(job, journal, opened, drive)
-                        ended = await opened.returned(value)
+                with observe_call(job.tool.name, journal) as seen:
+                    async with self._open_round(job, journal, {}) as opened:
+                        if isinstance(opened, RoundRecord):
+                            ended = opened
+                        else:
+                            value = await self._run(job, journal, opened, drive)
+                            ended = await opened.returned(value)
+                    if isinstance(ended, RoundRecord):
+                        seen.outcome = "repeated"
             except asyncio.CancelledError:
                 # Its client is gone, and every compensation has been run.
                 if not journal.compensations:
@@ -220,7 +226,12 @@ class CallService:
         return Rounds(policy, self.runtime.clock, self.worker, self._foreign)
 
     async def _play(
-        self, job: Job, journal: Journal, opened: _Opened, replies: Replies[R]
+        self,
+        job: Job,
+        journal: Journal,
+        opened: _Opened,
+        replies: Replies[R],
+        seen: ObservedRound,
     ) -> Finished[Any] | R | RoundRecord:
         async def play(call: Call[Any]) -> Finished[Any] | Waiting:
             try:
@@ -235,6 +246,7 @@ class CallService:
             return await opened.returned(outcome.value)
         if job.tool.name not in self._warned and warn_of_rounds(job.tool.name, journal):
             self._warned.add(job.tool.name)  # its author knows by now
+        seen.asks(journal)
         return await opened.asked(outcome.asks, replies)
 
     async def _run(

@@ -24,6 +24,7 @@ from anabranch._engine.exits import EXIT_AS_ERROR
 from anabranch._engine.folding import Branches
 from anabranch._engine.functions import Perform, perform
 from anabranch._engine.journal import Answer, Ask, Journal
+from anabranch._engine.observing import Observe, unobserved
 from anabranch._engine.open_asks import OpenAsks
 from anabranch._engine.operations import Operations, Sink, discard
 from anabranch._engine.outcomes import Ended, Finished, Stopped, Waiting
@@ -62,6 +63,7 @@ class Call(Generic[T]):
         step_threads: how many synchronous steps run at once.
         on_fault: called with what ends the call whatever its body does, at once.
         patience: seconds that work outside of steps may hold back an open ask in a cold run.
+        observe: surrounds what is run: steps, undos, asks and branches.
 
     Attributes:
         cursor: ids, and what is recorded.
@@ -86,14 +88,15 @@ class Call(Generic[T]):
         step_threads: int = STEP_THREADS,
         on_fault: Callable[[AnabranchError], None] | None = None,
         patience: float | None = None,
+        observe: Observe = unobserved,
     ) -> None:
         self.journal: Journal = journal
         clock = clock or SystemClock()
         cursor = ReplayCursor(journal, name, recording=recorder is not None, on_fault=on_fault)
         scheduler = Scheduler(self, journal.call_id)
         records = Records(cursor, recorder)
-        compensations = Compensations(journal, clock, records)
-        effects = Effects(cursor, scheduler, records, compensations, perform, step_threads)
+        compensations = Compensations(journal, clock, records, observe)
+        effects = Effects(cursor, scheduler, records, compensations, perform, step_threads, observe)
         self._open: OpenAsks = OpenAsks()
         self._ending = Ending(cursor, scheduler, records, compensations)
         self.cursor: ReplayCursor = cursor
@@ -101,9 +104,9 @@ class Call(Generic[T]):
         self.compensations: Compensations = compensations
         self.effects: Effects = effects
         self.operations: Operations = Operations(
-            cursor, scheduler, effects, self._open, clock, sink
+            cursor, scheduler, effects, self._open, clock, sink, observe
         )
-        self.branches: Branches = Branches(cursor, scheduler, compensations, clock)
+        self.branches: Branches = Branches(cursor, scheduler, compensations, clock, observe)
         self._root = cursor.budgets.branch(None, name, limits or Limits())
         self._body = body
         self._task: asyncio.Task[T] | None = None

@@ -15,6 +15,7 @@ from anabranch._engine.clock import Clock, pause
 from anabranch._engine.codec import Codec, codec_of, reference_to, resolve
 from anabranch._engine.functions import Effect, current_idempotency_key, run_function
 from anabranch._engine.journal import Compensation, Journal
+from anabranch._engine.observing import Observe, unobserved
 from anabranch._engine.recorder import Records
 from anabranch.errors import SerializationError
 
@@ -33,12 +34,16 @@ class Compensations:
         journal: its ``compensations`` are those that are due.
         clock: for the pauses between attempts.
         records: asked before each undo, and informed after each that has not failed.
+        observe: surrounds each undo, with its repetitions.
     """
 
-    def __init__(self, journal: Journal, clock: Clock, records: Records) -> None:
+    def __init__(
+        self, journal: Journal, clock: Clock, records: Records, observe: Observe = unobserved
+    ) -> None:
         self._journal = journal
         self._clock = clock
         self._records = records
+        self._observe = observe
         self._bound: dict[str, tuple[Callable[..., Any], Codec]] = {}
         self._known_before = len(journal.compensations)
         self._running: asyncio.Lock = asyncio.Lock()
@@ -113,24 +118,29 @@ class Compensations:
 
     async def _undo(self, due: Compensation) -> Exception | None:
         try:
-            undo, value = self._find(due)
-        except Exception as error:  # noqa: BLE001 - the author's modules may raise anything
+            with self._observe("undo", due.step_id):
+                await self._try(due)
+        except Exception as error:  # noqa: BLE001 - the author's modules and undos may raise anything
             return error
+        return None
+
+    async def _try(self, due: Compensation) -> None:
+        undo, value = self._find(due)
         delays = iter(RETRY_AFTER)
         key = f"{self._journal.line}:{due.step_id}/undo"
         while True:
             try:
                 await _run_undo(undo, value, key)
-            except Exception as error:  # noqa: BLE001 - as may the author's undo
+            except Exception as error:
                 delay = next(delays, None)
                 if delay is None:
-                    return error
+                    raise
                 logger.warning(
                     "the undo of step %r failed: %r; retrying in %g s", due.step_id, error, delay
                 )
                 await pause(self._clock, delay)
             else:
-                return None
+                return
 
     def _find(self, due: Compensation) -> tuple[Callable[..., Any], Any]:
         entry = self._journal.entries.get(due.step_id)

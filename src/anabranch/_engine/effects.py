@@ -16,6 +16,7 @@ from anabranch._engine.compensations import Compensations, require_references
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.functions import Effect, Interrupted, Perform, is_async, perform
 from anabranch._engine.journal import Entry
+from anabranch._engine.observing import Observe, unobserved
 from anabranch._engine.recorder import Records
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
@@ -39,12 +40,14 @@ class Effects:
         compensations: Compensations,
         perform: Perform = perform,
         step_threads: int = STEP_THREADS,
+        observe: Observe = unobserved,
     ) -> None:
         self._cursor = cursor
         self._scheduler = scheduler
         self._records = records
         self._compensations = compensations
         self._perform = perform
+        self._observe = observe
         self._threads = asyncio.Semaphore(step_threads)
 
     async def step(
@@ -71,7 +74,8 @@ class Effects:
         entry = self._cursor.recall(step_id, "step", asked, scope.branch)
         if entry is None:
             effect = Effect(function, args, place, undo)
-            entry = await self._run(scope, step_id, asked, effect)
+            with self._observe("step", step_id):
+                entry = await self._run(scope, step_id, asked, effect)
         elif entry.error is not None:
             raise error_from_json(entry.error)
         elif undo is not None:

@@ -19,6 +19,7 @@ from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.deadline import Deadline
 from anabranch._engine.exits import EXIT_AS_ERROR
 from anabranch._engine.journal import Entry
+from anabranch._engine.observing import Observe, unobserved
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
 from anabranch.errors import SerializationError, error_from_json, error_to_json
@@ -45,11 +46,13 @@ class Branches:
         scheduler: Scheduler,
         compensations: Compensations,
         clock: Clock,
+        observe: Observe = unobserved,
     ) -> None:
         self._cursor = cursor
         self._scheduler = scheduler
         self._compensations = compensations
         self._clock = clock
+        self._observe = observe
         self.watch: Watch | None = None
 
     async def run(
@@ -91,7 +94,7 @@ class Branches:
         strand.scope = Scope(branch, path, scope.memory)
         try:
             try:
-                with EXIT_AS_ERROR:
+                with EXIT_AS_ERROR, self._observe("branch", path):
                     value = await self.start(branch, body)
             finally:
                 strand.scope = scope

@@ -120,6 +120,7 @@ class Journal:
         secret: what the call's randomness follows from; no client has it.
         stalled: how many rounds in a row were cut off, and brought nothing new.
         forks: for each fork, the line before it, and how many steps each scope had done by then.
+        trace: what a tracer of the call has to know in the next round; empty if there is none.
     """
 
     call_id: str
@@ -136,6 +137,7 @@ class Journal:
     stalled: int = 0
     forks: list[tuple[str, dict[str, int]]] = field(default_factory=_LIST)
     reserved: dict[str, tuple[int, int]] = field(default_factory=_DICT)
+    trace: str = ""
 
     @property
     def line(self) -> str:
@@ -227,7 +229,7 @@ class Journal:
         journal_text.shorten_ids([*public, *asked])
         head = (FORMAT, self.call_id, self.started, self.rounds, journal_text.joined(prints))
         notices = (self.delivered, self.deadlines, self.progressed)
-        sent = (*notices, self.fork, self.stalled, self.forks, self.reserved)
+        sent = (*notices, self.fork, self.stalled, self.forks, self.reserved, self.trace)
         return journal_text.render([*head, self.secret, private, due, *sent], [public, asked])
 
     @classmethod
@@ -252,7 +254,7 @@ class Journal:
             call_id, started, rounds, delivered=dict(delivered), deadlines=dict(deadlines)
         )
         journal.secret = secret
-        journal.progressed, journal.fork, journal.stalled, forks, reserved = rest
+        journal.progressed, journal.fork, journal.stalled, forks, reserved, journal.trace = rest
         journal.forks = [(fork, done) for fork, done in forks]
         journal.reserved = {
             step_id: (held, reply) for step_id, (held, reply) in dict(reserved).items()
@@ -276,5 +278,5 @@ class Journal:
         self.entries[step_id] = Entry(kind, asked, value, error, tokens, public)
 
 
-_EMPTY: list[Any] = ["", 0, 0, "", "", (), (), (), (), 0, "", 0, (), ()]
+_EMPTY: list[Any] = ["", 0, 0, "", "", (), (), (), (), 0, "", 0, (), (), ""]
 """What a journal's fields are when they are left out at the end."""

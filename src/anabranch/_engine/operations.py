@@ -20,6 +20,7 @@ from anabranch._engine.combine import first_of, replay_race
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import Effects
 from anabranch._engine.journal import Answer, Ask, AskKind, Entry, Notice
+from anabranch._engine.observing import Observe, unobserved
 from anabranch._engine.open_asks import OpenAsks
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
@@ -48,6 +49,7 @@ class Operations:
         asks: those that wait for an answer.
         clock: time.
         sink: receives notices.
+        observe: surrounds each ask.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Operations:
         asks: OpenAsks,
         clock: Clock,
         sink: Sink,
+        observe: Observe = unobserved,
     ) -> None:
         self._cursor = cursor
         self._scheduler = scheduler
@@ -65,6 +68,7 @@ class Operations:
         self._asks = asks
         self._clock = clock
         self._sink = sink
+        self._observe = observe
         self._barrier = Barrier(scheduler.strands, asks.futures)
 
     def recorded(self, scope: Scope, step_id: str, kind: AskKind, asked: str) -> Entry | None:
@@ -114,17 +118,18 @@ class Operations:
             refused = Entry(kind, asked, error=error_to_json(refusal))
             cursor.record(step_id, refused, scope.branch)
             raise
-        if responder is None:
-            await self._park(strand, ask)
-        else:
-            async with self._effects.running(strand):
-                if scope.branch.account.is_limited:
-                    await self._barrier.wait()
-                cursor.answer_here(ask, await responder(ask.request))
-        entry = cursor.answered(step_id, scope.branch)
-        if entry.error is not None:
-            raise error_from_json(entry.error)
-        return entry
+        with self._observe(kind, step_id):
+            if responder is None:
+                await self._park(strand, ask)
+            else:
+                async with self._effects.running(strand):
+                    if scope.branch.account.is_limited:
+                        await self._barrier.wait()
+                    cursor.answer_here(ask, await responder(ask.request))
+            entry = cursor.answered(step_id, scope.branch)
+            if entry.error is not None:
+                raise error_from_json(entry.error)
+            return entry
 
     async def _park(self, strand: Strand, ask: Ask) -> None:
         """Wait until ``ask`` is answered."""

@@ -42,7 +42,7 @@ def _telemetry() -> Callable[[BranchEvent], None]:
         tokens.record(branch.budget_used, {"status": branch.status})
         duration.record(branch.completed_at - branch.created_at, {"status": branch.status})
         span = tracer.start_span(
-            "anabranch.branch",
+            "anabranch.folding.branch",
             start_time=int(branch.created_at * _NANOSECONDS),
             attributes={
                 "anabranch.branch.id": branch.id,

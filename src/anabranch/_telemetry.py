@@ -1,0 +1,186 @@
+"""Traces and metrics of calls, by the API of OpenTelemetry; without its SDK they cost next to nothing.
+
+Nothing that a call handles is in them: no argument, value, answer or prompt, and of an error its type
+alone. A span cannot be longer than its process lives, so the span of a call that runs by rounds ends
+with the first of them; the others name it as their parent, whatever process they run in. What they
+need to know of it is in ``Journal.trace``, which travels in the sealed state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Generator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+
+from opentelemetry import metrics, trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import Attributes
+
+from anabranch._engine import Journal
+
+__all__ = ["Instruments", "ObservedRound", "observe", "observe_call", "observe_round"]
+
+_tracer = trace.get_tracer("anabranch")
+
+
+class Instruments:
+    """What is counted and measured."""
+
+    def __init__(self, meter: metrics.Meter) -> None:
+        self.rounds = meter.create_histogram(
+            "anabranch.round.duration",
+            unit="s",
+            description="Rounds, and calls that run live, by how they ended.",
+        )
+        self.tokens = meter.create_counter(
+            "anabranch.tokens", unit="{token}", description="Tokens that calls have used."
+        )
+        self.undo_failures = meter.create_counter(
+            "anabranch.undo.failures", unit="{undo}", description="Undos that were tried in vain."
+        )
+
+
+_instruments = Instruments(metrics.get_meter("anabranch"))
+
+_TRACE_CONTEXT = TraceContextTextMapPropagator()
+_NOTHING: AbstractContextManager[None] = nullcontext()
+_ASKS = {"sample", "elicit", "url"}
+
+CALL, STEP, TOOL = "anabranch.call.id", "anabranch.step.id", "gen_ai.tool.name"
+
+
+def observe(kind: str, step_id: str) -> AbstractContextManager[object]:
+    """Return what surrounds one operation of a call: a span, where its round has one."""
+    if kind != "undo" and not trace.get_current_span().is_recording():
+        return _NOTHING
+    return _operation(kind, step_id)
+
+
+@contextmanager
+def _operation(kind: str, step_id: str) -> Generator[None]:
+    name, attributes = _named(kind, step_id)
+    span = _tracer.start_span(name, attributes=attributes)
+    with _current(span):
+        try:
+            yield
+        except asyncio.CancelledError:
+            if kind in _ASKS:  # the round that gets the answer reports the ask, if one does
+                raise
+            span.set_attribute("anabranch.cut_off", value=True)
+            span.end()
+            raise
+        except Exception as error:
+            if kind == "undo":
+                _instruments.undo_failures.add(1)
+            _fail(span, error)
+            span.end()
+            raise
+    span.end()
+
+
+class ObservedRound:
+    """What is reported of a round: ``outcome`` is how it ends, unless it raises."""
+
+    def __init__(self, call: trace.SpanContext) -> None:
+        self.outcome: str = "returned"
+        self._call = call
+
+    def asks(self, journal: Journal) -> None:
+        """Take note that the round ends with open questions, before the journal is written."""
+        self.outcome = "asked"
+        if self._call.is_valid:
+            carrier: dict[str, str] = {}
+            span = trace.NonRecordingSpan(self._call)
+            _TRACE_CONTEXT.inject(carrier, trace.set_span_in_context(span))
+            journal.trace = f"{carrier['traceparent']} {time.time_ns()}"
+
+
+def observe_call(tool: str, journal: Journal) -> AbstractContextManager[ObservedRound]:
+    """Return what surrounds a call that runs live."""
+    return _observed(tool, journal, (), is_live=True)
+
+
+def observe_round(
+    tool: str, journal: Journal, answered: Collection[str]
+) -> AbstractContextManager[ObservedRound]:
+    """Return what surrounds a round, which gets the answers to the questions ``answered``."""
+    return _observed(tool, journal, answered, is_live=False)
+
+
+@contextmanager
+def _observed(
+    tool: str, journal: Journal, answered: Collection[str], *, is_live: bool
+) -> Generator[ObservedRound]:
+    begun, spent = time.perf_counter(), journal.spent().get("", 0)
+    attributes = {TOOL: tool, CALL: journal.line}
+    with ExitStack() as spans:
+        if journal.trace:
+            call = _carried(journal, answered)
+        else:
+            request = trace.get_current_span().get_span_context()
+            opened = spans.enter_context(_span("anabranch.call", attributes)).get_span_context()
+            # Without an SDK it is the request's own: nothing is traced, and nothing travels.
+            call = trace.INVALID_SPAN_CONTEXT if opened == request else opened
+        if not is_live:
+            attributes["anabranch.round"] = str(journal.rounds)
+            spans.enter_context(_span("anabranch.round", attributes, call))
+        seen = ObservedRound(call)
+        try:
+            yield seen
+        except BaseException as error:
+            seen.outcome = "failed" if isinstance(error, Exception) else "cut off"
+            raise
+        finally:
+            outcome = {TOOL: tool, "anabranch.outcome": seen.outcome}
+            trace.get_current_span().set_attributes(outcome)
+            _instruments.rounds.record(time.perf_counter() - begun, outcome)
+            if (used := journal.spent().get("", 0) - spent) > 0:
+                _instruments.tokens.add(used, {TOOL: tool})
+
+
+def _carried(journal: Journal, answered: Collection[str]) -> trace.SpanContext:
+    """Return the call's span as an earlier round has written it; report the asks that are answered."""
+    traceparent, _, asked_at = journal.trace.partition(" ")
+    context = _TRACE_CONTEXT.extract({"traceparent": traceparent})
+    for step_id in answered:
+        name, attributes = _named(journal.pending[step_id][0], step_id)
+        _tracer.start_span(name, context, attributes=attributes, start_time=int(asked_at)).end()
+    return trace.get_current_span(context).get_span_context()
+
+
+def _named(kind: str, step_id: str) -> tuple[str, Attributes]:
+    if kind in _ASKS:
+        return "anabranch.ask", {STEP: step_id, "anabranch.ask.kind": kind}
+    return f"anabranch.{kind}", {STEP: step_id}
+
+
+@contextmanager
+def _span(
+    name: str, attributes: Attributes, parent: trace.SpanContext | None = None
+) -> Generator[trace.Span]:
+    """Open a span, below ``parent`` if that is not the current one, which it is then linked to."""
+    context, links = None, []
+    around = trace.get_current_span().get_span_context()
+    if parent is not None and parent.is_valid and parent != around:
+        context = trace.set_span_in_context(trace.NonRecordingSpan(parent))
+        links = [trace.Link(around)] if around.is_valid else []
+    span = _tracer.start_span(name, context, attributes=attributes, links=links)
+    with _current(span):
+        try:
+            yield span
+        except Exception as error:
+            _fail(span, error)
+            raise
+        finally:
+            span.end()
+
+
+def _current(span: trace.Span) -> AbstractContextManager[trace.Span]:
+    """Make ``span`` the current one; what is raised in it may say what is not to be known."""
+    return trace.use_span(span, record_exception=False, set_status_on_exception=False)
+
+
+def _fail(span: trace.Span, error: Exception) -> None:
+    span.set_attribute("error.type", type(error).__qualname__)
+    span.set_status(trace.StatusCode.ERROR)

@@ -1,0 +1,267 @@
+"""What OpenTelemetry's SDK collects of calls: one trace for all rounds, and no value of them."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import mcp.shared._otel as sdk_telemetry
+import mcp_types as types
+import pytest
+from mcp import Client
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
+from opentelemetry.trace import SpanKind, StatusCode
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, ToolError, _telemetry, tool
+from anabranch._engine import Journal
+from anabranch.mcp import create_server
+from anabranch.stores import open_store
+from anabranch.testing import MockModel
+
+KEY = "a secret of at least thirty-two bytes"
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+SECRET = "swordfish"
+
+
+class Word(BaseModel):
+    word: str
+
+
+class Collected:
+    """What the SDK has collected."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+        self._exporter = InMemorySpanExporter()
+        self._reader = InMemoryMetricReader()
+        self._tracers = TracerProvider(**options)
+        self._tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self._meters = MeterProvider([self._reader])
+        monkeypatch.setattr(_telemetry, "_tracer", self._tracers.get_tracer("anabranch"))
+        monkeypatch.setattr(sdk_telemetry, "_tracer", self._tracers.get_tracer("mcp"))
+        instruments = _telemetry.Instruments(self._meters.get_meter("anabranch"))
+        monkeypatch.setattr(_telemetry, "_instruments", instruments)
+
+    def close(self) -> None:
+        self._tracers.shutdown()
+        self._meters.shutdown()
+
+    def of(self, scope: str) -> list[Any]:
+        spans: tuple[Any, ...] = self._exporter.get_finished_spans()
+        return [each for each in spans if each.instrumentation_scope.name == scope]
+
+    @property
+    def spans(self) -> list[Any]:
+        return self.of("anabranch")
+
+    @property
+    def everything(self) -> str:
+        """All spans of ours as text."""
+        return "\n".join(each.to_json() for each in self.spans)
+
+    def named(self, name: str) -> list[Any]:
+        return [each for each in self.spans if each.name == f"anabranch.{name}"]
+
+    def one(self, name: str) -> Any:
+        [span] = self.named(name)
+        return span
+
+    def metric(self, name: str) -> dict[str, float]:
+        """The values of a metric, or how many there are, by their attributes except the tool."""
+        found: dict[str, float] = {}
+        collected: Any = self._reader.get_metrics_data()
+        data = json.loads(collected.to_json())
+        for scope in data["resource_metrics"][0]["scope_metrics"]:
+            for each in scope["metrics"]:
+                if each["name"] == f"anabranch.{name}":
+                    for point in each["data"]["data_points"]:
+                        attributes = point["attributes"]
+                        value = point["value"] if "value" in point else point["count"]
+                        found[attributes.get("anabranch.outcome", "")] = value
+        return found
+
+
+@pytest.fixture
+def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collected]:
+    made = Collected(monkeypatch)
+    yield made
+    made.close()
+
+
+def reserve(what: str) -> str:
+    return f"{what} reserved"
+
+
+def release(what: str) -> None:
+    """Undo it."""
+
+
+def cannot_release(what: str) -> None:
+    raise RuntimeError(SECRET)
+
+
+async def in_branch(ctx: BranchContext, word: str) -> str:
+    return str(await ctx.step(reserve, word))
+
+
+@tool
+async def travel(ctx: BranchContext, where: str, fails: str = "") -> str:
+    """Reserve, ask, think, and reserve more in a branch."""
+    undo = cannot_release if fails == "undo" else release
+    await ctx.step(reserve, where, undo=undo)
+    answer = await ctx.elicit(Word, f"The word for {where}?")
+    assert isinstance(answer, Accepted)
+    thought = await ctx.sample(f"What of {answer.content.word}?")
+    value = await ctx.branch(in_branch, thought.text)
+    if fails:
+        raise ToolError(f"{SECRET} is wrong")
+    return value
+
+
+async def person(context: Any, params: Any) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content={"word": SECRET})
+
+
+def server_of(**options: Any) -> Any:
+    sampler = MockModel(lambda request: f"a {SECRET}")
+    return create_server("s", [travel], keys=[KEY], sampler=sampler, **options)
+
+
+async def call(server: Any, mode: str, fails: str = "", meta: Any = None) -> types.CallToolResult:
+    async with Client(server, mode=mode, elicitation_callback=person) as client:
+        return await client.call_tool("travel", {"where": SECRET, "fails": fails}, meta=meta)
+
+
+def below(span: Any, parent: Any) -> bool:
+    return bool(span.parent.span_id == parent.context.span_id)
+
+
+@pytest.mark.parametrize("store", [None, "memory:"], ids=["no-store", "store"])
+async def test_all_rounds_of_a_call_are_one_trace(collected: Collected, store: str | None) -> None:
+    opened = None if store is None else open_store(store)
+    await call(server_of(store=opened), "2026-07-28")
+    if opened is not None:
+        await opened.close()
+    whole = collected.one("call")
+    assert {each.context.trace_id for each in collected.spans} == {whole.context.trace_id}
+    first, second = collected.named("round")
+    assert below(first, whole)
+    assert below(second, whole)
+    assert [each.attributes["anabranch.outcome"] for each in (first, second)] == [
+        "asked",
+        "returned",
+    ]
+    asked, sampled = collected.named("ask")
+    assert below(asked, whole)  # from the end of the round that asked to the one with the answer
+    assert asked.start_time <= asked.end_time <= second.start_time
+    assert asked.attributes == {
+        "anabranch.step.id": "travel/elicit.1",
+        "anabranch.ask.kind": "elicit",
+    }
+    assert below(sampled, second)
+    assert whole.attributes["gen_ai.tool.name"] == "travel"
+    assert str(whole.attributes["anabranch.call.id"]).startswith("call_")
+    one, inner = collected.named("step")
+    assert below(one, first)  # and not again in the second
+    assert below(inner, collected.one("branch"))
+    assert below(collected.one("branch"), second)
+
+
+async def test_a_call_that_runs_live_is_one_span(collected: Collected) -> None:
+    await call(server_of(), "legacy")
+    whole = collected.one("call")
+    assert collected.named("round") == []
+    assert [below(each, whole) for each in collected.named("ask")] == [True, True]
+    assert collected.metric("round.duration") == {"returned": 1}
+
+
+async def test_a_call_belongs_to_the_trace_of_its_client(collected: Collected) -> None:
+    """By ``traceparent`` in ``_meta``; later rounds are linked to the requests they came with."""
+    await call(server_of(), "2026-07-28", meta={"traceparent": PARENT})
+    trace_id = int(PARENT.split("-")[1], 16)
+    assert {each.context.trace_id for each in collected.spans} == {trace_id}
+    first, second = collected.named("round")
+    assert first.links == ()
+    [link] = second.links
+    assert link.context.trace_id == trace_id
+
+
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+async def test_a_call_is_below_the_request_that_has_begun_it(
+    collected: Collected, mode: str
+) -> None:
+    await call(server_of(), mode)
+    requests = [each for each in collected.of("mcp") if each.name == "tools/call travel"]
+    served = [each for each in requests if each.kind is SpanKind.SERVER]
+    assert below(collected.one("call"), served[0])
+
+
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+@pytest.mark.parametrize("fails", ["", "body", "undo"])
+async def test_no_value_is_in_a_span(collected: Collected, mode: str, fails: str) -> None:
+    result = await call(server_of(), mode, fails)
+    assert result.is_error is bool(fails)
+    assert SECRET not in collected.everything
+    assert len(collected.spans) > 5
+
+
+async def test_an_error_is_its_type_alone(collected: Collected) -> None:
+    await call(server_of(), "2026-07-28", "undo")
+    last = collected.named("round")[-1]
+    undo = collected.one("undo")
+    assert (last.status.status_code, undo.status.status_code) == (StatusCode.ERROR,) * 2
+    assert last.attributes["error.type"] == "ToolError"
+    assert undo.attributes["error.type"] == "RuntimeError"
+    assert last.events == undo.events == ()
+    assert collected.metric("round.duration") == {"asked": 1, "failed": 1}
+    assert collected.metric("undo.failures") == {"": 1}
+
+
+async def test_rounds_and_tokens_are_counted_once(collected: Collected) -> None:
+    await call(server_of(), "2026-07-28")
+    assert collected.metric("round.duration") == {"asked": 1, "returned": 1}
+    [tokens] = collected.metric("tokens").values()
+    await call(server_of(), "legacy")
+    assert collected.metric("tokens") == {"": 2 * tokens}
+    assert collected.metric("undo.failures") == {}
+
+
+async def test_a_call_that_is_not_sampled_has_no_span_in_any_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collected = Collected(monkeypatch, sampler=ParentBased(ALWAYS_OFF))
+    await call(server_of(), "2026-07-28", "undo")
+    assert collected.spans == []
+    assert collected.metric("round.duration") == {"asked": 1, "failed": 1}
+    assert collected.metric("undo.failures") == {"": 1}
+    collected.close()
+
+
+async def test_without_an_sdk_a_state_has_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    dumps = Journal.dumps
+
+    def noted(journal: Journal) -> str:
+        written.append(journal.trace)
+        return dumps(journal)
+
+    monkeypatch.setattr(Journal, "dumps", noted)
+    await call(server_of(), "2026-07-28", meta={"traceparent": PARENT})
+    assert written == [""]
+    collected = Collected(monkeypatch)
+    written.clear()
+    await call(server_of(), "2026-07-28", meta={"traceparent": PARENT})
+    collected.close()
+    [state] = written
+    assert state.startswith(PARENT[:35])
+
+
+def test_a_trace_survives_in_a_journal_and_old_ones_have_none() -> None:
+    journal = Journal("call_1", 1.0)
+    assert Journal.loads(journal.dumps()).trace == ""
+    journal.trace = f"{PARENT} 1"
+    assert Journal.loads(journal.dumps()).trace == f"{PARENT} 1"

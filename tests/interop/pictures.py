@@ -14,7 +14,7 @@ from typing import Any
 from playwright.async_api import Browser, Page, expect
 
 from anabranch.chat import make_chat_app
-from anabranch.cli._web_command import game
+from anabranch.cli._chat_parts import game
 from anabranch.cli._web_models import DemoModel
 from examples.wizard import plan_trip
 from tests.agents.memory import MemoryTrees

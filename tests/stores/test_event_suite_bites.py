@@ -149,6 +149,17 @@ class ReleasesNothingWithEvents(Saboteur):
         return await self.good.append(run, events, **options)
 
 
+class TakesOverFromAnyOwner(Saboteur):
+    async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
+        holder = await self.good.holder(run, 0.0) or owner
+        return await self.good.take_over(run, holder, other, now, until)
+
+
+class FindsWhatIsHeld(Saboteur):
+    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str]]:
+        return await self.good.overdue(now + 100, limit)
+
+
 class WorksWhenClosed(Saboteur):
     async def close(self) -> None:
         pass
@@ -171,6 +182,8 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (LeasesToEveryOwner, suite.a_lease_has_one_holder),
     (BelievesAnyClock, suite.a_lease_has_one_holder),
     (ReleasesForAnyOwner, suite.a_lease_has_one_holder),
+    (TakesOverFromAnyOwner, suite.a_lease_passes_from_its_owner_to_another),
+    (FindsWhatIsHeld, suite.leases_that_have_run_out_are_found),
     (ReleasesNothingWithEvents, suite.the_last_events_release_the_lease),
     (WorksWhenClosed, suite.closing_ends_readers),
 ]

@@ -86,8 +86,10 @@ class RenewedLease:
     async def __aexit__(self, *exc_info: object) -> None:
         await run_shielded(self._release())
 
-    async def take(self) -> bool:
-        """Take the lease if it is free, and renew it from then on; false if another holds it.
+    async def take(self, ask: Callable[[float], Awaitable[bool]] | None = None) -> bool:
+        """Take the lease, and renew it from then on; false if another holds it.
+
+        ``ask`` asks the store for it, until the given time; by default, it is taken if it is free.
 
         Raises:
             StoreError: the store failed, or does not have the call.
@@ -95,7 +97,8 @@ class RenewedLease:
         now = self._clock.now()
         until = now + self._seconds
         self._may_be_held = True
-        if not await self._leases.lease(self._name, self.owner, now, until):
+        asked = ask(until) if ask else self._leases.lease(self._name, self.owner, now, until)
+        if not await asked:
             self._may_be_held = False
             return False
         self._renew_from(until)

@@ -99,7 +99,22 @@ class RunEvents(Protocol):
         ...
 
     async def lease(self, run: str, owner: str, now: float, until: float) -> bool:
-        """Take, or renew, the right to run; as :meth:`CallStore.lease`, but a run need not exist."""
+        """Take, or renew, the right to run; as :meth:`CallStore.lease`, but a run need not exist.
+
+        A lease that was not released is not free at the time 0, however long ago it ran out.
+        """
+        ...
+
+    async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
+        """Pass the lease of ``owner`` on to another, if it has run out at ``now``.
+
+        Return false if it has not, or is not the lease of ``owner`` any more. At an infinite time
+        every lease has run out.
+        """
+        ...
+
+    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str]]:
+        """Return runs whose lease has run out and was not released, with its owner; the longest first."""
         ...
 
     async def release(self, run: str, owner: str) -> None:
@@ -107,7 +122,7 @@ class RunEvents(Protocol):
         ...
 
     async def holder(self, run: str, now: float) -> str | None:
-        """Return who holds the lease at ``now``, ``None`` if it is free."""
+        """Return who holds the lease at ``now``, ``None`` if it is free; at 0, as for :meth:`lease`."""
         ...
 
     async def prune(self, before: float, limit: int) -> int:

@@ -307,7 +307,8 @@ class Agent:
     def suspend(self) -> None:
         """Have turns that are interrupted from now on continued later: the process ends.
 
-        Without this, what an interrupted tool has done is undone, and the tool has ended.
+        Without this, what an interrupted tool has done is undone, and the tool has ended; and what
+        the model had said of an interrupted reply is stored.
         """
         self.dependencies.suspension.begun = True
 

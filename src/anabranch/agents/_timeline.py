@@ -117,8 +117,11 @@ class Timeline:
                 async with self.dependencies.model.stream(admitted.request) as stream:
                     await self._receive(node, stream)
             except BaseException as error:
-                if stream is not None:
-                    reason = "interrupted" if isinstance(error, asyncio.CancelledError) else "error"
+                is_interrupted = isinstance(error, asyncio.CancelledError)
+                if stream is not None and not (
+                    is_interrupted and self.dependencies.suspension.begun  # it is asked once more
+                ):
+                    reason = "interrupted" if is_interrupted else "error"
                     part = self._try_to_store_part(node, stream.reply, reason, admitted)
                     await run_shielded(part)
                 raise

@@ -21,6 +21,7 @@
     _chat_command.py                  anabranch chat, with the options of _chat_options.py
     _remote_chat.py                   anabranch chat --url
     _web_command.py                   anabranch web; _web_models.py: its models where none is set
+    _worker_command.py                anabranch worker; _chat_parts.py: what it and web are made of
     _dev_command.py                   anabranch dev; _reloading.py: its tools, loaded again
     _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text
     _tree_commands.py                 anabranch tree: the commands over stored conversations
@@ -28,6 +29,7 @@
 
     _configuration.py                 options from pyproject.toml and the user's file
     _options.py                       options that several commands share
+    _engine_option.py                 the engine that --engine names
     _answering.py                     who answers a tool's questions, by --model and --answers
     _tool_arguments.py                a tool's arguments, from name=value and --json
     _targets.py                       what a TARGET is, and what it offers

@@ -12,6 +12,7 @@ from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateBounda
 
 from anabranch._asking.sampling import Sampler
 from anabranch._terminal.exits import UsageError
+from anabranch.cli._engine_option import open_engine
 from anabranch.cli._targets import Found, is_fastmcp
 from anabranch.errors import StoreError
 from anabranch.limits import UNLIMITED, Limits
@@ -46,12 +47,14 @@ class Persistence:
         ttl: seconds that a person has for one round of questions.
         continue_calls: offer ``continue_call``; needs a store.
         grace: seconds in which the calls of a server that stops are undone.
+        engine: names the engine that has one process of many expire calls.
     """
 
     store: str | None = field(default=None, repr=False)
     ttl: float = TTL
     continue_calls: bool = True
     grace: float = GRACE
+    engine: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ def server_options(
         keys=keys,
         ttl=persistence.ttl,
         store=persistence.store,
+        engine=open_engine(persistence.engine, persistence.store),
         sampler=sampler,
         sampler_mode=asking.sampler_mode,
         ask=asking.ask,

@@ -86,6 +86,14 @@ HELP = {
     a question that is open when the server ends is there when it starts again. It needs the extra
     chat.
     """,
+    "worker": """Work on the runs of chats that `anabranch web` accepts, on this machine or another.
+
+    Give it the TARGETs, the model, the store and the engine that the web processes have. Any number
+    of workers may run; what one leaves, when it ends or dies, another goes on with. It needs the
+    extras chat and dbos. For example:
+
+    `anabranch worker tools.py --store postgresql://db/chat --engine dbos --model anthropic:NAME`
+    """,
     "completion": """Print the script by which your shell completes anabranch.
 
     For bash: `anabranch completion bash > ~/.local/share/bash-completion/completions/anabranch`

@@ -29,6 +29,7 @@ from anabranch.cli._combined_server import (
     tool_names,
 )
 from anabranch.cli._endpoint import Endpoint
+from anabranch.cli._engine_option import EngineName
 from anabranch.cli._folding import Foldable
 from anabranch.cli._http_access import SESSION_TTL, Access, checks_tokens
 from anabranch.cli._http_connections import Bounds
@@ -184,6 +185,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     timeout: Timeout = None,
     folding: Foldable = False,
     memory: Remembering = False,
+    engine: EngineName = None,
 ) -> None:
     """Run the command."""
     limits = limits_of(max_tokens, max_depth, timeout)
@@ -194,7 +196,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     endpoint = Endpoint(
         transport, host, port, workers, access, lasting, max_connections, access_log
     )
-    persistence = Persistence(store or None, ttl, continue_calls, grace)
+    persistence = Persistence(store or None, ttl, continue_calls, grace, engine)
     if not 0 <= heartbeat < math.inf:
         raise UsageError(f"--heartbeat is a number of seconds, or 0 for none, not {heartbeat:g}.")
     ask: Ask = "fallback" if ask_fallback else "client"

@@ -20,11 +20,13 @@ __all__ = [
     "HEAD",
     "HOLDER",
     "OLD_RUNS",
+    "OVERDUE",
     "PAGE",
     "RELEASE",
     "RUN",
     "SET_FIRST",
     "SHORTEN",
+    "TAKE_OVER",
     "adding",
     "counting",
     "leasing",
@@ -33,6 +35,7 @@ __all__ = [
 CHANNEL = "anabranch_run_events"
 """Where Postgres announces events: the MD5 of the run, a colon, the number of its last event."""
 
+_HAS_OWNER = sa.text("owner IS NOT NULL")
 RUN = sa.Table(
     "anabranch_run",
     metadata,
@@ -42,6 +45,12 @@ RUN = sa.Table(
     sa.Column[float]("at", sa.Double(), nullable=False),
     sa.Column[str]("owner", Opaque),
     sa.Column[float]("leased_until", sa.Double()),
+    sa.Index(
+        "anabranch_run_leased",
+        "leased_until",
+        sqlite_where=_HAS_OWNER,
+        postgresql_where=_HAS_OWNER,
+    ),
 )
 _HAS_KEY = sa.text("key IS NOT NULL")
 EVENT = sa.Table(
@@ -71,6 +80,19 @@ RELEASE = (
     sa.update(RUN)
     .where(_THIS, RUN.c.owner == sa.bindparam("old_owner"))
     .values(owner=sa.null(), leased_until=sa.null())
+)
+TAKE_OVER = (
+    sa.update(RUN)
+    .where(
+        _THIS, RUN.c.owner == sa.bindparam("old_owner"), RUN.c.leased_until <= sa.bindparam("now")
+    )
+    .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
+)
+OVERDUE = (
+    sa.select(RUN.c.run, RUN.c.owner)
+    .where(RUN.c.owner.is_not(None), RUN.c.leased_until <= sa.bindparam("now"))
+    .order_by(RUN.c.leased_until)
+    .limit(sa.bindparam("most"))
 )
 DELETE = sa.delete(EVENT).where(_OF_THIS, EVENT.c.number < sa.bindparam("until"))
 SET_FIRST = sa.update(RUN).where(_THIS).values(first=sa.bindparam("until"))

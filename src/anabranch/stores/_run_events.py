@@ -22,10 +22,12 @@ from anabranch.stores._event_tables import (
     HEAD,
     HOLDER,
     OLD_RUNS,
+    OVERDUE,
     PAGE,
     RELEASE,
     SET_FIRST,
     SHORTEN,
+    TAKE_OVER,
     adding,
     counting,
     leasing,
@@ -64,7 +66,8 @@ class Events:
         self._head, self._page = Statement(HEAD, dialect), Statement(PAGE, dialect)
         self._find, self._holder = Statement(FIND, dialect), Statement(HOLDER, dialect)
         self._shorten, self._release = Statement(SHORTEN, dialect), Statement(RELEASE, dialect)
-        self._old_runs = Statement(OLD_RUNS, dialect)
+        self._old_runs, self._overdue = Statement(OLD_RUNS, dialect), Statement(OVERDUE, dialect)
+        self._take_over = Statement(TAKE_OVER, dialect)
         self._delete, self._set_first = Statement(DELETE, dialect), Statement(SET_FIRST, dialect)
 
     async def append(
@@ -173,6 +176,18 @@ class Events:
     async def holder(self, run: str, now: float) -> str | None:
         found = await self._rows(self._holder, this=to_bytes(run), now=now)
         return to_text(found[0][0]) if found else None
+
+    async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
+        values = {"this": to_bytes(run), "old_owner": to_bytes(owner), "now": now}
+        values |= {"new_owner": to_bytes(other), "until": until}
+        taken = await self._database.write(
+            lambda connection: self._take_over.count(connection, values), lasting=False
+        )
+        return taken > 0
+
+    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str]]:
+        found = await self._rows(self._overdue, now=now, most=limit)
+        return [(to_text(run), to_text(owner)) for run, owner in found]
 
     async def prune(self, before: float, limit: int) -> int:
         def work(connection: sa.Connection) -> int:

@@ -16,10 +16,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from anabranch.chat._web.callers import caller_of
-from anabranch.chat._web.conversation import HEAD, Conversation, Place
+from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
 from anabranch.chat._web.requests import ThreadBody, read_body
+from anabranch.chat._web.run_input import HEAD, Place
 from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply
 from anabranch.tree import Thread

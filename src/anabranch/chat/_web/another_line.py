@@ -24,7 +24,7 @@ from anabranch._engine import Answer, Ask, Journal
 from anabranch._engine.operations import discard
 from anabranch._opening import Runtime
 from anabranch.agents import AgentDependencies
-from anabranch.chat._web.conversation import AnswerRefusedError
+from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.pending_questions import errors_in
 from anabranch.errors import AnabranchError, InvalidTokenError, StoreError
 from anabranch.messages import ElicitReply

@@ -5,7 +5,6 @@ It can be served by itself (``anabranch web``) or mounted in another ASGI applic
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -18,7 +17,6 @@ from starlette.middleware import Middleware
 from anabranch._asking.host import Capabilities
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
-from anabranch._engine.combine import cancel_and_wait
 from anabranch._health import Health, Watched
 from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits
 from anabranch.chat._bridge.plugin import Plugin
@@ -30,14 +28,14 @@ from anabranch.chat._web.memory_room import MemoryOf, MemoryRoom
 from anabranch.chat._web.page_files import page_route
 from anabranch.chat._web.rate_limits import RateLimits
 from anabranch.chat._web.routes import ERRORS, Routes
-from anabranch.engines import Engine, InProcessEngine
+from anabranch.engines import Engine
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
 __all__ = ["make_chat_app"]
 
-PRUNE_EVERY = 600.0
-"""Seconds from one pruning of old events to the next."""
+CONCURRENCY = 1_000
+"""Runs on which a process works at the same time."""
 
 
 def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
@@ -57,6 +55,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     rates: RateLimits | None = None,
     now: Callable[[], float] = time.monotonic,
     engine: Engine | None = None,
+    concurrency: int | None = CONCURRENCY,
     closes_store: bool = False,
 ) -> Starlette:
     """Return the web application.
@@ -88,8 +87,11 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         rates: how much a principal, or an address without one, may do in a minute; by default, as
             much as they like.
         now: seconds that never go back, for the rates.
-        engine: has one of the processes that share the store expire calls and delete old events; by
-            default, each process does.
+        engine: calls a worker for each run, which it takes to its end or to its next questions, and
+            has one of the processes that share the store expire calls and delete old events; by
+            default, each process is its own worker.
+        concurrency: how many runs this process works on at the same time; ``None`` leaves them to
+            other processes with the same engine, such as ``anabranch worker``.
         closes_store: whether the store is closed when the application ends.
 
     Raises:
@@ -110,6 +112,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         limits=limits,
         capabilities=capabilities,
         samples_asked=samples_asked,
+        engine=engine,
     )
     rooms: dict[str, CallsRoom | MemoryRoom] = {}
     if recorded_calls is not None:
@@ -120,17 +123,10 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         del app
-        chosen = engine or InProcessEngine()
-        cleaning = [
-            asyncio.ensure_future(conversations.agent.expire_calls(chosen)),
-            asyncio.ensure_future(chosen.every("old events", PRUNE_EVERY, conversations.prune)),
-            asyncio.ensure_future(conversations.resume()),
-        ]
         try:
-            yield
+            async with conversations.running(concurrency):
+                yield
         finally:
-            await cancel_and_wait(cleaning)
-            await conversations.close()
             if closes_store:
                 await store.close()
 

@@ -32,8 +32,9 @@ from anabranch._recorded.shapes import RecordedCall
 from anabranch.agents import CalledTool
 from anabranch.agents._call_expiry import caller_in
 from anabranch.chat._web.another_line import answer_differently
+from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.callers import caller_of
-from anabranch.chat._web.conversation import AnswerRefusedError, Conversation
+from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.requests import CallAnswerBody, read_body
 from anabranch.tool import Tool

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from contextlib import suppress
-from typing import Any, TypeGuard
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NoReturn, TypeGuard
 
 from anabranch._asking.host import Capabilities
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import pause
+from anabranch._engine.combine import cancel_and_wait
 from anabranch.agents import (
     Agent,
     AgentTool,
@@ -28,11 +29,14 @@ from anabranch.agents import (
 from anabranch.agents._agent_dependencies import offered
 from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import Plugin
-from anabranch.chat._web.conversation import Conversation
+from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions
-from anabranch.chat._web.thread_lease import BusyError
+from anabranch.chat._web.thread_lease import revive
+from anabranch.engines import Engine, InProcessEngine, Wake, WorkLimits
+from anabranch.engines._advances import run_job
+from anabranch.errors import StoreError
 from anabranch.stores import open_run_events
 from anabranch.tool import Tool
 from anabranch.tree import Thread, TreeStore
@@ -53,8 +57,11 @@ PRUNED_AT_ONCE = 10_000
 RESUMED = 1_000
 """The most threads, the latest, in which turns that were cut off go on by themselves."""
 
-RESUME_EVERY = 2.0
-"""Seconds until it is tried again where a process that may have died has the right to run."""
+PRUNE_EVERY, REVIVE_EVERY = 600.0, 2.0
+"""Seconds from one pruning of old events, or one look for runs of dead processes, to the next."""
+
+REVIVED_AT_ONCE = 1_000
+"""The most runs for which workers are called at once."""
 
 FLUSH = 5.0
 """Seconds for which the end of the application waits until events are stored."""
@@ -71,6 +78,7 @@ class Conversations:
         limits: of each turn.
         capabilities: what tools may ask for; by default, everything that the model offers.
         samples_asked: whether clients answer the tools' samples, instead of the model.
+        engine: calls the workers that work on runs; by default, in this process.
 
     Attributes:
         agent: leads them.
@@ -88,7 +96,9 @@ class Conversations:
         limits: TurnLimits | None = None,
         capabilities: Capabilities | None = None,
         samples_asked: bool = False,
+        engine: Engine | None = None,
     ) -> None:
+        self._engine = engine or InProcessEngine()
         self._events = open_run_events(store)
         given = list(tools)
         plugins = [each for each in given if isinstance(each, Plugin)]
@@ -129,12 +139,13 @@ class Conversations:
         return self._of(thread, thread.owner)
 
     def _of(self, thread: Thread, principal: str | None) -> Conversation | None:
-        if thread.owner != principal:
-            return None
+        return self._in(thread) if thread.owner == principal else None
+
+    def _in(self, thread: Thread) -> Conversation:
         found = self._threads.pop(thread.id, None)
         if found is None:
             self._make_room()
-            found = Conversation(self.agent, self.questions, thread.id, self._writer)
+            found = Conversation(self.agent, self.questions, thread, self._writer, self._engine)
         self._threads[thread.id] = found  # the last used is the last
         return found
 
@@ -154,36 +165,68 @@ class Conversations:
         while await self._events.prune(now - RETAINED, PRUNED_AT_ONCE):
             pass
 
-    async def resume(self) -> None:
-        """Go on with turns that were cut off while a tool ran, when this store was last used.
+    async def call_workers(self) -> None:
+        """Call workers for runs whose process has died, or that have waited for long.
 
-        Without a store of calls, what their tools had done would be done again: then none is.
+        Raises:
+            StoreError: the store failed.
         """
-        if self.agent.dependencies.calls is None:
-            return
-        clock = self.agent.dependencies.clock
-        threads = await self.agent.store.threads(RESUMED)
-        while threads:
-            threads = [each for each in threads if not await self._has_resumed(each)]
-            await pause(clock, RESUME_EVERY)
+        now = self.agent.dependencies.clock.now()
+        for thread_id, run in await revive(self._events, now, REVIVED_AT_ONCE):
+            await self._engine.wake(Wake(thread_id, run.name, RUNS, not_before=now))
 
-    async def _has_resumed(self, thread: Thread) -> bool:
-        """Go on in a thread; false while another process has the right to run there."""
-        if await self.agent.cut_off(thread.id) is None:
-            return True
-        conversation = await self.find(thread.id, thread.owner)
+    async def resume(self) -> None:
+        """Call workers where tools were cut off that belong to no run, as those of a terminal.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        now = self.agent.dependencies.clock.now()
+        for thread in await self.agent.store.threads(RESUMED):
+            if (node := await self.agent.cut_off(thread.id)) is not None:
+                wake = Wake(thread.id, node.id, RUNS, share=thread.owner or "", not_before=now)
+                await self._engine.wake(wake)
+
+    async def advance(self, wake: Wake) -> None:
+        """Work on the run of a thread, if it waits for a worker."""
+        thread = await self.agent.store.thread(wake.call)
+        if thread is not None:
+            await self._in(thread).advance()
+
+    @asynccontextmanager
+    async def running(self, concurrency: int | None) -> AsyncGenerator[None]:
+        """Work on runs, so many at a time, and do what is due from time to time, inside the block.
+
+        Without ``concurrency``, other processes work on the runs. Runs that are in progress at the
+        end of the block go on in others, or after a restart.
+        """
+        tasks = [asyncio.ensure_future(each) for each in self._parts(concurrency)]
         try:
-            if conversation is not None:
-                await conversation.resume()
-        except BusyError:  # it may have died; then its lease runs out
-            return False
-        return True
+            yield
+        finally:
+            self.agent.suspend()
+            await cancel_and_wait(tasks)
+            await self._close()
 
-    async def close(self) -> None:
-        """Stop all turns; they go on after a restart."""
-        self.agent.suspend()
-        for conversation in self._threads.values():
-            await conversation.stop()
+    def _parts(self, concurrency: int | None) -> Iterator[Awaitable[object]]:
+        if concurrency is not None:
+            yield self._work(WorkLimits(concurrency))
+        yield self._engine.every("old events", PRUNE_EVERY, self.prune)
+        yield self._engine.every("runs of dead processes", REVIVE_EVERY, self.call_workers)
+        if self.agent.dependencies.calls is not None:
+            yield self.agent.expire_calls(self._engine)
+            yield run_job("tools that were cut off", self.resume)
+
+    async def _work(self, limits: WorkLimits) -> NoReturn:
+        while True:
+            try:
+                await self._engine.work({RUNS: ""}, self.advance, limits)
+            except StoreError as error:
+                logger.warning("no runs are taken: %s; trying again", error)
+            await pause(self.agent.dependencies.clock, REVIVE_EVERY)
+
+    async def _close(self) -> None:
+        """Store what was reported."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH):
                 for conversation in self._threads.values():

@@ -1,4 +1,4 @@
-"""A turn that is running in a thread, reported as a run in AG-UI's sense.
+"""A turn that this process works on, reported as a run in AG-UI's sense.
 
 A run that waits for a person has ended, with an interrupt for each question; another goes on from there.
 """
@@ -6,10 +6,10 @@ A run that waits for a person has ended, with an interrupt for each question; an
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextvars import ContextVar
 
 from ag_ui.core import (
-    PROTOCOL_VERSION,
     BaseEvent,
     Interrupt,
     RunErrorEvent,
@@ -25,64 +25,80 @@ from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
 from anabranch.agents import Event
 from anabranch.chat._web.event_mapping import EventMapping
-from anabranch.chat._web.thread_lease import ThreadLease
+from anabranch.chat._web.run_input import ends_of_all_open
+from anabranch.chat._web.thread_lease import OpenRun, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.errors import StoreError
 
 __all__ = ["LiveTurn", "current_turn"]
+
+logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 current_turn: ContextVar[LiveTurn] = ContextVar("current_turn")
 
 
 class LiveTurn:
-    """One turn.
+    """One turn. It reports what happens in it, also while another process works on the run.
 
     Args:
-        thread_id: its thread.
         log: where it reports.
         right: allows one run at a time.
 
     Attributes:
-        task: runs it.
+        run: the run, as it was when this process took it; ``None`` while it has none.
+        task: works on it.
     """
 
-    def __init__(self, thread_id: str, log: ThreadLog, right: ThreadLease) -> None:
-        self.thread_id = thread_id
+    def __init__(self, log: ThreadLog, right: ThreadLease) -> None:
+        self.run: OpenRun | None = None
         self.task: asyncio.Task[None] | None = None
         self._log = log
         self._right = right
         self._mapping = EventMapping()
-        self._run_id = ""
         self._lease: RenewedLease | None = None
+        self._is_lost = False
         self._stopping: asyncio.Task[None] | None = None
 
-    @property
-    def is_running(self) -> bool:
-        """Whether one of its runs is in progress."""
-        return self._lease is not None
-
-    async def begin_run(self, run_id: str) -> int:
+    async def begin(self, started: RunStartedEvent) -> int:
         """Report that a run begins; return after which event.
 
-        A run that has begun before, in whatever process, does not begin again.
+        A run that has begun before, in whatever process, does not begin again. Whatever happens,
+        :meth:`hand_over` must follow.
 
         Raises:
-            BusyError: another run is in progress in the thread.
-            StoreError: the store failed, and the run has not begun.
+            BusyError: another run has not ended.
+            StoreError: the store failed; the run has begun or not.
         """
-        lease = await self._right.take(run_id, self._on_lost)
+        lease = await self._right.begin(started.run_id, self._on_lost)
         if lease is None:
-            return await self._log.begun(run_id) or 0
-        started = RunStartedEvent(
-            thread_id=self.thread_id, run_id=run_id, protocol_version=PROTOCOL_VERSION
-        )
-        try:
-            after = await self._log.begin(run_id, started)
-        except BaseException:
-            async with lease:
-                raise
-        self._run_id, self._lease = run_id, lease
-        self._stopping = asyncio.create_task(self._stop_when_asked(after))
-        return after
+            return await self._log.begun(started.run_id) or 0
+        self.run, self._lease = OpenRun.of(lease.owner), lease
+        return await self._log.begin(started.run_id, started)
+
+    async def take(self) -> bool:
+        """Take the thread's run, if one waits for a worker.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        taken = await self._right.take(self._on_lost)
+        if taken is not None:
+            self.run, self._lease = taken
+        return taken is not None
+
+    async def read(self) -> list[bytes]:
+        """Return the events of the run so far; end what the process that has died left open.
+
+        From then on, the run stops when it is asked to. There are no events if its beginning was
+        not stored, or is not stored any more.
+        """
+        begun = None if self.run is None else await self._log.begun(self.run.run_id)
+        if begun is None:
+            return []
+        self._stopping = asyncio.create_task(self._stop_when_asked(begun))
+        events = await self._log.read(begun)
+        self._log.add(ends_of_all_open(events))
+        return events
 
     async def _stop_when_asked(self, after: int) -> None:
         await self._right.asked_to_stop(after)
@@ -91,7 +107,7 @@ class LiveTurn:
 
     def _on_lost(self) -> None:
         """Stop, and report nothing: another process runs in the thread by now."""
-        self._run_id = ""
+        self._is_lost = True
         if self.task is not None:
             self.task.cancel()
 
@@ -116,26 +132,49 @@ class LiveTurn:
         """Report why the turn has ended."""
         await self._end(RunErrorEvent(message=message))
 
+    async def hand_over(self, *, is_called: bool = False) -> bool:
+        """Have the run wait for a worker; return false if it has ended, or never begun.
+
+        ``is_called`` says that a worker is called next; else one is looked for.
+        """
+        if (lease := await self._leave()) is None or self._is_lost:
+            return False
+        try:
+            await self._right.hand_over(lease, is_called=is_called)
+        except StoreError as error:
+            logger.warning("a run waits until its lease has run out: %s", error)
+        return True
+
+    async def drop(self) -> None:
+        """Release the thread; nothing is reported."""
+        if (lease := await self._leave()) is not None:
+            async with lease:
+                pass
+
     async def _finish(
         self,
         outcome: RunFinishedSuccessOutcome
         | RunFinishedInterruptOutcome
         | RunFinishedCancelledOutcome,
     ) -> None:
-        ended = RunFinishedEvent(thread_id=self.thread_id, run_id=self._run_id, outcome=outcome)
+        if self.run is None:
+            return
+        ended = RunFinishedEvent(
+            thread_id=self._log.thread_id, run_id=self.run.run_id, outcome=outcome
+        )
         interrupted = isinstance(outcome, RunFinishedInterruptOutcome)
         await self._end(*self._mapping.end(suspended=interrupted), ended)
 
     async def _end(self, *events: BaseEvent) -> None:
         """Report the end of the run, if one is in progress; the events release its lease."""
+        if (lease := await self._leave()) is not None:
+            await run_shielded(lease.give_up())
+            if not self._is_lost:
+                self._log.add(events, release=lease.owner)
+
+    async def _leave(self) -> RenewedLease | None:
+        """Stop to wait for a stop; return the lease, once."""
         lease, self._lease = self._lease, None
-        if lease is None or self._stopping is None:
-            return
-        await run_shielded(_give_up(lease, self._stopping))
-        if self._run_id:
-            self._log.add(events, release=lease.owner)
-
-
-async def _give_up(lease: RenewedLease, stopping: asyncio.Task[None]) -> None:
-    await cancel_and_wait([stopping])
-    await lease.give_up()
+        if lease is not None and self._stopping is not None:
+            await run_shielded(cancel_and_wait([self._stopping]))
+        return lease

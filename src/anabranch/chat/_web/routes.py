@@ -25,13 +25,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from anabranch._encodable import encodable
+from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.callers import caller_of
-from anabranch.chat._web.conversation import AnswerRefusedError, BusyError, Conversation
+from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
 from anabranch.chat._web.page_files import PageFile
 from anabranch.chat._web.requests import AnswerBody, LabelBody, ThreadBody, read_body
 from anabranch.chat._web.shown_node import shown_data
+from anabranch.chat._web.thread_lease import BusyError
 from anabranch.chat._web.thread_log import position
 from anabranch.errors import AnabranchError, StoreError
 from anabranch.tree import HEAD, Ref, Thread, is_branch_name, tree_to_json

@@ -1,24 +1,31 @@
-"""The right to run in a thread: one run at a time has it, and any process can ask that run to stop.
+"""The right to run in a thread: one run at a time has it, from its beginning to its end.
 
-A process that dies loses it when its lease runs out. To ask for a stop is an event of the thread,
-since events reach every process.
+It is a lease that outlives its processes: until the run has ended, no other begins in the thread, even if
+its process has died. A run that waits for a worker holds it under the run's own name; a process that
+works on the run, under a name of its own. Any process can ask the run to stop: that is an event of
+the thread, since events reach every process.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
 
 from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import RunEvents
 from anabranch._engine.clock import Clock, pause
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 
-__all__ = ["BusyError", "ThreadLease"]
+__all__ = ["BusyError", "OpenRun", "ThreadLease", "revive"]
 
 SECONDS = 15.0
-"""Until another process can go on in the thread of one that has died."""
+"""Until another process can go on with the run of one that has died."""
+
+WAITS = 60.0
+"""Seconds for which a run waits for a worker before it is called for once more."""
 
 SOON = 0.02
 """Seconds until a run that another process begins is looked for again."""
@@ -26,12 +33,63 @@ SOON = 0.02
 STOP = b'{"type":"CUSTOM","name":"anabranch.stop","value":null}'
 """The event that asks for a stop."""
 
+ALWAYS = 0.0
+"""The time at which each lease that was not released is held still."""
+
 
 class BusyError(Exception):
     """A run is in progress in the thread."""
 
     def __init__(self) -> None:
         super().__init__("A turn is running in this conversation. Wait for it, or stop it.")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that has not ended, as the owner of its thread's lease names it.
+
+    Attributes:
+        run_id: the run.
+        attempt: how many processes that worked on it have died, or ended.
+        worker: the process that works on it, empty while it waits for one.
+    """
+
+    run_id: str
+    attempt: int = 0
+    worker: str = ""
+
+    @classmethod
+    def of(cls, owner: str) -> OpenRun:
+        """Read the name of an owner."""
+        run, slash, rest = owner.rpartition("/")
+        attempt, _, worker = rest.partition(".")
+        if slash and attempt.isdecimal():
+            return cls(run, int(attempt), worker)
+        return cls(owner.rpartition(".")[0], 0, owner.rpartition(".")[2])
+
+    @property
+    def name(self) -> str:
+        """The name under which it waits; that of a worker begins with it."""
+        return f"{self.run_id}/{self.attempt}"
+
+    @property
+    def next(self) -> OpenRun:
+        """The same run when its worker is gone."""
+        return replace(self, attempt=self.attempt + bool(self.worker), worker="")
+
+
+class _Renewals:
+    """Renews a lease that is still its owner's, and takes none that is free."""
+
+    def __init__(self, events: RunEvents) -> None:
+        self._events = events
+
+    async def lease(self, name: str, owner: str, now: float, until: float, /) -> bool:
+        del now
+        return await self._events.take_over(name, owner, owner, math.inf, until)
+
+    async def release(self, name: str, owner: str, /) -> None:
+        await self._events.release(name, owner)
 
 
 class ThreadLease:
@@ -50,53 +108,86 @@ class ThreadLease:
         self._thread_id = thread_id
         self._clock = clock
 
-    async def holder(self) -> str | None:
-        """Return the run that is in progress, in any process."""
+    async def open_run(self) -> OpenRun | None:
+        """Return the run that has not ended, whether or not a process works on it."""
         await self._log.flush()  # the last event of a run releases it
-        owner = await self._events.holder(self._thread_id, self._clock.now())
-        return None if owner is None else owner.rpartition(".")[0]
+        owner = await self._events.holder(self._thread_id, ALWAYS)
+        return None if owner is None else OpenRun.of(owner)
 
-    async def take(self, run_id: str, on_lost: Callable[[], object]) -> RenewedLease | None:
-        """Take it for a run; ``None`` if the run has begun already, in whatever process.
+    async def begin(self, run_id: str, on_lost: Callable[[], object]) -> RenewedLease | None:
+        """Take it for a new run; ``None`` if the run has begun already, in whatever process.
 
         Args:
             run_id: the run.
             on_lost: called if another process takes it over, because this one was suspended.
 
         Raises:
-            BusyError: another run is in progress.
+            BusyError: another run has not ended.
             StoreError: the store failed.
         """
         while True:
             await self._log.flush()
-            lease = RenewedLease(
-                self._events,
-                self._thread_id,
-                self._clock,
-                worker=run_id,
-                seconds=SECONDS,
-                kind="thread",
-                on_lost=on_lost,
+            lease = self._lease(OpenRun(run_id), on_lost)
+            is_taken = await lease.take(
+                lambda until, owner=lease.owner: self._events.lease(
+                    self._thread_id, owner, ALWAYS, until
+                )
             )
-            is_taken = await lease.take()
             if await self._log.begun(run_id) is not None:
                 async with lease:
                     return None
             if is_taken:
                 return lease
-            if await self.holder() not in {None, run_id}:
+            found = await self.open_run()
+            if found is not None and found.run_id != run_id:
                 raise BusyError
             await pause(self._clock, SOON)  # this same run is about to begin in another process
 
-    async def ask_to_stop(self) -> bool:
-        """Ask the run that is in progress to stop, and wait; return whether there is one."""
-        if await self.holder() is None:
-            return False
+    async def take(self, on_lost: Callable[[], object]) -> tuple[OpenRun, RenewedLease] | None:
+        """Take it for the run that waits for a worker; ``None`` if none does.
+
+        Args:
+            on_lost: called if another process takes it over, because this one was suspended.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        run = await self.open_run()
+        if run is None or run.worker:
+            return None
+        lease = self._lease(run, on_lost)
+        is_taken = await lease.take(
+            lambda until: self._events.take_over(
+                self._thread_id, run.name, lease.owner, math.inf, until
+            )
+        )
+        return (run, lease) if is_taken else None
+
+    def _lease(self, run: OpenRun, on_lost: Callable[[], object]) -> RenewedLease:
+        return RenewedLease(
+            _Renewals(self._events),
+            self._thread_id,
+            self._clock,
+            worker=run.name,
+            seconds=SECONDS,
+            kind="thread",
+            on_lost=on_lost,
+        )
+
+    async def hand_over(self, lease: RenewedLease, *, is_called: bool) -> None:
+        """Have the run wait for a worker, which is called for at once unless one ``is_called``."""
+        await self._log.flush()
+        await lease.give_up()
+        run, now = OpenRun.of(lease.owner), self._clock.now()
+        name, until = (run.name, now + WAITS) if is_called else (run.next.name, now)
+        await self._events.take_over(self._thread_id, lease.owner, name, math.inf, until)
+
+    async def ask_to_stop(self) -> None:
+        """Ask the run that is in progress to stop, and wait."""
         asked = await self._log.put(STOP)
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):  # by then, a process that has died has lost it
                 await self._until(asked, RUN_ENDS)
-        return True
 
     async def asked_to_stop(self, after: int) -> None:
         """Return when the run that began after this event is asked to stop."""
@@ -107,3 +198,19 @@ class ThreadLease:
             async for _, events in following:
                 if any(event.startswith(start) for event in events):
                     return
+
+
+async def revive(events: RunEvents, now: float, limit: int) -> Sequence[tuple[str, OpenRun]]:
+    """Have runs wait for a worker whose process has died; return them, each with its thread.
+
+    Runs that have waited for long are among them. Of several processes, one has each.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    found: list[tuple[str, OpenRun]] = []
+    for thread_id, owner in await events.overdue(now, limit):
+        run = OpenRun.of(owner).next
+        if await events.take_over(thread_id, owner, run.name, now, now + WAITS):
+            found.append((thread_id, run))
+    return found

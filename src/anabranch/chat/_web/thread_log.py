@@ -45,18 +45,21 @@ class ThreadLog:
     Args:
         writer: stores them.
         thread_id: the thread.
+
+    Attributes:
+        thread_id: the thread.
     """
 
     def __init__(self, writer: LogWriter, thread_id: str) -> None:
+        self.thread_id = thread_id
         self._writer = writer
         self._events = writer.events
         self._clock = writer.clock
-        self._thread_id = thread_id
 
     @property
     def is_written(self) -> bool:
         """Whether all that was added is stored."""
-        return self._writer.is_written(self._thread_id)
+        return self._writer.is_written(self.thread_id)
 
     async def begin(self, run_id: str, event: BaseModel) -> int:
         """Add the first event of a run, under the run's name; return the number before it.
@@ -74,11 +77,11 @@ class ThreadLog:
         """
         await self.flush()
         now = self._clock.now()
-        return await self._events.append(self._thread_id, [event], at=now, key=key)
+        return await self._events.append(self.thread_id, [event], at=now, key=key)
 
     async def begun(self, run_id: str) -> int | None:
         """Return the number before the first event of a run, ``None`` if it has not begun."""
-        found = await self._events.find(self._thread_id, run_id)
+        found = await self._events.find(self.thread_id, run_id)
         return None if found is None else found - 1
 
     def add(self, events: Iterable[BaseModel | TextPiece], *, release: str | None = None) -> None:
@@ -89,21 +92,32 @@ class ThreadLog:
             new.append(encoded(event))
             urgent = urgent or type(event) is not TextPiece
         if new:
-            self._writer.add(self._thread_id, new, release=release, urgent=urgent)
+            self._writer.add(self.thread_id, new, release=release, urgent=urgent)
 
     async def room(self) -> None:
         """Wait while too much waits for the store."""
-        if self._writer.size(self._thread_id) > MOST_WAITING:
+        if self._writer.size(self.thread_id) > MOST_WAITING:
             await self.flush()
 
     async def flush(self) -> None:
         """Wait until all that was added is stored."""
-        await self._writer.flush(self._thread_id)
+        await self._writer.flush(self.thread_id)
 
     async def last(self) -> int:
         """Return the number of the last event; 0 before the first."""
         await self.flush()
-        return await self._events.last(self._thread_id)
+        return await self._events.last(self.thread_id)
+
+    async def read(self, after: int) -> list[bytes]:
+        """Return the events that are there after a number."""
+        last, found = await self.last(), list[bytes]()
+        if last > after:
+            async with aclosing(self.follow(after)) as following:
+                async for first, events in following:
+                    found += events
+                    if first + len(events) > last:
+                        break
+        return found
 
     async def follow(self, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
         """Yield the events after a number, in batches with the number of the first, for ever.
@@ -112,7 +126,7 @@ class ThreadLog:
         """
         while True:
             try:
-                async with aclosing(self._events.follow(self._thread_id, after)) as following:
+                async with aclosing(self._events.follow(self.thread_id, after)) as following:
                     async for batch in following:
                         yield batch
             except MissedEventsError as error:

@@ -6,6 +6,7 @@ reads no clock.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import TypeAlias
@@ -259,6 +260,34 @@ async def the_last_events_release_the_lease(open_store: OpenRunEvents) -> None:
         await store.append("new", some("a"), at=105.0, release="a")
 
 
+async def a_lease_passes_from_its_owner_to_another(open_store: OpenRunEvents) -> None:
+    """When it has run out, or before, at the wish of its owner; from no one else."""
+    async with opened(open_store) as store:
+        no(await store.take_over("r", "a", "b", math.inf, 120.0), "there is no lease")
+        yes(await store.lease("r", "a", 100.0, 110.0), "it was free")
+        no(await store.take_over("r", "a", "b", 109.0, 120.0), "it has not run out")
+        yes(await store.take_over("r", "a", "b", 110.0, 120.0), "it has")
+        expect(await store.holder("r", 111.0), "b", "the other has it")
+        no(await store.take_over("r", "a", "c", 130.0, 140.0), "it is not its lease any more")
+        yes(await store.take_over("r", "b", "c", math.inf, 140.0), "every lease has run out then")
+        expect(await store.holder("r", 130.0), "c", "and the third has it")
+        no(await store.lease("r", "d", 0.0, 999.0), "what was not released is not free at 0")
+        expect(await store.holder("r", 0.0), "c", "and has a holder")
+        await store.release("r", "c")
+        yes(await store.lease("r", "d", 0.0, 999.0), "what was released is free")
+
+
+async def leases_that_have_run_out_are_found(open_store: OpenRunEvents) -> None:
+    """The longest first, at most so many, and none that was released."""
+    async with opened(open_store) as store:
+        for run, until in {"late": 120.0, "early": 110.0, "held": 130.0, "done": 105.0}.items():
+            yes(await store.lease(run, f"of {run}", 100.0, until), "it was free")
+        await store.append("done", some("x"), at=104.0, release="of done")
+        found = list(await store.overdue(120.0, 9))
+        expect(found, [("early", "of early"), ("late", "of late")], "those whose time is over")
+        expect(list(await store.overdue(120.0, 1)), found[:1], "the longest first")
+
+
 async def a_cancelled_append_is_there_or_not(open_store: OpenRunEvents) -> None:
     """Cancelling at any moment leaves all events or none, and no gap."""
     async with opened(open_store) as store:
@@ -316,6 +345,8 @@ RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     pruning_deletes_events_of_old_runs,
     a_lease_has_one_holder,
     the_last_events_release_the_lease,
+    a_lease_passes_from_its_owner_to_another,
+    leases_that_have_run_out_are_found,
     a_cancelled_append_is_there_or_not,
     closing_ends_readers,
 )

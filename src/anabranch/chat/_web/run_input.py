@@ -1,0 +1,111 @@
+"""What a run begins with, as AG-UI's event of its beginning has it; and the ends of what was cut off.
+
+Any process can begin a run, or go on with it, from its stored events and the tree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, TypeAlias, cast
+
+from ag_ui.core import (
+    PROTOCOL_VERSION,
+    BaseEvent,
+    RunAgentInput,
+    RunStartedEvent,
+    SubagentFinishedEvent,
+    SubagentFinishedSuspendedOutcome,
+    SubagentStartedEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    UserMessage,
+)
+
+__all__ = ["HEAD", "Message", "Place", "ends_of_all_open", "message_in", "started"]
+
+
+class Head(Enum):
+    """Where the conversation is: below the last node that was added to it."""
+
+    HEAD = "head"
+
+
+HEAD = Head.HEAD
+Place: TypeAlias = str | Literal[Head.HEAD] | None
+"""Where a message goes: below a node, at the beginning, or at the head."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a person says.
+
+    Attributes:
+        text: the message.
+        at: where it goes.
+    """
+
+    text: str
+    at: Place = HEAD
+
+
+def started(thread_id: str, run_id: str, message: Message | None = None) -> RunStartedEvent:
+    """Return the event with which a run begins; one with a message has it as its input."""
+    given = None
+    if message is not None:
+        name = node_id(thread_id, run_id)
+        given = RunAgentInput(
+            thread_id=thread_id,
+            run_id=run_id,
+            state={},
+            messages=[UserMessage(id=name, role="user", content=message.text)],
+            tools=[],
+            context=[],
+            forwarded_props={} if message.at is HEAD else {"headNodeId": message.at},
+        )
+    return RunStartedEvent(
+        thread_id=thread_id, run_id=run_id, protocol_version=PROTOCOL_VERSION, input=given
+    )
+
+
+def node_id(thread_id: str, run_id: str) -> str:
+    """Return the name of the node of a run's message: the same run is the same message."""
+    named = f"{len(thread_id)}:{thread_id}/{run_id}".encode("utf-8", "surrogatepass")
+    return f"node_{hashlib.sha256(named).hexdigest()[:24]}"
+
+
+def message_in(event: bytes) -> Message | None:
+    """Return the message with which a run begins, ``None`` if it goes on at answers."""
+    given = RunStartedEvent.model_validate_json(event).input
+    if given is None or not given.messages:
+        return None
+    props = cast("dict[str, str | None]", given.forwarded_props)
+    return Message(str(given.messages[-1].content), props.get("headNodeId", HEAD))
+
+
+def ends_of_all_open(events: Sequence[bytes]) -> list[BaseEvent]:
+    """Return the ends of replies and branches of a run that was cut off: what is open is begun again."""
+    replies, branches = dict[str, str | None](), list[str]()
+    for event in events:
+        if event.startswith(b'{"type":"TEXT_MESSAGE_START"'):
+            begun = TextMessageStartEvent.model_validate_json(event)
+            replies[begun.message_id] = begun.subagent_run_id
+        elif event.startswith(b'{"type":"TEXT_MESSAGE_END"'):
+            replies.pop(TextMessageEndEvent.model_validate_json(event).message_id, None)
+        elif event.startswith(b'{"type":"SUBAGENT_STARTED"'):
+            branches.append(SubagentStartedEvent.model_validate_json(event).subagent_run_id)
+        elif event.startswith(b'{"type":"SUBAGENT_FINISHED"'):
+            branches.remove(SubagentFinishedEvent.model_validate_json(event).subagent_run_id)
+    suspended = SubagentFinishedSuspendedOutcome(type="suspended")
+    return [
+        *(
+            TextMessageEndEvent(message_id=name, subagent_run_id=each)
+            for name, each in replies.items()
+        ),
+        *(
+            SubagentFinishedEvent(subagent_run_id=each, outcome=suspended)
+            for each in branches[::-1]
+        ),
+    ]

@@ -1,0 +1,115 @@
+"""The work of a turn: from a person's message, or from where its thread is, to its end or its next questions.
+
+It is done from the tree alone, so that another process can go on with it where one has died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import takewhile
+
+from anabranch.agents import Agent
+from anabranch.chat._session.typed_values import read_arguments
+from anabranch.chat._web.run_input import HEAD, Message, node_id
+from anabranch.errors import ToolError
+from anabranch.messages import ToolUseBlock
+from anabranch.tree import Node
+
+__all__ = ["ASIDE", "TurnWork"]
+
+ASIDE = {"question", "answer"}
+"""Kinds of nodes between one that calls tools and their results."""
+
+
+class TurnWork:
+    """The work of turns in one thread."""
+
+    def __init__(self, agent: Agent, thread_id: str) -> None:
+        self._agent = agent
+        self._thread_id = thread_id
+
+    async def check(self, message: Message) -> None:
+        """Check that a message can be said.
+
+        Raises:
+            ToolError: it is blank, or goes below what is no node of the thread.
+            SessionError: it calls a tool with arguments that cannot be read.
+            InvalidArgumentsError: they do not fit.
+        """
+        if not message.text.strip():
+            raise ToolError("A message must not be blank.")
+        if message.at is not HEAD and message.at is not None:
+            node = await self._agent.store.node(message.at)
+            if node is None or node.thread_id != self._thread_id:
+                raise ToolError(f"There is no node {message.at!r} in this conversation.")
+        self._called(message.text)
+
+    async def run(self, run_id: str, message: Message | None) -> Node:
+        """Do the work of a run, or go on with it; return the turn's last node.
+
+        Raises:
+            Exception: what the model raises, and what :class:`~anabranch.agents.Agent` says.
+        """
+        if message is not None:
+            name = node_id(self._thread_id, run_id)
+            if await self._agent.store.node(name) is None:
+                return await self._reply(await self._say(message, name))
+        head = await self._agent.head(self._thread_id)
+        node = None if head is None else await self._agent.store.node(head)
+        if node is None:
+            raise ToolError("There is nothing to go on with in this conversation.")
+        if node.kind == "user":
+            return await self._reply(node)
+        if (ready := await self._agent.cut_off(self._thread_id)) is not None:
+            return await self.go_on(ready)
+        if node.kind == "results" and not await self._is_by_person(node):
+            return await self._agent.go_on(node)
+        return node
+
+    async def go_on(self, node: Node) -> Node:
+        """Go on at a question or an answer; the model follows unless the person called the tool."""
+        if await self._is_by_person(node):
+            return await self._agent.use_tools(node)
+        return await self._agent.go_on(node)
+
+    async def _is_by_person(self, node: Node) -> bool:
+        nodes = (await self._agent.store.path(node.id)).nodes
+        turn = takewhile(lambda each: each.kind != "user", reversed(nodes))
+        return any(each.data.get("by") == "person" for each in turn)
+
+    async def _say(self, message: Message, name: str) -> Node:
+        """Add a message; open questions are left first: their tools read that they were cancelled."""
+        agent, at = self._agent, message.at
+        head = await agent.head(self._thread_id)
+        last = None if head is None else await agent.store.node(head)
+        is_open = last is not None and await agent.open_questions(last)
+        if last is not None and (is_open or last.kind in ASIDE):
+            head = (await agent.cancel_questions(last)).id
+        if at is HEAD or (last is not None and at == last.id):
+            at = head
+        new = agent.dependencies.node(self._thread_id, at, "user", message.text.strip())
+        [said] = await agent.add([replace(new, id=name)])
+        return said
+
+    async def _reply(self, message: Node) -> Node:
+        called = self._called(message.text)
+        return await (self._agent.go_on(message) if called is None else called(message))
+
+    def _called(self, text: str) -> Callable[[Node], Awaitable[Node]] | None:
+        """Return what follows a message that calls a tool, ``None`` for any other message."""
+        name, _, values = text.strip().removeprefix("/").partition(" ")
+        tool = self._agent.tools.get(name) if text.lstrip().startswith("/") else None
+        if tool is None:
+            return None
+        arguments = read_arguments(tool, values.strip())
+
+        async def work(message: Node) -> Node:
+            agent = self._agent
+            use = ToolUseBlock(id=agent.dependencies.naming("node"), name=name, input=arguments)
+            node = agent.dependencies.node
+            caller = node(self._thread_id, message.id, "assistant", (use,), data={"by": "person"})
+            await agent.add([caller])
+            return await (await agent.turn(caller)).use_tools(caller)
+
+        return work

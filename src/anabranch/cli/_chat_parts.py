@@ -1,0 +1,120 @@
+"""What a chat is made of in a process of its own: tools, model, stores, memory and engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch._asking.sampling import Sampler
+from anabranch._terminal.exits import UsageError
+from anabranch.agents import BranchSelf, Folding
+from anabranch.agents import Model as AgentModel
+from anabranch.chat import Plugin, make_plugin
+from anabranch.cli._answering import open_sampler
+from anabranch.cli._chat_tools import ChatTool, connected, tools_of
+from anabranch.cli._demo_tool import Outcome, PickCard, pick_card
+from anabranch.cli._engine_option import open_engine
+from anabranch.cli._folding import open_branches
+from anabranch.cli._memory import learning, open_bank
+from anabranch.cli._options import store_url
+from anabranch.cli._web_models import DemoModel, WithoutModel
+from anabranch.engines import Engine
+from anabranch.errors import StoreError
+from anabranch.memory import ReasoningBank, memory_tools
+from anabranch.models import ModelError, open_model
+from anabranch.stores import CallStore, open_stores
+from anabranch.tree import TreeStore
+
+__all__ = ["ChatParts", "game", "open_parts"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatParts:
+    """The parts.
+
+    Attributes:
+        tools: what the model, and the person, may call.
+        model: replies.
+        calls: stores the calls of tools.
+        trees: stores the conversations.
+        engine: calls workers; ``None`` for those of this process.
+        bank: what was learned, if there is a memory.
+        memory: whether the model and the page have that memory.
+        learner: learns from branches.
+    """
+
+    tools: Sequence[ChatTool | Plugin[Any]]
+    model: AgentModel
+    calls: CallStore
+    trees: TreeStore
+    engine: Engine | None
+    bank: ReasoningBank | None
+    memory: bool
+    learner: Sampler | None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Hold the connections to servers open, and learn, inside the block.
+
+        Raises:
+            FailedError: a server cannot be reached.
+        """
+        try:
+            async with connected(self.tools), learning(self.bank, self.learner):
+                yield
+        finally:
+            if self.engine is not None:
+                await self.engine.close()
+
+
+def open_parts(
+    targets: Sequence[str],
+    *,
+    header: Sequence[str] | None,
+    model: str | None,
+    store: str | None,
+    engine: str | None,
+    folding: bool,
+    memory: bool,
+) -> ChatParts:
+    """Return the parts that the options name.
+
+    Raises:
+        UsageError: one of them cannot be made.
+    """
+    given = header or ()
+    tools: list[ChatTool | Plugin[Any]] = (
+        tools_of(targets, given) if targets or given else [BranchSelf(), game()]
+    )
+    replies = _model(model, targets)
+    url, learner = store_url(store), open_sampler(model) if memory else None
+    shares = open_engine(engine, url)
+    bank = open_bank(url) if memory or folding else None
+    if folding:
+        tools.append(Folding(open_branches(url, bank, learns=learner is not None)))
+    if memory and bank is not None:
+        tools += memory_tools(bank)
+    try:
+        calls, trees = open_stores(url)
+    except StoreError as error:
+        raise UsageError(str(error)) from error
+    return ChatParts(tools, replies, calls, trees, shares, bank, memory, learner)
+
+
+def game() -> Plugin[Outcome]:
+    """Return the card game, with cards to click in the page; which of them wins stays here."""
+    module = Path(__file__).with_name("pick_card.mjs")
+    plugin = make_plugin(pick_card, expose=("params", "handoff.cards"))
+    return plugin.on_page(PickCard.card, module).build()
+
+
+def _model(name: str | None, targets: Sequence[str]) -> AgentModel:
+    try:
+        if name is not None:
+            return open_model(name, cache=True)
+    except ModelError as error:
+        raise UsageError(str(error)) from error
+    return WithoutModel() if targets else DemoModel()

@@ -1,0 +1,114 @@
+"""``anabranch worker``: takes the runs of chats to their ends, beside the processes that show them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated
+
+import anyio
+from cyclopts import Parameter
+
+from anabranch._terminal.console import Console, log_to_stderr
+from anabranch._terminal.exits import FailedError, UsageError
+from anabranch.chat._web.conversations import Conversations
+from anabranch.cli._chat_parts import ChatParts, open_parts
+from anabranch.cli._chat_tools import ChatTargets, ServerHeaders
+from anabranch.cli._engine_option import EngineName
+from anabranch.cli._folding import Foldable
+from anabranch.cli._memory import Remembering
+from anabranch.cli._options import Model, Store
+from anabranch.errors import StoreError
+
+__all__ = ["worker_command"]
+
+GRACE = 10.0
+"""Seconds that a worker has to end; effects that have begun are completed."""
+
+
+def worker_command(
+    *targets: ChatTargets,
+    store: Store = None,
+    engine: EngineName = None,
+    model: Model = None,
+    concurrency: Annotated[
+        int, Parameter(help="The number of runs that it works on at the same time.")
+    ] = 10,
+    header: ServerHeaders = None,
+    folding: Foldable = False,
+    memory: Remembering = False,
+) -> None:
+    """Run the command."""
+    log_to_stderr(logging.WARNING)
+    if concurrency < 1:
+        raise UsageError(f"--concurrency must be at least 1, not {concurrency}.")
+    parts = open_parts(
+        targets,
+        header=header,
+        model=model,
+        store=store,
+        engine=engine,
+        folding=folding,
+        memory=memory,
+    )
+    if parts.engine is None:
+        raise UsageError(
+            "A worker needs an engine that it shares with others: give --engine dbos."
+            " Without one, each `anabranch web` works on its own runs."
+        )
+    anyio.run(_work, parts, concurrency)
+
+
+async def _work(parts: ChatParts, concurrency: int) -> None:
+    """Work until the process is asked to end."""
+    conversations = Conversations(
+        parts.trees, parts.model, parts.tools, calls=parts.calls, engine=parts.engine
+    )
+    try:
+        async with parts.open():
+            if parts.engine is not None:
+                await parts.engine.backlog()  # it can be reached
+            with _until_signal() as ended:
+                async with conversations.running(concurrency):
+                    Console().say(f"The worker takes runs, {concurrency} at a time.")
+                    await ended.wait()
+                    _end_within(GRACE)
+    except StoreError as error:
+        raise FailedError(str(error)) from error
+    finally:
+        await parts.trees.close()
+
+
+@contextmanager
+def _until_signal() -> Generator[asyncio.Event]:
+    """Yield what is set on Ctrl-C or SIGTERM."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        loop.call_soon_threadsafe(ended.set)
+
+    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_within(seconds: float) -> None:
+    """End the process after so many seconds, whatever holds it up: threads cannot be cancelled."""
+
+    def cut_off() -> None:
+        Console().say(f"Not everything has ended within {seconds:g} s; it goes on elsewhere.")
+        os._exit(FailedError.status)
+
+    bound = threading.Timer(seconds, cut_off)
+    bound.daemon = True
+    bound.start()

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import RunEvents
@@ -128,11 +129,8 @@ class ThreadLease:
         while True:
             await self._log.flush()
             lease = self._lease(OpenRun(run_id), on_lost)
-            is_taken = await lease.take(
-                lambda until, owner=lease.owner: self._events.lease(
-                    self._thread_id, owner, ALWAYS, until
-                )
-            )
+            ask = partial(self._events.lease, self._thread_id, lease.owner, ALWAYS)
+            is_taken = await lease.take(ask)
             if await self._log.begun(run_id) is not None:
                 async with lease:
                     return None
@@ -156,11 +154,8 @@ class ThreadLease:
         if run is None or run.worker:
             return None
         lease = self._lease(run, on_lost)
-        is_taken = await lease.take(
-            lambda until: self._events.take_over(
-                self._thread_id, run.name, lease.owner, math.inf, until
-            )
-        )
+        ask = partial(self._events.take_over, self._thread_id, run.name, lease.owner, math.inf)
+        is_taken = await lease.take(ask)
         return (run, lease) if is_taken else None
 
     def _lease(self, run: OpenRun, on_lost: Callable[[], object]) -> RenewedLease:

@@ -194,8 +194,9 @@ async def test_a_run_that_was_never_stored_makes_room(url: str) -> None:
         events = open_run_events(url)
         assert await events.lease("t1", "r1/0.dead", 0.0, 1.0)
         async with process(url, replies=model()) as worker:
-            while await events.holder("t1", 0.0):  # noqa: ASYNC110 - as a page that asks again
-                await asyncio.sleep(0)
+            async with asyncio.timeout(120):
+                while await events.holder("t1", 0.0):  # noqa: ASYNC110 - as a page that asks again
+                    await asyncio.sleep(0)
             assert said(await run(worker, message("hello"))) == "You said hello."
         await events.close()
 

@@ -55,7 +55,10 @@ class Fleet:
 
     @asynccontextmanager
     async def worker(self) -> AsyncGenerator[Process]:
-        async with self._process("worker", "--concurrency", "4") as (process, line):
+        async with self._process("worker", "--concurrency", "4", "--grace", "120") as (
+            process,
+            line,
+        ):
             assert line == "The worker takes runs, 4 at a time.\n"
             yield process
 

@@ -17,10 +17,11 @@ ELSEWHERE = "postgresql://localhost:1/nothing"
         (["worker", "--engine", "dbos"], "needs a Postgres that its workers share"),
         (["worker", "--engine", "dboss"], "There is no engine 'dboss'"),
         (["worker", "--concurrency", "0"], "--concurrency must be at least 1, not 0"),
+        (["worker", "--grace", "inf"], "--grace is a number of seconds, 0 or more, not inf"),
         (["web", "--engine", "sqlite:///x.db"], "needs a Postgres that its workers share"),
         (["serve", "--folding", "--engine", "dbos"], "give --store postgresql://"),
     ],
-    ids=["none", "in-process", "sqlite", "unknown", "concurrency", "web", "serve"],
+    ids=["none", "in-process", "sqlite", "unknown", "concurrency", "grace", "web", "serve"],
 )
 def test_an_engine_that_cannot_be_shared_is_refused(
     arguments: list[str],

@@ -28,9 +28,6 @@ from anabranch.errors import StoreError
 
 __all__ = ["worker_command"]
 
-GRACE = 10.0
-"""Seconds that a worker has to end; effects that have begun are completed."""
-
 
 def worker_command(
     *targets: ChatTargets,
@@ -40,6 +37,9 @@ def worker_command(
     concurrency: Annotated[
         int, Parameter(help="The number of runs that it works on at the same time.")
     ] = 10,
+    grace: Annotated[
+        float, Parameter(help="Seconds that it has to end: effects that have begun are completed.")
+    ] = 10,
     header: ServerHeaders = None,
     folding: Foldable = False,
     memory: Remembering = False,
@@ -48,6 +48,8 @@ def worker_command(
     log_to_stderr(logging.WARNING)
     if concurrency < 1:
         raise UsageError(f"--concurrency must be at least 1, not {concurrency}.")
+    if not 0 <= grace < threading.TIMEOUT_MAX:
+        raise UsageError(f"--grace is a number of seconds, 0 or more, not {grace:g}.")
     parts = open_parts(
         targets,
         header=header,
@@ -62,10 +64,10 @@ def worker_command(
             "A worker needs an engine that it shares with others: give --engine dbos."
             " Without one, each `anabranch web` works on its own runs."
         )
-    anyio.run(_work, parts, concurrency)
+    anyio.run(_work, parts, concurrency, grace)
 
 
-async def _work(parts: ChatParts, concurrency: int) -> None:
+async def _work(parts: ChatParts, concurrency: int, grace: float) -> None:
     """Work until the process is asked to end."""
     conversations = Conversations(
         parts.trees, parts.model, parts.tools, calls=parts.calls, engine=parts.engine
@@ -78,7 +80,7 @@ async def _work(parts: ChatParts, concurrency: int) -> None:
                 async with conversations.running(concurrency):
                     Console().say(f"The worker takes runs, {concurrency} at a time.")
                     await ended.wait()
-                    _end_within(GRACE)
+                    _end_within(grace)
     except StoreError as error:
         raise FailedError(str(error)) from error
     finally:

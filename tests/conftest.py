@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from anabranch._engine import quiescence, scheduler
+from tests.patience import PATIENCE
 from tests.postgres import Server
 from tests.randomised import SEED
 
@@ -50,6 +52,15 @@ def pytest_report_header() -> str:
 def anyio_backend() -> str:
     """Rounds are built on asyncio's tasks; there is no other backend to test."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient_rounds() -> Iterator[None]:
+    """A busy machine cuts no round off, and no body; tests of that set bounds of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quiescence, "PATIENCE", PATIENCE)
+        patch.setattr(scheduler, "CANCEL_TIMEOUT", PATIENCE)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from anabranch.agents._gather_structured import gather_structured
 from anabranch.errors import StoreError
 from anabranch.tree import Node, Ref, RefusedError, Result, Thread
 from tests.agents.memory import MemoryTrees
+from tests.patience import PATIENCE
 
 
 class Slow(MemoryTrees):
@@ -44,7 +45,7 @@ async def test_appends_that_wait_are_written_at_once() -> None:
     store = await a_store()
     appends = AppendQueue(store)
     writing = asyncio.gather(*(appends.append([a_node(name)]) for name in "abcd"))
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await store.begun.wait()
         late = asyncio.gather(*(appends.append([a_node(name)]) for name in "efg"))
         await asyncio.sleep(0)
@@ -99,7 +100,7 @@ async def test_a_cancelled_append_ends_when_it_is_written() -> None:
     store = await a_store()
     appends = AppendQueue(store)
     tasks = [asyncio.create_task(appends.append([a_node(name)])) for name in "ab"]
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await store.begun.wait()
         for task in tasks:
             task.cancel()
@@ -133,7 +134,7 @@ async def test_several_jobs_give_their_values_in_order_or_one_error() -> None:
             ended.append("forever")
         return "never"
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         assert await gather_structured([waiting, setting]) == ["a", "b"]
         with pytest.raises(StoreError, match="broken"):
             await gather_structured([forever, failing])

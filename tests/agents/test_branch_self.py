@@ -19,6 +19,7 @@ from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import NO_RESULT, Node, Path, Ref, RefusedError, Result, Tree
 from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
+from tests.patience import PATIENCE
 
 
 class Card(BaseModel):
@@ -178,7 +179,7 @@ async def test_the_summary_has_all_results_in_the_order_of_prompts() -> None:
         return f"done: {doing}"
 
     here = await set_up(decide)
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await here.say("fork")
     assert await summary(here) == (
         "3/3 branches completed (parallel, single response).\n\n"
@@ -224,7 +225,7 @@ async def test_results_of_other_tools_are_held_back_while_branches_run() -> None
         return "branch" if "again" in results_in(request.messages[-1].content) else "main"
 
     here = await set_up(decide, tools=[window])
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await here.say("fork")
     await here.check()
     _, begun, gone_on, last = here.model.requests
@@ -292,7 +293,7 @@ async def test_concurrent_requests_are_limited(parallel: bool, most: int) -> Non
         return "done"
 
     here = await set_up(decide, limits=TurnLimits(max_concurrent_requests=3))
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await here.say("fork")
     assert max(seen) == most
 
@@ -306,7 +307,7 @@ async def test_all_branches_ask_at_the_same_time() -> None:
         return forking(*map(str, range(20)))(request)
 
     here = await set_up(decide)
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await here.say("fork")
     assert (await summary(here)).startswith("20/20")
 
@@ -331,7 +332,7 @@ async def test_branches_that_run_side_by_side_ask_the_person_side_by_side() -> N
         return "done" if doing is None else calls(("p", "pick", {"name": doing}))
 
     here = await set_up(decide, tools=[pick], person=Answering(answer))
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await here.say("fork")
     await here.check()
     assert (await summary(here)).startswith("2/2")
@@ -447,7 +448,7 @@ async def test_no_branch_waits_for_its_name(parallel: bool, fails: bool) -> None
         return forking("a", "b", parallel=parallel)(request)
 
     here = await set_up(decide, store=store)
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await here.say("fork")
     assert "b1 (a):\ndone: a\n\nb2 (b):\ndone: b" in await summary(here)
 
@@ -562,7 +563,7 @@ async def test_a_branch_that_times_out_is_stopped_and_its_partial_reply_is_store
 
     here = await set_up(decide, limits=TurnLimits(timeout=30), clock=clock)
     turn = asyncio.create_task(here.say("fork"))
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await waiting.wait()
         clock.advance(31)
         await turn
@@ -593,7 +594,7 @@ async def test_finished_branches_are_reported_with_the_message_after_an_interrup
 
     here = await set_up(decide, listener=listen)
     turn = asyncio.create_task(here.say("fork"))
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await waiting.wait()
         if parallel:
             await others.wait()
@@ -634,7 +635,7 @@ async def test_an_interruption_that_cannot_be_recorded_is_still_raised() -> None
 
     here = await set_up(decide, store=store)
     turn = asyncio.create_task(here.say("fork"))
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await waiting.wait()
         store.full = True
         turn.cancel()

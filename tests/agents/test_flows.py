@@ -12,6 +12,7 @@ from anabranch.models import ModelError
 from anabranch.testing import calls
 from anabranch.tree import Node, Ref
 from tests.agents.harness import Setting, heard, results_in, set_up
+from tests.patience import PATIENCE
 
 
 def echo(request: SampleRequest) -> str | Exception:
@@ -66,7 +67,7 @@ async def test_parallel_branches_run_at_once_and_others_do_not() -> None:
     for flow, at_once in [(agents.branch, 1), (agents.parallel, 4)]:
         most = 0
         here = await set_up(decide)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             await flow(here.agent, here.thread_id, list("abcd"))
         assert most == at_once
 

@@ -10,6 +10,7 @@ import pytest
 from anabranch import ToolError
 from anabranch.agents._recombination import BranchAnswer, recombine
 from anabranch.models import ModelError
+from tests.patience import PATIENCE
 
 ANSWERS = [
     BranchAnswer("b1", "short", "one"),
@@ -146,7 +147,7 @@ async def test_cancelling_a_judge_cancels_the_recombination() -> None:
         return "never"
 
     asked = asyncio.create_task(recombine("llm_judge", ANSWERS, judge))
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await judging.wait()
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -13,6 +13,7 @@ from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
 from anabranch.testing import MockModel, calls
 from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
+from tests.patience import PATIENCE
 
 FREE = Usage(output_tokens=1)
 
@@ -82,7 +83,7 @@ async def test_samples_of_a_tool_are_counted_and_run_as_many_at_once_as_the_turn
     model = Pondering(Usage(input_tokens=10, output_tokens=1_200), ("p", "ponder", {"times": 20}))
     limits = TurnLimits(max_tokens=3_000, max_concurrent_requests=2)
     here = await set_up(model, tools=[ponder], limits=limits)
-    with anyio.fail_after(5), pytest.raises(TurnLimitError, match="of 3000 tokens"):
+    with anyio.fail_after(PATIENCE), pytest.raises(TurnLimitError, match="of 3000 tokens"):
         await here.say("go")
     await here.check()
     assert model.most <= 2
@@ -97,7 +98,7 @@ async def test_a_request_waits_for_what_others_have_reserved_and_do_not_use() ->
     """Chosen: it is neither refused nor cut short because of tokens that are given back."""
     model = Pondering(Usage(output_tokens=100), ("p", "ponder", {"times": 20}))
     here = await set_up(model, tools=[ponder], limits=TurnLimits(max_tokens=4_000))
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         end = await here.say("go")
     assert end.text == "done"
     assert await results_of(here) == {"p": "20 of 20"}

@@ -33,6 +33,7 @@ from anabranch.tree import NO_RESULT, Node, Ref, Result, thread_from_json, tree_
 from tests.agents.harness import Answering, faults, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
 from tests.masking import with_any_id
+from tests.patience import PATIENCE
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -111,7 +112,7 @@ async def test_tools_of_one_answer_run_at_the_same_time() -> None:
     here = await set_up(
         once(*((f"u{number}", "meet", NOTHING) for number in range(3))), tools=[meet]
     )
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await here.say("hello")
     assert set(results_in(here.model.requests[-1].messages[-1].content).values()) == {"met"}
 
@@ -346,7 +347,7 @@ async def test_the_reason_why_a_reply_ends_is_raised_even_if_its_text_cannot_be_
 
     here = await set_up(lambda _: speak(), store=Full())
     turn = asyncio.create_task(here.say("hello"))
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await speaking.wait()
         if cancelled:
             turn.cancel()
@@ -424,14 +425,14 @@ async def test_a_tool_that_has_asked_is_not_run_again_by_continuing() -> None:
     decide = once(("u1", "weather", {"city": "Linz"}), ("u2", "pay", {}))
     here = await set_up(decide, tools=[weather, pay], person=Answering(answer))
     turn = asyncio.create_task(here.say("hello"))
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await asked.wait()
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turn
     caller = await here.caller()
     with (
-        anyio.fail_after(5),
+        anyio.fail_after(PATIENCE),
         pytest.raises(ToolError, match=r"'pay' has asked 'And now\?' and continues from there"),
     ):
         await here.agent.go_on(caller)

@@ -24,6 +24,7 @@ from anabranch.chat import (
 from anabranch.messages import ElicitReply, ElicitRequest
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import SEAT, Seat, model, reserve, serving
+from tests.patience import PATIENCE
 
 
 def plugin(*answers: Any) -> tuple[PluginClient, list[PluginRequest[Seat]]]:
@@ -81,7 +82,7 @@ async def test_a_question_goes_to_the_handler_of_its_tool_and_key() -> None:
         assert (request.message, request.params) == ("Which seat?", {"flight": "AB1"})
         assert request.context == {"plane": "A320"}
         assert request.schema["required"] == ["row"]
-        async with httpx2.AsyncClient(base_url=url) as http:
+        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
             assert "Row 3 on AB1" in (await http.get("/threads/t1/tree")).text
 
 
@@ -274,7 +275,7 @@ async def test_a_connection_that_breaks_is_made_again(pieces: tuple[int, ...]) -
         client = ChatClient(url, [answering], transport=network, reconnects=[0] * 9)
         async with client:
             events = [event async for event in client.stream("t1", "reserve")]
-        async with httpx2.AsyncClient(base_url=url) as http:
+        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
             tree = (await http.get("/threads/t1/tree")).json()
     assert len(requests) == 1
     assert results(events) == ["Row 3 on AB1"]

@@ -21,6 +21,7 @@ from anabranch.testing import AnswerError, MockModel, calls
 from tests.agents.memory import MemoryTrees
 from tests.chat.test_chat_client import results
 from tests.chat.web import model, serving
+from tests.patience import PATIENCE
 
 
 class Verdict(BaseModel):
@@ -136,7 +137,7 @@ async def test_without_a_handler_there_is_one_error_and_the_sample_stays_open() 
             with pytest.raises(ChatClientError, match=r"the tool ponder asks a model.*on_sample="):
                 await client.say("t1", "/ponder")
         await ChatClient(url, on_sample=asynchronous).go_on("t1")
-        async with httpx2.AsyncClient(base_url=url) as http:
+        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
             assert "Be brief. What is rain?" in (await http.get("/threads/t1/tree")).text
 
 

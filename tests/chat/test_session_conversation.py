@@ -16,6 +16,7 @@ from anabranch.tree import Node, Thread, project
 from tests.agents.memory import MemoryTrees
 from tests.chat.sessions import Person, echo, feed, session, shown, text_here, tree_of
 from tests.masking import with_any_id
+from tests.patience import PATIENCE
 
 
 async def test_a_message_goes_to_the_model_and_its_answer_comes_back() -> None:
@@ -442,7 +443,7 @@ async def test_two_sessions_that_begin_one_thread_at_once_both_succeed() -> None
     store = Meeting()
     first = session(store=store, thread_id="t")
     second = session(store=store, thread_id="t", naming=first.state.dependencies.naming)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         outputs = await asyncio.gather(first.input("one"), second.input("two"))
     assert [output.content for [output] in outputs] == ["You said: one", "You said: two"]
     assert sorted(node.text for node in await store.beginnings("t")) == ["one", "two"]

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from anabranch.stores._call_tables import CALL
 from anabranch.stores._event_tables import RUN
 from tests.chat.web import events_in, message, types_of
+from tests.patience import PATIENCE
 
 TOOLS = '''
 import os
@@ -96,7 +97,7 @@ class Web:
         assert started.stderr is not None
         try:
             address = (await started.stderr.readline()).decode().rpartition(" ")[2].strip()
-            async with httpx2.AsyncClient(base_url=address, timeout=60) as client:
+            async with httpx2.AsyncClient(base_url=address, timeout=PATIENCE) as client:
                 yield started, client
         finally:
             if started.returncode is None:

@@ -21,6 +21,7 @@ from anabranch.testing.suites._expectations import opened
 from anabranch.tree import Thread, tree_to_json
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import browsing, message, model, reserve, resume, run, serving
+from tests.patience import PATIENCE
 
 ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
 NEITHER = {
@@ -289,7 +290,7 @@ async def test_nothing_of_what_is_said_and_no_token_is_logged(
     log = {"version": 1, "disable_existing_loggers": False}
     async with (
         serving(app, log_config=log, access_log=True) as url,
-        httpx2.AsyncClient(base_url=url, timeout=30) as client,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
     ):
         assert (await client.get("/?token=sesame")).status_code == 303
         assert (await client.get("/threads?token=sesame&limit=9")).status_code == 200

@@ -20,6 +20,7 @@ from anabranch.stores import open_run_events
 from anabranch.testing import MockModel, calls
 from tests.chat.test_web_events import follow, process
 from tests.chat.web import events_in, message, resume, run, types_of
+from tests.patience import PATIENCE
 
 
 class Held:
@@ -161,7 +162,7 @@ async def server(folder: Path, url: str) -> AsyncGenerator[tuple[Any, httpx2.Asy
     try:
         line = (await started.stderr.readline()).decode()
         address = line.rpartition(" ")[2].strip()
-        async with httpx2.AsyncClient(base_url=address, timeout=60) as client:
+        async with httpx2.AsyncClient(base_url=address, timeout=PATIENCE) as client:
             yield started, client
     finally:
         if started.returncode is None:

@@ -21,6 +21,7 @@ from anabranch.testing import MockModel, calls
 from anabranch.tree import TreeStore
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
+from tests.patience import PATIENCE
 
 
 class Seat(BaseModel):
@@ -62,7 +63,7 @@ async def browsing(
 ) -> AsyncGenerator[httpx2.AsyncClient]:
     """Yield a client of the application, which is stopped afterwards."""
     app = make_chat_app(store or MemoryTrees(), replies or model(), tools, **options)
-    async with serving(app) as url, httpx2.AsyncClient(base_url=url, timeout=30) as client:
+    async with serving(app) as url, httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
         yield client
 
 

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pyte
 
-PATIENCE = 120
-"""Seconds for something to appear that would otherwise never come."""
+from tests.patience import PATIENCE
 
 COLUMNS, LINES = 80, 24
 SCREENS = Path(__file__).parents[2] / "build" / "screens"

@@ -16,6 +16,7 @@ from anabranch.agents import Question
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
 from anabranch.chat._terminal_session.input_lines import ScriptedLines, TypedLines
 from anabranch.messages import ElicitReply, ElicitRequest, SampleRequest, user
+from tests.patience import PATIENCE
 
 
 def question(place: str) -> Question:
@@ -27,7 +28,7 @@ async def all_answers(lines: ScriptedLines, shown: io.StringIO) -> list[ElicitRe
     """What three branches are answered that ask at the same time."""
     console = Console(shown, interactive=False)
     person = ChatAnswerer(console, Respondent(console), lines)
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         return await asyncio.gather(
             *(person.elicit(question(place), step_id="q") for place in ("Ulm", "Linz", "Graz"))
         )

@@ -15,6 +15,7 @@ from anabranch.cli import main
 from tests.chat.web import events_in, message, resume
 from tests.cli.test_chat import TARGET, Desk, desk
 from tests.mcp.harness import ROOT
+from tests.patience import PATIENCE
 
 __all__ = ["desk"]
 
@@ -98,7 +99,7 @@ def web(folder: Path) -> Generator[httpx2.Client]:
             address = next(
                 filter(None, (re.search("http://.*/", line) for line in process.stderr))
             )[0]
-            with httpx2.Client(base_url=address, timeout=60) as client:
+            with httpx2.Client(base_url=address, timeout=PATIENCE) as client:
                 yield client
         finally:
             process.kill()

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli import main
-from tests.cli.terminals import PATIENCE, PROMPT, terminal
+from tests.cli.terminals import PROMPT, terminal
+from tests.patience import PATIENCE
 
 TARGET = str(Path(__file__).with_name("chatted.py"))
 REPLIES = [

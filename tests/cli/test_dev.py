@@ -25,6 +25,7 @@ from anabranch.cli import main
 from anabranch.cli._reloading import ReloadedTools
 from anabranch.testing import MockClient
 from tests.chat.web import events_in, message, resume
+from tests.patience import PATIENCE
 
 TOOLS = """
 from anabranch import BranchContext, tool
@@ -184,7 +185,7 @@ def developing(folder: Path, *options: str) -> Generator[str]:
             yield found[1]
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 0
+            assert process.wait(PATIENCE) == 0
 
 
 async def said(client: httpx2.AsyncClient, body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -203,7 +204,7 @@ async def test_a_call_asks_the_person_as_model_too_and_after_an_edit_does_someth
 ) -> None:
     file = write(tmp_path / "tools.py", ASKING)
     with developing(tmp_path) as address:
-        async with httpx2.AsyncClient(base_url=address, timeout=60) as client:
+        async with httpx2.AsyncClient(base_url=address, timeout=PATIENCE) as client:
             await _play(client, file)
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from anabranch.cli import main
 from tests.cli.test_dev import own_modules
+from tests.patience import PATIENCE
 
 __all__ = ["own_modules"]
 
@@ -81,7 +82,7 @@ def served(target: str, *options: str) -> Generator[tuple[str, list[str]]]:
                 before.append(line.rstrip())
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(60)
+            process.wait(PATIENCE)
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -125,11 +126,15 @@ def test_over_http_it_is_guarded_as_ours_are(capsys: pytest.CaptureFixture[str],
     with served(file, "--token", "t" * 16, "--max-tokens", "5") as (url, before):
         assert any("are run by FastMCP: --store, --model and limits have" in e for e in before)
         assert said(capsys, "call", url, "add", "a=2", "--auth", "t" * 16)[:2] == (0, "3\n")
-        assert httpx2.post(url, json={}).status_code == 401
+        assert httpx2.post(url, timeout=PATIENCE, json={}).status_code == 401
         headers = {"Authorization": f"Bearer {'t' * 16}"}
-        elsewhere = httpx2.post(url, json={}, headers={**headers, "Host": "evil.example"})
+        elsewhere = httpx2.post(
+            url, timeout=PATIENCE, json={}, headers={**headers, "Host": "evil.example"}
+        )
         assert (elsewhere.status_code, "--allowed-host" in elsewhere.text) == (421, True)
-        page = httpx2.post(url, json={}, headers={**headers, "Origin": "https://evil.example"})
+        page = httpx2.post(
+            url, timeout=PATIENCE, json={}, headers={**headers, "Origin": "https://evil.example"}
+        )
         assert (page.status_code, "--allowed-origin" in page.text) == (403, True)
 
 

@@ -21,6 +21,7 @@ from anabranch.mcp._client import offers_sagas
 from anabranch.stores import open_store
 from tests.cli.served import Confirm
 from tests.mcp.harness import KEY, MODERN, Answers, call_once, connected
+from tests.patience import PATIENCE
 
 RETURNED: list[str] = []
 
@@ -86,7 +87,7 @@ async def test_calls_are_stored_and_those_that_expire_are_undone(
     assert await store.finish(record.call_id, "open", deadline=0.0)
     RETURNED.clear()
     async with Client(second, mode=MODERN):
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             while await store.expired(float("inf"), 10):
                 await anyio.lowlevel.checkpoint()
     assert RETURNED == ["a book"]

@@ -19,6 +19,7 @@ from anabranch.cli._chat_tools import tools_of
 from anabranch.cli._targets import load
 from tests.chat.web import message, resume
 from tests.chat.web import run as run_turn
+from tests.patience import PATIENCE
 
 TOOLS = """
 from pydantic import BaseModel
@@ -108,7 +109,7 @@ def test_the_page_has_what_the_plugin_exposes_its_module_and_its_rules(target: s
 
 
 async def _played(url: str) -> tuple[dict[str, Any], str, str]:
-    async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
         await run_turn(client, message("/pick_card"))
         [question] = (await client.get("/threads/t1/pending")).json()
         module = (await client.get(f"/{question['module']}")).text

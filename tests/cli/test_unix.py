@@ -16,6 +16,7 @@ from anabranch.cli import main
 from anabranch.cli._options import python_files
 from anabranch.cli._stdio_output import WARNING
 from tests.cli.test_dev import own_modules
+from tests.patience import PATIENCE
 
 __all__ = ["own_modules"]
 
@@ -141,10 +142,10 @@ def test_requests_over_http_are_logged_on_request(loud: str) -> None:
         assert process.stderr is not None
         lines = iter(process.stderr.readline, "")
         url = next(line for line in lines if " at http" in line).rpartition(" at ")[2].strip()
-        httpx2.get(url)
+        httpx2.get(url, timeout=PATIENCE)
         assert '"GET /mcp HTTP/1.1"' in next(line for line in lines if "uvicorn.access" in line)
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE)
 
 
 def test_an_error_of_a_decorator_points_at_the_authors_line(

@@ -16,6 +16,7 @@ import pytest
 
 from anabranch.cli import main
 from anabranch.cli._http_server import listen
+from tests.patience import PATIENCE
 
 FAILING_WORKER = """\
 import multiprocessing
@@ -138,6 +139,6 @@ async def test_replies_do_not_wait_for_the_acknowledgement_of_the_one_before() -
     with listen("127.0.0.1", 0) as listener:
         async with await asyncio.start_server(accepted, sock=listener):
             _, writer = await asyncio.open_connection(*listener.getsockname())
-            assert await asyncio.wait_for(off, 5)
+            assert await asyncio.wait_for(off, PATIENCE)
             writer.close()
             await writer.wait_closed()

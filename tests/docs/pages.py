@@ -31,6 +31,7 @@ from sybil import Document, Example, Region, Sybil
 from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 
 import anabranch
+from tests.patience import PATIENCE
 
 __all__ = ["PACKAGES", "PAGES", "ROOT", "blocks", "environment", "parse", "workplace"]
 
@@ -40,8 +41,6 @@ PACKAGES = Path(anabranch.__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FOR_THE_READER = {"sh", "text"}
 TITLE = r'(?: title="(?P<title>[^"]+)")?'
-PATIENCE = 120
-"""Seconds until a command that does not end is a failure."""
 
 
 COMMAND = f'#!/bin/sh\nexec "{sys.executable}" -m anabranch "$@"\n'

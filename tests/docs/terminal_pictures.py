@@ -30,8 +30,9 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from tests.cli.terminals import AT_TERMINAL, PATIENCE
+from tests.cli.terminals import AT_TERMINAL
 from tests.docs.pages import environment, workplace
+from tests.patience import PATIENCE
 
 __all__ = ["ScreenedTerminal", "Size", "at_work", "call", "draw", "main"]
 

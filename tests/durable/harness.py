@@ -31,9 +31,7 @@ from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
 from tests.durable.stores import Cut
-
-PATIENCE = 60
-"""Real seconds after which something hangs."""
+from tests.patience import PATIENCE
 
 UNAVAILABLE = "cannot reach its records"
 Person = Callable[[str, Any], BaseModel]

@@ -20,6 +20,7 @@ import anyio.to_thread
 
 from anabranch._engine import Branch
 from tests.engine.harness import ask, ask_here, branch, gather, race, step
+from tests.patience import PATIENCE
 
 AT_ONCE = [
     "gather", "asyncio.gather", "TaskGroup", "anyio", "wait", "wait for first", "helper",
@@ -327,15 +328,15 @@ class Interpreter:
         if kind == "race":
             return await race(ask(f"never {tree.name}"), late)
         if kind == "timeout":
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 return await late
         if kind == "fail_after":
-            with anyio.fail_after(60):
+            with anyio.fail_after(PATIENCE):
                 return await late
         wrap: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "shield": asyncio.shield,
             "task": asyncio.create_task,
-            "wait_for": lambda part: asyncio.wait_for(part, 60),
+            "wait_for": lambda part: asyncio.wait_for(part, PATIENCE),
         }
         return await wrap[kind](late)
 

@@ -20,6 +20,7 @@ from mcp.server.mcpserver import MCPServer
 from anabranch._engine import Branch, Journal, Waiting, checked_patience, frames, quiescence
 from anabranch.errors import NoProgressError
 from tests.engine.harness import World, ask, branch, loudly, rounds, say, step
+from tests.patience import PATIENCE
 
 FOREVER = 3600
 
@@ -31,7 +32,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def brackets(body: Callable[[Branch], Coroutine[Any, Any, Any]]) -> list[list[str]]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         return [sorted(asked) for asked in (await rounds(body)).brackets]
 
 
@@ -188,7 +189,7 @@ async def test_a_question_is_asked_beside_it(
         async with beside():
             return [await ask("a"), await ask("b")]
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         run = await rounds(body)
     assert (run.value, run.brackets) == (["A", "B"], [["a"], ["b"]])
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
@@ -277,7 +278,7 @@ async def test_work_outside_a_step_is_cut_off_at_the_bound_and_done_again(
     async def body(_: Branch) -> Any:
         return await asyncio.gather(ask("a"), late_question())
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         run = await rounds(body)
     assert (run.value, run.brackets) == (["A", "B"], [["a"], ["b"]])
     (warning,) = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
@@ -362,7 +363,7 @@ async def test_after_the_bound_no_other_step_begins(monkeypatch: pytest.MonkeyPa
         return (await asyncio.gather(ask("a"), second()))[0]
 
     world = World()
-    async with asyncio.timeout(10), world.call(body, world.journal()) as call:
+    async with asyncio.timeout(PATIENCE), world.call(body, world.journal()) as call:
         outcome = await call.round()
     assert isinstance(outcome, Waiting)
     assert done == [0]
@@ -400,7 +401,7 @@ async def test_steps_go_on_when_the_question_is_withdrawn_meanwhile(
     async def body(_: Branch) -> Any:
         return await asyncio.gather(first(), second(), third(), fourth())
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         run = await rounds(body)
     assert (run.value, run.brackets) == ([None, "done", "as well", None], [])
 
@@ -410,7 +411,7 @@ async def test_a_call_has_a_patience_of_its_own() -> None:
         return await asyncio.gather(ask("a"), late_question())
 
     world = World(patience=0.02)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         assert (await rounds(body, world=world)).brackets == [["a"], ["b"]]
 
 
@@ -482,6 +483,6 @@ async def test_a_call_is_unwound_although_a_heartbeat_goes_on() -> None:
     journal = world.journal()
     async with world.call(body, journal) as call:
         await call.round()
-    async with asyncio.timeout(10), world.call(body, Journal.loads(journal.dumps())) as call:
+    async with asyncio.timeout(PATIENCE), world.call(body, Journal.loads(journal.dumps())) as call:
         with pytest.raises(OSError, match="gone"):
             await call.unwind(OSError("gone"))

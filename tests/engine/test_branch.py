@@ -34,6 +34,7 @@ from tests.engine.harness import (
     say,
     step,
 )
+from tests.patience import PATIENCE
 
 
 async def spend(tokens: int, question: str = "q", prompt: int = 0) -> Any:
@@ -446,7 +447,7 @@ async def test_a_task_that_asks_past_the_deadline_ends_the_branch_around_it() ->
             return "in time"
         return "stopped"
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         run = await rounds(body, world=world, between=lambda: world.clock.advance(60))
     assert run.value == "stopped"
 

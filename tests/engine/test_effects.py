@@ -24,6 +24,7 @@ from anabranch._engine import (
 from anabranch._engine.functions import idempotency_key
 from anabranch.errors import NonDeterminismError, SerializationError, StepFailed, ToolError
 from tests.engine.harness import World, ask, branch, first_round, hot, race, rounds, step
+from tests.patience import PATIENCE
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]
 DONE: list[Any] = []
@@ -491,7 +492,7 @@ class Work:
 
     def __call__(self) -> Any:
         self._started.set()
-        assert self.may_end.wait(10)
+        assert self.may_end.wait(PATIENCE)
         return self._outcome()
 
     async def has_started(self) -> None:

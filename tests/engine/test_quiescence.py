@@ -14,12 +14,13 @@ import pytest
 
 from anabranch._engine import Answer, Branch, quiescence
 from tests.engine.harness import World, ask, ask_here, branch, first_round, rounds, step
+from tests.patience import PATIENCE
 
 LONGER_THAN_SETTLING = 0.08
 
 
 async def brackets(body: Callable[[Branch], Coroutine[Any, Any, Any]]) -> list[list[str]]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         return [sorted(asked) for asked in (await rounds(body)).brackets]
 
 
@@ -262,7 +263,7 @@ def bare(future: asyncio.Future[None]) -> asyncio.Future[None]:
 
 
 def waited_for(future: asyncio.Future[None]) -> Awaitable[object]:
-    return asyncio.wait_for(future, 30)
+    return asyncio.wait_for(future, PATIENCE)
 
 
 def waited(future: asyncio.Future[None]) -> Awaitable[object]:

@@ -19,6 +19,7 @@ import pytest
 from anabranch._engine import Branch
 from anabranch.errors import NonDeterminismError
 from tests.engine.harness import ask, ask_here, bound, rounds
+from tests.patience import PATIENCE
 
 
 def eager_loop() -> asyncio.AbstractEventLoop:
@@ -144,7 +145,7 @@ async def sleep_io(url: str, _: Branch) -> Any:
 @scenario("a b")
 async def httpx_new(url: str, _: Branch) -> Any:
     async def fetching() -> Any:
-        async with httpx2.AsyncClient() as client:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
             assert (await client.get(url)).text == "ok"
         return await ask("b")
 
@@ -153,7 +154,7 @@ async def httpx_new(url: str, _: Branch) -> Any:
 
 @scenario("a b")
 async def httpx_pooled(url: str, _: Branch) -> Any:
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(timeout=PATIENCE) as client:
         await client.get(url)  # from here on an idle connection stays in the selector
 
         async def fetching() -> Any:
@@ -166,7 +167,9 @@ async def httpx_pooled(url: str, _: Branch) -> Any:
 @scenario("a b c")
 async def httpx_pool_queue(url: str, _: Branch) -> Any:
     """The third strand waits for the only connection, at a lock of the library's."""
-    async with httpx2.AsyncClient(limits=httpx2.Limits(max_connections=1)) as client:
+    async with httpx2.AsyncClient(
+        limits=httpx2.Limits(max_connections=1), timeout=PATIENCE
+    ) as client:
 
         async def fetching(question: str) -> Any:
             for _ in range(8):  # longer than the settling time
@@ -220,7 +223,7 @@ async def subprocess_io(url: str, _: Branch) -> Any:
 
 @scenario("a")
 async def fail_after(url: str, _: Branch) -> Any:
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         return [await ask("a")]
 
 
@@ -231,7 +234,7 @@ async def wait_for(url: str, _: Branch) -> Any:
 
 @scenario("a")
 async def stdlib_timeout(url: str, _: Branch) -> Any:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         return [await ask("a")]
 
 
@@ -458,7 +461,7 @@ def _work() -> None:
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_a_scenario_has_exactly_these_rounds(name: str, url: str) -> None:
     body, brackets = SCENARIOS[name]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         run = await rounds(bound(body, url))
     assert [sorted(bracket) for bracket in run.brackets] == brackets
     assert run.value == [question.upper() for bracket in brackets for question in bracket]

@@ -17,6 +17,7 @@ import pytest
 from anabranch._engine import Branch, Journal, Waiting, quiescence, scheduler
 from tests.engine.harness import World, loudly
 from tests.engine.schedules import BACKGROUND, Interpreter, Tree, expected, grow, value_of
+from tests.patience import PATIENCE
 
 SCHEDULES = int(os.environ.get("ANABRANCH_SCHEDULES", "400"))
 BATCH = 25
@@ -75,7 +76,7 @@ class Schedule:
     async def check(self) -> str | None:
         """Return what is wrong, or nothing."""
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 first, second = await self.run(1), await self.run(2)
             both = first.keys() & second.keys() if self.beside else first.keys() | second.keys()
             differ = {one for one in both if first.get(one) != second.get(one)}

@@ -24,6 +24,7 @@ from tests.engine.harness import (
     say,
     step,
 )
+from tests.patience import PATIENCE
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]
 DONE: list[Any] = []
@@ -334,7 +335,7 @@ async def test_after_a_round_no_task_and_no_timer_remains() -> None:
             group.create_task(ask_here("a"))
             group.create_task(event.wait())
             group.create_task(asyncio.wait_for(ask_here("b"), 30))
-            with anyio.fail_after(30):
+            with anyio.fail_after(PATIENCE):
                 await asyncio.shield(ask_here("c"))
 
     world = World()

@@ -21,6 +21,7 @@ from anabranch._engine.canary import check_support
 from anabranch._engine.known_waits import KNOWN_WAITS
 from anabranch._engine.strand_states import StrandState
 from anabranch.testing import MockClient, run_tool
+from tests.patience import PATIENCE
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
 try:
@@ -284,7 +285,7 @@ async def everything_has_ended(tasks: set[asyncio.Task[object]], files: set[str]
     assert asyncio.all_tasks() == tasks
     for thread in threading.enumerate():
         if thread.name.startswith("anabranch-canary"):
-            thread.join(10)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
     assert descriptors() <= files
 

@@ -11,6 +11,7 @@ from anabranch.chat import ChatClient, ChatClientError
 from examples import embed_fastapi
 from tests.chat.test_chat_client import Desk, results
 from tests.chat.web import serving
+from tests.patience import PATIENCE
 
 ANN, BO = {"Cookie": "session=cookie-of-ann"}, {"Cookie": "session=cookie-of-bo"}
 
@@ -28,7 +29,7 @@ async def test_users_of_an_application_play_in_conversations_of_their_own() -> N
         with pytest.raises(ChatClientError) as refused:
             await ChatClient(f"{url}/chat").say("anns", "hello")
         assert refused.value.status == 401
-        async with httpx2.AsyncClient(base_url=url) as client:
+        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
             assert (await client.get("/", headers=ANN)).json() == "Hello, ann."
             page = await client.get("/chat/", headers=ANN)
             assert "<title>anabranch</title>" in page.text

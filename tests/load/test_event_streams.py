@@ -18,6 +18,7 @@ from anabranch.messages import SampleReply
 from anabranch.stores import open_tree_store
 from anabranch.testing import MockModel, calls
 from tests.chat.web import message, run, serving
+from tests.patience import PATIENCE
 
 READERS = int(os.environ.get("ANABRANCH_READERS", "1000"))
 STALLED = 50
@@ -40,7 +41,7 @@ def model() -> MockModel:
 async def server(folder: Path) -> AsyncGenerator[tuple[str, httpx2.AsyncClient]]:
     store = open_tree_store(f"sqlite:///{folder}/chat.db?synchronous=normal")
     app = make_chat_app(store, model(), closes_store=True)
-    async with serving(app) as url, httpx2.AsyncClient(base_url=url, timeout=60) as client:
+    async with serving(app) as url, httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
         await client.post("/threads", json={"id": "t1"})
         yield url, client
 

@@ -37,6 +37,7 @@ from tests.mcp.harness import (
     serving,
     text_of,
 )
+from tests.patience import PATIENCE
 
 URL = "https://tools.example.org"
 ORIGIN = {"Origin": URL}
@@ -120,7 +121,7 @@ async def visiting(server: Any, era: str = MODERN, **options: Any) -> AsyncGener
     async with (
         asgi(server.streamable_http_app()) as url,
         connected(url, era, **options) as client,
-        httpx2.AsyncClient(base_url=url.removesuffix("/mcp")) as browser,
+        httpx2.AsyncClient(base_url=url.removesuffix("/mcp"), timeout=PATIENCE) as browser,
     ):
         yield Pages(client, browser)
 
@@ -371,7 +372,9 @@ async def test_servers_that_exist_have_pages_too() -> None:
     app = fast.http_app()
     async with asgi(app) as url, connected(url, HANDSHAKE) as client:
         text = text_of(await client.call_tool("fill"))
-        async with httpx2.AsyncClient(base_url=url.removesuffix("/mcp")) as browser:
+        async with httpx2.AsyncClient(
+            base_url=url.removesuffix("/mcp"), timeout=PATIENCE
+        ) as browser:
             assert (await browser.get(LINK.findall(text)[0])).status_code == 200
 
 
@@ -430,7 +433,7 @@ async def opening(server: Any, era: str, fields: Mapping[str, Any] | None) -> As
 
     async with (
         asgi(server.streamable_http_app()) as url,
-        httpx2.AsyncClient(base_url=url.removesuffix("/mcp")) as browser,
+        httpx2.AsyncClient(base_url=url.removesuffix("/mcp"), timeout=PATIENCE) as browser,
         connected(meddling(url, only_links), era, Answers(consent)) as client,
     ):
         pages = Pages(client, browser)

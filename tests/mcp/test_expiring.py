@@ -16,6 +16,7 @@ from anabranch.mcp import as_fastmcp_tool, create_server, install, install_fastm
 from anabranch.stores import open_store
 from anabranch.testing import ManualClock
 from tests.mcp.harness import ERAS, HANDSHAKE, KEY, MODERN, Answers, call_once, connected
+from tests.patience import PATIENCE
 from tests.sagas.harness import accepted, call_saga, resume_saga, text_in
 
 RETURNED: list[str] = []
@@ -71,7 +72,7 @@ async def test_expiry_starts_with_the_first_call_where_no_lifespan_starts_it(mak
     assert await store.finish(record.call_id, "open", deadline=0.0)
     async with connected(make(store), MODERN, Answers(elicit=print)) as client:
         await call_once(client, "lend")
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             while not RETURNED:
                 await anyio.lowlevel.checkpoint()
     assert RETURNED == ["a book"]
@@ -140,7 +141,7 @@ async def test_expiry_starts_with_the_server_where_a_lifespan_starts_it() -> Non
     (record,) = await store.expired(float("inf"), 10)
     assert await store.finish(record.call_id, "open", deadline=0.0)
     async with connected(mounted(store, sagas=False), MODERN):
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             while not RETURNED:
                 await anyio.lowlevel.checkpoint()
     assert RETURNED == ["a book"]

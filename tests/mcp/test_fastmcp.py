@@ -49,6 +49,7 @@ from tests.mcp.harness import (
     text_of,
 )
 from tests.mcp.tools import ANSWERED, Report, journey, traveller
+from tests.patience import PATIENCE
 from tests.sagas.harness import call_saga, resume_saga
 from tests.sagas.harness import text_in as text_of_saga
 
@@ -649,7 +650,7 @@ async def test_while_the_server_runs_expired_calls_are_undone() -> None:
     async with called(server, MODERN, Answers(lambda _: None)) as client:
         await opened(client)
         assert not undone.is_set()
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             await clock.reaper_waits.wait()
             clock.advance(1000)
             await undone.wait()

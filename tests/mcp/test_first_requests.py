@@ -15,6 +15,7 @@ from anabranch import BranchContext, tool
 from anabranch.mcp import create_server, install, install_fastmcp
 from anabranch.tool import Tool
 from tests.mcp.harness import HANDSHAKE, KEY, MODERN, Answers, accept, connected, http
+from tests.patience import PATIENCE
 from tests.sagas.harness import raw, signed_in
 
 META = "anabranch/idempotency-key"
@@ -176,7 +177,7 @@ async def post(url: str, params: dict[str, Any], key: str | None) -> dict[str, A
     }
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
     meta = {**CAPABILITIES, **params.pop("_meta", {})}
-    async with httpx2.AsyncClient(trust_env=False) as client:
+    async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
         sent = {**body, "params": {**params, "_meta": meta}}
         response = await client.post(url, json=sent, headers=headers)
     reply: dict[str, Any] = response.json()

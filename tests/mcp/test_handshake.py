@@ -33,6 +33,7 @@ from tests.mcp.harness import (
     text_of,
     use_tool,
 )
+from tests.patience import PATIENCE
 
 
 class Ok(BaseModel):
@@ -111,7 +112,7 @@ async def test_asks_at_once_are_open_at_once() -> None:
         await met[1 - mine].wait()
         return DECLINE if mine else accept(ok=True)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with connected(serving(both), HANDSHAKE, Answers(answer)) as client:
             result = await client.call_tool("both")
     assert result.structured_content == {"result": ["accept", "decline"]}
@@ -378,7 +379,7 @@ ENDED = ["reserve", "body ended", "release seat"]
 @pytest.mark.parametrize("transport", ["memory", "http"])
 async def test_a_cancelled_call_ends_its_body_and_pays_its_undos(transport: str) -> None:
     trip = Trip()
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with (
             over(transport, serving(trip.tool(), ask)) as server,
             connected(server, HANDSHAKE, Answers(trip.never)) as client,
@@ -395,7 +396,7 @@ async def test_a_client_that_disconnects_ends_the_body_and_its_undos_are_paid(
     transport: str,
 ) -> None:
     trip = Trip()
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with over(transport, serving(trip.tool())) as server, anyio.create_task_group() as tg:
             async with connected(server, HANDSHAKE, Answers(trip.never)) as client:
 
@@ -420,7 +421,7 @@ async def test_the_clients_question_is_withdrawn_when_its_call_is_cancelled() ->
             withdrawn.set()
         raise AssertionError
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with connected(serving(trip.tool()), HANDSHAKE, Answers(never)) as client:
             async with trip.calling(client) as scope:
                 scope.cancel()
@@ -452,7 +453,7 @@ async def test_a_modern_call_that_is_dropped_in_mid_round_pays_the_undos_of_that
             task_status.started(scope)
             await client.call_tool("slow")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with (
             http(serving(slow)) as url,
             connected(url, MODERN) as client,

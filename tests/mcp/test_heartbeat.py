@@ -16,6 +16,7 @@ from anabranch.mcp import create_server
 from anabranch.mcp._client import call_tool, connect
 from anabranch.testing import ManualClock, MockClient
 from tests.mcp.harness import HANDSHAKE, MODERN, Answers, accept, connected, serving, text_of
+from tests.patience import PATIENCE
 
 
 class Ok(BaseModel):
@@ -66,7 +67,7 @@ class Thinking:
             await settled()
             self.arrived.clear()
             self.clock.advance(15)
-            with anyio.fail_after(5):
+            with anyio.fail_after(PATIENCE):
                 await self.arrived.wait()
             assert self.clock.now() - self.last_sign < 60, "the client has given up"
 

@@ -22,6 +22,7 @@ from anabranch.mcp import install_fastmcp
 from anabranch.mcp._client import call_tool, connect
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 from tests.mcp.harness import ERAS, ROOT, Answers, accept, connected, echo, http, serving, text_of
+from tests.patience import PATIENCE
 from tests.sagas.harness import call_saga
 
 NAME = "caf\udce9"
@@ -65,7 +66,7 @@ WAYS = ["text", "list", "error", "protocol error", "question", "sample", "notice
 
 async def found_over(server: Any, era: str) -> str:
     answers, found = Answers(lambda _: accept(ok=True), echo), list[object]()
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         async with connected(server, era, answers) as client:
             for how in WAYS:
                 try:
@@ -126,7 +127,7 @@ async def test_our_client_sends_only_what_can_be_sent(era: Any) -> None:
         command=sys.executable, args=["-m", "tests.mcp.test_surrogates"], cwd=ROOT
     )
     person = Person()
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         async with connect(process, person, era=era) as client:
             result = await call_tool(client, "find", {"how": "", "given": NAME}, person)
             asked = await call_tool(client, "find", {"how": "question"}, person)

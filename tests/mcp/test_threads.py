@@ -9,6 +9,7 @@ from mcp import Client
 from anabranch import BranchContext, tool
 from anabranch.mcp import ServerOptions
 from tests.mcp.harness import MODERN, connected, serving, text_of
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -21,7 +22,7 @@ async def test_a_call_that_fills_its_threads_delays_no_other(threads: int) -> No
             most[0] += 1
             most[1] = max(most)
         running.release()
-        assert released.wait(20)
+        assert released.wait(PATIENCE)
         with lock:
             most[0] -= 1
 
@@ -44,7 +45,7 @@ async def test_a_call_that_fills_its_threads_delays_no_other(threads: int) -> No
     async def work(client: Client) -> None:
         found.append(text_of(await client.call_tool("busy", {})))
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with (
             connected(serving(busy, quick, step_threads=threads), MODERN) as client,
             anyio.create_task_group() as tasks,

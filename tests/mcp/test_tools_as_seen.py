@@ -32,6 +32,7 @@ from anabranch.mcp import install_fastmcp
 from anabranch.tool import Tool
 from tests.masking import id_in, with_any_id
 from tests.mcp.harness import ERAS, Answers, accept, connected, over, serving, text_of
+from tests.patience import PATIENCE
 
 
 class Suit(Enum):
@@ -358,7 +359,7 @@ async def test_a_tool_that_cancels_itself_fails_alone(
         await task
         return "never"
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with over(transport, serving(selfish)) as server, connected(server, era) as client:
             result = await client.call_tool("selfish")
             assert len((await client.list_tools()).tools) == 1

@@ -18,6 +18,7 @@ from tests.agents.memory import MemoryTrees
 from tests.models.provider_server import Call, Provider, Say
 from tests.models.test_streams import FIRST_WORDS, LONG
 from tests.models.test_wire import ANTHROPIC, everywhere
+from tests.patience import PATIENCE
 
 
 async def nodes_of(agent: Agent, thread_id: str) -> list[Node]:
@@ -38,7 +39,7 @@ async def test_an_interrupted_turn_closes_the_stream_and_stores_what_was_receive
     agent = Agent(MemoryTrees(), open_model(model), listener=listen)
     thread = await agent.begin()
     turn = asyncio.create_task(agent.say(thread.id, "hello"))
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         await heard.wait()
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -57,7 +58,7 @@ async def test_a_listener_that_fails_closes_the_stream(provider: Provider) -> No
 
     agent = Agent(MemoryTrees(), open_model(ANTHROPIC), listener=listen)
     thread = await agent.begin()
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         with pytest.raises(KeyError, match="the listener's"):
             await agent.say(thread.id, "hello")
         await provider.left.wait()

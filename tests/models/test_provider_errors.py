@@ -10,6 +10,7 @@ from anabranch.messages import AudioBlock, Message, SampleRequest
 from anabranch.models import ModelError, ProviderError, StreamingSampler, open_model
 from tests.models.provider_server import Provider, Refuse, Say, Silence
 from tests.models.test_wire import ANTHROPIC, OLLAMA, OPENAI, REQUEST, everywhere
+from tests.patience import PATIENCE
 
 Ask = Callable[[StreamingSampler, SampleRequest], Awaitable[str]]
 
@@ -102,7 +103,7 @@ async def test_a_provider_that_stays_silent_is_given_up(
     provider: Provider, model: str, ask: Ask
 ) -> None:
     provider.will(Silence())
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         with pytest.raises(ProviderError, match="did not answer in time") as raised:
             await ask(open_model(model, timeout=0.05, retries=0), REQUEST)
         await provider.left.wait()
@@ -112,7 +113,7 @@ async def test_a_provider_that_stays_silent_is_given_up(
 @everywhere
 async def test_a_provider_that_falls_silent_is_given_up(provider: Provider, model: str) -> None:
     provider.will(Say("Take a coat.", cut=1, end="silent"))
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         with pytest.raises(ProviderError, match="did not answer in time"):
             await watching(open_model(model, timeout=0.05), REQUEST)
         await provider.left.wait()

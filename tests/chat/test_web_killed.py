@@ -102,7 +102,7 @@ class Web:
         finally:
             if started.returncode is None:
                 started.kill()
-            await started.wait()
+            await started.communicate()  # which reads stderr to its end, and closes it
 
     def let_leases_run_out(self) -> None:
         """Give up what the killed process had a right to, as time would."""

@@ -167,7 +167,7 @@ async def server(folder: Path, url: str) -> AsyncGenerator[tuple[Any, httpx2.Asy
     finally:
         if started.returncode is None:
             started.kill()
-        await started.wait()
+        await started.communicate()  # which reads stderr to its end, and closes it
 
 
 async def test_two_servers_are_one_and_one_goes_on_when_the_other_is_killed(

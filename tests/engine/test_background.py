@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from itertools import repeat
 from typing import Any
 
 import anyio
@@ -21,6 +22,7 @@ from anabranch._engine import Branch, Journal, Waiting, checked_patience, frames
 from anabranch.errors import NoProgressError
 from tests.engine.harness import World, ask, branch, loudly, rounds, say, step
 from tests.patience import PATIENCE
+from tests.sockets import listening
 
 FOREVER = 3600
 
@@ -122,19 +124,18 @@ async def anyio_task_group_with_a_poller() -> AsyncGenerator[None]:
 
 @asynccontextmanager
 async def socket_with_a_reader() -> AsyncGenerator[None]:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read()
-        writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-    task = asyncio.create_task(reader.readline())
-    try:
-        yield
-    finally:
-        task.cancel()
-        writer.close()
-        server.close()
+    async with listening(serve) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        task = asyncio.create_task(reader.readline())
+        try:
+            yield
+        finally:
+            task.cancel()
+            writer.close()
+            await writer.wait_closed()
 
 
 @asynccontextmanager
@@ -153,7 +154,7 @@ async def subprocess_whose_output_is_read() -> AsyncGenerator[None]:
     finally:
         task.cancel()
         process.stdin.close()
-        await process.wait()
+        await process.communicate()  # which reads stdout to its end, and closes it
 
 
 @asynccontextmanager
@@ -265,15 +266,22 @@ async def test_work_that_feeds_what_the_result_waits_for_is_not_cut_off_early() 
     assert await brackets(body) == [["a", "b"]]
 
 
-async def late_question() -> Any:
-    await asyncio.sleep(0.2)
-    return await ask("b")
+def busy_at_first(runs: int = 1) -> Callable[[], Coroutine[Any, Any, Any]]:
+    """Make a function that asks; in its first runs, after work for which no round can wait."""
+    seconds = repeat(FOREVER, runs)
+
+    async def late_question() -> Any:
+        await asyncio.sleep(next(seconds, 0))
+        return await ask("b")
+
+    return late_question
 
 
 async def test_work_outside_a_step_is_cut_off_at_the_bound_and_done_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(quiescence, "PATIENCE", 0.02)
+    late_question = busy_at_first()
 
     async def body(_: Branch) -> Any:
         return await asyncio.gather(ask("a"), late_question())
@@ -325,14 +333,28 @@ async def test_strands_that_wake_each_other_for_ever_are_cut_off_at_the_bound(
     assert await brackets(body) == [["a"]]
 
 
+def at_the_bound(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Have the bound come soon, and return what is set when it has come."""
+    reached = asyncio.Event()
+    out_of_patience = vars(quiescence.Quiescence)["_out_of_patience"]
+
+    def reach(watching: quiescence.Quiescence) -> None:
+        out_of_patience(watching)
+        reached.set()
+
+    monkeypatch.setattr(quiescence, "PATIENCE", 0.01)
+    monkeypatch.setattr(quiescence.Quiescence, "_out_of_patience", reach)
+    return reached
+
+
 async def test_a_step_beside_a_question_is_never_cut_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(quiescence, "PATIENCE", 0.01)
+    reached = at_the_bound(monkeypatch)
     done: list[str] = []
 
     async def effect() -> None:
-        await asyncio.sleep(0.1)
+        await reached.wait()
         done.append("done")
 
     async def second() -> Any:
@@ -348,11 +370,11 @@ async def test_a_step_beside_a_question_is_never_cut_off(
 
 
 async def test_after_the_bound_no_other_step_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiescence, "PATIENCE", 0.01)
+    reached = at_the_bound(monkeypatch)
     done: list[int] = []
 
     async def effect(number: int) -> None:
-        await asyncio.sleep(0.05)
+        await reached.wait()
         done.append(number)
 
     async def second() -> None:
@@ -407,6 +429,8 @@ async def test_steps_go_on_when_the_question_is_withdrawn_meanwhile(
 
 
 async def test_a_call_has_a_patience_of_its_own() -> None:
+    late_question = busy_at_first()
+
     async def body(_: Branch) -> Any:
         return await asyncio.gather(ask("a"), late_question())
 
@@ -433,6 +457,8 @@ def test_a_place_that_cannot_be_seen_is_described_nevertheless() -> None:
 async def test_a_call_that_is_cut_off_again_and_again_without_progress_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    late_question = busy_at_first(4)
+
     async def body(_: Branch) -> Any:
         return await asyncio.gather(ask("a"), late_question())
 

@@ -15,6 +15,7 @@ import pytest
 from anabranch._engine import Answer, Branch, quiescence
 from tests.engine.harness import World, ask, ask_here, branch, first_round, rounds, step
 from tests.patience import PATIENCE
+from tests.sockets import listening
 
 LONGER_THAN_SETTLING = 0.08
 
@@ -145,11 +146,9 @@ async def port() -> AsyncGenerator[int]:
         await asyncio.sleep(LONGER_THAN_SETTLING)
         writer.write(b"!")
         await reader.read()
-        writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    yield server.sockets[0].getsockname()[1]
-    server.close()
+    async with listening(serve) as port:
+        yield port
 
 
 async def test_a_socket_of_anyio_is_a_device_though_it_waits_at_an_event(port: int) -> None:

@@ -20,6 +20,7 @@ from anabranch._engine import Branch
 from anabranch.errors import NonDeterminismError
 from tests.engine.harness import ask, ask_here, bound, rounds
 from tests.patience import PATIENCE
+from tests.sockets import listening
 
 
 def eager_loop() -> asyncio.AbstractEventLoop:
@@ -46,23 +47,18 @@ async def url() -> AsyncGenerator[str]:
     """A web server that takes 10 ms, and a task that ticks: the loop is never idle."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while await reader.readuntil(b"\r\n\r\n"):
-                await asyncio.sleep(0.01)
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-        except asyncio.IncompleteReadError:
-            writer.close()
+        while await reader.readuntil(b"\r\n\r\n"):
+            await asyncio.sleep(0.01)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
     async def tick() -> None:
         await asyncio.sleep(0.003)
         tickers.append(asyncio.create_task(tick()))
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     tickers = [asyncio.create_task(tick())]
-    host, port = server.sockets[0].getsockname()
-    yield f"http://{host}:{port}"
+    async with listening(serve) as port:
+        yield f"http://127.0.0.1:{port}"
     tickers[-1].cancel()
-    server.close()
 
 
 Scenario = Callable[[str, Branch], Coroutine[Any, Any, Any]]
@@ -426,13 +422,17 @@ async def foreign_event(url: str, _: Branch) -> Any:
     So the round ends without it. The next one comes to the same point; the result is right.
     """
     event = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.1, event.set)
+
+    async def asking() -> Any:
+        heard = await ask("a")
+        asyncio.get_running_loop().call_later(0.01, event.set)
+        return heard
 
     async def waiting() -> Any:
         await event.wait()
         return await ask("b")
 
-    return await asyncio.gather(ask("a"), waiting())
+    return await asyncio.gather(asking(), waiting())
 
 
 @scenario("a b")
@@ -447,7 +447,7 @@ async def detached_and_left(url: str, _: Branch) -> Any:
     """A task that nobody waits for ends with the body; its questions are not missed then."""
 
     async def late() -> None:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         await ask("b")
 
     helper = asyncio.create_task(late())

@@ -23,7 +23,7 @@ async def worker(url: str, how: str) -> AsyncGenerator[asyncio.StreamReader]:
         yield process.stdout
     finally:
         process.kill()
-        await process.wait()
+        await process.communicate()  # which reads stdout to its end, and closes it
 
 
 async def test_what_a_killed_worker_had_begun_comes_again(postgres: Server) -> None:

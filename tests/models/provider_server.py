@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from tests.models.provider_formats import Call, Say, chat, messages, responses
 from tests.models.provider_formats.answers import event
 from tests.models.provider_rules import chat_faults, messages_faults, responses_faults
+from tests.sockets import listening
 
 __all__ = ["Call", "Provider", "Refuse", "Say", "Silence", "provider_server"]
 
@@ -64,6 +65,7 @@ class Provider:
         paths: of the requests so far.
         bodies: of the requests so far.
         left: is set when a client has gone away from an answer that was not at its end.
+        on_silence: called when it says nothing more, and does not close the connection either.
     """
 
     url: str = ""
@@ -71,6 +73,7 @@ class Provider:
     paths: list[str] = field(default_factory=list[str])
     bodies: list[Any] = field(default_factory=list[Any])
     left: asyncio.Event = field(default_factory=asyncio.Event)
+    on_silence: Callable[[], None] = lambda: None
 
     def will(self, *answers: Answer) -> None:
         """Answer so, one after the other."""
@@ -78,12 +81,6 @@ class Provider:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the one request of a connection."""
-        try:
-            await self._answer(reader, writer)
-        finally:
-            writer.close()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         path, body = await _read(reader)
         self.paths.append(path)
         self.bodies.append(body)
@@ -127,6 +124,7 @@ class Provider:
         # Else it is broken: the connection closes, although a chunk is due.
 
     async def _wait(self, reader: asyncio.StreamReader) -> None:
+        self.on_silence()
         await reader.read()
         self.left.set()
 
@@ -161,6 +159,6 @@ def _send(
 async def provider_server() -> AsyncGenerator[Provider]:
     """Listen until the block is left; no connection outlives it."""
     provider = Provider()
-    async with await asyncio.start_server(provider.serve, "127.0.0.1", 0) as server:
-        provider.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with listening(provider.serve) as port:
+        provider.url = f"http://127.0.0.1:{port}"
         yield provider

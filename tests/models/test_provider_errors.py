@@ -11,6 +11,7 @@ from anabranch.models import ModelError, ProviderError, StreamingSampler, open_m
 from tests.models.provider_server import Provider, Refuse, Say, Silence
 from tests.models.test_wire import ANTHROPIC, OLLAMA, OPENAI, REQUEST, everywhere
 from tests.patience import PATIENCE
+from tests.sockets import listening
 
 Ask = Callable[[StreamingSampler, SampleRequest], Awaitable[str]]
 
@@ -97,15 +98,23 @@ async def test_without_retries_it_is(provider: Provider, model: str, ask: Ask) -
     assert len(provider.bodies) == 1
 
 
+def let_ten_seconds_pass() -> None:
+    """Have the event loop's timers see them as passed."""
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    setattr(loop, "time", lambda: time() + 10)  # noqa: B010 - a method
+
+
 @everywhere
 @either_way
 async def test_a_provider_that_stays_silent_is_given_up(
     provider: Provider, model: str, ask: Ask
 ) -> None:
     provider.will(Silence())
+    provider.on_silence = let_ten_seconds_pass
     with anyio.fail_after(PATIENCE):
         with pytest.raises(ProviderError, match="did not answer in time") as raised:
-            await ask(open_model(model, timeout=0.05, retries=0), REQUEST)
+            await ask(open_model(model, timeout=5, retries=0), REQUEST)
         await provider.left.wait()
     assert (raised.value.status, raised.value.passing) == (None, True)
 
@@ -113,9 +122,10 @@ async def test_a_provider_that_stays_silent_is_given_up(
 @everywhere
 async def test_a_provider_that_falls_silent_is_given_up(provider: Provider, model: str) -> None:
     provider.will(Say("Take a coat.", cut=1, end="silent"))
+    provider.on_silence = let_ten_seconds_pass
     with anyio.fail_after(PATIENCE):
         with pytest.raises(ProviderError, match="did not answer in time"):
-            await watching(open_model(model, timeout=0.05), REQUEST)
+            await watching(open_model(model, timeout=5), REQUEST)
         await provider.left.wait()
 
 
@@ -141,11 +151,8 @@ async def gibberish(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 6\r\n"
             b"connection: close\r\n\r\n<html>"
         )
-        await writer.drain()
-        writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with listening(serve) as port:
         monkeypatch.setenv("OLLAMA_BASE_URL", f"http://127.0.0.1:{port}/v1")
         yield
 

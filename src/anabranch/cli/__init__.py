@@ -24,6 +24,7 @@
     _worker_command.py                anabranch worker; _chat_parts.py: what it and web are made of
     _dev_command.py                   anabranch dev; _reloading.py: its tools, loaded again
     _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text
+    _work_commands.py                 anabranch work: the runs of chats that have not ended
     _tree_commands.py                 anabranch tree: the commands over stored conversations
     _browse_command.py, _browser.py   anabranch browse: a conversation on a full screen
 

@@ -113,6 +113,11 @@ app.command(
     help="Look at recorded calls, and replay them against the present code.",
 )
 app.command(
+    "anabranch.cli._work_commands:work_app",
+    name="work",
+    help="Look at the runs of chats that have not ended, call for them once more, and stop them.",
+)
+app.command(
     "anabranch.cli._tree_commands:tree_app",
     name="tree",
     help="Look at, label, export and prune stored conversations.",

@@ -16,7 +16,7 @@ from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
 from anabranch.agents import Agent, QuestionAnsweredError
 from anabranch.chat._web.answer_checks import ANSWERED, AnswerChecks, AnswerRefusedError
-from anabranch.chat._web.live_turn import LiveTurn, current_turn
+from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions, as_interrupt
 from anabranch.chat._web.run_input import HEAD, Message, Place, message_in, started
@@ -177,15 +177,7 @@ class Conversation:
 
     async def stop(self) -> bool:
         """Stop the run that has not ended, and wait for its end; return whether there was one."""
-        if await self._right.open_run() is None:
-            return False
-        turn = self._new_turn()
-        if await turn.take():  # no worker has taken it yet
-            await turn.read()
-            await turn.stop()
-        else:
-            await self._right.ask_to_stop()
-        return True
+        return await stop_run(self.log, self._right)
 
     async def _call_worker(self, turn: LiveTurn, run_id: str) -> None:
         """Have a worker take the run, if it has begun; if that fails, one is called later."""

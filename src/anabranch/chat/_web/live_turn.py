@@ -30,7 +30,7 @@ from anabranch.chat._web.thread_lease import OpenRun, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.errors import StoreError
 
-__all__ = ["LiveTurn", "current_turn"]
+__all__ = ["LiveTurn", "current_turn", "stop_run"]
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
@@ -178,3 +178,21 @@ class LiveTurn:
         if lease is not None and self._stopping is not None:
             await run_shielded(cancel_and_wait([self._stopping]))
         return lease
+
+
+async def stop_run(log: ThreadLog, right: ThreadLease) -> bool:
+    """Stop the run that has not ended, and wait for its end; return whether there was one.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    if await right.open_run() is None:
+        return False
+    turn = LiveTurn(log, right)
+    if await turn.take():  # no worker has taken it yet
+        await turn.read()
+        await turn.stop()
+        await log.flush()
+    else:
+        await right.ask_to_stop()
+    return True

@@ -1,0 +1,83 @@
+"""The open work of all conversations, as it is in the store: runs that wait for a worker, run, or were cut off.
+
+What an engine knows of it is speed only. So these look into the store, and change what is there; whoever
+tends the runs finds it within seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from anabranch._durable.run_events import RunEvents
+from anabranch._engine.clock import Clock
+from anabranch.chat._web.live_turn import stop_run
+from anabranch.chat._web.log_writer import LogWriter
+from anabranch.chat._web.thread_lease import OpenRun, ThreadLease
+from anabranch.chat._web.thread_log import ThreadLog
+
+__all__ = ["OpenWork", "WorkState", "cancel", "open_work", "retry"]
+
+WorkState: TypeAlias = Literal["waiting", "running", "cut off"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWork:
+    """A run that has not ended.
+
+    Attributes:
+        thread: its conversation.
+        run: the run.
+        state: ``waiting`` for a worker, ``running``, or ``cut off`` when its process has died.
+        attempt: how many processes have left it, or died over it.
+        events: the number of the last event of its conversation.
+    """
+
+    thread: str
+    run: str
+    state: WorkState
+    attempt: int
+    events: int
+
+
+async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]:
+    """Return the open work, at most so much; what waits longest comes first.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    found: list[OpenWork] = []
+    for thread, owner in await events.overdue(math.inf, limit):
+        run, state = OpenRun.of(owner), "waiting"
+        is_held = await events.holder(thread, now) is not None
+        if run.worker:
+            state = "running" if is_held else "cut off"
+        last = await events.last(thread)
+        found.append(OpenWork(thread, run.run_id, state, run.attempt, last))
+    return found
+
+
+async def retry(events: RunEvents, thread: str, now: float) -> bool:
+    """Have a worker called for a run that waits, or was cut off; false if it is in progress.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    owner = await events.holder(thread, 0.0)
+    if owner is None:
+        return False
+    run = OpenRun.of(owner)
+    at = now if run.worker else math.inf
+    return await events.take_over(thread, owner, run.next.name, at, now)
+
+
+async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:
+    """Stop the run of a conversation; false if it has none.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    await retry(events, thread, clock.now())  # what was cut off waits from now on
+    log = ThreadLog(LogWriter(events, clock), thread)
+    return await stop_run(log, ThreadLease(events, log, thread, clock))

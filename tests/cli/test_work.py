@@ -1,0 +1,89 @@
+"""``anabranch work``: what is open is listed, called for once more, and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.cli import main
+from anabranch.cli._options import STORE
+from anabranch.stores import open_run_events
+
+FAR = 1e12
+"""A time that does not come."""
+BEGUN = b'{"type":"RUN_STARTED","threadId":"t","runId":"r"}'
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A store with a run that waits, one that is in progress, and one whose process has died."""
+    named = f"sqlite:///{tmp_path}/chat.db"
+    owners = {"waits": ("r1/0", 3.0), "runs": ("r2/1.worker", FAR), "died": ("r3/0.worker", 2.0)}
+
+    async def fill() -> None:
+        events = open_run_events(named)
+        for thread, (owner, until) in owners.items():
+            assert await events.lease(thread, owner, 0.0, until)
+            await events.append(thread, [BEGUN], at=FAR, key=owner.partition("/")[0])
+        await events.close()
+
+    asyncio.run(fill())
+    monkeypatch.setenv(STORE, named)
+    return named
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main(["work", *arguments]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return json.loads(out) if out else None
+
+
+def holder(url: str, thread: str) -> str | None:
+    async def look() -> str | None:
+        events = open_run_events(url)
+        try:
+            return await events.holder(thread, 0.0)
+        finally:
+            await events.close()
+
+    return asyncio.run(look())
+
+
+@pytest.mark.usefixtures("url")
+def test_what_is_open_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed(capsys, "list")
+    assert [(each["thread"], each["run"], each["state"], each["attempt"]) for each in found] == [
+        ("died", "r3", "cut off", 0),
+        ("waits", "r1", "waiting", 0),
+        ("runs", "r2", "running", 1),
+    ]
+    assert len(printed(capsys, "list", "--limit", "1")) == 1
+    assert printed(capsys, "show", "runs") == found[2]
+
+
+def test_what_waits_or_was_cut_off_is_called_for(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for thread, owner in {"waits": "r1/0", "died": "r3/1"}.items():
+        assert printed(capsys, "retry", thread) is None
+        assert holder(url, thread) == owner
+    assert main(["work", "retry", "runs"]) == 1
+    assert holder(url, "runs") == "r2/1.worker"
+    assert "waits for a worker" in capsys.readouterr().err
+
+
+def test_what_waits_is_stopped(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "cancel", "waits") is None
+    assert holder(url, "waits") is None
+
+
+@pytest.mark.usefixtures("url")
+@pytest.mark.parametrize("command", ["show", "retry", "cancel"])
+def test_what_is_not_open_is_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["work", command, "none"]) == 1
+    assert "No run of 'none'" in capsys.readouterr().err

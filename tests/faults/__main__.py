@@ -1,4 +1,8 @@
-"""``python -m tests.faults --seed 7 --store URL --runs N`` kills workers, and reports the outcome."""
+"""``python -m tests.faults --seed 7 --store URL --runs N`` kills workers, and reports the outcome.
+
+With ``--chaos stop restart cut clocks`` their database is one of its own, and workers are suspended,
+it is restarted, the way to it is cut, and clocks are apart.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ from pathlib import Path
 
 import anyio
 
+from tests.faults import chaos
+from tests.faults.chaos import EVERY, own_server, plan_of
 from tests.faults.runs import Report, Trial, plan
 
 
@@ -21,14 +27,25 @@ async def disturb(
     return await Trial(folder, url, speed=speed, at_once=at_once).go(plan(seed, number))
 
 
+def _chaos(folder: Path, given: argparse.Namespace) -> Report:
+    with own_server() as server:
+        runs = plan_of(given.seed, given.runs or 200)
+        work = partial(chaos.disturb, folder, server, runs, given.chaos, times=given.times)
+        return anyio.run(partial(work, speed=given.speed, at_once=given.at_once))
+
+
 def main() -> int:
     """Return 0 if every rule holds."""
-    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults", description=str(__doc__).partition("\n")[0]
+    )
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--store", help="a new store; a SQLite file of its own by default")
     parser.add_argument("--runs", type=int, help="all places, and all at once, by default")
     parser.add_argument("--speed", type=float, default=10.0, help="of the workers' clock")
     parser.add_argument("--at-once", type=int, default=8, help="calls that run at the same time")
+    parser.add_argument("--chaos", nargs="*", choices=EVERY, help="on a Postgres of its own")
+    parser.add_argument("--times", type=int, default=3, help="how often each of these comes")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="faults-") as name:
         folder = Path(name)
@@ -37,7 +54,10 @@ def main() -> int:
         sys.stdout.flush()
         begun = time.monotonic()
         work = partial(disturb, folder, url, seed=given.seed, number=given.runs)
-        report = anyio.run(partial(work, speed=given.speed, at_once=given.at_once))
+        if given.chaos:
+            report = _chaos(folder, given)
+        else:
+            report = anyio.run(partial(work, speed=given.speed, at_once=given.at_once))
     sys.stdout.write(
         f"{report.runs} runs, {report.calls} calls, {report.effects} effects, {report.undos} undos;"
         f" {report.kills} kills, {report.repeated} requests repeated, {report.again} effects or"

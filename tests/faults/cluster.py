@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from itertools import cycle
@@ -68,16 +68,19 @@ def work(settings: Settings, listener: socket.socket) -> None:
 class Cluster:
     """The workers.
 
+    Args:
+        settings: those of each worker.
+
     Attributes:
         killed: process ids of the workers that were killed.
         ended: process ids of those that ended in any other way, with their exit status.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Sequence[Settings]) -> None:
         self.killed: set[int] = set()
         self.ended: dict[int, int | None] = {}
         self._settings = settings
-        self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(WORKERS)]
+        self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in settings]
         self._ports = cycle([listener.getsockname()[1] for listener in self._listeners])
         self._leading: set[asyncio.Task[None]] = set()
         self._running: dict[ForkServerProcess, int] = {}
@@ -86,7 +89,7 @@ class Cluster:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[str]:
         """Have the workers run; yields the address of the proxy before them."""
-        for place in range(WORKERS):
+        for place in range(len(self._settings)):
             self._start(place)
         proxy = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         try:
@@ -104,8 +107,12 @@ class Cluster:
             for listener in self._listeners:
                 listener.close()
 
+    def pids(self) -> list[int]:
+        """Return the ids of the processes that run now."""
+        return [process.pid for process in self._running if process.pid is not None]
+
     def _start(self, place: int) -> None:
-        target = (self._settings, self._listeners[place])
+        target = (self._settings[place], self._listeners[place])
         process = self._context.Process(target=work, args=target)
         process.start()
         self._running[process] = place

@@ -19,9 +19,13 @@ from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Timer
+from anabranch.engines import DBOSEngine
 from anabranch.mcp import create_server
 from anabranch.stores import open_store
 from tests.faults.ledger import Ledger
+
+LEASE = 15.0
+"""Seconds of the workers' clock until another may run a call of one that is out of reach."""
 
 STEPS = 20
 SIDES = ((5, 6, 7, 8), (9, 10, 11, 12))
@@ -45,23 +49,28 @@ class Settings:
         folder: the ledger's.
         url: the store's.
         epoch, speed: of the workers' clock.
+        ahead: seconds by which the clock of this worker is ahead of the others'.
+        engine: whether one worker of all expires calls, over Postgres.
     """
 
     folder: str
     url: str
     epoch: float
     speed: float
+    ahead: float = 0.0
+    engine: bool = False
 
 
 class FastClock:
-    """The machine's clock, so many times as fast; the same in all processes."""
+    """The machine's clock, so many times as fast; the same in all processes but for ``ahead``."""
 
-    def __init__(self, epoch: float, speed: float) -> None:
+    def __init__(self, epoch: float, speed: float, ahead: float = 0.0) -> None:
         self._epoch = epoch
         self._speed = speed
+        self._ahead = ahead
 
     def now(self) -> float:
-        return self._epoch + (time.time() - self._epoch) * self._speed
+        return self._epoch + (time.time() - self._epoch) * self._speed + self._ahead
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         delay = max(0.0, when - self.now()) / self._speed
@@ -172,12 +181,14 @@ class Deadly:
 
 def make_server(settings: Settings) -> MCPServer[Any]:
     ledger = LEDGERS[HERE] = Ledger(Path(settings.folder))
+    clock = FastClock(settings.epoch, settings.speed, settings.ahead)
     store = cast("CallStore", Deadly(open_store(settings.url), ledger))
     return create_server(
         "faults",
         [journey],
         keys=["a secret of at least thirty-two bytes"],
         ttl=36_000,
-        store=Durability(store, expire_after=36_000),
-        clock=FastClock(settings.epoch, settings.speed),
+        store=Durability(store, lease=LEASE, expire_after=36_000),
+        clock=clock,
+        engine=DBOSEngine(settings.url, clock=clock) if settings.engine else None,
     )

@@ -7,12 +7,21 @@ in ``verdict.py``.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +32,7 @@ from anabranch._durable.store import CallStore
 from anabranch._engine.clock import SystemClock, pause
 from anabranch.stores import open_store
 from tests.faults.client import Client, Way
-from tests.faults.cluster import Cluster
+from tests.faults.cluster import WORKERS, Cluster
 from tests.faults.journey import ANYONE, BEFORE_QUESTION, END, STEPS, Settings, has_undo
 from tests.faults.ledger import Ledger, Line
 from tests.faults.verdict import broken_rules
@@ -110,13 +119,39 @@ def plan(seed: int, number: int | None) -> list[Run]:
     ]
 
 
-class Trial:
-    """All runs over one store."""
+async def _nothing(_ledger: Ledger, _cluster: Cluster) -> Collection[int]:
+    """Disturb no worker but those that are killed."""
+    return ()
 
-    def __init__(self, folder: Path, url: str, *, speed: float, at_once: int) -> None:
+
+class Trial:
+    """All runs over one store.
+
+    Args:
+        folder: empty, for the ledger.
+        url: the store's.
+        speed: of the workers' clock.
+        at_once: calls that run at the same time.
+        workers: the settings in which workers differ.
+        disturb: what else is done to the workers meanwhile; it returns the ids of those processes
+            that were out of reach for longer than a lease.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        url: str,
+        *,
+        speed: float,
+        at_once: int,
+        workers: Sequence[Mapping[str, Any]] = ({},) * WORKERS,
+        disturb: Callable[[Ledger, Cluster], Awaitable[Collection[int]]] = _nothing,
+    ) -> None:
         settings = Settings(str(folder), url, time.time(), speed)
         self.ledger = Ledger(folder)
-        self._cluster = Cluster(settings)
+        self._cluster = Cluster([replace(settings, **each) for each in workers])
+        self._disturb = disturb
+        self._cut_off: Collection[int] = ()
         self._store: CallStore = open_store(url)
         self._at_once = anyio.CapacityLimiter(at_once)
         self._repeated = 0
@@ -124,9 +159,11 @@ class Trial:
 
     async def go(self, runs: Sequence[Run]) -> Report:
         async with self._cluster.running() as url, _connections() as http:
+            disturbing = asyncio.ensure_future(self._disturb(self.ledger, self._cluster))
             async with anyio.create_task_group() as group:
                 for run in runs:
                     group.start_soon(self._play, run, Client(run.name, url, http))
+            self._cut_off = await disturbing
             await self._expire_all()
         report = await self._judge(runs)
         await self._store.close()
@@ -192,7 +229,8 @@ class Trial:
             record = ended[name]
             done = record is not None and record.status == "done"
             self._wrong += [
-                f"{name} ({own[0].run}): {wrong}" for wrong in broken_rules(own, killed, done=done)
+                f"{name} ({own[0].run}): {wrong}"
+                for wrong in broken_rules(own, killed, self._cut_off, done=done)
             ]
         for number, status in self._cluster.ended.items():
             self._wrong.append(f"worker {number} ended by itself with {status}")

@@ -25,8 +25,8 @@ async def test_calls_survive_workers_that_are_killed(url: str, tmp_path: Path) -
     assert report.repeated > 0
 
 
-def line(kind: Kind, number: int, *, pid: int = 1) -> Line:
-    return Line(kind, "run", number, f"call:journey/step.{number}", pid)
+def line(kind: Kind, number: int, *, pid: int = 1, key: str = "journey") -> Line:
+    return Line(kind, "run", number, f"call:{key}/step.{number}", pid)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,12 @@ def line(kind: Kind, number: int, *, pid: int = 1) -> Line:
         ([line("step", 1)], False, "step 1 was not undone"),
         ([line("step", 1, pid=9), line("seen", 1, pid=9)], False, "step 1 was not undone"),
         ([line("step", 5), line("undo", 5)], False, "step 5 has no undo, and was undone"),
+        ([line("step", 1), line("step", 1, key="other")], False, "step 1 happened under 2 keys"),
+        (
+            [line("step", 1), line("step", 2), line("undo", 1), line("undo", 2)],
+            False,
+            "step 1 was undone before step 2",
+        ),
         ([line("undo", 2)], False, "{'call:journey/step.2'} never happened, and was undone"),
         ([line("step", 1)], True, "it is done, and 1 steps have happened"),
         ([line("step", 1), line("undo", 1)], True, "it is done, and 1 times something was undone"),
@@ -56,6 +62,21 @@ def test_the_verdict_allows_the_gap() -> None:
     lines = [line("step", 1, pid=9), line("step", 1), line("undo", 1, pid=9), line("undo", 1)]
     assert list(broken_rules(lines, {9}, done=False)) == []
     assert list(broken_rules([line("step", 1, pid=9)], {9}, done=False)) == []
+
+
+def test_the_verdict_allows_a_worker_that_was_out_of_reach_to_repeat_itself() -> None:
+    steps = [line("step", 1, pid=9), line("step", 1), line("seen", 1), line("step", 1, pid=9)]
+    lines = [*steps, line("undo", 1, pid=9), line("undo", 1)]
+    assert list(broken_rules(lines, (), {1, 9}, done=False)) == []
+    assert list(broken_rules(lines, (), (), done=False)) != []
+    other = [line("step", 1, pid=9), line("step", 1, key="other")]
+    assert "step 1 happened under 2 keys" in list(broken_rules(other, (), {1, 9}, done=False))
+
+
+def test_the_verdict_allows_branches_to_be_undone_in_any_order() -> None:
+    did = [line("step", number) for number in (4, 6, 9)]
+    undone = [line("undo", number) for number in (6, 9, 4)]
+    assert list(broken_rules([*did, *undone], (), done=False)) == []
 
 
 def test_a_whole_plan_comes_to_every_boundary_in_every_scenario() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import AnabranchError
@@ -152,26 +153,27 @@ class Disturbed:
         known, desk = self.known, self.play.desk
         if known.outcome is not None or known.responses is None:
             return None
-        number = known.number
+        number, reply = known.number, None
+        ended: tuple[str, Any] = "bug", None
         try:
             reply = await desk.request(service, known.state, known.responses)
         except AnabranchError as error:
-            return self._end("error", str(error))
+            ended = "error", str(error)
         except (ValueError, RuntimeError):
-            return self._end("bug", None)
+            pass
         if isinstance(reply, Finished):
-            return self._end("value", json.loads(json.dumps(reply.value)))
+            ended = "value", json.loads(json.dumps(reply.value))
+        if not isinstance(reply, InputRequiredResult):
+            assert known.outcome in (None, ended)
+            known.outcome = ended
+            self.changed.set()
+            return None
         if number == known.number:  # the other worker has not been here
             known.number, known.state = number + 1, reply.request_state
             is_left = self._leave_at is not None and known.number > self._leave_at
             known.responses = None if is_left else desk.answer(reply)
             self.changed.set()
         return Wake(CALL, str(known.number), TOOL)
-
-    def _end(self, kind: str, value: object) -> None:
-        assert self.known.outcome in (None, (kind, value))
-        self.known.outcome = kind, value
-        self.changed.set()
 
 
 async def played(program: Block, seed: int, *, is_down: bool, restored_at: int) -> Disturbed:

@@ -47,7 +47,7 @@ class Advances:
         self._clock = clock
         self._interrupted = interrupted
         self._running: dict[str, _Running] = {}
-        self._failures: dict[tuple[str, str], int] = {}
+        self._failures: dict[str, int] = {}
 
     def is_running(self, call: str) -> bool:
         """Whether a call is being advanced."""
@@ -81,20 +81,22 @@ class Advances:
         return [*([] if following is None else [following]), *again]
 
     async def _advanced(self, wake: Wake, advance: Advance) -> Wake | None:
-        name = wake.call, wake.turn
         try:
             following = await advance(wake)
         except Exception:
             # Whatever it was, the call must go on; what cannot be mended, its store ends.
-            failures = self._failures[name] = self._failures.get(name, 0) + 1
+            failures = self._failures[wake.call] = self._failures.get(wake.call, 0) + 1
             later = min(FIRST_RETRY * 2 ** (failures - 1), LONGEST_RETRY)
-            logger.exception("call %r was not advanced; it is tried again in %g s", name[0], later)
+            logger.exception(
+                "call %r was not advanced; it is tried again in %g s", wake.call, later
+            )
             return replace(wake, not_before=self._clock.now() + later)
-        self._failures.pop(name, None)
+        self._failures.pop(wake.call, None)
         return following
 
     def cancel(self, call: str) -> None:
         """Cancel the advance of a call, if there is one; nothing follows it."""
+        self._failures.pop(call, None)
         running = self._running.get(call)
         if running is not None and running.task is not None:
             running.is_dropped = True

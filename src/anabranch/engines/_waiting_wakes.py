@@ -19,6 +19,9 @@ __all__ = ["WaitingWakes"]
 _Lane: TypeAlias = tuple[str, str, str]
 """The share, tool and version of wakes that are allowed to run, or not, together."""
 
+OUTDATED_AT_MOST = 100
+"""Entries without a wake that are not worth removing."""
+
 
 class WaitingWakes:
     """Wakes that no one has taken.
@@ -33,6 +36,7 @@ class WaitingWakes:
         self._sleeping: list[tuple[float, int, Wake]] = []
         self._lanes: dict[_Lane, list[tuple[int, int, Wake]]] = {}
         self._order = count()
+        self._outdated = 0
 
     def __len__(self) -> int:
         return self._count
@@ -46,10 +50,13 @@ class WaitingWakes:
         self._count += known is None
         of_call[wake.turn] = wake
         heapq.heappush(self._sleeping, (wake.not_before, next(self._order), wake))
+        self._outdate(known is not None)
 
     def drop(self, call: str) -> None:
         """Remove the wakes of a call."""
-        self._count -= len(self._wakes.pop(call, {}))
+        dropped = len(self._wakes.pop(call, {}))
+        self._count -= dropped
+        self._outdate(dropped)
 
     def take(
         self, now: float, allowed: Callable[[Wake], bool], running: Counter[str]
@@ -100,6 +107,18 @@ class WaitingWakes:
                 yield lane, wakes[0]
             else:
                 del self._lanes[lane]
+
+    def _outdate(self, entries: int) -> None:
+        """Note that entries of the heaps have no wake any more; remove them once most have none."""
+        self._outdated += entries
+        if self._outdated <= self._count + OUTDATED_AT_MOST:
+            return
+        self._outdated = 0
+        self._sleeping = [entry for entry in self._sleeping if self._waits(entry[-1])]
+        heapq.heapify(self._sleeping)
+        for lane, wakes in self._lanes.items():
+            self._lanes[lane] = [entry for entry in wakes if self._waits(entry[-1])]
+            heapq.heapify(self._lanes[lane])
 
     def _forget(self, wake: Wake) -> None:
         of_call = self._wakes[wake.call]

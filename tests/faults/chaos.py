@@ -1,0 +1,225 @@
+"""What else happens to workers and their database, besides being killed: pauses, cuts, restarts.
+
+Each disturbance lasts for longer than a lease and comes several times, each time when so much more
+has happened. It returns the ids of the processes that may have lost a lease by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import tempfile
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from anabranch._engine.clock import SystemClock, pause
+from tests.faults.cluster import WORKERS, Cluster
+from tests.faults.journey import LEASE
+from tests.faults.ledger import Ledger
+from tests.faults.runs import Report, Run, Trial, plan
+from tests.postgres import Server
+
+Chaos: TypeAlias = Literal["stop", "restart", "cut", "clocks"]
+EVERY: tuple[Chaos, ...] = ("stop", "restart", "cut", "clocks")
+
+HALF_A_MINUTE = 30.0
+"""By which a clock is ahead or behind: so two of them are apart by a minute."""
+
+LEAST_LINES = 32
+"""What any run writes into the ledger, at least."""
+
+SOCKET = ".s.PGSQL.5432"
+
+
+@contextmanager
+def own_server() -> Generator[Server]:
+    """A database server that can be stopped: no one else has it."""
+    with tempfile.TemporaryDirectory(prefix="chaos-") as name:
+        server = Server(Path(name))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def plan_of(seed: int, number: int) -> list[Run]:
+    """Return so many runs: eight in ten succeed, one fails, and one is left by its person.
+
+    A worker dies in one of ten.
+    """
+    order = random.Random(seed)
+    by_scenario: dict[str, list[Run]] = {}
+    for run in plan(seed, None)[3:]:
+        by_scenario.setdefault(run.scenario, []).append(run)
+    runs: list[Run] = []
+    for index in range(number):
+        scenario = {0: "failure", 1: "expired"}.get(index % 10, "success")
+        run = order.choice(by_scenario[scenario])
+        points = run.points if index % 10 == index // 10 % 10 else ()
+        runs.append(replace(run, name=f"run{seed}.{index}", points=points, anyone=()))
+    return runs
+
+
+class Line:
+    """The way from one worker to the database, which can be cut: a proxy before its socket.
+
+    While it is cut, connections stay open and nothing passes, as when a network fails. Then they
+    are closed.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._behind = server.folder / SOCKET
+        self._passes = asyncio.Event()
+        self._passes.set()
+        self._pumps: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[Path]:
+        """Have it open inside the block; yields the folder in which clients find its socket."""
+        with tempfile.TemporaryDirectory(prefix="line-") as name:
+            listening = await asyncio.start_unix_server(self._accept, Path(name) / SOCKET)
+            try:
+                yield Path(name)
+            finally:
+                listening.close()
+                await self._close_all()
+
+    async def cut(self, seconds: float) -> None:
+        """Let nothing pass for so long; then close what is open."""
+        self._passes.clear()
+        await pause(SystemClock(), seconds)
+        await self._close_all()
+        self._passes.set()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pump = asyncio.ensure_future(self._lead(reader, writer))
+        self._pumps.add(pump)
+        pump.add_done_callback(self._pumps.discard)
+
+    async def _close_all(self) -> None:
+        pumps = list(self._pumps)
+        for pump in pumps:
+            pump.cancel()
+        if pumps:
+            await asyncio.wait(pumps)
+
+    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ends = [writer]
+        try:
+            there, back = await asyncio.open_unix_connection(self._behind)
+            ends.append(back)
+            onward = asyncio.ensure_future(self._pump(reader, back))
+            try:
+                await self._pump(there, writer)
+            finally:
+                onward.cancel()
+                await asyncio.wait({onward})
+        except OSError:
+            pass  # the server is down
+        finally:
+            for end in ends:
+                end.close()
+                with suppress(OSError):
+                    await end.wait_closed()
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(65536):
+                await self._passes.wait()
+                sink.write(data)
+                await sink.drain()
+
+
+class Disturbance:
+    """Disturbs the workers of a trial.
+
+    Args:
+        kinds: in which ways.
+        server: their database.
+        lines: the ways to it.
+        seconds: how long it takes each time.
+        after: lines of the ledger between one time and the next.
+        times: how often.
+    """
+
+    def __init__(
+        self,
+        kinds: Sequence[Chaos],
+        server: Server,
+        lines: Sequence[Line],
+        *,
+        seconds: float,
+        after: int,
+        times: int,
+    ) -> None:
+        self._server = server
+        self._lines = cycle(lines)
+        self._seconds = seconds
+        self._after = after
+        self._times = times
+        self._ways: list[Chaos] = [kind for kind in kinds if kind != "clocks"]
+        self._cut_off: set[int] = set()
+
+    async def __call__(self, ledger: Ledger, cluster: Cluster) -> Collection[int]:
+        """Disturb them while they work."""
+        for number in range(1, self._times + 1):
+            while len(ledger.read()) < number * self._after:
+                await pause(SystemClock(), 0.1)  # other processes do the work, and do not call
+            self._cut_off.update(cluster.pids())
+            for way in self._ways:
+                await self._disturb(way, cluster.pids()[number % WORKERS])
+            self._cut_off.update(cluster.pids())
+        return self._cut_off
+
+    async def _disturb(self, way: Chaos, pid: int) -> None:
+        if way == "stop":
+            with suppress(ProcessLookupError):  # it has been killed
+                os.kill(pid, signal.SIGSTOP)
+                await pause(SystemClock(), self._seconds)
+                os.kill(pid, signal.SIGCONT)
+        elif way == "restart":
+            await asyncio.to_thread(self._server.stop)
+            await asyncio.to_thread(self._server.start_again)
+        else:
+            await next(self._lines).cut(self._seconds)
+
+
+async def disturb(
+    folder: Path,
+    server: Server,
+    runs: Sequence[Run],
+    kinds: Sequence[Chaos],
+    *,
+    speed: float,
+    at_once: int,
+    times: int,
+) -> Report:
+    """Have ``runs`` on a database of ``server``, which is nobody else's; ``folder`` is empty."""
+    url = server.new_url()
+    lines = [Line(server) for _ in range(WORKERS // 2)]
+    async with lines[0].open() as first, lines[1].open() as second:
+        folders = [first, second, server.folder, server.folder]
+        aheads = [-HALF_A_MINUTE, 0.0, 0.0, HALF_A_MINUTE] if "clocks" in kinds else [0.0] * WORKERS
+        workers: list[Mapping[str, Any]] = [
+            {"url": url.replace(str(server.folder), str(way)), "ahead": ahead, "engine": True}
+            for way, ahead in zip(folders, aheads, strict=True)
+        ]
+        disturbing = Disturbance(
+            kinds,
+            server,
+            lines,
+            seconds=1.5 * LEASE / speed,
+            after=len(runs) * LEAST_LINES // (times + 1),
+            times=times,
+        )
+        trial = Trial(
+            folder, url, speed=speed, at_once=at_once, workers=workers, disturb=disturbing
+        )
+        return await trial.go(runs)

@@ -115,12 +115,16 @@ class Line:
         try:
             there, back = await asyncio.open_unix_connection(self._behind)
             ends.append(back)
-            onward = asyncio.ensure_future(self._pump(reader, back))
+            ways = {
+                asyncio.ensure_future(self._pump(reader, back)),
+                asyncio.ensure_future(self._pump(there, writer)),
+            }
             try:
-                await self._pump(there, writer)
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                onward.cancel()
-                await asyncio.wait({onward})
+                for way in ways:
+                    way.cancel()
+                await asyncio.wait(ways)
         except OSError:
             pass  # the server is down
         finally:

@@ -284,6 +284,14 @@ async def test_connections_that_the_server_closed_are_replaced(
         assert await store.find("call_1") == a_call()
 
 
+async def test_postgres_ends_transactions_of_processes_that_are_gone(postgres: Any) -> None:
+    database = Database(read_url(postgres.new_url()))
+    show = sa.text("SHOW idle_in_transaction_session_timeout")
+
+    assert await database.read(lambda connection: connection.scalar(show)) == "30s"
+    await database.close()
+
+
 async def test_a_connection_that_breaks_in_use_is_reported_once(postgres: Any) -> None:
     async with opened(partial(open_store, postgres.new_url())) as store:
         await store.begin(a_call())

@@ -18,6 +18,13 @@ __all__ = ["AdvisoryLocks"]
 KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT = 5, 2, 3
 """Seconds of silence until the connection is probed, seconds between probes, and how many."""
 
+PROBE = (
+    f"SET tcp_keepalives_idle = {KEEPALIVE_IDLE};"
+    f" SET tcp_keepalives_interval = {KEEPALIVE_INTERVAL};"
+    f" SET tcp_keepalives_count = {KEEPALIVE_COUNT}"
+).encode()
+"""Has the server probe it, too: it releases the locks of a machine that is gone."""
+
 TRY = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
 
@@ -83,6 +90,7 @@ class AdvisoryLocks:
                     keepalives_interval=KEEPALIVE_INTERVAL,
                     keepalives_count=KEEPALIVE_COUNT,
                 )
+                await self._connection.execute(PROBE)
             row = await (await self._connection.execute(statement, values)).fetchone()
         except psycopg.Error as error:
             await self._disconnect()

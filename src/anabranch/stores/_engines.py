@@ -34,6 +34,12 @@ READERS = 4
 TRUSTED = 1.0
 """Seconds after its last use for which a connection to Postgres is not tested before the next."""
 
+IDLE_AT_MOST = 30
+"""Seconds without a word after which Postgres ends a transaction: its process is gone or cut off.
+
+Without it, what it has locked would be locked for hours.
+"""
+
 _WAL_SIZE_LIMIT = 64 * 1024 * 1024
 
 
@@ -128,6 +134,7 @@ def _postgresql(target: Target) -> sa.Engine:
     )
     settings = (
         f"SET lock_timeout = {int(target.timeout * 1000)};"
+        f" SET idle_in_transaction_session_timeout = {IDLE_AT_MOST * 1000};"
         " SET default_transaction_isolation = 'read committed'"
     ).encode()  # what the driver takes for SQL that is not a literal
 

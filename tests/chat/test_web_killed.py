@@ -23,6 +23,7 @@ from tests.patience import PATIENCE
 TOOLS = '''
 import os
 import signal
+import time
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -45,7 +46,9 @@ def die(when: str) -> None:
 
 
 def note(what: str, key: str) -> str:
-    """Make one effect."""
+    """Make one effect, when no file holds it up any more."""
+    while LEDGER.with_name(f"held-{what}").exists():
+        time.sleep(0.01)
     die(f"before-{what}")
     with LEDGER.open("a", encoding="utf-8") as file:
         file.write(f"{what} {key}\\n")
@@ -202,6 +205,30 @@ async def test_a_tool_that_was_cut_off_goes_on_by_itself(
     assert shown == [node["id"] for node in nodes]  # each once, in their order
     assert types_of(events).count("TOOL_CALL_RESULT") == 1
     assert types_of(events)[-1] == "RUN_FINISHED"
+
+
+async def test_what_a_tool_has_said_before_its_process_died_is_shown_once(tmp_path: Path) -> None:
+    """Law 3: the round that was cut off is run again, and delivers its notices again."""
+    web = Web(tmp_path)
+    held = tmp_path / "held-book-Bonn"
+    held.touch()
+    async with web.running() as (process, client):
+        async with client.stream("POST", "/agui", json=message("go")) as response:
+            async for line in response.aiter_lines():
+                if "reserved Bonn" in line:
+                    break
+        process.kill()
+    held.unlink()
+    web.let_leases_run_out()
+    async with web.running() as (_, client):
+        events = events_in("\n\n".join(await until_ended(client, 0, 1)))
+    noticed = [each["value"] for each in events if each.get("name") == "anabranch.notice"]
+    assert [notice["message"] for notice in noticed] == ["reserved Bonn"]
+    assert types_of(events)[-1] == "RUN_FINISHED"
+    assert {what: len(keys) for what, keys in web.effects().items()} == {
+        "reserve-Bonn": 1,
+        "book-Bonn": 1,
+    }
 
 
 async def test_a_tool_in_a_branch_that_was_cut_off_goes_on_by_itself(tmp_path: Path) -> None:

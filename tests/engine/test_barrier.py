@@ -39,6 +39,11 @@ class Server:
         """Ask it, after some passes of the loop."""
         for _ in range(passes):
             await asyncio.sleep(0)
+
+        def admit() -> str:
+            self.noted.append(f"admit {question}")
+            return question
+
         scope, call = current_scope(), current_call()
         step_id = call.cursor.new_id(scope, "sample")
         entry = await call.operations.ask(
@@ -46,7 +51,7 @@ class Server:
             step_id,
             "sample",
             question,
-            lambda: (self.noted.append(f"admit {question}"), question)[1],
+            admit,
             respond or self.respond,
         )
         return entry.value

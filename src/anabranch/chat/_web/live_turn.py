@@ -98,6 +98,7 @@ class LiveTurn:
         self._stopping = asyncio.create_task(self._stop_when_asked(begun))
         events = await self._log.read(begun)
         self._log.add(ends_of_all_open(events))
+        self._mapping.go_on_after(events)
         return events
 
     async def _stop_when_asked(self, after: int) -> None:

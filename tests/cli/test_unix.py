@@ -1,4 +1,4 @@
-"""What a shell expects of a command: pipes, statuses, completion, versions, logs, a clean stdout."""
+"""What a shell expects of a command: pipes, statuses, versions, logs, a clean stdout."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, cast
 
 import httpx2
 import pytest
-from cyclopts.completion import CompletionContext
 
 from anabranch.cli import main
-from anabranch.cli._options import python_files
 from anabranch.cli._stdio_output import WARNING
 from tests.cli.test_dev import own_modules
 from tests.patience import PATIENCE
@@ -94,46 +91,6 @@ def test_every_command_says_its_version(
     version = capsys.readouterr().out
     assert main([*command, "--version"]) == 0
     assert capsys.readouterr().out == version
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
-def test_a_script_completes_commands_and_options(
-    capsys: pytest.CaptureFixture[str], shell: str
-) -> None:
-    assert main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    assert all(word in script for word in ("anabranch", "inspect", "answers"))
-
-
-def test_without_a_shell_one_has_to_be_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def undetected() -> str:
-        from cyclopts.completion import ShellDetectionError
-
-        raise ShellDetectionError
-
-    monkeypatch.setattr("cyclopts.completion.detect_shell", undetected)
-    assert main(["completion"]) == 2
-    assert "Name it: anabranch completion bash" in capsys.readouterr().err
-
-
-def test_targets_are_completed_with_python_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("tools.py", "notes.txt", "more/inner.py", ".hidden/x.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    monkeypatch.chdir(tmp_path)
-
-    def completed(typed: str) -> list[str]:
-        nothing = cast("Any", None)
-        return python_files(CompletionContext(typed, nothing, nothing))
-
-    assert completed("") == ["tools.py", "more/"]
-    assert completed("more/i") == ["more/inner.py"]
-    assert completed("missing/") == []
-    assert f"{tmp_path}/tools.py" in completed(f"{tmp_path}/to")
 
 
 def test_requests_over_http_are_logged_on_request(loud: str) -> None:

@@ -15,7 +15,7 @@
                                       types in the words of _schema_words.py
     _check_command.py                 anabranch check
     _demo_command.py                  anabranch demo; _demo_tool.py is the tool it plays
-    _completion_command.py            anabranch completion
+    _completion_command.py            anabranch completion; _completers.py: what of a TARGET
     _stdio_output.py                  what a server over stdio prints
     _fastmcp_server.py                a FastMCP server of a target, as the commands serve it
     _chat_command.py                  anabranch chat, with the options of _chat_options.py

@@ -25,6 +25,7 @@ from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._http_tokens import headers_of
 from anabranch.cli._options import (
     AnswersFile,
+    Arguments,
     ArgumentsJson,
     ConfirmSamples,
     Era,
@@ -38,6 +39,7 @@ from anabranch.cli._options import (
     Target,
     Timeout,
     Token,
+    ToolName,
     limits_of,
 )
 from anabranch.cli._output import print_json
@@ -54,16 +56,10 @@ __all__ = ["CallOptions", "call", "call_command", "find_tool", "invoke", "value_
 def call_command(  # noqa: PLR0913 - the options of the command
     target: Target,
     tool: Annotated[
-        str | None, Parameter(help="The tool's name. Without it, the tools are listed.")
+        ToolName, Parameter(help="The tool's name. Without it, the tools are listed.")
     ] = None,
     /,
-    *values: Annotated[
-        str,
-        Parameter(
-            name="name=value",
-            help="Arguments: text for a parameter that takes text, JSON for any other.",
-        ),
-    ],
+    *values: Arguments,
     json_text: ArgumentsJson = None,
     era: EraOption = "auto",
     answers: AnswersFile = None,

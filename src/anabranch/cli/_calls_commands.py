@@ -23,8 +23,8 @@ from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
 from anabranch.agents._call_expiry import runtime_of
 from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed
-from anabranch.cli._commands import installed_version
-from anabranch.cli._options import Store, store_url
+from anabranch.cli._commands import example, installed_version
+from anabranch.cli._options import Completed, Store, store_url
 from anabranch.cli._output import print_json, print_text
 from anabranch.cli._targets import is_url, load
 from anabranch.errors import StoreError
@@ -36,7 +36,12 @@ __all__ = ["calls_app"]
 
 T = TypeVar("T")
 
-calls_app: App = App(name="calls", version=installed_version, help_format="markdown")
+calls_app: App = App(
+    name="calls",
+    version=installed_version,
+    help_epilogue=example("anabranch calls list --status open"),
+    help_format="markdown",
+)
 
 PAGE = 100
 
@@ -46,7 +51,7 @@ AsJson: TypeAlias = Annotated[
 ]
 
 
-@calls_app.command(name="list")
+@calls_app.command(name="list", help_epilogue=example("anabranch calls list --status open"))
 def list_command(
     *,
     tool: Annotated[str | None, Parameter(help="Only calls of this tool.")] = None,
@@ -73,7 +78,7 @@ def list_command(
     _print([each.model_dump(mode="json") for each in found], draw_list(found), as_json=json)
 
 
-@calls_app.command(name="show")
+@calls_app.command(name="show", help_epilogue=example("anabranch calls show call_1a2b"))
 def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) -> None:
     """Show one call: its rounds, its steps with their values and undos, and what it waits for."""
 
@@ -84,10 +89,10 @@ def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) ->
     _print(call.model_dump(mode="json"), draw_call(call), as_json=json)
 
 
-@calls_app.command(name="replay")
+@calls_app.command(name="replay", help_epilogue=example("anabranch calls replay --all tools.py"))
 def replay_command(
     *names: Annotated[
-        str,
+        Completed,
         Parameter(
             help="A call's id, or the beginning of it, and then the TARGETs that have its tool; with"
             " --all, the TARGETs alone."

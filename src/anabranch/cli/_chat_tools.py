@@ -13,6 +13,7 @@ from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.agents import AgentTool, BranchSelf, RemoteTools, ToolSource
 from anabranch.chat import Plugin
 from anabranch.cli._http_tokens import headers_of
+from anabranch.cli._options import Completed
 from anabranch.cli._targets import Found, is_server, load
 from anabranch.errors import ToolError
 from anabranch.mcp._client import Connectable
@@ -23,7 +24,7 @@ __all__ = ["ChatTargets", "ChatTool", "ServerHeaders", "check_names", "connected
 ChatTool: TypeAlias = Tool[Any] | AgentTool | ToolSource
 
 ChatTargets: TypeAlias = Annotated[
-    str,
+    Completed,
     Parameter(
         help="Where tools are: a Python file, a module, module:attribute, the URL of an MCP server,"
         " or command:… with the command that starts one."

@@ -22,7 +22,7 @@ from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import Respondent
 from anabranch.cli._answering import new_respondent
-from anabranch.cli._options import ArgumentsJson
+from anabranch.cli._options import Arguments, ArgumentsJson, SourceTarget, ToolName
 from anabranch.cli._output import print_json
 from anabranch.cli._targets import is_server, load
 from anabranch.cli._tool_arguments import read_arguments
@@ -35,12 +35,10 @@ __all__ = ["check_command"]
 
 
 def check_command(
-    target: Annotated[str, Parameter(help="A Python file, a module, or module:attribute.")],
-    tool: Annotated[str | None, Parameter(help="The tool's name; all tools by default.")] = None,
+    target: SourceTarget,
+    tool: ToolName = None,
     /,
-    *values: Annotated[
-        str, Parameter(name="name=value", help="Arguments for the run, as for call.")
-    ],
+    *values: Annotated[Arguments, Parameter(help="Arguments for the run, as for call.")],
     json_text: ArgumentsJson = None,
     answers: Annotated[
         Path | None,

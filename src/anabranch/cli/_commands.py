@@ -7,9 +7,11 @@ help texts are here because the list shows the first sentence of each.
 
 from __future__ import annotations
 
-from cyclopts import App
+from importlib.util import find_spec
 
-__all__ = ["app", "installed_version"]
+from cyclopts import App, Parameter
+
+__all__ = ["app", "example", "installed_version"]
 
 
 def installed_version() -> str:
@@ -22,13 +24,28 @@ def installed_version() -> str:
         return "unknown"
 
 
+def _shown_default(value: object) -> str | None:
+    return None if value in (None, "", ()) or value is False else str(value)
+
+
 app: App = App(
     name="anabranch",
     version=installed_version,
     help="Tools that talk back: serve them, call them, and answer what they ask.",
+    help_epilogue="Exit status: 0 done, 1 the tool failed or was refused, 2 wrong usage,"
+    " 130 interrupted. Each command has a --help with an example.",
     help_format="plaintext",  # of the list; a Markdown parser is slow to import
+    default_parameter=Parameter(show_default=_shown_default),
     suppress_keyboard_interrupt=False,  # main() reports it, as it reports every error
 )
+
+
+def example(*lines: str) -> str:
+    """Return the end of a command's help: lines that can be typed."""
+    return "\n\n".join(
+        ["Example:" if len(lines) == 1 else "Examples:", *(f"`{each}`" for each in lines)]
+    )
+
 
 HELP = {
     "serve": """Serve the tools found in TARGET as an MCP server.
@@ -77,36 +94,85 @@ HELP = {
     The page calls any tool by a form, and asks you what the tool asks: you answer as the person,
     and without --model as the model, too. Its calls room has each round, and the values of each
     step. When a file changes, the tools are loaded again; where that fails, the page and this
-    terminal show the lines, and the tools stay as they were. It needs the extra chat.
+    terminal show the lines, and the tools stay as they were.
     """,
     "web": """Talk with it in a browser: the chat as a page, with forms for what tools ask.
 
     Without TARGET it offers the pick-a-card game, and needs neither a model nor a network. A tool
     is called without the model by /TOOL name=value. Conversations are stored where --store names;
-    a question that is open when the server ends is there when it starts again. It needs the extra
-    chat.
+    a question that is open when the server ends is there when it starts again.
     """,
     "worker": """Work on the runs of chats that `anabranch web` accepts, on this machine or another.
 
     Give it the TARGETs, the model, the store and the engine that the web processes have. Any number
-    of workers may run; what one leaves, when it ends or dies, another goes on with. It needs the
-    extras chat and dbos. For example:
-
-    `anabranch worker tools.py --store postgresql://db/chat --engine dbos --model anthropic:NAME`
+    of workers may run; what one leaves, when it ends or dies, another goes on with.
     """,
     "completion": """Print the script by which your shell completes anabranch.
 
-    For bash: `anabranch completion bash > ~/.local/share/bash-completion/completions/anabranch`
+    It completes commands, options, files, and the tools of a TARGET with their parameters. A
+    TARGET that is a file is loaded for that.
     """,
     "browse": """Browse a stored conversation on a full screen.
 
     c ends it and prints the command that continues at the node under the cursor; q just ends it.
-    It needs the extra tui.
     """,
 }
+EXAMPLES = {
+    "serve": example(
+        "anabranch serve tools.py",
+        "anabranch serve tools.py --transport http --port 9000 --store sqlite:///calls.db",
+    ),
+    "list": example("anabranch list tools.py"),
+    "inspect": example("anabranch inspect tools.py plan_trip"),
+    "call": example(
+        "anabranch call tools.py plan_trip days=2",
+        "anabranch call https://tools.example.org/mcp plan_trip days=2 --answers answers.json",
+    ),
+    "check": example("anabranch check tools.py"),
+    "demo": example("anabranch demo"),
+    "chat": example(
+        "anabranch chat tools.py --model anthropic:claude-sonnet-5-5",
+        "anabranch chat --thread last",
+    ),
+    "dev": example("anabranch dev tools.py"),
+    "web": example("anabranch web", "anabranch web tools.py --model anthropic:claude-sonnet-5-5"),
+    "worker": example(
+        "anabranch worker tools.py --store postgresql://db/chat --engine dbos --model anthropic:NAME"
+    ),
+    "completion": example(
+        "anabranch completion bash > ~/.local/share/bash-completion/completions/anabranch"
+    ),
+    "browse": example("anabranch browse last"),
+}
+NEEDS = {
+    "dev": ("extra chat", "chat", "ag_ui"),
+    "web": ("extra chat", "chat", "ag_ui"),
+    "worker": ("extras chat and dbos", "chat,dbos", "dbos"),
+    "browse": ("extra tui", "tui", "textual"),
+}
+"""The extras without which a command does not run, and a package that only they bring."""
+
+
+def _needed(command: str) -> str:
+    """Return what to install for a command, as the last sentence of its help; none for most."""
+    if command not in NEEDS:
+        return ""
+    named, extra, package = NEEDS[command]
+    if find_spec(package) is not None:
+        return f" It needs the {named}."
+    from anabranch._extras import install_command  # noqa: PLC0415 - reads what is installed
+
+    return f" It needs the {named}, of which a part is missing: `{install_command(extra)}`"
+
+
 for _name, _help in HELP.items():
-    _function = f"anabranch.cli._{_name}_command:{_name}_command"
-    app.command(_function, name=_name, help=_help, help_format="markdown")
+    app.command(
+        f"anabranch.cli._{_name}_command:{_name}_command",
+        name=_name,
+        help=f"{_help.rstrip()}{_needed(_name)}",
+        help_epilogue=EXAMPLES[_name],
+        help_format="markdown",
+    )
 app.command(
     "anabranch.cli._calls_commands:calls_app",
     name="calls",

@@ -13,6 +13,16 @@ from anabranch.cli._output import print_text
 
 __all__ = ["completion_command"]
 
+NO_SPACE = """
+# After a folder or name= one goes on in the same word.
+_anabranch_open_ended() {
+  _anabranch
+  [[ "${COMPREPLY[0]-}" == *[=/] ]] && compopt -o nospace
+}
+complete -F _anabranch_open_ended anabranch
+"""
+"""What the script for bash lacks."""
+
 
 def completion_command(
     shell: Annotated[
@@ -23,8 +33,9 @@ def completion_command(
 ) -> None:
     """Run the command."""
     try:
-        print_text(app.generate_completion(shell=shell))
+        script = app.generate_completion(shell=shell)
     except ShellDetectionError:
         raise UsageError(
             "The shell cannot be found out. Name it: anabranch completion bash, zsh, fish or powershell."
         ) from None
+    print_text(script + NO_SPACE if "complete -F _anabranch anabranch" in script else script)

@@ -16,11 +16,10 @@ from anabranch import Capabilities
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import UsageError
 from anabranch.agents import BranchSelf
-from anabranch.chat import make_chat_app
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
-from anabranch.cli._options import STORE, Model
+from anabranch.cli._options import STORE, Model, SourceTarget
 from anabranch.cli._reloading import ReloadedTools
 from anabranch.cli._targets import is_server
 from anabranch.cli._web_models import WithoutModel
@@ -32,9 +31,7 @@ __all__ = ["dev_command"]
 
 
 def dev_command(
-    *targets: Annotated[
-        str, Parameter(help="A Python file, a module, or module:attribute. Several may be given.")
-    ],
+    *targets: SourceTarget,
     port: Annotated[int, Parameter(help="The port of the page; 0 for any.")] = 8080,
     open_page: Annotated[
         bool, Parameter(name="--open", help="Open the page in the browser.")
@@ -50,6 +47,8 @@ def dev_command(
     ] = None,
 ) -> None:
     """Run the command."""
+    from anabranch.chat import make_chat_app  # noqa: PLC0415 - the extra chat
+
     log_to_stderr(logging.WARNING)
     sys.dont_write_bytecode = True  # it would hide a second change within the same second
     console, endpoint = Console(), Endpoint("http", port=port)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from anabranch._terminal.console import log_to_stderr
 from anabranch._terminal.interrupts import run_command
 from anabranch.cli._http_tokens import headers_of
-from anabranch.cli._options import AsJson, Headers, Target, Token
+from anabranch.cli._options import AsJson, Headers, Target, Token, ToolName
 from anabranch.cli._output import print_json, print_text
 from anabranch.cli._tool_summaries import chosen, summaries_of
 
@@ -20,7 +17,7 @@ __all__ = ["inspect_command"]
 
 def inspect_command(
     target: Target,
-    tool: Annotated[str | None, Parameter(help="The tool's name; all tools by default.")] = None,
+    tool: ToolName = None,
     /,
     *,
     json: AsJson = False,

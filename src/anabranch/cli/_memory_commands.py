@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._commands import installed_version
+from anabranch.cli._commands import example, installed_version
 from anabranch.cli._options import Model, Store, store_url
 from anabranch.cli._output import print_json, print_text
 from anabranch.errors import StoreError
@@ -35,20 +35,27 @@ T = TypeVar("T")
 
 _ALL = 1_000_000_000
 
-memory_app: App = App(name="memory", version=installed_version, help_format="markdown")
+memory_app: App = App(
+    name="memory",
+    version=installed_version,
+    help_epilogue=example("anabranch memory list --limit 5"),
+    help_format="markdown",
+)
 
 Id = Annotated[str, Parameter(help="The memory's id.")]
 Limit = Annotated[int, Parameter(help="The largest number to list.")]
 
 
-@memory_app.command(name="list")
+@memory_app.command(name="list", help_epilogue=example("anabranch memory list --limit 5"))
 def list_command(*, limit: Limit = 50, store: Store = None) -> None:
     """List the latest memories, the newest first."""
     which = Filter(limit=_checked(limit))
     _print_all(_with_store(store, lambda memories: memories.newest(which)))
 
 
-@memory_app.command(name="search")
+@memory_app.command(
+    name="search", help_epilogue=example("anabranch memory search 'payment retries'")
+)
 def search_command(
     text: Annotated[str, Parameter(help="What the memories are to be about.")],
     /,
@@ -62,7 +69,7 @@ def search_command(
     _print_all(_with_store(store, lambda memories: memories.search(words, which)))
 
 
-@memory_app.command(name="show")
+@memory_app.command(name="show", help_epilogue=example("anabranch memory show mem_1a2b"))
 def show_command(memory_id: Id, /, *, store: Store = None) -> None:
     """Show one memory with all that is stored of it, as JSON."""
     found = _with_store(store, lambda memories: memories.find(memory_id))
@@ -71,7 +78,7 @@ def show_command(memory_id: Id, /, *, store: Store = None) -> None:
     print_json(_whole(found))
 
 
-@memory_app.command(name="forget")
+@memory_app.command(name="forget", help_epilogue=example("anabranch memory forget mem_1a2b"))
 def forget_command(memory_id: Id, /, *, store: Store = None) -> None:
     """Delete a memory. This cannot be undone."""
     if not _with_store(store, lambda memories: memories.forget(memory_id)):
@@ -79,7 +86,10 @@ def forget_command(memory_id: Id, /, *, store: Store = None) -> None:
     print_json({"forgotten": memory_id})
 
 
-@memory_app.command(name="distill")
+@memory_app.command(
+    name="distill",
+    help_epilogue=example("anabranch memory distill --model anthropic:claude-sonnet-5-5"),
+)
 def distill_command(*, model: Model = None, store: Store = None) -> None:
     """Learn from the finished branches that were queued, until none is left.
 
@@ -100,7 +110,7 @@ def distill_command(*, model: Model = None, store: Store = None) -> None:
     print_json(_with_store(store, work))
 
 
-@memory_app.command(name="export")
+@memory_app.command(name="export", help_epilogue=example("anabranch memory export"))
 def export_command(*, store: Store = None) -> None:
     """Print all memories with all that is stored of them, as a JSON list, the oldest first."""
     every = _with_store(store, lambda memories: memories.newest(Filter(limit=_ALL)))

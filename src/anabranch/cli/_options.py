@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 from platformdirs import user_data_path
 
 from anabranch._terminal.exits import UsageError
+from anabranch.cli._completers import python_files, tool_arguments, tool_names
 from anabranch.limits import Limits
-
-if TYPE_CHECKING:
-    from cyclopts.completion import CompletionContext
 
 __all__ = [
     "MODEL",
@@ -21,8 +19,10 @@ __all__ = [
     "WEB_TOKEN",
     "AccessLog",
     "AnswersFile",
+    "Arguments",
     "ArgumentsJson",
     "AsJson",
+    "Completed",
     "ConfirmSamples",
     "Era",
     "EraOption",
@@ -32,10 +32,12 @@ __all__ = [
     "MaxTokens",
     "Model",
     "NoSamplesFor",
+    "SourceTarget",
     "Store",
     "Target",
     "Timeout",
     "Token",
+    "ToolName",
     "limits_of",
     "store_url",
 ]
@@ -65,25 +67,26 @@ AnswersFile: TypeAlias = Annotated[
 ]
 
 
-def python_files(context: CompletionContext) -> list[str]:
-    """Return the Python files and folders that a TARGET which is being typed may begin with."""
-    folder, _, begun = context.incomplete.rpartition("/")
-    place = Path(folder or ("/" if context.incomplete.startswith("/") else "."))
-    prefix = context.incomplete.removesuffix(begun)
-    try:
-        entries = sorted(place.iterdir())
-    except OSError:
-        return []
-    folders = [f"{prefix}{each.name}/" for each in entries if each.is_dir()]
-    files = [f"{prefix}{each.name}" for each in entries if each.suffix == ".py"]
-    return [*files, *(each for each in folders if not Path(each).name.startswith("."))]
-
-
+Completed: TypeAlias = Annotated[str, Parameter(completer=python_files)]
+"""A TARGET, whose help text depends on what the command does with it."""
 Target: TypeAlias = Annotated[
+    Completed,
+    Parameter(
+        help="A Python file, a module, module:attribute, a server's URL, or command:… to start one."
+    ),
+]
+SourceTarget: TypeAlias = Annotated[
+    Completed, Parameter(help="A Python file, a module, or module:attribute.")
+]
+ToolName: TypeAlias = Annotated[
+    str | None, Parameter(help="The tool's name; all tools by default.", completer=tool_names)
+]
+Arguments: TypeAlias = Annotated[
     str,
     Parameter(
-        help="A Python file, a module, module:attribute, a server's URL, or command:… to start one.",
-        completer=python_files,
+        name="name=value",
+        help="Arguments: text for a parameter that takes text, JSON for any other.",
+        completer=tool_arguments,
     ),
 ]
 AsJson: TypeAlias = Annotated[

@@ -37,7 +37,16 @@ from anabranch.cli._http_server import serve_app
 from anabranch.cli._http_tokens import TOKEN, read_tokens
 from anabranch.cli._keys import read_keys
 from anabranch.cli._memory import Remembering
-from anabranch.cli._options import STORE, AccessLog, MaxDepth, MaxTokens, Model, Timeout, limits_of
+from anabranch.cli._options import (
+    STORE,
+    AccessLog,
+    MaxDepth,
+    MaxTokens,
+    Model,
+    SourceTarget,
+    Timeout,
+    limits_of,
+)
 from anabranch.cli._processes import run_workers
 from anabranch.cli._server_recipe import MadeServer, ServerRecipe, WorkerApp, not_used
 from anabranch.cli._stdio_output import protocol_on_stdout
@@ -55,9 +64,7 @@ __all__ = ["serve_command"]
 
 
 def serve_command(  # noqa: PLR0913 - the options of the command
-    *targets: Annotated[
-        str, Parameter(help="A Python file, a module, or module:attribute. Several may be given.")
-    ],
+    *targets: SourceTarget,
     name: Annotated[
         str | None,
         Parameter(

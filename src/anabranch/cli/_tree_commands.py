@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
-from anabranch.cli._commands import installed_version
+from anabranch.cli._commands import example, installed_version
 from anabranch.cli._options import AsJson, Store, store_url
 from anabranch.cli._output import print_json, print_text
 from anabranch.errors import StoreError
@@ -46,7 +46,12 @@ __all__ = ["tree_app"]
 
 T = TypeVar("T")
 
-tree_app: App = App(name="tree", version=installed_version, help_format="markdown")
+tree_app: App = App(
+    name="tree",
+    version=installed_version,
+    help_epilogue=example("anabranch tree list --limit 5"),
+    help_format="markdown",
+)
 
 Thread = Annotated[
     str, Parameter(help="The thread's id or the beginning of it; “last” for the latest.")
@@ -59,7 +64,7 @@ Node = Annotated[
 ]
 
 
-@tree_app.command(name="list")
+@tree_app.command(name="list", help_epilogue=example("anabranch tree list --limit 5"))
 def list_command(
     *,
     limit: Annotated[int, Parameter(help="The largest number to list.")] = 50,
@@ -84,7 +89,7 @@ def list_command(
     print_text("\n".join(lines) or "There are no conversations yet. anabranch chat begins one.")
 
 
-@tree_app.command(name="show")
+@tree_app.command(name="show", help_epilogue=example("anabranch tree show last"))
 def show_command(thread: Thread, /, *, store: Store = None) -> None:
     """Draw a thread: a line for each node, with branches, labels and the head."""
     tree = _with_store(store, partial(_tree, thread_id=thread))
@@ -98,7 +103,9 @@ def show_command(thread: Thread, /, *, store: Store = None) -> None:
     )
 
 
-@tree_app.command(name="export")
+@tree_app.command(
+    name="export", help_epilogue=example("anabranch tree export last --format markdown")
+)
 def export_command(
     thread: Thread,
     /,
@@ -117,7 +124,7 @@ def export_command(
         print_text(text.removesuffix("\n"))
 
 
-@tree_app.command(name="messages")
+@tree_app.command(name="messages", help_epilogue=example("anabranch tree messages node_1a2b"))
 def messages_command(
     node: Annotated[str, Parameter(help="The node's id, or the beginning of it.")],
     /,
@@ -133,7 +140,7 @@ def messages_command(
     print_json(_with_store(store, work))
 
 
-@tree_app.command(name="label")
+@tree_app.command(name="label", help_epilogue=example("anabranch tree label last b1 draft"))
 def label_command(thread: Thread, node: Node, name: str, /, *, store: Store = None) -> None:
     """Label a node; a label that exists already is moved."""
 
@@ -152,7 +159,7 @@ def label_command(thread: Thread, node: Node, name: str, /, *, store: Store = No
     print_json(_with_store(store, work))
 
 
-@tree_app.command(name="unlabel")
+@tree_app.command(name="unlabel", help_epilogue=example("anabranch tree unlabel last draft"))
 def unlabel_command(thread: Thread, name: str, /, *, store: Store = None) -> None:
     """Remove a label; the node stays."""
 
@@ -166,7 +173,7 @@ def unlabel_command(thread: Thread, name: str, /, *, store: Store = None) -> Non
     print_json(_with_store(store, work))
 
 
-@tree_app.command(name="prune")
+@tree_app.command(name="prune", help_epilogue=example("anabranch tree prune last b1"))
 def prune_command(
     thread: Thread,
     node: Annotated[

@@ -7,18 +7,13 @@ first look needs neither a key nor a network.
 from __future__ import annotations
 
 import logging
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import quote
 
 from cyclopts import Parameter
 
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import UsageError
-from anabranch.chat import RateLimits, make_chat_app
-from anabranch.chat._web.access import LOOPBACK
-from anabranch.chat._web.application import CONCURRENCY
-from anabranch.chat._web.calls_room import RecordedCalls
-from anabranch.chat._web.memory_room import MemoryOf
 from anabranch.cli._chat_parts import ChatParts, open_parts
 from anabranch.cli._chat_tools import ChatTargets, ServerHeaders
 from anabranch.cli._endpoint import Endpoint
@@ -29,6 +24,9 @@ from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
 from anabranch.cli._memory import Remembering
 from anabranch.cli._options import WEB_TOKEN, AccessLog, Model, Store
+
+if TYPE_CHECKING:
+    from anabranch.chat._web.memory_room import MemoryOf
 
 __all__ = ["web_command"]
 
@@ -44,7 +42,7 @@ def web_command(  # noqa: PLR0913 - options
     model: Model = None,
     store: Store = None,
     calls: Annotated[
-        RecordedCalls | None,
+        Literal["outline", "values"] | None,
         Parameter(
             help="Show recorded calls, of all tools and callers in the store: an outline, or the"
             " values as well."
@@ -65,6 +63,10 @@ def web_command(  # noqa: PLR0913 - options
     engine: EngineName = None,
 ) -> None:
     """Run the command."""
+    from anabranch.chat import RateLimits, make_chat_app  # noqa: PLC0415 - the extra chat
+    from anabranch.chat._web.access import LOOPBACK  # noqa: PLC0415
+    from anabranch.chat._web.application import CONCURRENCY  # noqa: PLC0415
+
     log_to_stderr(logging.WARNING)
     endpoint = Endpoint("http", host, port, access=Access(tuple(allowed_host)))
     _check_token(endpoint, token)

@@ -15,9 +15,9 @@ from typing import Annotated
 import anyio
 from cyclopts import Parameter
 
+from anabranch._extras import needs_extra
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
-from anabranch.chat._web.conversations import Conversations
 from anabranch.cli._chat_parts import ChatParts, open_parts
 from anabranch.cli._chat_tools import ChatTargets, ServerHeaders
 from anabranch.cli._engine_option import EngineName
@@ -69,6 +69,8 @@ def worker_command(
 
 async def _work(parts: ChatParts, concurrency: int, grace: float) -> None:
     """Work until the process is asked to end."""
+    with needs_extra("chat", "A worker", UsageError):
+        from anabranch.chat._web.conversations import Conversations  # noqa: PLC0415 - an extra
     conversations = Conversations(
         parts.trees, parts.model, parts.tools, calls=parts.calls, engine=parts.engine
     )

@@ -1,10 +1,12 @@
 """Completion in a chat: commands, labels, branches, tools, arguments, values."""
 
+from functools import partial
+
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from anabranch.chat._terminal_session.completions import SessionCompleter, candidates
+from anabranch.chat._terminal_session.completions import LineCompleter, candidates
 from anabranch.chat._terminal_session.status_line import status_line
 from tests.chat.sessions import feed, session
 
@@ -12,7 +14,9 @@ from tests.chat.sessions import feed, session
 async def completed(typed: str) -> list[str]:
     chat = session()
     await feed(chat, "hello", "/label start", "fork one two", "/s greeting good day")
-    found = SessionCompleter(chat).get_completions_async(Document(typed), CompleteEvent())
+    found = LineCompleter(partial(candidates, chat)).get_completions_async(
+        Document(typed), CompleteEvent()
+    )
     return [each.text async for each in found]
 
 

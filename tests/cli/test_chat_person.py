@@ -86,7 +86,7 @@ async def test_a_sample_is_the_persons_who_sits_there_and_no_ones_in_a_script() 
     console = Console(io.StringIO(), interactive=True)
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         person = ChatAnswerer(
-            console, Respondent(console), TypedLines(console.stream, [], history=None)
+            console, Respondent(console), TypedLines(console.stream, history=None)
         )
         pipe.send_text("Because.\r")
         asked = SampleRequest(messages=(user("Why?"),), max_tokens=10)

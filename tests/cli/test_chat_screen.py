@@ -7,6 +7,7 @@ from anabranch._terminal.console import Console
 from anabranch.agents import BranchSelf
 from anabranch.chat import Session, SessionDependencies
 from anabranch.chat._terminal_session.chat_screen import ChatScreen
+from anabranch.chat._terminal_session.replies import Replies
 from anabranch.errors import StoreError
 from anabranch.testing import MockModel
 from anabranch.tree import Node
@@ -23,7 +24,7 @@ class Unreadable(MemoryTrees):
 
 async def test_a_branch_that_has_no_name_is_shown_beside_and_has_answered_all_the_same() -> None:
     shown, store = io.StringIO(), Unreadable()
-    screen = ChatScreen(Console(shown), io.StringIO())
+    screen = ChatScreen(Console(shown), Replies(io.StringIO()))
     chat = Session(
         SessionDependencies(store, MockModel(echo), tools=[BranchSelf()], listener=screen.on_event),
         thread_id="t",

@@ -21,6 +21,7 @@ TARGET = str(Path(__file__).with_name("chatted.py"))
 REPLIES = [
     {"when": "book", "tool_calls": [{"name": "book", "arguments": {"place": "Ulm"}}]},
     {"when": "hang", "text": "I wait.", "tool_calls": [{"name": "hang"}]},
+    {"when": "list", "text": "Two:\n\n- **one**\n- two"},
     {"text": "All right.", "repeat": True},
 ]
 TOKEN = "sixteen-characters-and-more"
@@ -71,11 +72,24 @@ def test_a_chat_with_a_server_is_led_by_keyboard(
             person.type("hang on\r")
             person.wait_for("I wait.")
             person.wait_for("[hang] waiting")
+            person.wait_for("running hang")
             person.type("\x03")
             person.wait_for("Stopped. What was received is stored.")
             person.wait_for(PROMPT)
             person.type("hello\r")
             person.wait_for("All right.")
+            person.wait_for(PROMPT)
+            person.type("list them\r")
+            person.wait_for("• one")
+            person.wait_for(PROMPT)
+            person.type("/boo\t")
+            person.wait_for("/book")
+            person.type(" pl\t")
+            person.wait_for("place=")
+            person.type("Ulm\r")
+            person.wait_for("(y/N)")
+            person.type("n")
+            person.wait_for("← book")
             person.wait_for(PROMPT)
             person.type("/quit\r")
             person.wait_for("To go on: anabranch chat --url http://127.0.0.1:")

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -24,20 +23,20 @@ from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import Respondent
-from anabranch.agents import Folding, ToolSet, TurnLimits, ignore_event
-from anabranch.chat import COMMANDS, Plugin, SavedPrompts, Session, SessionDependencies
+from anabranch.agents import Folding, TurnLimits, ignore_event
+from anabranch.chat import Plugin, SavedPrompts, Session, SessionDependencies
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
 from anabranch.chat._terminal_session.chat_models import ChatModels, NoModel
 from anabranch.chat._terminal_session.chat_screen import ChatScreen
 from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines, TypedLines
 from anabranch.chat._terminal_session.line_loop import run_lines
-from anabranch.chat._terminal_session.terminal_screen import TerminalScreen
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._chat_options import (
     ChatOptions,
     command_to_go_on,
     data_folder,
     lines_of,
+    replies_to,
 )
 from anabranch.cli._chat_tools import (
     ChatTargets,
@@ -180,17 +179,19 @@ async def _chat(
     if options.folding:
         branches = open_branches(store_url(options.store), bank, learns=learns)
         tools = [*tools, Folding(branches)]
-    words = [f"/{name}" for name in (*COMMANDS, *ToolSet(tools))]
     asks = options.prompt is None or console.interactive
-    lines = lines_of(options.script, console, words) if asks else ScriptedLines()
+    lines = lines_of(options.script, console) if asks else ScriptedLines()
     try:
         calls, store = open_stores(store_url(options.store))
     except StoreError as error:
         raise UsageError(str(error)) from error
-    screen = _screen(console, lines)
+    replies = replies_to(lines, console)
+    screen = ChatScreen(console, replies)
     expiring: list[asyncio.Task[Any]] = []
     try:
-        dependencies = _dependencies(options, tools, console, lines, (calls, store), screen)
+        dependencies = _dependencies(
+            options, tools, console, lines, (calls, store), screen, replies.columns
+        )
         session = await _session(options, dependencies, screen)
         expiring.append(asyncio.ensure_future(session.state.agent.expire_calls()))
         if options.prompt is not None:
@@ -209,13 +210,6 @@ async def _chat(
                 await branches.store.close()
     if failed and isinstance(lines, ScriptedLines):
         raise FailedError(f"{failed} of the lines failed.")
-
-
-def _screen(console: Console, lines: InputLines) -> ChatScreen:
-    """Return the screen: a terminal's if all is shown at one, else one that writes plainly."""
-    if isinstance(lines, TypedLines) and sys.stdout.isatty():
-        return TerminalScreen(console)
-    return ChatScreen(console)
 
 
 async def _answer(session: Session, prompt: str) -> None:
@@ -237,6 +231,7 @@ def _dependencies(
     lines: InputLines,
     stores: tuple[CallStore, TreeStore],
     screen: ChatScreen,
+    columns: Callable[[], int] | None,
 ) -> SessionDependencies:
     models = ChatModels()
     respondent = Respondent(console)
@@ -260,7 +255,7 @@ def _dependencies(
         # The tokens of tools are among those of the turn, which a person can change.
         tool_limits=replace(options.limits, max_tokens=None),
         system_prompt=options.system,
-        columns=screen.columns if isinstance(screen, TerminalScreen) else None,
+        columns=columns,
     )
 
 

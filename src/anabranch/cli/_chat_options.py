@@ -18,10 +18,12 @@ from anabranch.chat._terminal_session.input_lines import (
     piped_lines,
     read_script,
 )
+from anabranch.chat._terminal_session.live_replies import LiveReplies
+from anabranch.chat._terminal_session.replies import Replies
 from anabranch.cli._options import MODEL, STORE
 from anabranch.limits import UNLIMITED, Limits
 
-__all__ = ["ChatOptions", "command_to_go_on", "data_folder", "lines_of"]
+__all__ = ["ChatOptions", "command_to_go_on", "data_folder", "lines_of", "replies_to"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +59,19 @@ class ChatOptions:
     headers: Sequence[str] = ()
 
 
-def lines_of(script: Path | None, console: Console, words: Sequence[str]) -> InputLines:
-    """Return the lines of a script, a pipe or a person, for whom ``words`` are completed."""
+def lines_of(script: Path | None, console: Console) -> InputLines:
+    """Return the lines of a script, a pipe or a person."""
     if script is not None and str(script) != "-":
         return read_script(script)
     if not console.interactive or script is not None:
         return piped_lines(sys.stdin.fileno())
-    return TypedLines(console.stream, words, data_folder() / "chat_history")
+    return TypedLines(console.stream, data_folder() / "chat_history")
+
+
+def replies_to(lines: InputLines, console: Console) -> Replies:
+    """Return how replies are shown: at a terminal if all is shown at one, else plainly."""
+    live = isinstance(lines, TypedLines) and sys.stdout.isatty()
+    return LiveReplies(console) if live else Replies()
 
 
 def command_to_go_on(options: ChatOptions, thread_id: str) -> str | None:

@@ -90,5 +90,5 @@ def _headers(context: CompletionContext) -> dict[str, str]:
     """Return the headers that were typed, for a server that asks for them."""
     from anabranch.cli._http_tokens import headers_of  # noqa: PLC0415
 
-    token, header = context.get("--token"), context.get("--header")
-    return headers_of(token and token.raw, header.raw_tokens if header else ())
+    lines = context["--header"].raw_tokens
+    return headers_of(context["--token"].raw, lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import urlsplit
 
 from anabranch._terminal.console import Console
@@ -12,12 +13,15 @@ from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import Respondent
 from anabranch.chat import ChatClient, ChatClientError
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
-from anabranch.chat._terminal_session.input_lines import ScriptedLines
+from anabranch.chat._terminal_session.completions import LineCompleter, of_tools
+from anabranch.chat._terminal_session.input_lines import ScriptedLines, TypedLines
 from anabranch.chat._terminal_session.remote_lines import LEAVING, RemoteLines
-from anabranch.cli._chat_options import ChatOptions, lines_of
+from anabranch.chat._terminal_session.remote_screen import RemoteScreen
+from anabranch.cli._chat_options import ChatOptions, lines_of, replies_to
 from anabranch.cli._options import MODEL, STORE
 from anabranch.limits import UNLIMITED
-from anabranch.tree import LATEST
+from anabranch.messages import ToolSpec
+from anabranch.tree import LATEST, short_ids
 
 __all__ = ["chat_at_url"]
 
@@ -62,14 +66,26 @@ async def _chat(url: str, token: str | None, options: ChatOptions, console: Cons
         raise UsageError(str(error)) from error
     except ChatClientError as error:
         raise FailedError(str(error)) from error
-    words = [*LEAVING, *(f"/{tool.name}" for tool in tools)]
-    lines = lines_of(options.script, console, words)
-    answerer = ChatAnswerer(console, Respondent(console), lines)
-    thread = options.thread or f"thread_{secrets.token_urlsafe(9)}"
-    async with ChatClient(url, token=token, otherwise=answerer) as client:
-        chat = RemoteLines(client, thread, lines, console)
-        failed = await chat.run(answers_first=options.thread is not None)
     shown = urlsplit(url)._replace(query="", fragment="").geturl()
+    thread = options.thread or f"thread_{secrets.token_urlsafe(9)}"
+    lines = lines_of(options.script, console)
+    if isinstance(lines, TypedLines):
+        lines.complete_by(LineCompleter(_candidates({tool.name: tool for tool in tools})))
+        lines.status = f"{shown} · {short_ids([thread])[thread]}"
+    screen = RemoteScreen(console, replies_to(lines, console))
+    answerer = ChatAnswerer(console, Respondent(console), lines)
+    async with ChatClient(url, token=token, otherwise=answerer) as client:
+        chat = RemoteLines(client, thread, lines, console, screen)
+        failed = await chat.run(answers_first=options.thread is not None)
     console.say(f"To go on: anabranch chat --url {shown} --thread {thread}")
     if failed and isinstance(lines, ScriptedLines):
         raise FailedError(f"{failed} of the lines failed.")
+
+
+def _candidates(tools: Mapping[str, ToolSpec]) -> Callable[[str], Awaitable[list[str]]]:
+    """Return what completes a line: the server's tools are all that is known of it here."""
+
+    async def candidates(typed: str) -> list[str]:
+        return of_tools((each[1:] for each in LEAVING), tools, typed)
+
+    return candidates

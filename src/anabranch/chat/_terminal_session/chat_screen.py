@@ -1,4 +1,4 @@
-"""The screen of a chat: shows replies as they arrive, and what lines of input return.
+"""The screen of a chat's session: shows replies as they arrive, and what lines of input return.
 
 The conversation and what commands return go to stdout; errors, questions, and what tools and
 branches do, to stderr. A reply in a branch beside the cursor takes one line, since several branches
@@ -8,12 +8,9 @@ may reply at once.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
-from typing import TextIO
+from contextlib import AbstractContextManager
 
-from anabranch._printable import printable
 from anabranch._terminal.console import Console
 from anabranch.agents import (
     Event,
@@ -25,6 +22,8 @@ from anabranch.agents import (
 )
 from anabranch.chat._chat_session import Session
 from anabranch.chat._session.session_output import Output
+from anabranch.chat._terminal_session.replies import Replies
+from anabranch.chat._terminal_session.status_line import NO_MODEL
 from anabranch.errors import StoreError
 from anabranch.messages import text_of
 from anabranch.tree import Node, cut, glimpse
@@ -33,7 +32,6 @@ __all__ = ["ChatScreen"]
 
 MAX_SHOWN = 200
 """Characters of a tool's input or result, or of a reply in a branch."""
-CLEAR = "\x1b[2J\x1b[H"
 
 
 class ChatScreen:
@@ -41,14 +39,13 @@ class ChatScreen:
 
     Args:
         console: for everything but the conversation.
-        out: for the conversation; ``sys.stdout`` by default.
+        replies: for the conversation.
     """
 
-    def __init__(self, console: Console, out: TextIO | None = None) -> None:
+    def __init__(self, console: Console, replies: Replies) -> None:
         self._console = console
-        self._out = out or sys.stdout
+        self._replies = replies
         self._session: Session | None = None
-        self._in_line = False
         self._shown: set[str] = set()
         self._uses: set[str] = set()
         self._branches: dict[str, str] = {}
@@ -60,8 +57,9 @@ class ChatScreen:
         self._session = session
 
     def turn(self) -> AbstractContextManager[None]:
-        """Show within the block that a line is being carried out; here it is not shown."""
-        return nullcontext()
+        """Show within the block that a line is being carried out."""
+        name = self._session.state.model_name if self._session is not None else NO_MODEL
+        return self._replies.turn("the model" if name == NO_MODEL else name.rpartition("/")[2])
 
     def show_beginning(self, outputs: Iterable[Output]) -> None:
         """Show where a session begins, on stderr: it is about the conversation, not part of it."""
@@ -70,15 +68,14 @@ class ChatScreen:
 
     def show(self, outputs: Iterable[Output]) -> None:
         """Show what a line has returned, except replies that were shown as they arrived."""
-        self.end_line()
+        self._replies.end_line()
         for output in outputs:
-            if output.action == "clear" and self._out.isatty():
-                self._out.write(CLEAR)
+            if output.action == "clear":
+                self._replies.clear()
             if output.type == "error":
                 self._console.say(f"error: {output.content}")
             elif output.content and output.node_id not in self._shown:
-                self._print(output)
-        self._out.flush()
+                self._replies.print(output.content, markdown=output.is_markdown)
         self._shown.clear()
         self._uses.clear()
         self._branches.clear()
@@ -86,15 +83,14 @@ class ChatScreen:
 
     def end_line(self) -> None:
         """End the line of a reply that was interrupted."""
-        if self._in_line:
-            self._write("\n")
-            self._in_line = False
+        self._replies.end_line()
 
     async def on_event(self, event: Event) -> None:
         """Show an event of a turn."""
+        self._follow_tools(event)
         match event:
             case TextReceived(after, text) if after == self._cursor:
-                self._stream(text)
+                self._replies.stream(text)
             case NodeAdded(node) if node.id == self._cursor:
                 self._show_reply(node)
             case NodeAdded(node) if node.kind == "user":
@@ -113,6 +109,15 @@ class ChatScreen:
             case _:
                 pass
 
+    def _follow_tools(self, event: Event) -> None:
+        match event:
+            case ToolStarted(_, use):
+                self._replies.running[use.id] = use.name
+            case ToolEnded(use, _):
+                self._replies.running.pop(use.id, None)
+            case _:
+                pass
+
     @property
     def _cursor(self) -> str | None:
         return self._session.cursor.node_id if self._session is not None else None
@@ -125,9 +130,9 @@ class ChatScreen:
         """Show a reply at the cursor, unless it was streamed, and end its line."""
         if node.kind != "assistant":
             return
-        if not self._in_line and node.text.strip():
-            self._stream(node.text)
-        self.end_line()
+        if not self._replies.in_line and node.text.strip():
+            self._replies.stream(node.text)
+        self._replies.end_line()
         self._shown.add(node.id)
         self._uses.update(use.id for use in node.tool_uses)
 
@@ -140,19 +145,6 @@ class ChatScreen:
             self._branches = await _branches(self._session)
         name = self._branches[node.id] = self._branches.get(str(node.parent_id), "")
         self._console.say(f"[{name or 'beside'}] {glimpse(node, MAX_SHOWN)}")
-
-    def _stream(self, text: str) -> None:
-        """Show a piece of the reply at the cursor."""
-        self._write(text)
-        self._in_line = True
-
-    def _print(self, output: Output) -> None:
-        """Show what a line has returned."""
-        self._write(f"{output.content}\n")
-
-    def _write(self, text: str) -> None:
-        self._out.write(printable(text))
-        self._out.flush()
 
 
 async def _branches(session: Session) -> dict[str, str]:

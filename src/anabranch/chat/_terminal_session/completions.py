@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from anyio import to_thread
@@ -10,24 +10,24 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from anabranch._printable import printable
-from anabranch.agents import AgentTool
 from anabranch.chat._chat_session import Session
 from anabranch.chat._commands.command_table import COMMANDS
 from anabranch.chat._session.session_output import SessionError
 from anabranch.chat._session.session_settings import SessionSettings
 from anabranch.errors import StoreError
+from anabranch.messages import ToolSpec
 from anabranch.tree import HEAD, LATEST
 
-__all__ = ["SessionCompleter", "candidates"]
+__all__ = ["LineCompleter", "candidates", "of_tools"]
 
 MAX_THREADS = 50
 
 
-class SessionCompleter(Completer):
-    """Completes the word at the cursor by what the session knows."""
+class LineCompleter(Completer):
+    """Completes the last word of what was typed by what ``candidates`` returns for it."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, candidates: Callable[[str], Awaitable[list[str]]]) -> None:
+        self._candidates = candidates
 
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
@@ -44,7 +44,7 @@ class SessionCompleter(Completer):
         typed = document.text_before_cursor
         word = typed.rpartition(" ")[2]
         try:
-            found = await candidates(self._session, typed)
+            found = await self._candidates(typed)
         except (StoreError, SessionError):  # a completion is no place to report it
             return
         for each in found:
@@ -53,22 +53,24 @@ class SessionCompleter(Completer):
 
 
 async def candidates(session: Session, typed: str) -> list[str]:
-    """Return what may stand in the place of the last word of ``typed``."""
+    """Return what may stand in the place of the last word of ``typed`` in a session."""
+    name, space, rest = typed.partition(" ")
+    tools = {name: tool.spec for name, tool in session.state.agent.tools.items()}
+    if name == "/call" and space:
+        return of_tools((), tools, f"/{rest}") if " " in rest else list(tools)
+    if space and name[1:] in COMMANDS and name.startswith("/"):
+        return await _names(session, name[1:]) if " " not in rest else _settings(name, rest)
+    return of_tools(COMMANDS, tools, typed)
+
+
+def of_tools(commands: Iterable[str], tools: Mapping[str, ToolSpec], typed: str) -> list[str]:
+    """Return the same where a line calls a tool, or is to be one of ``commands``."""
     name, space, rest = typed.partition(" ")
     if not name.startswith("/"):
         return []
-    tools = session.state.agent.tools
     if not space:
-        return [f"/{each}" for each in (*COMMANDS, *tools)]
-    if name == "/call":
-        called, space, rest = rest.partition(" ")
-        if not space:
-            return list(tools)
-        name = f"/{called}"
-    tool = tools.get(name[1:])
-    if tool is not None and name[1:] not in COMMANDS:
-        return _arguments(tool, rest)
-    return await _names(session, name[1:]) if " " not in rest else _settings(name, rest)
+        return [f"/{each}" for each in (*commands, *tools)]
+    return _arguments(tools[name[1:]], rest) if name[1:] in tools else []
 
 
 async def _names(  # noqa: PLR0911 - a case for each command
@@ -104,9 +106,9 @@ def _settings(name: str, rest: str) -> list[str]:
     return []
 
 
-def _arguments(tool: AgentTool, rest: str) -> list[str]:
+def _arguments(tool: ToolSpec, rest: str) -> list[str]:
     """Return the parameters that are not given yet, or the values of the one that is being typed."""
-    properties: Any = tool.spec.input_schema.get("properties", {})
+    properties: Any = tool.input_schema.get("properties", {})
     name, equals, _ = rest.rpartition(" ")[2].partition("=")
     if equals:
         return [f"{name}={value}" for value in _values(properties.get(name, {}))]

@@ -6,12 +6,12 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol, TextIO
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import Completer, WordCompleter
+from prompt_toolkit.completion import Completer
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
@@ -41,14 +41,13 @@ class TypedLines:
 
     Args:
         stream: where the prompt is drawn.
-        words: the words to complete.
         history: a file that stores what was typed; without one, it is forgotten.
     """
 
     status = ""
     """The line below the prompt."""
 
-    def __init__(self, stream: TextIO, words: Sequence[str], history: Path | None) -> None:
+    def __init__(self, stream: TextIO, history: Path | None) -> None:
         store: History = InMemoryHistory()
         if history is not None:
             history.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +55,6 @@ class TypedLines:
             store = FileHistory(history)
         self._prompts: PromptSession[str] = PromptSession(
             history=store,
-            completer=WordCompleter(list(words), sentence=True),
             complete_while_typing=False,
             key_bindings=_line_breaks(),
             bottom_toolbar=lambda: printable_line(self.status),

@@ -7,6 +7,7 @@ in a script, it ends the program.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 
@@ -15,7 +16,7 @@ from anabranch._terminal.exits import LeftError
 from anabranch._terminal.interrupts import on_interrupt
 from anabranch.chat._chat_session import Session
 from anabranch.chat._terminal_session.chat_screen import ChatScreen
-from anabranch.chat._terminal_session.completions import SessionCompleter
+from anabranch.chat._terminal_session.completions import LineCompleter, candidates
 from anabranch.chat._terminal_session.input_lines import (
     InputLines,
     ScriptedLines,
@@ -48,7 +49,7 @@ async def run_lines(
     """
     failed = 0
     if isinstance(lines, TypedLines):
-        lines.complete_by(SessionCompleter(session))
+        lines.complete_by(LineCompleter(partial(candidates, session)))
     while (line := await _next(session, lines)) is not None:
         if isinstance(lines, ScriptedLines):
             console.say(f"> {line}")

@@ -33,16 +33,22 @@ class RemoteLines:
         thread_id: the thread.
         lines: what is said.
         console: for everything but the conversation.
+        screen: shows what the server sends.
     """
 
     def __init__(
-        self, client: ChatClient, thread_id: str, lines: InputLines, console: Console
+        self,
+        client: ChatClient,
+        thread_id: str,
+        lines: InputLines,
+        console: Console,
+        screen: RemoteScreen,
     ) -> None:
         self._client = client
         self._thread_id = thread_id
         self._lines = lines
         self._console = console
-        self._screen = RemoteScreen(console)
+        self._screen = screen
 
     async def run(self, *, answers_first: bool) -> int:
         """Say all lines; return the number of lines that have failed.
@@ -69,7 +75,7 @@ class RemoteLines:
         """Show a turn; return whether it was carried out. A thread may have to be begun yet."""
         ended = False
         try:
-            with anyio.CancelScope() as reading, on_interrupt(reading.cancel):
+            with anyio.CancelScope() as reading, on_interrupt(reading.cancel), self._screen.turn():
                 async with aclosing(events):
                     async for event in events:
                         self._screen.show(event)

@@ -5,9 +5,9 @@ What the model says goes to stdout, what tools and branches do to stderr. All of
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from typing import Any, TextIO, cast
+from contextlib import AbstractContextManager
+from typing import Any, cast
 
 from ag_ui.core import (
     CustomEvent,
@@ -22,8 +22,8 @@ from ag_ui.core import (
     ToolCallStartEvent,
 )
 
-from anabranch._printable import printable
 from anabranch._terminal.console import Console
+from anabranch.chat._terminal_session.replies import Replies
 from anabranch.tree import cut
 
 __all__ = ["STOPPED", "RemoteScreen"]
@@ -39,13 +39,12 @@ class RemoteScreen:
 
     Args:
         console: for everything but the conversation.
-        out: for the conversation; ``sys.stdout`` by default.
+        replies: for the conversation.
     """
 
-    def __init__(self, console: Console, out: TextIO | None = None) -> None:
+    def __init__(self, console: Console, replies: Replies) -> None:
         self._console = console
-        self._out = out or sys.stdout
-        self._in_line = False
+        self._replies = replies
         self._tools: dict[str, str] = {}
         """The names of tools, by the ids of their uses."""
         self._unsaid = ""
@@ -57,15 +56,15 @@ class RemoteScreen:
         match event:
             case TextMessageContentEvent(delta=delta) if not inner:
                 self._unsaid = ""
-                self._write(delta)
-                self._in_line = True
+                self._replies.stream(delta)
             case TextMessageEndEvent() if not inner:
-                self.end_line()
+                self._replies.end_line()
             case ToolCallStartEvent(tool_call_id=use, tool_call_name=name):
-                self._tools[use] = name
+                self._tools[use] = self._replies.running[use] = name
             case ToolCallArgsEvent(tool_call_id=use, delta=delta):
                 self._say(f"→ {self._tools.get(use, '?')}({delta})")
             case ToolCallResultEvent(tool_call_id=use, content=content):
+                self._replies.running.pop(use, None)
                 text = content if isinstance(content, str) else "(media)"
                 self._unsaid = "" if inner else text
                 self._say(f"← {self._tools.get(use, '?')}: {' '.join(text.split())}")
@@ -74,16 +73,18 @@ class RemoteScreen:
             case RunFinishedEvent(outcome=RunFinishedCancelledOutcome()):
                 self._say(STOPPED)
             case RunFinishedEvent(outcome=None | RunFinishedSuccessOutcome()) if self._unsaid:
-                self._write(f"{self._unsaid}\n")  # the person has called the tool
+                self._replies.print(self._unsaid)  # the person has called the tool
                 self._unsaid = ""
             case _:
                 pass
 
+    def turn(self) -> AbstractContextManager[None]:
+        """Show within the block that the server is carrying out a line."""
+        return self._replies.turn("the server")
+
     def end_line(self) -> None:
         """End the line of a reply that was interrupted."""
-        if self._in_line:
-            self._write("\n")
-            self._in_line = False
+        self._replies.end_line()
 
     def _notice(self, notice: Mapping[str, Any]) -> None:
         name = self._tools.get(str(notice.get("toolCallId")), "?")
@@ -94,9 +95,5 @@ class RemoteScreen:
         self._say(f"[{name}] {how}{notice.get('message') or ''}")
 
     def _say(self, line: str) -> None:
-        self.end_line()
+        self._replies.end_line()
         self._console.say(cut(line, MAX_SHOWN))
-
-    def _write(self, text: str) -> None:
-        self._out.write(printable(text))
-        self._out.flush()

@@ -1,7 +1,4 @@
-"""The screen of a chat at a terminal: Markdown as it arrives, and what is being waited for.
-
-Where the conversation goes to a file or a pipe, ``chat_screen.py`` writes it plainly instead.
-"""
+"""Replies at a terminal: Markdown as it arrives, and what is being waited for."""
 
 from __future__ import annotations
 
@@ -20,42 +17,36 @@ from rich.text import Text
 from anabranch._printable import printable
 from anabranch._terminal.console import Console
 from anabranch._terminal.live_region import LiveRegion
-from anabranch.agents import Event, ToolEnded, ToolStarted
-from anabranch.chat._session.session_output import Output
-from anabranch.chat._terminal_session.chat_screen import ChatScreen
+from anabranch.chat._terminal_session.replies import Replies
 
-__all__ = ["TerminalScreen"]
+__all__ = ["LiveReplies"]
 
 _FENCE = re.compile(r"^ {0,3}(```|~~~)", re.MULTILINE)
 RESERVED = 4
 """Lines of the terminal that a reply leaves free while it arrives."""
 
 
-class TerminalScreen(ChatScreen):
-    """Shows one session at the terminal of ``console``."""
+class LiveReplies(Replies):
+    """Shows replies at the terminal of ``console``."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console, console.stream)
+        super().__init__(console.stream)
         self._region = LiveRegion(console.stream)
         console.region = self._region
         self._reply = ""
-        self._running: dict[str, str] = {}
-        self._began = 0.0
-
-    def columns(self) -> int:
-        """Return the width of the terminal now."""
-        return self._region.columns
+        self.columns = lambda: self._region.columns
 
     @contextmanager
-    def turn(self) -> Generator[None]:
-        """Show what is being waited for while a line is carried out."""
-        self._began = time.monotonic()
-        self._running.clear()
+    def turn(self, awaited: str) -> Generator[None]:
+        """Show within the block that ``awaited``, or a tool, is waited for, and for how long."""
+        began = time.monotonic()
+        self.running.clear()
         spinner = Spinner("dots")
 
         def draw() -> RenderableType:
-            seconds = time.monotonic() - self._began
-            waiting = printable(f"{self._waiting()} · {seconds:.0f} s · Ctrl-C ends it")
+            names = ", ".join(dict.fromkeys(self.running.values()))
+            what = f"running {names}" if names else f"waiting for {awaited}"
+            waiting = printable(f"{what} · {time.monotonic() - began:.0f} s · Ctrl-C ends it")
             spinner.update(text=Text(waiting, "dim"))
             return Group(_LastLines(_markdown(self._reply)), spinner) if self._reply else spinner
 
@@ -65,43 +56,23 @@ class TerminalScreen(ChatScreen):
             finally:
                 self.end_line()
 
-    async def on_event(self, event: Event) -> None:
-        """Show an event of a turn."""
-        match event:
-            case ToolStarted(_, use):
-                self._running[use.id] = use.name
-            case ToolEnded(use, _):
-                self._running.pop(use.id, None)
-            case _:
-                pass
-        await super().on_event(event)
+    def stream(self, text: str) -> None:
+        """Show a piece of a reply: whole paragraphs are printed, the rest is drawn again."""
+        whole, self._reply = _blocks(self._reply + text)
+        if whole.strip():
+            self._region.print(_markdown(whole))
+        self.in_line = True
 
     def end_line(self) -> None:
         """Print what of a reply has arrived and was not printed yet."""
         rest, self._reply = self._reply, ""
-        self._in_line = False
+        self.in_line = False
         if rest.strip():
             self._region.print(_markdown(rest))
 
-    def _stream(self, text: str) -> None:
-        whole, self._reply = _blocks(self._reply + text)
-        if whole.strip():
-            self._region.print(_markdown(whole))
-        self._in_line = True
-
-    def _print(self, output: Output) -> None:
-        if output.is_markdown:
-            self._region.print(_markdown(output.content))
-        else:
-            self._region.print(Text(printable(output.content)))
-
-    def _waiting(self) -> str:
-        """Return what the turn waits for."""
-        if self._running:
-            return f"running {', '.join(dict.fromkeys(self._running.values()))}"
-        name = self._session.state.model_name if self._session is not None else "none"
-        model = name.rpartition("/")[2]
-        return f"waiting for {'the model' if model == 'none' else model}"
+    def print(self, text: str, *, markdown: bool = False) -> None:
+        """Show what is not part of a reply that arrives."""
+        self._region.print(_markdown(text) if markdown else Text(printable(text)))
 
 
 class _LastLines:

@@ -1,4 +1,4 @@
-"""``python -m bench`` measures everything, prints one table and keeps it in ``bench/README.md``.
+"""``python -m bench`` measures everything, prints one table and writes it to ``bench/README.md``.
 
 ``python -m bench NAME …`` measures some of it and only prints.
 """

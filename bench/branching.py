@@ -4,7 +4,7 @@
 What they add is the work of the agent and its store: a request, a task and two nodes for each. The
 call that opens them, and the answer when they are back, come at once: else they would be replies
 of their own, before and after, and no fork could take less than two. The same model, asked as
-often at once by nobody in particular, is the floor.
+often at once, without any logic, is the floor.
 
 ``cache``: the share of the tokens (estimated) of a branch's first request that are the beginning
 of its parent's last request, byte for byte, and so in the provider's cache. It is the least share
@@ -36,7 +36,7 @@ PROMPTS = [f"task {number}" for number in range(BRANCHES)]
 
 
 async def decide(request: SampleRequest) -> SampleReply | str:
-    """Fork when told to; answer what is said after a while, and what tools return at once."""
+    """Fork when asked to; answer what is said after a while, and what tools return at once."""
     said = request.messages[-1].text
     if said.startswith("fork"):
         prompts = PROMPTS[: int(said.removeprefix("fork "))]
@@ -95,9 +95,9 @@ async def cached() -> float:
     before, shares = as_bytes(parent.messages), list[float]()
     fixed = as_fixed(parent)
     for request in branches:
-        told = as_bytes(request.messages)
-        same = fixed + before if told.startswith(before) and as_fixed(request) == fixed else ""
-        shares.append(estimate_tokens(same) / estimate_tokens(fixed + told))
+        sent = as_bytes(request.messages)
+        same = fixed + before if sent.startswith(before) and as_fixed(request) == fixed else ""
+        shares.append(estimate_tokens(same) / estimate_tokens(fixed + sent))
     return min(shares)
 
 

@@ -29,8 +29,8 @@ class Row:
     def cells(self) -> list[str]:
         """Return the line's cells as text."""
         goal = "" if self.goal is None else f"≤ {self.goal:g} {self.unit}"
-        kept = "" if self.goal is None else "yes" if self.value <= self.goal else "**no**"
-        return [self.benchmark, self.measured, f"{self.value:.2f} {self.unit}", goal, kept]
+        met = "" if self.goal is None else "yes" if self.value <= self.goal else "**no**"
+        return [self.benchmark, self.measured, f"{self.value:.2f} {self.unit}", goal, met]
 
 
 class Times:

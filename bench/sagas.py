@@ -14,7 +14,7 @@ and what is in DBOS's favour: server and client are one process and one event lo
 caller are. The answers to DBOS are sent in one go, so that it never waits for a question to be read
 (its ``recv`` looks once a second by default; here a thousand times); ours are given one by one, each
 after its question. Both commit to a file in SQLite's default durability, or to one Postgres server
-that waits for its disk. Without a store ours keeps its promise along one chain of rounds only; those
+that waits for its disk. Without a store ours holds its promise along one chain of rounds only; those
 rows say what the durability of a database costs.
 
 Eight steps without questions are measured as well: one round of ours, one workflow of DBOS.

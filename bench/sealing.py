@@ -5,7 +5,7 @@ token belongs to (tool, arguments, server, caller, time), and writes it as text,
 it; the floor does neither: one key, one nonce, one ``encrypt``, one ``decrypt``. The state is as
 random as text can be, so nothing is won by its shape.
 
-A second row tells how much of that is ours: against the SDK's codec alone, which seals the same
+A second row says how much of that is ours: against the SDK's codec alone, which seals the same
 bytes and writes them in base64. Python's base64 takes several times as long as the cipher, and the
 codec writes what it has read once more, so that each token has one spelling only.
 """

@@ -124,7 +124,7 @@ async def analyze_schedules(ctx: BranchContext, flights: list[Flight]) -> str:
 
 @tool
 async def visa_rules(ctx: BranchContext, country: str) -> str:
-    """Tell which visa a traveller to a country needs."""
+    """Say which visa a traveller to a country needs."""
     await ctx.log("debug", f"looked up {country}")
     return f"No visa is needed for {country}."
 

@@ -182,7 +182,7 @@ async def test_elicitation_sep1330_enums(ctx: BranchContext) -> str:
 
 @tool
 async def test_streaming_elicitation(ctx: BranchContext) -> str:
-    """Tell of the progress, and then ask."""
+    """Report the progress, and then ask."""
     await ctx.notify("about to ask")
     return summary(await ctx.elicit(Name, "What is your name?"))
 
@@ -195,7 +195,7 @@ async def test_sampling(ctx: BranchContext, prompt: str) -> str:
 
 @tool
 async def test_tool_with_progress(ctx: BranchContext) -> str:
-    """Tell of the progress three times."""
+    """Report the progress three times."""
     for progress in (0, 50, 100):
         await ctx.notify(f"{progress} of 100", progress=progress, total=100)
     return "done"
@@ -325,7 +325,7 @@ Roots = Annotated[types.ListRootsResult, Resolve(ask_roots)]
 
 @server.tool()
 def test_input_required_result_list_roots(roots: Roots) -> str:
-    """Tell the client's roots."""
+    """Name the client's roots."""
     return ", ".join(str(root.uri) for root in roots.roots)
 
 

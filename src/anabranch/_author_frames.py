@@ -86,7 +86,7 @@ def _is_refused_code(error: TracebackException) -> bool:
 
 def _of_author(error: TracebackException) -> StackSummary:
     """Return the author's frames, and the last one if it follows one of them and says where."""
-    kept = [frame for frame in error.stack if is_authors(frame.filename)]
-    if kept and kept[-1] is not error.stack[-1] and not _is_refused_code(error):
-        kept.append(error.stack[-1])
-    return StackSummary.from_list(kept)
+    shown = [frame for frame in error.stack if is_authors(frame.filename)]
+    if shown and shown[-1] is not error.stack[-1] and not _is_refused_code(error):
+        shown.append(error.stack[-1])
+    return StackSummary.from_list(shown)

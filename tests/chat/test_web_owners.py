@@ -113,7 +113,7 @@ async def test_a_guessed_thread_is_answered_as_one_that_does_not_exist(
                 sent = filled(body, {**guessed, "THREAD": thread})
                 response = await client.request(method, place, json=sent)
                 answers.append((response.status_code, response.text.replace(thread, "…")))
-            if path == "/threads":  # an id is taken, whoever has taken it
+            if path == "/threads":  # an id is taken, no matter by which caller
                 assert [status for status, _ in answers] == [409, 201]
             else:
                 assert answers[0] == answers[1]

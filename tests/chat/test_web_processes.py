@@ -24,7 +24,7 @@ from tests.patience import PATIENCE
 
 
 class Held:
-    """A model that says one word, and then waits until it is let go on."""
+    """A model that says one word, and then waits until it may go on."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()

@@ -30,7 +30,7 @@ async def fail(ctx: BranchContext) -> str:
 
 @tool
 async def hang(ctx: BranchContext) -> str:
-    """Tell that it waits, and wait for ever."""
+    """Report that it waits, and wait for ever."""
     await ctx.notify("waiting")
     await asyncio.Event().wait()
     return "never"

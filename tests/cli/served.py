@@ -88,7 +88,7 @@ async def die(ctx: BranchContext) -> str:
 
 @tool
 async def wait(ctx: BranchContext, notes: str) -> str:
-    """Do something that must be undone, tell of it, and wait to be cancelled."""
+    """Do something that must be undone, report it, and wait to be cancelled."""
 
     def note(word: str) -> None:
         with Path(notes).open("a") as file:

@@ -1,4 +1,4 @@
-"""What is seen of a chat whose store does not tell what its branches are called."""
+"""What is seen of a chat whose store cannot be asked for the names of its branches."""
 
 import io
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from tests.chat.sessions import echo
 
 
 class Unreadable(MemoryTrees):
-    """A store that keeps what it is given, and cannot be asked for a thread's nodes."""
+    """A store that takes what it is given, and cannot be asked for a thread's nodes."""
 
     async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
         raise StoreError("The store is locked.")

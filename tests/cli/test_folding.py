@@ -137,6 +137,23 @@ def test_without_the_search_for_secrets_nothing_begins(
     assert "[memory]" in err
 
 
+async def test_a_server_has_the_settings_of_its_environment_and_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Excludes a configuration that is validated, while the server goes on with the defaults."""
+    settings = tmp_path / "folding.json"
+    settings.write_text('{"context_folding": {"default_budget": 700, "max_depth": 3}}')
+    monkeypatch.setenv("ANABRANCH_FOLDING_FILE", str(settings))
+    monkeypatch.setenv("ANABRANCH_FOLDING_MAX_DEPTH", "1")
+    server = recipe().make_server().server
+    task = {"description": "d", "prompt": "p", "session_id": "s"}
+    assert (await call(server, "branch_create", **task))["budget_allocated"] == 700
+    async with Client(server) as client:
+        deeper = await client.call_tool("branch_create", task)
+    assert deeper.is_error
+    assert "FOLD004" in str(deeper.content)
+
+
 def test_a_setting_that_is_wrong_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

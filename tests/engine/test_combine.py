@@ -84,7 +84,7 @@ async def test_a_cancelled_gather_waits_until_all_have_cancel_and_wait() -> None
             await asyncio.sleep(60)
         finally:
             await asyncio.sleep(0.001)
-            ended.append("let go")
+            ended.append("cancelled")
 
     async def body(_: Branch) -> Any:
         async with asyncio.timeout(0.001) as limit:
@@ -93,7 +93,7 @@ async def test_a_cancelled_gather_waits_until_all_have_cancel_and_wait() -> None
 
     with pytest.raises(TimeoutError):
         await hot(body)
-    assert ended == ["let go", "let go"]
+    assert ended == ["cancelled", "cancelled"]
 
 
 async def test_a_task_that_was_cancelled_cancels_its_gather() -> None:

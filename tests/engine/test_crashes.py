@@ -76,10 +76,10 @@ class Run:
 
 
 async def with_crashes(run: Run, crashes: list[int]) -> tuple[Any, Counter[str]]:
-    """Run to the end, losing a round for each of ``crashes``; return the value and effects kept."""
+    """Run to the end, losing a round for each of ``crashes``; return the value and the effects recorded."""
     world = World()
     text = world.journal().dumps()
-    kept: Counter[str] = Counter()
+    recorded: Counter[str] = Counter()
     while True:
         before = run.effects.copy()
         journal = Journal.loads(text)
@@ -91,9 +91,9 @@ async def with_crashes(run: Run, crashes: list[int]) -> tuple[Any, Counter[str]]
             outcome = await trying
         if ticks is not None:
             continue  # the reply is lost on its way
-        kept.update(run.effects - before)
+        recorded.update(run.effects - before)
         if isinstance(outcome, Finished):
-            return outcome.value, kept
+            return outcome.value, recorded
         journal.answer({asked.step_id: loudly(asked.request) for asked in outcome.asks})
         text = journal.dumps()
 
@@ -112,9 +112,9 @@ def test_a_lost_round_can_be_tried_again(program: Program, crashes: list[int]) -
     async def both() -> None:
         calm = Run(program)
         expected = (await rounds(calm.body)).value
-        value, kept = await with_crashes(Run(program), list(crashes))
+        value, recorded = await with_crashes(Run(program), list(crashes))
         assert value == expected
-        assert kept == calm.effects
-        assert set(kept.values()) <= {1}
+        assert recorded == calm.effects
+        assert set(recorded.values()) <= {1}
 
     asyncio.run(both())

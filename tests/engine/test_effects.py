@@ -431,7 +431,7 @@ class Caller:
 
     async def _never(self, _: Ask) -> Answer:
         await asyncio.sleep(60)
-        raise AssertionError("nobody waits so long")
+        raise AssertionError("no one waits so long")
 
     async def cancel(self) -> None:
         self.task.cancel()

@@ -1,4 +1,4 @@
-"""The journal's text: nothing is lost in it, and its length tells a client nothing."""
+"""The journal's text: nothing is lost in it, and its length reveals nothing to a client."""
 
 from __future__ import annotations
 

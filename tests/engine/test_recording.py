@@ -34,7 +34,7 @@ class Site:
 
 @dataclass
 class Beaten(Book):
-    """A recorder to which another run has already told what came of the building."""
+    """A recorder to which another run has already reported the outcome of the building."""
 
     theirs: Mapping[str, Any] | None = None
 

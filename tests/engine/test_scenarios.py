@@ -444,7 +444,7 @@ async def detached_task(url: str, _: Branch) -> Any:
 
 @scenario("a b")
 async def detached_and_left(url: str, _: Branch) -> Any:
-    """A task that nobody waits for ends with the body; its questions are not missed then."""
+    """A task that no one waits for ends with the body; its questions are not missed then."""
 
     async def late() -> None:
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The end of a round: the body is cancelled, and must let go."""
+"""The end of a round: the body is cancelled, and must end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def nothing_done() -> None:
 
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body that will not let go is given up soon."""
+    """A body that does not end when it is cancelled is given up soon."""
     monkeypatch.setattr(scheduler, "CANCEL_TIMEOUT", 0.02)
 
 
@@ -47,7 +47,7 @@ async def refused(body: Body) -> SuspensionError:
     return caught.value
 
 
-# -- bodies that let go ----------------------------------------------------------------------
+# -- bodies that end -------------------------------------------------------------------------
 
 
 async def test_nothing_is_raised_that_author_code_could_catch() -> None:

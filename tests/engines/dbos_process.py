@@ -14,7 +14,7 @@ from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck, OpenEngine
 
 
 async def work(url: str, schema: str) -> None:
-    """Be a worker that writes the call of each wake, and then hangs if it is told to."""
+    """Be a worker that writes the call of each wake, and then hangs if that is asked of it."""
     engine = DBOSEngine(url, schema=schema)
 
     async def advance(wake: Wake) -> None:

@@ -141,7 +141,7 @@ async def side(ctx: BranchContext, run: str, numbers: list[int]) -> list[str]:
 async def ask(ctx: BranchContext, question: str) -> None:
     answer = await ctx.elicit(GO, question)
     if not (isinstance(answer, Accepted) and answer.content.on):
-        raise ToolError("Nobody wants to go on.")
+        raise ToolError("No one wants to go on.")
 
 
 @tool(elicits=[GO])

@@ -107,6 +107,7 @@ async def look(ctx: BranchContext, what: str) -> str:
 
 
 async def test_after_the_return_there_is_the_call_and_the_message_alone() -> None:
+    """Excludes folding that is a record alone: the branch's messages are not in its parent's."""
     chat = await talk(
         script(
             create(),
@@ -264,6 +265,7 @@ async def test_a_reply_that_uses_up_the_budget_may_still_return() -> None:
 
 
 async def test_tokens_are_those_that_the_provider_reports() -> None:
+    """Excludes budgets that nothing charges: each reply of a real turn is charged."""
     chat = await talk(
         script(
             create(),
@@ -307,6 +309,7 @@ async def test_a_branch_has_its_time_and_is_then_ended_with_what_it_had() -> Non
 
 
 async def test_an_interrupted_turn_closes_its_branches() -> None:
+    """Excludes a shutdown that stops timers and leaves branches active."""
     begun, never = asyncio.Event(), asyncio.Event()
 
     async def decide(request: SampleRequest) -> Reply:

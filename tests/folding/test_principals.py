@@ -65,6 +65,7 @@ class Caller:
 
 @pytest.mark.parametrize("era", list(ERAS))
 async def test_the_branches_of_another_principal_are_unknown(era: str) -> None:
+    """Excludes operations without the caller's identity: a status is authorised like a return."""
     branches = BranchService()
     async with served(branches) as url:
         owner, other = (Caller(url, name * 16, ERAS[era]) for name in "ab")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any
 
 import pytest
 
 from anabranch.agents import Agent, Folding
-from anabranch.folding import BranchService, FoldingSettings, folding_tools
+from anabranch.folding import BranchService, FoldingSettings, _errors, folding_tools
 from anabranch.mcp import create_server
 from anabranch.messages import SampleReply
 from anabranch.testing import ManualClock, MockModel, calls
@@ -98,6 +100,7 @@ REFUSALS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 async def test_each_refusal_has_its_code_and_changes_nothing(host: Broken) -> None:
+    """Excludes refusals without a code, over the protocol as well."""
     made = await host.begin()
     before = await host.call(STATUS, branch_id=made["branch_id"])
     for code, tool, given in REFUSALS:
@@ -109,6 +112,16 @@ async def test_each_refusal_has_its_code_and_changes_nothing(host: Broken) -> No
     await host.call(RETURN, message="m", branch_id=inner["branch_id"])
     twice = await host.refusal(RETURN, message="m", branch_id=inner["branch_id"])
     assert "FOLD003" in twice
+
+
+def test_every_code_that_is_defined_is_one_that_a_caller_meets() -> None:
+    """Excludes codes that are documented and can never be raised."""
+    elsewhere = {"FOLD003", "FOLD004", "FOLD012", "FOLD013"}  # in the tests of this module
+    internal = {"FOLD005"}  # a transition that the table refuses: a bug, not an answer
+    source = inspect.getsource(_errors)
+    assert set(re.findall(r"FOLD\d{3}", source)) == (
+        {code for code, _, _ in REFUSALS} | elsewhere | internal
+    )
 
 
 async def test_too_many_open_branches_are_refused(host: Broken) -> None:
@@ -139,6 +152,7 @@ async def test_the_schema_refuses_what_has_another_type(era: str) -> None:
 
 
 async def test_what_is_documented_as_required_is_what_is_checked() -> None:
+    """Excludes a schema and a check that differ, as an optional prompt that is refused if empty."""
     server = create_server("folding", folding_tools(), keys=["k" * 32])
     listed = {each.name: each.input_schema for each in await server.list_tools()}
     assert listed[CREATE]["required"] == ["description", "prompt"]

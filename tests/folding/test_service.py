@@ -1,9 +1,9 @@
 """What can be done to a branch, and what is refused: the service over a store in this process."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -14,6 +14,7 @@ from anabranch.folding import (
     Branch,
     BranchEvent,
     BranchNotActiveError,
+    BranchRows,
     BranchService,
     BudgetExhaustedError,
     CreationRateError,
@@ -33,7 +34,10 @@ from anabranch.folding import (
     UnknownBranchError,
 )
 from anabranch.folding._memory_store import MemoryBranches
+from anabranch.memory import Scrubber
 from anabranch.testing import ManualClock
+
+T = TypeVar("T")
 
 PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
 
@@ -74,6 +78,7 @@ async def refusal(doing: Any, kind: type[FoldingError], code: str) -> str:
 
 
 async def test_a_branch_begins_with_the_defaults_and_ends_with_its_message() -> None:
+    """Excludes two counts of depth (the first is 1), and a duration that begins at the return."""
     folding = Folding()
     created = await folding.service.create(**PROMPT)
     branch = created.branch
@@ -110,6 +115,7 @@ async def test_the_innermost_branch_is_the_default_as_parent_and_to_return_from(
 
 
 async def test_an_explicit_parent_makes_siblings() -> None:
+    """Excludes that every branch is put below the deepest one, so that there are no siblings."""
     folding = Folding()
     outer = await folding.create()
     left = await folding.create(parent_branch_id=outer.id)
@@ -123,6 +129,7 @@ async def test_an_explicit_parent_makes_siblings() -> None:
 
 
 async def test_a_parent_that_returns_closes_its_children_each_with_its_own_record() -> None:
+    """Excludes ends without an event: of what was forced, and of what has failed."""
     folding = Folding()
     outer = await folding.create()
     nothing = await folding.create(parent_branch_id=outer.id)
@@ -145,6 +152,7 @@ async def test_a_parent_that_returns_closes_its_children_each_with_its_own_recor
 
 
 async def test_the_record_is_live_and_what_is_unused_is_refunded() -> None:
+    """Excludes a record that says 0 tokens until the branch ends."""
     folding = Folding()
     outer = await folding.create(budget=5_000)
     inner = await folding.service.create(
@@ -166,6 +174,7 @@ async def test_the_record_is_live_and_what_is_unused_is_refunded() -> None:
 
 
 async def test_a_used_up_budget_forces_a_return_with_what_there_is() -> None:
+    """Excludes that of an exhausted branch the reason is left and its partial result is lost."""
     folding = Folding()
     for partial, status in (("So far so good.", "completed"), (None, "failed")):
         branch = await folding.create(budget=100)
@@ -243,7 +252,8 @@ async def test_a_budget_that_does_not_hold_the_prompt_is_refused() -> None:
 # -- time ------------------------------------------------------------------------------------
 
 
-async def test_a_branch_whose_time_is_over_is_closed_by_whoever_comes_next() -> None:
+async def test_a_branch_whose_time_is_over_is_closed_by_the_next_operation() -> None:
+    """Excludes branches that do not outlive their process, as records in memory alone would."""
     folding = Folding()
     branch = await folding.create(timeout_seconds=10)
     await folding.service.charge(1, branch_id=branch.id, partial="Some of it")
@@ -274,6 +284,7 @@ async def test_a_child_has_no_more_time_than_its_parent() -> None:
 
 
 async def test_a_pass_closes_what_is_overdue_and_deletes_what_is_old() -> None:
+    """Excludes finished branches that are never archived and never deleted."""
     folding = Folding(archive_after_seconds=50, delete_after_seconds=100)
     branch = await folding.create(timeout_seconds=10)
     other = await folding.create(timeout_seconds=60)
@@ -303,6 +314,7 @@ async def test_branches_are_nested_no_deeper_than_allowed() -> None:
 
 
 async def test_a_session_has_no_more_open_branches_than_allowed_at_the_same_time() -> None:
+    """Excludes a limit that is checked first and counted later, which concurrent creations pass."""
     folding = Folding(max_concurrent_per_session=2)
     outer = await folding.create()
     session = {"session_id": outer.session_id, "parent_branch_id": ROOT}
@@ -326,6 +338,7 @@ async def test_an_instance_has_no_more_open_branches_than_allowed_until_their_ti
 
 
 async def test_a_session_creates_no_more_branches_a_minute_than_allowed() -> None:
+    """Excludes a rate that is documented and not enforced."""
     folding = Folding(max_created_per_minute=2)
     first = await folding.create()
     session = {"session_id": first.session_id, "parent_branch_id": ROOT}
@@ -387,6 +400,7 @@ async def test_what_is_invalid_in_a_return_or_a_report_is_refused() -> None:
 
 
 async def test_control_characters_are_removed() -> None:
+    """Excludes control characters that pass where they are documented to be removed."""
     folding = Folding()
     branch = await folding.create(description="a\x1b[31mb\x00", prompt="line\n\tnext\x85")
     assert (branch.description, branch.prompt) == ("a[31mb", "line\n\tnext")
@@ -408,6 +422,7 @@ def test_the_table_alone_decides_which_state_follows(before: Status, after: Stat
 
 
 async def test_exactly_one_of_a_return_a_budget_and_a_timeout_closes_a_branch() -> None:
+    """Excludes ends that fire together, each pass the check of the status, and count twice."""
     folding = Folding()
     branch = await folding.create(budget=100, timeout_seconds=10)
     folding.clock.advance(10)
@@ -428,6 +443,29 @@ async def test_a_session_that_ends_closes_its_branches_from_the_inside() -> None
     assert await folding.service.close_session(outer.session_id) == 2
     assert [event.branch.depth for event in folding.events[2:]] == [2, 1]
     assert folding.events[-1].branch.error == "the session has ended"
+
+
+class CountedBranches(MemoryBranches):
+    """A store that counts its transactions."""
+
+    transactions = 0
+
+    async def transaction(self, work: Callable[[BranchRows], T]) -> T:
+        self.transactions += 1
+        return await super().transaction(work)
+
+
+async def test_the_end_of_a_session_costs_two_transactions_for_each_open_branch_at_most() -> None:
+    """Excludes a clean-up without a bound: a session has a limited number of open branches."""
+    store = CountedBranches()
+    service = BranchService(store, FoldingSettings(max_concurrent_per_session=10))
+    first = (await service.create(**PROMPT, budget=1_000)).branch
+    inside = {"session_id": first.session_id, "parent_branch_id": first.id, "budget": 50}
+    for _ in range(9):
+        await service.create(**PROMPT, **inside)
+    before = store.transactions
+    assert await service.close_session(first.session_id) == 10
+    assert store.transactions - before <= 2 * 10 + 1
 
 
 # -- memories and secrets --------------------------------------------------------------------
@@ -467,6 +505,7 @@ class Memories:
 
 
 async def test_a_branch_begins_with_memories_that_fit_and_are_charged() -> None:
+    """Excludes options that are accepted and ignored: memories at the start, one at the return."""
     folding, memories = Folding(), Memories()
     service = folding.restarted(memory=memories)
     created = await service.create(**PROMPT, budget=1_000)
@@ -503,6 +542,8 @@ async def test_a_memory_that_fails_does_not_fail_the_branch() -> None:
 
 
 async def test_secrets_do_not_leave_a_branch() -> None:
+    """Excludes that results alone are searched: descriptions, prompts and errors are, too."""
+
     async def scrub(text: str) -> str:
         return text.replace("hunter2", "[REDACTED]")
 
@@ -518,6 +559,7 @@ async def test_secrets_do_not_leave_a_branch() -> None:
 
 
 async def test_a_text_that_cannot_be_searched_for_secrets_stays_where_it_is() -> None:
+    """Excludes that a text leaves although the search for secrets has failed."""
     broken: list[str] = []
 
     async def scrub(text: str) -> str:
@@ -534,6 +576,19 @@ async def test_a_text_that_cannot_be_searched_for_secrets_stays_where_it_is() ->
     found = await service.status(branch_id=branch.id)
     assert found is not None
     assert (found.status, found.result) == ("active", None)
+
+
+async def test_a_failure_of_the_search_that_is_shipped_withholds_the_text() -> None:
+    """Excludes an adapter that cannot fail, behind which failing closed is never reached."""
+
+    def search(text: str) -> list[tuple[int, int]]:
+        if "secret" in text:
+            raise ValueError(text)
+        return []
+
+    service = Folding().restarted(scrub=Scrubber(search).clean)
+    branch = (await service.create(**PROMPT)).branch
+    await refusal(service.complete("secret", branch_id=branch.id), ScrubbingError, "FOLD014")
 
 
 async def test_a_listener_that_fails_is_logged_and_changes_nothing(

@@ -105,6 +105,7 @@ async def test_what_is_refused_has_a_code(host: Host) -> None:
 
 
 async def test_siblings_and_parallel_agents(host: Host) -> None:
+    """Excludes that the branches of agents which work in parallel are nested in each other."""
     first = await host.call("branch_create", **TASK)
     session = first["session_id"]
     both = [

@@ -114,7 +114,7 @@ async def test_a_folded_task_has_a_tenth_of_the_context_and_the_same_result() ->
     first, *calls_and_results, last = project(path.nodes, path.results)
     assert (first.text, last.text) == (TASK, "All is as it should be.")
     assert len(calls_and_results) == 2 * SUBTASKS
-    told = [
+    concluded = [
         part.text
         for message in calls_and_results
         for block in message.content
@@ -122,12 +122,12 @@ async def test_a_folded_task_has_a_tenth_of_the_context_and_the_same_result() ->
         for part in block.content
         if part.type == "text"
     ]
-    assert told == [f"subtask {number} is as it should be" for number in range(SUBTASKS)]
+    assert concluded == [f"subtask {number} is as it should be" for number in range(SUBTASKS)]
 
     records = await trace.branches.branches(trace.thread_id)
     assert len(records) == SUBTASKS * (PARTS + 1)
     assert {(each.status, each.error) for each in records} == {("completed", None)}
     assert all(each.budget_used <= each.budget_total for each in records)
     tree = await trace.agent.store.tree(trace.thread_id)
-    kept = sum("record" in str(result.content) for result in tree.results.values())
-    assert kept == SUBTASKS * PARTS * STEPS, "everything that was folded is in the tree"
+    stored = sum("record" in str(result.content) for result in tree.results.values())
+    assert stored == SUBTASKS * PARTS * STEPS, "everything that was folded is in the tree"

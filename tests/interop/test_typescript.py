@@ -1,6 +1,6 @@
 """The TypeScript client of the protocol's own organisation against ``anabranch serve``.
 
-Each test is played by ``driver.mjs``, which tells what the client saw. Era ``auto`` finds the
+Each test is played by ``driver.mjs``, which reports what the client saw. Era ``auto`` finds the
 stateless one; the client's own default is the handshake.
 """
 

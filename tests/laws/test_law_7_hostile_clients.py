@@ -48,7 +48,7 @@ NUMBER = Elicitation("number", Number)
 
 
 def target(effects: list[str], name: str = "target") -> Tool[dict[str, Any]]:
-    """A tool whose value tells what it took for whose answer, and whose effects are counted."""
+    """A tool whose value says what it took for whose answer, and whose effects are counted."""
 
     def do(what: str) -> str:
         effects.append(what)

@@ -200,7 +200,7 @@ async def asgi(app: Any) -> AsyncGenerator[str, None]:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Tells when it is there, and leaves the signal handlers of the test run alone."""
+    """Reports when it is there, and leaves the signal handlers of the test run alone."""
 
     def __init__(self, app: Any) -> None:
         super().__init__(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))

@@ -176,7 +176,7 @@ async def test_what_a_tool_requires_is_checked_before_its_body_starts(era: str) 
 
 
 class OwnModel:
-    """The server's own model; keeps what it was asked."""
+    """The server's own model; records what it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[SampleRequest] = []

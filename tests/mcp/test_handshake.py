@@ -321,7 +321,7 @@ async def test_modern_clients_are_asked_over_the_same_endpoints(options: dict[st
 
 
 class Trip:
-    """A tool that reserves, asks, and tells how it ended; its undo awaits."""
+    """A tool that reserves, asks, and says how it ended; its undo awaits."""
 
     def __init__(self) -> None:
         self.happened: list[str] = []

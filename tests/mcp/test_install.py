@@ -68,7 +68,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
 
 
 def test_a_name_that_the_server_has_already_is_refused() -> None:
-    """Else the SDK keeps the old one with no more than a warning in its log."""
+    """Otherwise the SDK leaves the old one in place, with no more than a warning in its log."""
 
     @tool(name="add")
     async def other(ctx: BranchContext) -> str:

@@ -138,7 +138,7 @@ async def test_the_parameters_of_a_request_are_the_providers(
     sent = provider.bodies[0]
     assert (sent["temperature"], sent["metadata"]) == (0.5, {"user_id": "u1"})
     stops = {ANTHROPIC: "stop_sequences", OLLAMA: "stop"}
-    # OpenAI's Responses cannot be told where to stop.
+    # OpenAI's Responses has no option for where to stop.
     assert model == OPENAI or sent[stops[model]] == ["three", "four"]
 
 

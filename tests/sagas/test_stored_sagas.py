@@ -193,7 +193,7 @@ async def test_a_saga_is_not_continued_as_a_call(era: str) -> None:
 
     @tool(name="tells")
     async def tells(ctx: BranchContext) -> str:
-        """Tell the call's name, and ask."""
+        """Log the call's name, and ask."""
         lines.append(ctx.call_id)
         await ctx.elicit(Form, "First?")
         return "done"

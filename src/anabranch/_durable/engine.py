@@ -3,7 +3,7 @@
 ``engines/`` has the implementations, ``anabranch.testing.suites`` the checks that each must pass.
 
 The store is the truth, and an engine is only speed: it knows names and times, never a value, a
-secret or a journal. A wake may come twice, late, or not at all; whoever depends on one looks into
+secret or a journal. A wake may come twice, late, or not at all; a caller that depends on one looks into
 the store from time to time as well, as with :meth:`Engine.every`. An engine may even run two
 advances of one call at the same time, on two workers; the lease in the store prevents harm.
 """

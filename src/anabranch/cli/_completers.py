@@ -90,5 +90,13 @@ def _headers(context: CompletionContext) -> dict[str, str]:
     """Return the headers that were typed, for a server that asks for them."""
     from anabranch.cli._http_tokens import headers_of  # noqa: PLC0415
 
-    lines = context["--header"].raw_tokens
-    return headers_of(context["--token"].raw, lines)
+    token, *_ = (*_typed(context, "--token"), None)
+    return headers_of(token, _typed(context, "--header"))
+
+
+def _typed(context: CompletionContext, option: str) -> tuple[str, ...]:
+    """Return what was typed for an option, which the command may not have."""
+    try:
+        return context[option].raw_tokens
+    except KeyError:
+        return ()

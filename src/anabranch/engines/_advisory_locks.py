@@ -30,7 +30,7 @@ UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
 
 
 class AdvisoryLocks:
-    """Locks by name, in one database. A name is locked once, whoever of this process asks.
+    """Locks by name, in one database. A name is locked once, also among the callers in this process.
 
     Args:
         url: the database, as libpq reads it.

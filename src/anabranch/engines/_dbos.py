@@ -153,7 +153,7 @@ class DBOSEngine:
     async def every(
         self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
     ) -> NoReturn:
-        """See :meth:`Engine.every`; whoever holds the advisory lock of the job runs it."""
+        """See :meth:`Engine.every`; the holder of the job's advisory lock runs it."""
         self._check_open()
         lock = f"anabranch every {name}"
         while True:

@@ -1,7 +1,7 @@
 """A worker of DBOS in this process: it takes wakes from queues, in threads and a loop of DBOS's own.
 
-DBOS is one per process, with a registry of its own; so is this. What it takes is done in the loop of
-whoever began the worker.
+DBOS is one per process, with a registry of its own; so is this. What it takes is done in the loop
+in which the worker was begun.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The engine in this process: tasks of its event loop, and nothing to install.
 
-It ends with its process. What it had to do then is found in the store again by whoever looks there,
-as every engine's users must.
+It ends with its process. Its users look into the store for what it had to do then, as those of every
+engine must.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class _Stopped(BaseModel):
 class ChatClient:
     """A client of one chat server.
 
-    With ``async with`` its connections are kept open between calls; without, each call has its own.
+    With ``async with`` its connections stay open between calls; without, each call has its own.
 
     Args:
         url: the application's address, as ``anabranch web`` prints it. Its ``?token=`` is taken as

@@ -1,4 +1,4 @@
-"""The memory of whoever asks: its memories are listed, searched, shown with where they come from, and forgotten.
+"""The memory of the caller: its memories are listed, searched, shown with where they come from, and forgotten.
 
 GET    /memories         the latest, or with query= the most relevant
 GET    /memories/{id}    one, with all that is stored of it

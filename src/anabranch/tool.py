@@ -152,12 +152,15 @@ class FunctionTool(Tool[T], Generic[P, T]):
             raise TypeError(f"A tool is an async function; {fn!r} is not. Write `async def`.")
         first = next(iter(inspect.signature(fn).parameters.values()), None)
         if first is None or first.kind is first.KEYWORD_ONLY:
-            raise TypeError(f"Tool {fn.__name__!r} must take a BranchContext as first parameter.")
+            raise TypeError(
+                f"Tool {fn.__name__!r} must take a BranchContext as first parameter."
+                f" Write `async def {fn.__name__}(ctx: BranchContext, …)`."
+            )
         hints = hints_of(fn.__name__, fn)
         if hints.get(first.name, BranchContext) is not BranchContext:
             raise TypeError(
                 f"Tool {fn.__name__!r} must take a BranchContext as first parameter,"
-                f" not {first.name}: {first.annotation}."
+                f" not {first.name}: {first.annotation}. Write `async def {fn.__name__}(ctx: BranchContext, …)`."
             )
         self.fn = fn
         self._describe(

@@ -122,7 +122,7 @@ async def by_position(ctx: BranchContext, city: str, /) -> str:
     [
         (not_async, "is an async function"),
         (without_context, "must take a BranchContext as first parameter"),
-        (only_keywords, "must take a BranchContext as first parameter"),
+        (only_keywords, r"first parameter\. Write `async def only_keywords\(ctx: BranchContext"),
         (wrong_first, "first parameter, not city"),
         (any_arguments, "cannot be given by name"),
         (any_keywords, "cannot be given by name"),

@@ -98,7 +98,7 @@ def test_a_server_process_gets_this_ones_environment_but_not_its_model(
     assert started.env is not None
     assert started.env["DATABASE"] == "here"
     assert "ANABRANCH_MODEL" not in started.env
-    assert len(started.env["ANABRANCH_KEYS"]) >= 32
+    assert len(started.env["ANABRANCH_CALL_KEY"]) >= 32
 
 
 def test_keys_that_are_set_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,11 @@ def test_it_asks_in_the_handshake_era_and_is_not_saved_from_its_own_limits(
     answers.write_text('[{"accept": {"ok": true}}]')
     asking = ("call", file, "sure", "--answers", str(answers))
     assert said(capsys, *asking, "--era", "handshake")[:2] == (0, '"accept"\n')
-    assert said(capsys, *asking, "--era", "modern")[0] == 1
+    status, _, shown = said(capsys, *asking, "--era", "modern")
+    assert status == 1
+    assert "is unavailable on 2026-07-28 connections. The library of this tool" in shown
+    assert "--era handshake" in shown
+    assert "ANABRANCH_KEYS is not used" not in shown, "no one has set them"
     status, _, shown = said(capsys, *asking, "--era", "saga")
     assert (status, "This server offers no sagas. Leave out --era saga." in shown) == (2, True)
 

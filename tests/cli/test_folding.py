@@ -145,7 +145,7 @@ async def test_a_server_has_the_settings_of_its_environment_and_file(
     settings.write_text('{"context_folding": {"default_budget": 700, "max_depth": 3}}')
     monkeypatch.setenv("ANABRANCH_FOLDING_FILE", str(settings))
     monkeypatch.setenv("ANABRANCH_FOLDING_MAX_DEPTH", "1")
-    server = recipe().make_server().server
+    server: Any = recipe().make_server().server
     task = {"description": "d", "prompt": "p", "session_id": "s"}
     assert (await call(server, "branch_create", **task))["budget_allocated"] == 700
     async with Client(server) as client:

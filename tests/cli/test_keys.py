@@ -17,6 +17,12 @@ OLD, NEW = "o" * 32, "n" * 40
 
 def test_keys_come_from_the_environment_newest_first(tmp_path: Path) -> None:
     assert read_keys({"ANABRANCH_KEYS": f"{NEW}, {OLD},"}, never, tmp_path) == [NEW, OLD]
+
+
+def test_the_server_of_one_call_has_a_key_of_its_own_unless_some_are_set(tmp_path: Path) -> None:
+    of_call = {"ANABRANCH_CALL_KEY": OLD}
+    assert read_keys(of_call, never, tmp_path) == [OLD]
+    assert read_keys({"ANABRANCH_KEYS": NEW, **of_call}, never, tmp_path) == [NEW]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -460,7 +460,11 @@ async def test_the_end_of_a_session_costs_two_transactions_for_each_open_branch_
     store = CountedBranches()
     service = BranchService(store, FoldingSettings(max_concurrent_per_session=10))
     first = (await service.create(**PROMPT, budget=1_000)).branch
-    inside = {"session_id": first.session_id, "parent_branch_id": first.id, "budget": 50}
+    inside: dict[str, Any] = {
+        "session_id": first.session_id,
+        "parent_branch_id": first.id,
+        "budget": 50,
+    }
     for _ in range(9):
         await service.create(**PROMPT, **inside)
     before = store.transactions

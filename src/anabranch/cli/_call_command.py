@@ -52,6 +52,13 @@ from anabranch.mcp._saga_client import SagaClient
 
 __all__ = ["CallOptions", "call", "call_command", "find_tool", "invoke", "value_of"]
 
+UNASKABLE = "server-initiated requests"
+"""Is in what the SDK and FastMCP say where a tool of theirs asks over MCP 2026-07-28."""
+RAISES = (
+    "The library of this tool cannot ask over this revision. --era handshake calls it as before;"
+    ' "Coming from other libraries" in the documentation has the same tool for both.'
+)
+
 
 def call_command(  # noqa: PLR0913 - the options of the command
     target: Target,
@@ -146,6 +153,8 @@ async def call(options: CallOptions, respondent: Respondent) -> object:
     except FailedError as error:
         if not respondent.capabilities.sampling and "'sampling" in str(error):
             raise FailedError(f"{error} To have one here, {NO_MODEL}.") from error
+        if UNASKABLE in str(error):
+            raise FailedError(f"{error} {RAISES}") from error
         raise
     finally:
         respondent.report_left()

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from anabranch._asking.answerer import Answerer
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
-from anabranch.cli._keys import KEYS, new_key
+from anabranch.cli._keys import CALL_KEY, new_key
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._targets import is_server, is_url, split_target
 from anabranch.errors import ToolError
@@ -119,7 +119,7 @@ def _options_of(limits: Limits) -> list[str]:
 def _environment() -> dict[str, str]:
     # The model is the caller's: a server with a model of its own would never ask.
     inherited = {name: value for name, value in os.environ.items() if name != MODEL}
-    return {KEYS: new_key(), **inherited}
+    return {CALL_KEY: new_key(), **inherited}
 
 
 async def _why_it_did_not_start(target: str) -> CommandError:

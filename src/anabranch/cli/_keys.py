@@ -1,7 +1,8 @@
 """The keys that seal open questions: where they come from, so that they outlive the server.
 
 They are those in ``ANABRANCH_KEYS``, or those in a file in the user's data directory, which is
-created at the first start and readable by the user alone.
+created at the first start and readable by the user alone. A server that is started for one call has
+a key of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from platformdirs import user_data_path
 
 from anabranch._terminal.exits import UsageError
 
-__all__ = ["KEYS", "new_key", "read_keys"]
+__all__ = ["CALL_KEY", "KEYS", "new_key", "read_keys"]
 
 KEYS = "ANABRANCH_KEYS"
+CALL_KEY = "ANABRANCH_CALL_KEY"
+"""By which ``call`` gives its key to the server that it starts: a default, as those in the file are."""
 SHORTEST = 32
 
 
@@ -45,7 +48,7 @@ def read_keys(
     Raises:
         UsageError: a key is too short.
     """
-    given = environment.get(KEYS)
+    given = environment.get(KEYS, environment.get(CALL_KEY))
     if given is not None:
         return _checked(given, KEYS)
     path = (data if data is not None else user_data_path("anabranch", appauthor=False)) / "keys"

@@ -15,7 +15,7 @@ from pydantic import (
     ValidationError,
     create_model,
 )
-from pydantic_core import to_json
+from pydantic_core import ErrorDetails, to_json
 
 from anabranch._encodable import encodable
 from anabranch.errors import InvalidArgumentsError
@@ -69,7 +69,7 @@ class Parameters:
             model = self._model.model_validate(dict(arguments))
         except ValidationError as error:
             problems = {
-                ".".join(map(str, problem["loc"])) or "arguments": problem["msg"]
+                ".".join(map(str, problem["loc"])) or "arguments": self._in_words(problem)
                 for problem in error.errors(include_url=False, include_input=False)
             }
             raise InvalidArgumentsError(self._tool_name, problems) from error
@@ -77,6 +77,12 @@ class Parameters:
             parameter.name: getattr(model, _field_name(parameter.name))
             for parameter in self.declared
         }
+
+    def _in_words(self, problem: ErrorDetails) -> str:
+        if problem["type"] != "extra_forbidden" or len(problem["loc"]) != 1:
+            return problem["msg"]
+        known = ", ".join(each.name for each in self.declared) or "none"
+        return f"there is no such parameter; there are: {known}"
 
     @staticmethod
     def to_json(arguments: Mapping[str, Any]) -> str:

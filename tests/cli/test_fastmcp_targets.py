@@ -108,7 +108,7 @@ def test_it_asks_in_the_handshake_era_and_is_not_saved_from_its_own_limits(
     assert said(capsys, *asking, "--era", "handshake")[:2] == (0, '"accept"\n')
     status, _, shown = said(capsys, *asking, "--era", "modern")
     assert status == 1
-    assert "is unavailable on 2026-07-28 connections. The library of this tool" in shown
+    assert "is unavailable on 2026-07-28 connections. Its library" in shown
     assert "--era handshake" in shown
     assert "ANABRANCH_KEYS is not used" not in shown, "no one has set them"
     status, _, shown = said(capsys, *asking, "--era", "saga")

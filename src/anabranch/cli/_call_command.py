@@ -55,8 +55,8 @@ __all__ = ["CallOptions", "call", "call_command", "find_tool", "invoke", "value_
 UNASKABLE = "server-initiated requests"
 """Is in what the SDK and FastMCP say where a tool of theirs asks over MCP 2026-07-28."""
 RAISES = (
-    "The library of this tool cannot ask over this revision. --era handshake calls it as before;"
-    ' "Coming from other libraries" in the documentation has the same tool for both.'
+    "Its library has no other way to ask: call it with --era handshake, or see"
+    ' "Coming from other libraries" in the documentation.'
 )
 
 

@@ -114,10 +114,10 @@ async def autogen(given, script):
 
     server = given["server"]
     params = (
-        StreamableHttpServerParams(url=server["url"], timeout=60)
+        StreamableHttpServerParams(url=server["url"], timeout=120)
         if "url" in server
         else StdioServerParams(
-            command=server["command"], args=server["args"], read_timeout_seconds=60
+            command=server["command"], args=server["args"], read_timeout_seconds=120
         )
     )
     async with McpWorkbench(params) as workbench:
@@ -167,8 +167,8 @@ async def openai(given, script):
     server = given["server"]
     kind = MCPServerStdio
     if "url" in server:
-        kind, server = MCPServerStreamableHttp, {**server, "timeout": 60}
-    async with kind(params=server, client_session_timeout_seconds=60) as tools:
+        kind, server = MCPServerStreamableHttp, {**server, "timeout": 120}
+    async with kind(params=server, client_session_timeout_seconds=120) as tools:
         agent = Agent(name="agent", model=Scripted(), mcp_servers=[tools])
         await Runner.run(agent, "Go.", max_turns=9)
 

@@ -9,13 +9,26 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Locator,
+    Page,
+    Request,
+    async_playwright,
+    expect,
+)
 
 HERE = Path(__file__).parent
 ARTEFACTS = HERE.parents[1] / "build" / "screens"
 AXE = HERE / "node_modules" / "axe-core" / "axe.min.js"
 
-expect.set_options(timeout=60_000)  # milliseconds; a busy machine is no fault of the page
+PATIENCE = 120_000  # milliseconds; a busy machine is no fault of the page
+expect.set_options(timeout=PATIENCE)
+
+LEFT = "net::ERR_ABORTED"
+"""The failure of a request whose page has been left, or that the page itself has ended."""
 
 
 @asynccontextmanager
@@ -29,38 +42,39 @@ async def launched() -> AsyncGenerator[Browser]:
         await found.close()
 
 
-SHOWN = """Promise.allSettled(document.getAnimations()
-    .filter(each => each.effect.getComputedTiming().endTime !== Infinity)
-    .map(each => each.finished)).then(() => true)"""
-"""Waits for the end of all animations that have one."""
-
-
 class Tab:
     """A page, and what it complains of."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
         self.faults: list[str] = []
+        page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
         page.on("requestfailed", self._failed)
-        page.on("console", lambda message: self._said(message.type, message.text))
+        page.on("console", self._said)
         page.on("request", self._requested)
 
-    def _said(self, kind: str, text: str) -> None:
-        if kind in {"error", "warning"}:
-            self.faults.append(f"{kind}: {text}")
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            self.faults.append(f"{message.type}: {message.text} ({message.location['url']})")
 
-    def _failed(self, request: Any) -> None:
-        if not request.url.partition("?")[0].endswith("/events"):  # left when the page is left
-            self.faults.append(f"failed: {request.url}")
+    def _failed(self, request: Request) -> None:
+        if request.failure != LEFT:
+            self.faults.append(f"failed: {request.url}: {request.failure}")
 
-    def _requested(self, request: Any) -> None:
+    def _requested(self, request: Request) -> None:
         if not request.url.startswith("http://127.0.0.1:"):
             self.faults.append(f"leaves the host: {request.url}")
 
     async def say(self, text: str) -> None:
         await self.page.get_by_role("textbox", name="Message").fill(text)
         await self.page.get_by_role("button", name="Send").click()
+
+    async def type(self, text: str) -> None:
+        """Say something by the keyboard alone, when the box has the focus and nothing runs."""
+        await self.page.keyboard.type(text)
+        await expect(self.page.get_by_role("button", name="Send")).to_be_enabled()
+        await self.page.keyboard.press("Enter")
 
     @property
     def messages(self) -> Locator:
@@ -77,7 +91,7 @@ class Tab:
         """What an audit of accessibility finds; the context must bypass the page's policy."""
         if not await self.page.evaluate("'axe' in window"):
             await self.page.add_script_tag(path=AXE)
-        await self.page.evaluate(SHOWN)  # what appears is pale until then
+        await self.page.emulate_media(reduced_motion="reduce")  # what appears is pale at first
         report = await self.page.evaluate("axe.run()")
         return [
             (each["id"], [node["html"] for node in each["nodes"]])
@@ -95,5 +109,6 @@ async def tab(
     opened = Tab(page)
     await page.goto(address)
     yield opened
+    await page.unroute_all(behavior="ignoreErrors")  # what a test answers itself
     await page.close()
     assert opened.faults == []

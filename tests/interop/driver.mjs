@@ -24,7 +24,7 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { z } from 'zod';
 
-const TIMEOUT = 60_000; // a guard against hanging, not a measure
+const TIMEOUT = 120_000; // a guard against hanging, not a measure
 const LOG_LEVEL = 'io.modelcontextprotocol/logLevel';
 const anything = z.looseObject({});
 

@@ -23,7 +23,7 @@ EXAMPLES: Final = HERE.parents[1] / "examples"
 PACKAGES: Final = HERE / "node_modules"
 SERVE: Final = [sys.executable, "-m", "anabranch", "serve"]
 KEYS: Final = {"ANABRANCH_KEYS": "a secret that the servers of these tests share"}
-GUARD: Final = 120
+GUARD: Final = 300
 """Seconds after which a client that hangs is ended. No test waits for that."""
 
 

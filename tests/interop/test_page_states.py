@@ -127,8 +127,7 @@ async def test_the_conversation_continues_from_a_node_of_the_tree(browser: Brows
         await row.get_by_role("button", name="Continue from here").click()
         await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
         await expect(page.get_by_text("You continue from here")).to_be_visible()
-        await page.keyboard.type("instead")
-        await page.keyboard.press("Enter")
+        await opened.type("instead")
         await expect(opened.messages.get_by_text("instead")).to_be_visible()
         await expect(page.get_by_text("2 / 2")).to_be_visible()
         await page.get_by_role("button", name="Previous version").click()
@@ -301,13 +300,7 @@ async def test_a_module_is_called_again_with_what_was_wrong(
         await form.get_by_label("Card number").fill("2")
         await form.get_by_role("button", name="Accept").click()
         await expect(opened.messages.get_by_text("Played.")).to_be_visible()
-        assert (
-            opened.faults
-            == [
-                "error: Failed to load resource: the server responded with a status of 422 (Unprocessable Entity)"
-            ]
-            or not opened.faults
-        )
+        assert all("status of 422" in each for each in opened.faults)
 
 
 @pytest.mark.parametrize(
@@ -343,8 +336,7 @@ async def test_a_whole_conversation_needs_no_mouse(browser: Browser) -> None:
             raise AssertionError(f"{name} is not reached")
 
         await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
-        await keys.type("book a flight")
-        await keys.press("Enter")
+        await opened.type("book a flight")
         await expect(opened.question(SEATS)).to_be_visible()
         await tab_to("seats", back=True)
         await keys.type("2")
@@ -353,8 +345,7 @@ async def test_a_whole_conversation_needs_no_mouse(browser: Browser) -> None:
         await keys.press("Enter")
         await expect(opened.messages.get_by_text("Two seats are yours")).to_be_visible()
         await tab_to("Message")
-        await keys.type("thanks")
-        await keys.press("Enter")
+        await opened.type("thanks")
         await expect(opened.messages.get_by_text("You are welcome")).to_be_visible()
         await page.get_by_role("treeitem", selected=True).focus()
         await keys.press("Home")
@@ -379,9 +370,6 @@ async def test_an_audit_finds_nothing_serious_in_any_state(
             page = opened.page
 
             async def audited(state: str) -> None:
-                await page.evaluate(
-                    "Promise.allSettled(document.getAnimations().filter((each) => each.effect.getTiming().iterations === 1).map((each) => each.finished))"
-                )
                 assert await page.evaluate("document.documentElement.scrollWidth") <= width, state
                 assert await opened.serious() == [], state
                 await opened.screen(f"{state}-{scheme}-{shape}")

@@ -220,15 +220,15 @@ def test_every_round_may_go_to_another_server(
 def test_a_client_whose_timeout_begins_again_at_progress_waits_while_its_person_thinks(
     heartbeat: str,
 ) -> None:
-    """Real time has to pass, since the timeout is the client's own."""
+    """Real time has to pass, since the timeout is the client's own; a busy server asks within it."""
     with serving(EXAMPLES / "pick_card.py", options=["--heartbeat", heartbeat]) as url:
         lines = play(
             {
                 "server": {"url": url},
                 "era": "legacy",
                 "elicit": [accept(cardNumber=2)],
-                "thinking": 2500,
-                "timeout": 1000,
+                "thinking": 12_000,
+                "timeout": 10_000,
                 "calls": [call("pick_card")],
             }
         )

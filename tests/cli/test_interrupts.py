@@ -10,6 +10,7 @@ import pytest
 
 from anabranch._terminal.interrupts import on_interrupt
 from tests.cli.terminals import CTRL_C, ESCAPE, PROMPT, terminal
+from tests.patience import PATIENCE
 
 CHATTED = str(Path(__file__).with_name("chatted.py"))
 FORM = ["choose"]
@@ -52,7 +53,7 @@ async def test_a_signal_is_handled_though_it_does_not_end_the_waiting_itself() -
 
     pressing = threading.Thread(target=press)
     pressing.start()
-    with anyio.fail_after(60), anyio.CancelScope() as scope, on_interrupt(scope.cancel):
+    with anyio.fail_after(PATIENCE), anyio.CancelScope() as scope, on_interrupt(scope.cancel):
         asyncio.get_running_loop().call_soon(waiting.set)
         await anyio.sleep_forever()
     pressing.join()

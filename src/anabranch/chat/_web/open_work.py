@@ -49,10 +49,10 @@ async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]
     """
     found: list[OpenWork] = []
     for thread, owner in await events.overdue(math.inf, limit):
-        run, state = OpenRun.of(owner), "waiting"
-        is_held = await events.holder(thread, now) is not None
+        run = OpenRun.of(owner)
+        state: WorkState = "waiting"
         if run.worker:
-            state = "running" if is_held else "cut off"
+            state = "running" if await events.holder(thread, now) else "cut off"
         last = await events.last(thread)
         found.append(OpenWork(thread, run.run_id, state, run.attempt, last))
     return found

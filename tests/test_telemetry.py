@@ -18,10 +18,15 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, _telemetry, tool
+from anabranch._durable.expiry import Reaper
+from anabranch._durable.policy import Durability
+from anabranch._durable.service import CallService
+from anabranch._durable.store import CallRecord
 from anabranch._engine import Journal
+from anabranch._opening import Runtime
 from anabranch.mcp import create_server
 from anabranch.stores import open_store
-from anabranch.testing import MockModel
+from anabranch.testing import ManualClock, MockModel
 
 KEY = "a secret of at least thirty-two bytes"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -265,3 +270,17 @@ def test_a_trace_survives_in_a_journal_and_old_ones_have_none() -> None:
     assert Journal.loads(journal.dumps()).trace == ""
     journal.trace = f"{PARENT} 1"
     assert Journal.loads(journal.dumps()).trace == f"{PARENT} 1"
+
+
+async def test_the_open_calls_of_a_store_are_measured(collected: Collected) -> None:
+    clock, store = ManualClock(), open_store("memory:")
+    service = CallService(Runtime(clock=clock), Durability(store))
+    reaper = Reaper(service, {})
+    await reaper.expire()
+    assert (collected.metric("calls.open"), collected.metric("calls.oldest")) == ({"": 0}, {"": 0})
+    for name, age in (("one", 30.0), ("other", 50.0)):
+        await store.begin(CallRecord(name, "travel", "{}", clock.now() - age, clock.now() + 100))
+    await reaper.expire()
+    assert collected.metric("calls.open") == {"": 2}
+    assert collected.metric("calls.oldest") == {"": 50}
+    await store.close()

@@ -11,11 +11,14 @@ import json
 import logging
 import re
 from textwrap import indent
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from anabranch._author_frames import format_for_author
 
-__all__ = ["PrintableFormatter", "printable", "printable_json", "printable_line"]
+__all__ = ["LogFormat", "PrintableFormatter", "printable", "printable_json", "printable_line"]
+
+LogFormat: TypeAlias = Literal["text", "json"]
+"""How log records are written."""
 
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls C0 and C1, but for tabs and line breaks

@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import Collection, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
 
 from opentelemetry import metrics, trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -19,7 +20,16 @@ from opentelemetry.util.types import Attributes
 
 from anabranch._engine import Journal
 
-__all__ = ["Instruments", "ObservedRound", "observe", "observe_call", "observe_round"]
+__all__ = [
+    "Instruments",
+    "ObservedRound",
+    "call_in_logs",
+    "log_fields",
+    "observe",
+    "observe_call",
+    "observe_round",
+    "report_open_calls",
+]
 
 _tracer = trace.get_tracer("anabranch")
 
@@ -39,6 +49,12 @@ class Instruments:
         self.undo_failures = meter.create_counter(
             "anabranch.undo.failures", unit="{undo}", description="Undos that were tried in vain."
         )
+        self.open_calls = meter.create_gauge(
+            "anabranch.calls.open", unit="{call}", description="Open calls in the store."
+        )
+        self.oldest_call = meter.create_gauge(
+            "anabranch.calls.oldest", unit="s", description="Time since the oldest of them began."
+        )
 
 
 _instruments = Instruments(metrics.get_meter("anabranch"))
@@ -46,6 +62,9 @@ _instruments = Instruments(metrics.get_meter("anabranch"))
 _TRACE_CONTEXT = TraceContextTextMapPropagator()
 _NOTHING: AbstractContextManager[None] = nullcontext()
 _ASKS = {"sample", "elicit", "url"}
+
+_in_logs: ContextVar[str] = ContextVar("call", default="")
+"""The call that runs here, for the records of a log."""
 
 CALL, STEP, TOOL = "anabranch.call.id", "anabranch.step.id", "gen_ai.tool.name"
 
@@ -114,7 +133,7 @@ def _observed(
 ) -> Generator[ObservedRound]:
     begun, spent = time.perf_counter(), journal.spent().get("", 0)
     attributes = {TOOL: tool, CALL: journal.line}
-    with ExitStack() as spans:
+    with call_in_logs(journal.line), ExitStack() as spans:
         if journal.trace:
             call = _carried(journal, answered)
         else:
@@ -184,3 +203,29 @@ def _current(span: trace.Span) -> AbstractContextManager[trace.Span]:
 def _fail(span: trace.Span, error: Exception) -> None:
     span.set_attribute("error.type", type(error).__qualname__)
     span.set_status(trace.StatusCode.ERROR)
+
+
+def report_open_calls(number: int, oldest: float) -> None:
+    """Report how many calls of a store are open, and how many seconds ago the first of them began."""
+    _instruments.open_calls.set(number)
+    _instruments.oldest_call.set(oldest)
+
+
+@contextmanager
+def call_in_logs(line: str) -> Generator[None]:
+    """Have what is logged within the block, by whatever code, carry the id of the call."""
+    before = _in_logs.set(line)
+    try:
+        yield
+    finally:
+        _in_logs.reset(before)
+
+
+def log_fields() -> dict[str, str]:
+    """Return what a log record that is written here carries: the call, and the trace and span."""
+    found = {"call": _in_logs.get()}
+    context = trace.get_current_span().get_span_context()
+    if context.is_valid:
+        found["trace_id"] = trace.format_trace_id(context.trace_id)
+        found["span_id"] = trace.format_span_id(context.span_id)
+    return {name: value for name, value in found.items() if value}

@@ -174,6 +174,12 @@ class ListsEveryStatus(Saboteur):
         return await self.good.calls(limit, **chosen)
 
 
+class CountsCallsThatAreOver(Saboteur):
+    async def open_calls(self) -> tuple[int, float | None]:
+        found = await self.good.calls(1000)
+        return len(found), min((each.started for each in found), default=None)
+
+
 class KnowsNoLease(Saboteur):
     async def leased(self, call_id: str) -> LeaseRecord | None:
         return None
@@ -213,6 +219,7 @@ SABOTEURS: list[tuple[type[Saboteur], CallStoreCheck]] = [
     (ListsTheFirstBegunFirst, listing.the_last_begun_call_comes_first),
     (ListsOnePageOnly, listing.the_last_begun_call_comes_first),
     (ListsEveryStatus, listing.calls_are_chosen),
+    (CountsCallsThatAreOver, listing.open_calls_are_counted),
     (KnowsNoLease, listing.a_lease_can_be_looked_at),
     (ForgetsNotes, listing.notes_are_stored_with_their_round),
     (WorksWhenClosed, suite.a_closed_store_refuses),

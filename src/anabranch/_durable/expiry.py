@@ -26,6 +26,7 @@ from anabranch._durable.store import CallRecord
 from anabranch._engine import Notice
 from anabranch._engine.clock import pause
 from anabranch._opening import Runtime, open_call
+from anabranch._telemetry import call_in_logs, report_open_calls
 from anabranch.errors import AnabranchError, CallExpiredError, StoreError
 from anabranch.tool import Tool
 
@@ -102,6 +103,8 @@ class Reaper:
                 break
             # Calls that others run, or of tools that others have, come first again: read past them.
             limit *= 2
+        number, first = await store.open_calls()
+        report_open_calls(number, 0.0 if first is None else now - first)
         while await store.prune(now, BATCH) == BATCH:
             pass
         return ended
@@ -147,7 +150,8 @@ class Reaper:
 
     async def _try_to_end(self, record: CallRecord) -> bool:
         try:
-            return await self._end(record, self._tools[record.tool])
+            with call_in_logs(record.call_id):
+                return await self._end(record, self._tools[record.tool])
         except StoreError as error:
             logger.warning("call %r was not ended this time: %s", record.call_id, error)
         except Exception:

@@ -215,6 +215,10 @@ class CallStore(Protocol):
         """Return open calls whose deadline is ``now`` or earlier, the longest overdue first."""
         ...
 
+    async def open_calls(self) -> tuple[int, float | None]:
+        """Return how many calls are open, and when the first of them began."""
+        ...
+
     async def prune(self, before: float, limit: int) -> int:
         """Delete calls that are not open and whose deadline lies before ``before``; return how many.
 

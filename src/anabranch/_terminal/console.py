@@ -5,10 +5,12 @@ While a question is open, lines are held back, so that they do not tear its form
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from typing import TextIO
 
 import anyio
@@ -16,20 +18,41 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output import create_output
 from rich.text import Text
 
-from anabranch._printable import PrintableFormatter, printable
+from anabranch._author_frames import format_for_author
+from anabranch._printable import LogFormat, PrintableFormatter, printable
+from anabranch._telemetry import log_fields
 from anabranch._terminal.live_region import LiveRegion
 
-__all__ = ["Console", "log_to_stderr"]
+__all__ = ["Console", "JsonFormatter", "log_to_stderr"]
 
 
-def log_to_stderr(level: int) -> None:
-    """Write log records of ``level`` and above to stderr, one plain line each.
+class JsonFormatter(logging.Formatter):
+    """Formats a log record as one line of JSON, in ASCII, with the id of the call that it is about."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        written = datetime.fromtimestamp(record.created, UTC)
+        fields = {
+            "time": written.isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **log_fields(),
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            fields["error"] = format_for_author(*record.exc_info)
+        return json.dumps(fields)
+
+
+def log_to_stderr(level: int, form: LogFormat = "text") -> None:
+    """Write log records of ``level`` and above to stderr, one line each: plain, or JSON.
 
     It has to come before the SDK sets up logging, which draws boxes around tracebacks and does
     nothing where logging is set up already.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))
+    text = PrintableFormatter("%(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(text if form == "text" else JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler])
 
 

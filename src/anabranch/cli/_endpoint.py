@@ -9,6 +9,7 @@ import socket
 from dataclasses import dataclass
 from typing import Literal
 
+from anabranch._printable import LogFormat
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.cli._http_access import LOCAL, SESSION_TTL, Access, is_loopback
 from anabranch.cli._http_connections import default_connections, open_files
@@ -32,6 +33,7 @@ class Endpoint:
         session_ttl: seconds after which an idle session ends; ``None``: sessions are not offered.
         max_connections: to one process at the same time; ``None`` for the default.
         access_log: whether each request is logged.
+        log_format: how log records are written.
     """
 
     transport: Literal["stdio", "http"] = "stdio"
@@ -42,6 +44,7 @@ class Endpoint:
     session_ttl: float | None = SESSION_TTL
     max_connections: int | None = None
     access_log: bool = False
+    log_format: LogFormat = "text"
 
     @property
     def connections(self) -> int:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 from cyclopts import Parameter
 from platformdirs import user_data_path
 
+from anabranch._printable import LogFormat
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._completers import python_files, tool_arguments, tool_names
 from anabranch.limits import Limits
@@ -27,6 +28,7 @@ __all__ = [
     "Era",
     "EraOption",
     "Headers",
+    "LogForm",
     "MaxDepth",
     "MaxSamples",
     "MaxTokens",
@@ -98,6 +100,14 @@ AsJson: TypeAlias = Annotated[
 AccessLog: TypeAlias = Annotated[
     bool,
     Parameter(help="Log each request over HTTP on stderr: who, what, the status.", negative=()),
+]
+LogForm: TypeAlias = Annotated[
+    LogFormat,
+    Parameter(
+        name="--log-format",
+        help="How log records are written on stderr: text, or one JSON object in each line, with the"
+        " id of the call that it is about.",
+    ),
 ]
 Token: TypeAlias = Annotated[
     str | None,

@@ -40,6 +40,7 @@ from anabranch.cli._memory import Remembering
 from anabranch.cli._options import (
     STORE,
     AccessLog,
+    LogForm,
     MaxDepth,
     MaxTokens,
     Model,
@@ -150,6 +151,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
         ),
     ] = SESSION_TTL,
     access_log: AccessLog = False,
+    log_format: LogForm = "text",
     grace: Annotated[
         float,
         Parameter(
@@ -195,13 +197,14 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     engine: EngineName = None,
 ) -> None:
     """Run the command."""
+    log_to_stderr(logging.WARNING, log_format)
     limits = limits_of(max_tokens, max_depth, timeout)
     if transport == "stdio" and token != os.environ.get(TOKEN):
         raise UsageError("Over stdio no one else can call. Give --token with --transport http.")
     access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()), read_tokens(token))
     lasting = None if stateless else session_ttl
     endpoint = Endpoint(
-        transport, host, port, workers, access, lasting, max_connections, access_log
+        transport, host, port, workers, access, lasting, max_connections, access_log, log_format
     )
     persistence = Persistence(store or None, ttl, continue_calls, grace, engine)
     if not 0 <= heartbeat < math.inf:
@@ -251,7 +254,6 @@ def serve(  # noqa: PLR0913 - what the command line gives
     _check(endpoint, persistence)
     if folding and endpoint.workers > 1 and persistence.store is None:
         raise UsageError("Workers share branches in a store only. Give --store URL.")
-    log_to_stderr(logging.WARNING)
     console = Console()
     open_sampler(model)  # a wrong name is reported before any target's code runs
     keys = tuple(
@@ -335,7 +337,9 @@ def _serve_http(
             console.say(f"Serving {tools} at {address}")
 
         if endpoint.workers > 1:
-            worker = WorkerApp(recipe, host, endpoint.access, seal_probe(made.server))
+            worker = WorkerApp(
+                recipe, host, endpoint.access, seal_probe(made.server), endpoint.log_format
+            )
             run_workers(worker, listener, endpoint.workers, bounds, on_started=on_started)
         else:
             app = endpoint.access.app(made.server, host, session_ttl=endpoint.session_ttl)

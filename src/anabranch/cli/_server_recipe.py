@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.types import ASGIApp
 
+from anabranch._printable import LogFormat
 from anabranch._terminal.console import log_to_stderr
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._answering import open_sampler
@@ -120,10 +121,11 @@ class WorkerApp:
     access: Access
     probe: str
     """Sealed by the server of the parent process."""
+    log_format: LogFormat = "text"
 
     def __call__(self) -> tuple[ASGIApp, AbstractAsyncContextManager[None]]:
         """Return it, and what is to be entered while it is served."""
-        log_to_stderr(logging.WARNING)
+        log_to_stderr(logging.WARNING, self.log_format)
         server, _, around, _ = self.recipe.make_server()
         if not opens(server, self.probe):
             raise UsageError(

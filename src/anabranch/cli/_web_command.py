@@ -23,7 +23,7 @@ from anabranch.cli._http_access import Access, is_loopback
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
 from anabranch.cli._memory import Remembering
-from anabranch.cli._options import WEB_TOKEN, AccessLog, Model, Store
+from anabranch.cli._options import WEB_TOKEN, AccessLog, LogForm, Model, Store
 
 if TYPE_CHECKING:
     from anabranch.chat._web.memory_room import MemoryOf
@@ -58,6 +58,7 @@ def web_command(  # noqa: PLR0913 - options
     ] = None,
     header: ServerHeaders = None,
     access_log: AccessLog = False,
+    log_format: LogForm = "text",
     folding: Foldable = False,
     memory: Remembering = False,
     engine: EngineName = None,
@@ -67,7 +68,7 @@ def web_command(  # noqa: PLR0913 - options
     from anabranch.chat._web.access import LOOPBACK  # noqa: PLC0415
     from anabranch.chat._web.application import CONCURRENCY  # noqa: PLC0415
 
-    log_to_stderr(logging.WARNING)
+    log_to_stderr(logging.WARNING, log_format)
     endpoint = Endpoint("http", host, port, access=Access(tuple(allowed_host)))
     _check_token(endpoint, token)
     endpoint.check()

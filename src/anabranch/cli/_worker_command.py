@@ -23,13 +23,13 @@ from anabranch.cli._chat_tools import ChatTargets, ServerHeaders
 from anabranch.cli._engine_option import EngineName
 from anabranch.cli._folding import Foldable
 from anabranch.cli._memory import Remembering
-from anabranch.cli._options import Model, Store
+from anabranch.cli._options import LogForm, Model, Store
 from anabranch.errors import StoreError
 
 __all__ = ["worker_command"]
 
 
-def worker_command(
+def worker_command(  # noqa: PLR0913 - options
     *targets: ChatTargets,
     store: Store = None,
     engine: EngineName = None,
@@ -43,9 +43,10 @@ def worker_command(
     header: ServerHeaders = None,
     folding: Foldable = False,
     memory: Remembering = False,
+    log_format: LogForm = "text",
 ) -> None:
     """Run the command."""
-    log_to_stderr(logging.WARNING)
+    log_to_stderr(logging.WARNING, log_format)
     if concurrency < 1:
         raise UsageError(f"--concurrency must be at least 1, not {concurrency}.")
     if not 0 <= grace < threading.TIMEOUT_MAX:

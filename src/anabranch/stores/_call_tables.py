@@ -23,6 +23,7 @@ __all__ = [
     "LOCK",
     "MOVE",
     "ONE_ENTRY",
+    "OPEN_CALLS",
     "PRUNE",
     "RELEASE",
     "ROUND",
@@ -150,6 +151,7 @@ EXPIRED = (
     .order_by(CALL.c.deadline, CALL.c.call_id)
     .limit(sa.bindparam("most"))
 )
+OPEN_CALLS = sa.select(sa.func.count(), sa.func.min(CALL.c.started)).where(_IS_OPEN)
 PRUNE = sa.delete(CALL).where(
     CALL.c.call_id.in_(
         sa.select(CALL.c.call_id)

@@ -44,6 +44,7 @@ from anabranch.stores._call_tables import (
     LOCK,
     MOVE,
     ONE_ENTRY,
+    OPEN_CALLS,
     PRUNE,
     RELEASE,
     ROUND,
@@ -83,6 +84,7 @@ class Calls:
         self._entries = Statement(ENTRIES, dialect)
         self._entry = Statement(ONE_ENTRY, dialect)
         self._expired = Statement(EXPIRED, dialect)
+        self._open_calls = Statement(OPEN_CALLS, dialect)
         self._prune = Statement(PRUNE, dialect)
         self._add = self._add_postgres if database.is_postgresql else self._add_sqlite
 
@@ -276,6 +278,10 @@ class Calls:
 
     async def expired(self, now: float, limit: int) -> list[CallRecord]:
         return list(map(to_call, await self._read(self._expired, {"now": now, "most": limit})))
+
+    async def open_calls(self) -> tuple[int, float | None]:
+        [(number, first)] = await self._read(self._open_calls, {})
+        return number, first
 
     async def prune(self, before: float, limit: int) -> int:
         return await self._write_single(self._prune, {"before": before, "most": limit})

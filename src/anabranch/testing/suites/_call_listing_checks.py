@@ -56,6 +56,17 @@ async def calls_are_chosen_by_any_text(open_store: OpenCallStore) -> None:
             expect(_names(found), [f"{text[:20]} call"], "it is found by both")
 
 
+async def open_calls_are_counted(open_store: OpenCallStore) -> None:
+    """And the time is known at which the first of them began."""
+    async with opened(open_store) as store:
+        expect(await store.open_calls(), (0, None), "none")
+        for name, started in {"one": 3.0, "other": 1.0, "third": 2.0}.items():
+            await store.begin(a_call(name, started=started))
+        expect(await store.open_calls(), (3, 1.0), "all")
+        await store.finish("other", "done")
+        expect(await store.open_calls(), (2, 2.0), "those that are not over")
+
+
 async def a_lease_can_be_looked_at(open_store: OpenCallStore) -> None:
     """By anyone, who does not take it."""
     async with opened(open_store) as store:
@@ -90,6 +101,7 @@ CALL_LISTING_CHECKS: tuple[CallStoreCheck, ...] = (
     the_last_begun_call_comes_first,
     calls_are_chosen,
     calls_are_chosen_by_any_text,
+    open_calls_are_counted,
     a_lease_can_be_looked_at,
     notes_are_stored_with_their_round,
 )

@@ -168,6 +168,12 @@ class CallModel:
         overdue = [one for one in records if one.status == "open" and one.deadline <= now]
         return sorted(overdue, key=lambda one: (one.deadline, one.call_id))[:limit]
 
+    def open_calls(self) -> tuple[int, float | None]:
+        """See the port."""
+        records = [known.record for known in self._calls.values()]
+        began = [one.started for one in records if one.status == "open"]
+        return len(began), min(began, default=None)
+
     def prune(self, before: float, limit: int) -> int:
         """See the port."""
         records = [known.record for known in self._calls.values()]

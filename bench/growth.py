@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -60,7 +61,7 @@ async def rows() -> list[Row]:
         server.start()
         try:
             async with AsyncExitStack() as stack:
-                contenders = {}
+                contenders = dict[str, Callable[[], Awaitable[object]]]()
                 for number in STORED:
                     url = server.new_url()
                     played = await stack.enter_async_context(alone(url))

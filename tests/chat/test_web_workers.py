@@ -261,3 +261,51 @@ async def test_the_engine_that_cannot_be_reached_costs_time_only(url: str) -> No
         pass
     async with process(url, tools=[reserve], replies=model()) as worker:
         assert said(await ended(worker)) == "You said hello."
+
+
+class Counted:
+    """Counts how often a lease is passed on."""
+
+    def __init__(self, events: Any) -> None:
+        self._events = events
+        self.passed_on = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._events, name)
+
+    async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
+        self.passed_on += owner != other
+        return bool(await self._events.take_over(run, owner, other, now, until))
+
+
+@pytest.mark.parametrize("own_engine", [True, False])
+async def test_a_run_is_handed_over_only_where_another_process_may_take_it(
+    url: str, monkeypatch: pytest.MonkeyPatch, own_engine: bool
+) -> None:
+    """A person waits for the first word: where it is known who works, nothing is asked of the store."""
+    counted: list[Counted] = []
+
+    def opened(store: Any) -> Any:
+        counted.append(Counted(open_run_events(store)))
+        return counted[-1]
+
+    monkeypatch.setattr("anabranch.chat._web.conversations.open_run_events", opened)
+    engine = None if own_engine else InProcessEngine()
+    async with process(url, engine=engine, replies=model()) as one:
+        events = await run(one, message("hello"))
+    assert said(events) == "You said hello."
+    assert counted[0].passed_on == (0 if own_engine else 2)
+
+
+async def test_a_run_that_waits_in_its_process_for_a_turn_of_its_own_goes_on_in_another(
+    url: str,
+) -> None:
+    held = Held()
+    async with process(url, concurrency=1, replies=held.model()) as one:
+        await accepted(one, message("hello"))
+        await until_said(one)
+        created = await one.post("/threads", json={"id": "t2"})
+        assert created.status_code < 300
+        await accepted(one, message("hello", run="r2", thread="t2"))
+    async with process(url, replies=model()) as two:
+        assert said(await ended(two, "t2")) == "You said hello."

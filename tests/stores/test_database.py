@@ -244,9 +244,13 @@ async def test_one_store_serves_several_event_loops(open_any: OpenCallStore) -> 
 async def test_slow_steps_of_authors_do_not_delay_a_store(open_any: OpenCallStore) -> None:
     """Synchronous steps run in anyio's threads, of which there are forty."""
     slow = threading.Event()
+
+    async def wait() -> None:
+        await anyio.to_thread.run_sync(slow.wait)
+
     async with opened(open_any) as store, anyio.create_task_group() as group:
         for _ in range(40):
-            group.start_soon(anyio.to_thread.run_sync, slow.wait)
+            group.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
 
         try:

@@ -124,7 +124,8 @@ class Database:
         _, options = self.dialect.create_connect_args(self._target.url)
         with translated(self._target.label):
             connection = await psycopg.AsyncConnection.connect(**options, autocommit=True)
-            async with connection:
+            # Its own `async with` would first roll back, and not close if that is cancelled.
+            try:
                 await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
 
                 async def heard(seconds: float) -> AsyncIterator[str]:
@@ -132,6 +133,8 @@ class Database:
                         yield notice.payload
 
                 yield heard
+            finally:
+                await connection.close()
 
     async def close(self) -> None:
         """Finish all work and close threads and connections; closing again does nothing."""

@@ -46,13 +46,29 @@ GIVEN_UP = f"The run was cut off {MOST_ATTEMPTS} times, and is not tried again."
 class Conversation:
     """The conversation in one thread.
 
+    Args:
+        agent: leads it.
+        questions: reads its questions.
+        thread: the thread.
+        writer: stores its events.
+        engine: calls the workers.
+        works_here: whether the worker that ``engine`` calls is always this process, which then
+            holds on to the right to a run that it has begun.
+
     Attributes:
         thread_id: the thread.
         log: what happens in it.
     """
 
     def __init__(
-        self, agent: Agent, questions: Questions, thread: Thread, writer: LogWriter, engine: Engine
+        self,
+        agent: Agent,
+        questions: Questions,
+        thread: Thread,
+        writer: LogWriter,
+        engine: Engine,
+        *,
+        works_here: bool = False,
     ) -> None:
         self.thread_id = thread.id
         self.log: ThreadLog = ThreadLog(writer, thread.id)
@@ -65,6 +81,9 @@ class Conversation:
         self._share = thread.owner or ""
         self._lock = asyncio.Lock()
         self._turn: LiveTurn | None = None
+        self._works_here = works_here
+        self._new: LiveTurn | None = None
+        """A turn that was begun here, and that no worker has taken yet."""
 
     async def is_running(self) -> bool:
         """Whether a run has not ended, in any process: one that waits at a question has."""
@@ -83,7 +102,8 @@ class Conversation:
     @property
     def is_idle(self) -> bool:
         """Whether nothing happens in it in this process."""
-        return self._turn is None and self.log.is_written and not self._lock.locked()
+        in_progress = self._turn or self._new or self._lock.locked()
+        return not in_progress and self.log.is_written
 
     # -- what a person does ------------------------------------------------------------------
 
@@ -181,12 +201,21 @@ class Conversation:
 
     async def _call_worker(self, turn: LiveTurn, run_id: str) -> None:
         """Have a worker take the run, if it has begun; if that fails, one is called later."""
-        if not await turn.hand_over(is_called=True):
+        if self._works_here and turn.is_new:
+            self._new = turn
+        elif not await turn.hand_over(is_called=True):
             return
         try:
             await self._engine.wake(Wake(self.thread_id, run_id, RUNS, share=self._share))
         except StoreError as error:
             logger.warning("no worker was called for a run: %s; it is looked for later", error)
+
+    async def close(self) -> None:
+        """Leave to other processes what no worker has taken here, and store what was reported."""
+        turn, self._new = self._new, None
+        if turn is not None:
+            await turn.hand_over()
+        await self.log.flush()
 
     # -- what a worker does ------------------------------------------------------------------
 
@@ -215,6 +244,9 @@ class Conversation:
         Where tools can go on that belong to no run, one begins: they have answers that came when
         the last run was about to end, or ``is_sure`` says that what they did is stored.
         """
+        new, self._new = self._new, None
+        if new is not None and new.is_new:
+            return new
         turn = self._new_turn()
         if await turn.take():
             return turn
@@ -253,7 +285,8 @@ class Conversation:
         elif run.attempt and not await self._can_go_on():
             await turn.fail(CUT_OFF)
         else:
-            await self._end(turn, await self._work.run(run.run_id, message_in(events[0])))
+            message = message_in(events[0])
+            await self._end(turn, await self._work.run(run.run_id, message, is_new=turn.is_new))
 
     async def _can_go_on(self) -> bool:
         """Whether no effect is repeated by a run that was cut off."""

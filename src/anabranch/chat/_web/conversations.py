@@ -99,6 +99,8 @@ class Conversations:
         engine: Engine | None = None,
     ) -> None:
         self._engine = engine or InProcessEngine()
+        self._has_own_engine = engine is None
+        self._works_here = False
         self._events = open_run_events(store)
         given = list(tools)
         plugins = [each for each in given if isinstance(each, Plugin)]
@@ -145,7 +147,14 @@ class Conversations:
         found = self._threads.pop(thread.id, None)
         if found is None:
             self._make_room()
-            found = Conversation(self.agent, self.questions, thread, self._writer, self._engine)
+            found = Conversation(
+                self.agent,
+                self.questions,
+                thread,
+                self._writer,
+                self._engine,
+                works_here=self._works_here,
+            )
         self._threads[thread.id] = found  # the last used is the last
         return found
 
@@ -189,9 +198,12 @@ class Conversations:
 
     async def advance(self, wake: Wake) -> None:
         """Work on the run of a thread, if it waits for a worker."""
-        thread = await self.agent.store.thread(wake.call)
-        if thread is not None:
-            await self._in(thread).advance()
+        conversation = self._threads.get(wake.call)
+        if conversation is None:
+            thread = await self.agent.store.thread(wake.call)
+            conversation = None if thread is None else self._in(thread)
+        if conversation is not None:
+            await conversation.advance()
 
     @asynccontextmanager
     async def running(self, concurrency: int | None) -> AsyncGenerator[None]:
@@ -200,6 +212,7 @@ class Conversations:
         Without ``concurrency``, other processes work on the runs. Runs that are in progress at the
         end of the block go on in others, or after a restart.
         """
+        self._works_here = self._has_own_engine and concurrency is not None
         tasks = [asyncio.ensure_future(each) for each in self._parts(concurrency)]
         try:
             yield
@@ -226,11 +239,11 @@ class Conversations:
             await pause(self.agent.dependencies.clock, REVIVE_EVERY)
 
     async def _close(self) -> None:
-        """Store what was reported."""
+        """Have other processes take what was not taken here, and store what was reported."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH):
                 for conversation in self._threads.values():
-                    await conversation.log.flush()
+                    await conversation.close()
         await self._events.close()
 
 

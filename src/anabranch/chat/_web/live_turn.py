@@ -27,7 +27,7 @@ from anabranch.agents import Event
 from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.run_input import ends_of_all_open
 from anabranch.chat._web.thread_lease import OpenRun, ThreadLease
-from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.chat._web.thread_log import ThreadLog, encoded
 from anabranch.errors import StoreError
 
 __all__ = ["LiveTurn", "current_turn", "stop_run"]
@@ -58,6 +58,12 @@ class LiveTurn:
         self._lease: RenewedLease | None = None
         self._is_lost = False
         self._stopping: asyncio.Task[None] | None = None
+        self._begun: tuple[int, list[bytes]] | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the run has begun in this process, which has its right still: nothing is done yet."""
+        return self._begun is not None and self._lease is not None and not self._is_lost
 
     async def begin(self, started: RunStartedEvent) -> int:
         """Report that a run begins; return after which event.
@@ -73,7 +79,9 @@ class LiveTurn:
         if lease is None:
             return await self._log.begun(started.run_id) or 0
         self.run, self._lease = OpenRun.of(lease.owner), lease
-        return await self._log.begin(started.run_id, started)
+        after = await self._log.begin(started.run_id, started)
+        self._begun = after, [encoded(started)]
+        return after
 
     async def take(self) -> bool:
         """Take the thread's run, if one waits for a worker.
@@ -92,6 +100,10 @@ class LiveTurn:
         From then on, the run stops when it is asked to. There are no events if its beginning was
         not stored, or is not stored any more.
         """
+        if self._begun is not None:
+            after, events = self._begun
+            self._stopping = asyncio.create_task(self._stop_when_asked(after))
+            return events
         begun = None if self.run is None else await self._log.begun(self.run.run_id)
         if begun is None:
             return []

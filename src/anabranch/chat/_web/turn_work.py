@@ -45,15 +45,17 @@ class TurnWork:
                 raise ToolError(f"There is no node {message.at!r} in this conversation.")
         self._called(message.text)
 
-    async def run(self, run_id: str, message: Message | None) -> Node:
+    async def run(self, run_id: str, message: Message | None, *, is_new: bool = False) -> Node:
         """Do the work of a run, or go on with it; return the turn's last node.
+
+        ``is_new`` says that nothing of it is done yet.
 
         Raises:
             Exception: what the model raises, and what :class:`~anabranch.agents.Agent` says.
         """
         if message is not None:
             name = node_id(self._thread_id, run_id)
-            if await self._agent.store.node(name) is None:
+            if is_new or await self._agent.store.node(name) is None:
                 return await self._reply(await self._say(message, name))
         head = await self._agent.head(self._thread_id)
         node = None if head is None else await self._agent.store.node(head)

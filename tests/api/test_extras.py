@@ -88,9 +88,9 @@ def test_a_missing_module_of_ours_is_not_called_an_extra() -> None:
 
 
 def test_a_command_without_its_extra_says_what_to_install() -> None:
-    """In a process where Starlette cannot be found, as on a machine without the extra."""
+    """In a process where AG-UI cannot be found, as on a machine without the extra."""
     program = (
-        "import sys; sys.modules['starlette'] = None\n"
+        "import sys; sys.modules['ag_ui'] = None\n"
         "from anabranch.cli import main\n"
         "sys.exit(main(['web']))"
     )
@@ -98,5 +98,5 @@ def test_a_command_without_its_extra_says_what_to_install() -> None:
         [sys.executable, "-c", program], check=False, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "needs the package 'starlette'" in done.stderr
+    assert "needs the package 'ag_ui'" in done.stderr
     assert done.stderr.endswith(f"Install it: {install_command('chat')}\n")

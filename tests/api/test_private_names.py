@@ -24,6 +24,7 @@ REASONS: dict[str, str] = {
     "cli/_targets.py": "FastMCP has no public way to the SDK's server that it is built on",
     "cli/_combined_server.py": "the SDK has no public way to compose servers",
     "cli/_http_server.py": "os._exit is documented; only it ends a process that a thread holds",
+    "cli/_worker_command.py": "as cli/_http_server.py",
     "mcp/_fastmcp_sagas.py": "FastMCP has no public way to ask a server for an extension, its handler"
     " of tools/call, or the tool behind one that is mounted",
     "mcp/_fastmcp_tool.py": "FastMCP has no public way to the log level that a client has set, or to"

@@ -285,7 +285,12 @@ async def test_nothing_of_what_is_said_and_no_token_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Not even at the lowest level, and with the server's own record of requests."""
-    caplog.set_level(logging.DEBUG)
+    for name in (
+        None,
+        "uvicorn.access",
+        "uvicorn.error",
+    ):  # other servers in this process set theirs
+        caplog.set_level(logging.DEBUG, name)
     app = make_chat_app(MemoryTrees(), model(), [reserve], token="sesame")
     log = {"version": 1, "disable_existing_loggers": False}
     async with (

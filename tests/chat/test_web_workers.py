@@ -13,6 +13,7 @@ import pytest
 
 from anabranch import BranchContext, tool
 from anabranch.agents import Agent
+from anabranch.chat import make_chat_app
 from anabranch.chat._web.conversation import CUT_OFF, GIVEN_UP, MOST_ATTEMPTS, RUNS
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.run_input import HEAD, Message, ends_of_all_open, message_in, started
@@ -22,6 +23,7 @@ from anabranch.engines import InProcessEngine, Wake
 from anabranch.stores import open_run_events, open_tree_store
 from anabranch.testing import MockModel, calls
 from tests.agents.harness import heard
+from tests.agents.memory import MemoryTrees
 from tests.chat.test_web_events import process
 from tests.chat.test_web_processes import Held, until_said
 from tests.chat.web import events_in, message, reserve, resume, run, types_of
@@ -309,3 +311,11 @@ async def test_a_run_that_waits_in_its_process_for_a_turn_of_its_own_goes_on_in_
         await accepted(one, message("hello", run="r2", thread="t2"))
     async with process(url, replies=model()) as two:
         assert said(await ended(two, "t2")) == "You said hello."
+
+
+async def test_an_application_without_a_lifespan_works_on_its_runs() -> None:
+    """One that is mounted in another has none of its own, and nothing may wait for ever for a worker."""
+    app = make_chat_app(MemoryTrees(), model())
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        assert said(await run(client, message("hello"))) == "You said hello."

@@ -164,9 +164,6 @@ def test_at_a_terminal_it_is_left_and_the_terminal_is_as_it_was(
     with terminal("browse", "t", status=130, whole=True) as person:
         person.wait_until(lambda screen: "user  hello" in screen and "Continue" in screen)
         person.store("browse")
-        person.resize(60, 15)
-        person.wait_until(lambda screen: "user  hello" in screen and "Continue" in screen)
-        person.store("browse-60x15")
         person.type(CTRL_C)
         person.wait_for("anabranch: cancelled")
 

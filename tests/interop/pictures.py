@@ -9,6 +9,7 @@ import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from playwright.async_api import Browser, Page, expect
@@ -16,9 +17,12 @@ from playwright.async_api import Browser, Page, expect
 from anabranch.chat import make_chat_app
 from anabranch.cli._chat_parts import game
 from anabranch.cli._web_models import DemoModel
+from anabranch.memory import Draft, ReasoningBank
+from anabranch.stores import open_memory_store
 from examples.wizard import plan_trip
 from tests.agents.memory import MemoryTrees
-from tests.chat.web import serving
+from tests.chat.web import model, serving
+from tests.cli.test_dev import developing
 from tests.interop.browsing import Tab, launched
 from tests.interop.page_scenes import scenes
 
@@ -26,7 +30,27 @@ PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 WIDE, NARROW = {"width": 1180, "height": 760}, {"width": 390, "height": 760}
 TALL = {"width": 1180, "height": 1000}
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
 Scene = Callable[[Tab], Awaitable[object]]
+
+LEARNED = (
+    (
+        "Builds that are slow after a merge",
+        "The cache is keyed by the lock file",
+        "Look at the lock file before the code: if it changed, the first build fills the cache.",
+    ),
+    (
+        "Flights of two passengers",
+        "A search asks for seats that are together",
+        "Ask for the number of seats before the search: the cheapest single seats are never together.",
+    ),
+    (
+        "Tests that fail at night only",
+        "Two of them shared a date",
+        "Give the clock to what is tested, and let it stand still.",
+    ),
+)
 
 
 @asynccontextmanager
@@ -41,6 +65,28 @@ async def wizard_served() -> AsyncGenerator[str]:
     """Serve the README's tool as ``anabranch web`` does."""
     async with serving(make_chat_app(MemoryTrees(), DemoModel(), [plan_trip])) as address:
         yield f"{address}/"
+
+
+@asynccontextmanager
+async def developed() -> AsyncGenerator[str]:
+    """Serve the README's tool as ``anabranch dev`` does."""
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "tools.py").write_text((EXAMPLES / "wizard.py").read_text("utf-8"))
+        with developing(Path(folder)) as address:
+            yield address
+
+
+@asynccontextmanager
+async def remembered() -> AsyncGenerator[str]:
+    """Serve a page with a memory of three things."""
+    store = open_memory_store("memory:")
+    bank = ReasoningBank(store)
+    for title, description, content in LEARNED:
+        await bank.record(Draft(title=title, description=description, content=content))
+    app = make_chat_app(MemoryTrees(), model(), memory=lambda _: bank)
+    async with serving(app) as address:
+        yield f"{address}/?room=memory"
+    await store.close()
 
 
 async def travel(opened: Tab) -> None:
@@ -75,12 +121,30 @@ async def ask(opened: Tab) -> None:
     await form.get_by_role("button", name="Accept").click()
 
 
+async def develop(opened: Tab) -> None:
+    """Call the README's tool by its form, and answer until it asks the model, who is the author."""
+    await opened.page.get_by_role("button", name="/plan_trip").click()
+    await opened.page.get_by_role("button", name="Call").click()
+    question = opened.question(re.compile("Where do you want"))
+    await question.get_by_role("textbox").fill("Vienna")
+    await question.get_by_role("button", name="Accept").click()
+    await opened.question(re.compile("^Plan ")).get_by_label("Reply").fill("Walk the Ring.")
+
+
+async def recall(opened: Tab) -> None:
+    """Open a memory."""
+    await opened.page.get_by_role("button", name="Builds that are slow").click()
+    await expect(opened.page.get_by_text("Look at the lock file")).to_be_visible()
+
+
 PICTURES_OF: list[tuple[str, Any, Scene, str, dict[str, int]]] = [
     ("question-light", wizard_served, travel, "light", {"width": 900, "height": 520}),
     ("game-light", game_served, play, "light", WIDE),
     ("game-dark-narrow", game_served, play, "dark", NARROW),
     ("branches-dark", scenes, fork, "dark", TALL),
     ("form-light-narrow", scenes, ask, "light", NARROW),
+    ("dev-light", developed, develop, "light", WIDE),
+    ("memory-dark", remembered, recall, "dark", {"width": 1180, "height": 620}),
 ]
 
 

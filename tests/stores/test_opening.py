@@ -68,6 +68,8 @@ def take_back(url: str, version: str) -> None:
     if version < "0008":
         execute(url, "ALTER TABLE anabranch_round DROP COLUMN notes")
         execute(url, "DROP INDEX anabranch_call_started")
+    if "0004" <= version < "0010":
+        execute(url, "DROP INDEX anabranch_run_leased")
     execute(url, SET_VERSION.format(version))
 
 

@@ -24,7 +24,7 @@ from anabranch._terminal.exits import LeftError
 if sys.platform != "win32":
     import termios
 
-__all__ = ["interrupt", "on_interrupt", "run_command"]
+__all__ = ["interrupt", "on_interrupt", "run_command", "woken_by_signals"]
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -93,7 +93,7 @@ def on_interrupt(act: Callable[[], object]) -> Generator[Callable[..., object]]:
     if threading.current_thread() is not threading.main_thread():
         yield kill
         return
-    with _woken_by_signals(loop):
+    with woken_by_signals(loop):
         before = signal.signal(signal.SIGINT, first)
         try:
             yield kill
@@ -104,7 +104,7 @@ def on_interrupt(act: Callable[[], object]) -> Generator[Callable[..., object]]:
 
 
 @contextmanager
-def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+def woken_by_signals(loop: asyncio.AbstractEventLoop) -> Generator[None]:
     """Within the block, a signal ends the loop's waiting, so that its handler runs at once.
 
     Python runs a handler between two instructions of the main thread. A signal that another thread

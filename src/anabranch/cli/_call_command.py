@@ -25,7 +25,6 @@ from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._http_tokens import headers_of
 from anabranch.cli._options import (
     AnswersFile,
-    Arguments,
     ArgumentsJson,
     ConfirmSamples,
     Era,
@@ -36,13 +35,12 @@ from anabranch.cli._options import (
     MaxTokens,
     Model,
     NoSamplesFor,
-    Target,
     Timeout,
     Token,
-    ToolName,
     limits_of,
 )
 from anabranch.cli._output import print_json
+from anabranch.cli._target_options import Arguments, Target, ToolName
 from anabranch.cli._tool_arguments import read_arguments
 from anabranch.cli._tool_summaries import overview, summaries_of
 from anabranch.limits import UNLIMITED, Limits

@@ -24,8 +24,9 @@ from anabranch._terminal.interrupts import run_command
 from anabranch.agents._call_expiry import runtime_of
 from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed
 from anabranch.cli._commands import example, installed_version
-from anabranch.cli._options import Completed, Store, store_url
+from anabranch.cli._options import Store, store_url
 from anabranch.cli._output import print_json, print_text
+from anabranch.cli._target_options import Completed
 from anabranch.cli._targets import is_url, load
 from anabranch.errors import StoreError
 from anabranch.stores import CallStore, open_stores

@@ -13,7 +13,7 @@ from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.agents import AgentTool, BranchSelf, RemoteTools, ToolSource
 from anabranch.chat import Plugin
 from anabranch.cli._http_tokens import headers_of
-from anabranch.cli._options import Completed
+from anabranch.cli._target_options import Completed
 from anabranch.cli._targets import Found, is_server, load
 from anabranch.errors import ToolError
 from anabranch.mcp._client import Connectable

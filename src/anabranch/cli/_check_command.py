@@ -22,8 +22,9 @@ from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import Respondent
 from anabranch.cli._answering import new_respondent
-from anabranch.cli._options import Arguments, ArgumentsJson, SourceTarget, ToolName
+from anabranch.cli._options import ArgumentsJson
 from anabranch.cli._output import print_json
+from anabranch.cli._target_options import Arguments, SourceTarget, ToolName
 from anabranch.cli._targets import is_server, load
 from anabranch.cli._tool_arguments import read_arguments
 from anabranch.errors import AnabranchError, InvalidArgumentsError

@@ -19,8 +19,9 @@ from anabranch.agents import BranchSelf
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
-from anabranch.cli._options import STORE, Model, SourceTarget
+from anabranch.cli._options import STORE, Model
 from anabranch.cli._reloading import ReloadedTools
+from anabranch.cli._target_options import SourceTarget
 from anabranch.cli._targets import is_server
 from anabranch.cli._web_models import WithoutModel
 from anabranch.errors import StoreError

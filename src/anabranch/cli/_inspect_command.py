@@ -8,8 +8,9 @@ import sys
 from anabranch._terminal.console import log_to_stderr
 from anabranch._terminal.interrupts import run_command
 from anabranch.cli._http_tokens import headers_of
-from anabranch.cli._options import AsJson, Headers, Target, Token, ToolName
+from anabranch.cli._options import AsJson, Headers, Token
 from anabranch.cli._output import print_json, print_text
+from anabranch.cli._target_options import Target, ToolName
 from anabranch.cli._tool_summaries import chosen, summaries_of
 
 __all__ = ["inspect_command"]

@@ -11,7 +11,6 @@ from platformdirs import user_data_path
 
 from anabranch._printable import LogFormat
 from anabranch._terminal.exits import UsageError
-from anabranch.cli._completers import python_files, tool_arguments, tool_names
 from anabranch.limits import Limits
 
 __all__ = [
@@ -20,10 +19,8 @@ __all__ = [
     "WEB_TOKEN",
     "AccessLog",
     "AnswersFile",
-    "Arguments",
     "ArgumentsJson",
     "AsJson",
-    "Completed",
     "ConfirmSamples",
     "Era",
     "EraOption",
@@ -34,12 +31,9 @@ __all__ = [
     "MaxTokens",
     "Model",
     "NoSamplesFor",
-    "SourceTarget",
     "Store",
-    "Target",
     "Timeout",
     "Token",
-    "ToolName",
     "limits_of",
     "store_url",
 ]
@@ -69,28 +63,6 @@ AnswersFile: TypeAlias = Annotated[
 ]
 
 
-Completed: TypeAlias = Annotated[str, Parameter(completer=python_files)]
-"""A TARGET, whose help text depends on what the command does with it."""
-Target: TypeAlias = Annotated[
-    Completed,
-    Parameter(
-        help="A Python file, a module, module:attribute, a server's URL, or command:… to start one."
-    ),
-]
-SourceTarget: TypeAlias = Annotated[
-    Completed, Parameter(help="A Python file, a module, or module:attribute.")
-]
-ToolName: TypeAlias = Annotated[
-    str | None, Parameter(help="The tool's name; all tools by default.", completer=tool_names)
-]
-Arguments: TypeAlias = Annotated[
-    str,
-    Parameter(
-        name="name=value",
-        help="Arguments: text for a parameter that takes text, JSON for any other.",
-        completer=tool_arguments,
-    ),
-]
 AsJson: TypeAlias = Annotated[
     bool,
     Parameter(

@@ -44,13 +44,13 @@ from anabranch.cli._options import (
     MaxDepth,
     MaxTokens,
     Model,
-    SourceTarget,
     Timeout,
     limits_of,
 )
 from anabranch.cli._processes import run_workers
 from anabranch.cli._server_recipe import MadeServer, ServerRecipe, WorkerApp, not_used
 from anabranch.cli._stdio_output import protocol_on_stdout
+from anabranch.cli._target_options import SourceTarget
 from anabranch.cli._targets import identity_of, is_fastmcp
 from anabranch.errors import StoreError
 from anabranch.limits import UNLIMITED, Limits

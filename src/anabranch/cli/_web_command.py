@@ -66,7 +66,7 @@ def web_command(  # noqa: PLR0913 - options
     """Run the command."""
     from anabranch.chat import RateLimits, make_chat_app  # noqa: PLC0415 - the extra chat
     from anabranch.chat._web.access import LOOPBACK  # noqa: PLC0415
-    from anabranch.chat._web.application import CONCURRENCY  # noqa: PLC0415
+    from anabranch.chat._web.conversations import CONCURRENCY  # noqa: PLC0415
 
     log_to_stderr(logging.WARNING, log_format)
     endpoint = Endpoint("http", host, port, access=Access(tuple(allowed_host)))

@@ -18,6 +18,7 @@ from cyclopts import Parameter
 from anabranch._extras import needs_extra
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal.interrupts import woken_by_signals
 from anabranch.cli._chat_parts import ChatParts, open_parts
 from anabranch.cli._chat_tools import ChatTargets, ServerHeaders
 from anabranch.cli._engine_option import EngineName
@@ -99,12 +100,13 @@ def _until_signal() -> Generator[asyncio.Event]:
         del number, frame
         loop.call_soon_threadsafe(ended.set)
 
-    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield ended
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with woken_by_signals(loop):
+        before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield ended
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _end_within(seconds: float) -> None:

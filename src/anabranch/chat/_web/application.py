@@ -23,7 +23,7 @@ from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.access import LOOPBACK, Access, Authenticate
 from anabranch.chat._web.agui_route import agui_route
 from anabranch.chat._web.calls_room import CallsRoom, RecordedCalls, rooms_route
-from anabranch.chat._web.conversations import Conversations
+from anabranch.chat._web.conversations import CONCURRENCY, Conversations
 from anabranch.chat._web.memory_room import MemoryOf, MemoryRoom
 from anabranch.chat._web.page_files import page_route
 from anabranch.chat._web.rate_limits import RateLimits
@@ -33,9 +33,6 @@ from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
 __all__ = ["make_chat_app"]
-
-CONCURRENCY = 1_000
-"""Runs on which a process works at the same time."""
 
 
 def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword

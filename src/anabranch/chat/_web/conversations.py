@@ -41,9 +41,12 @@ from anabranch.stores import open_run_events
 from anabranch.tool import Tool
 from anabranch.tree import Thread, TreeStore
 
-__all__ = ["Conversations"]
+__all__ = ["CONCURRENCY", "Conversations"]
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
+
+CONCURRENCY = 1_000
+"""Runs on which a process works at the same time."""
 
 IDLE_HELD = 1_000
 """The most threads in which nothing happens that are held in memory."""
@@ -99,8 +102,9 @@ class Conversations:
         engine: Engine | None = None,
     ) -> None:
         self._engine = engine or InProcessEngine()
-        self._has_own_engine = engine is None
-        self._works_here = False
+        self._works_here: bool = engine is None
+        self._is_tended = engine is not None
+        self._worker: asyncio.Task[NoReturn] | None = None
         self._events = open_run_events(store)
         given = list(tools)
         plugins = [each for each in given if isinstance(each, Plugin)]
@@ -144,6 +148,7 @@ class Conversations:
         return self._in(thread) if thread.owner == principal else None
 
     def _in(self, thread: Thread) -> Conversation:
+        self._work_untended()
         found = self._threads.pop(thread.id, None)
         if found is None:
             self._make_room()
@@ -157,6 +162,14 @@ class Conversations:
             )
         self._threads[thread.id] = found  # the last used is the last
         return found
+
+    def _work_untended(self) -> None:
+        """Work on runs although :meth:`running` was not entered.
+
+        An application that is mounted in another, or called without a server, has no lifespan.
+        """
+        if not self._is_tended and (self._worker is None or self._worker.done()):
+            self._worker = asyncio.create_task(self._work(WorkLimits(CONCURRENCY)))
 
     def _make_room(self) -> None:
         if len(self._threads) >= IDLE_HELD:
@@ -212,7 +225,8 @@ class Conversations:
         Without ``concurrency``, other processes work on the runs. Runs that are in progress at the
         end of the block go on in others, or after a restart.
         """
-        self._works_here = self._has_own_engine and concurrency is not None
+        self._is_tended = True
+        self._works_here = self._works_here and concurrency is not None
         tasks = [asyncio.ensure_future(each) for each in self._parts(concurrency)]
         try:
             yield

@@ -1,7 +1,7 @@
 """The open work of all conversations, as it is in the store: runs that wait for a worker, run, or were cut off.
 
-What an engine knows of it is speed only. So these look into the store, and change what is there; whoever
-tends the runs finds it within seconds.
+What an engine knows of it is speed only. So these look into the store, and change what is there; the
+processes that look for runs without a worker find it within seconds.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from ag_ui.core import (
 from anabranch._durable.lease import RenewedLease
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
-from anabranch.agents import Event
+from anabranch.agents import Event, NodeAdded
 from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.run_input import ends_of_all_open
 from anabranch.chat._web.thread_lease import OpenRun, ThreadLease
@@ -127,6 +127,8 @@ class LiveTurn:
     async def on_event(self, event: Event) -> None:
         """Report an event of the agent."""
         self._log.add(self._mapping.map(event))
+        if isinstance(event, NodeAdded) and event.node.tool_uses:
+            await self._log.flush()  # tools begin next: who sees an effect has seen who called it
         await self._log.room()
 
     async def interrupt(self, interrupts: list[Interrupt]) -> None:

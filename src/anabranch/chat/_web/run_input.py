@@ -9,19 +9,17 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from ag_ui.core import (
     PROTOCOL_VERSION,
     BaseEvent,
-    RunAgentInput,
     RunStartedEvent,
     SubagentFinishedEvent,
     SubagentFinishedSuspendedOutcome,
     SubagentStartedEvent,
     TextMessageEndEvent,
     TextMessageStartEvent,
-    UserMessage,
 )
 
 __all__ = ["HEAD", "Message", "Place", "ends_of_all_open", "message_in", "started"]
@@ -52,21 +50,16 @@ class Message:
 
 
 def started(thread_id: str, run_id: str, message: Message | None = None) -> RunStartedEvent:
-    """Return the event with which a run begins; one with a message has it as its input."""
-    given = None
+    """Return the event with which a run begins.
+
+    A message is in its raw event, which clients pass by: those in AG-UI's ``input`` they would add
+    to the ones that they have.
+    """
+    raw = None
     if message is not None:
-        name = node_id(thread_id, run_id)
-        given = RunAgentInput(
-            thread_id=thread_id,
-            run_id=run_id,
-            state={},
-            messages=[UserMessage(id=name, role="user", content=message.text)],
-            tools=[],
-            context=[],
-            forwarded_props={} if message.at is HEAD else {"headNodeId": message.at},
-        )
+        raw = {"text": message.text, **({} if message.at is HEAD else {"at": message.at})}
     return RunStartedEvent(
-        thread_id=thread_id, run_id=run_id, protocol_version=PROTOCOL_VERSION, input=given
+        thread_id=thread_id, run_id=run_id, protocol_version=PROTOCOL_VERSION, raw_event=raw
     )
 
 
@@ -78,11 +71,8 @@ def node_id(thread_id: str, run_id: str) -> str:
 
 def message_in(event: bytes) -> Message | None:
     """Return the message with which a run begins, ``None`` if it goes on at answers."""
-    given = RunStartedEvent.model_validate_json(event).input
-    if given is None or not given.messages:
-        return None
-    props = cast("dict[str, str | None]", given.forwarded_props)
-    return Message(str(given.messages[-1].content), props.get("headNodeId", HEAD))
+    raw = RunStartedEvent.model_validate_json(event).raw_event
+    return None if raw is None else Message(raw["text"], raw.get("at", HEAD))
 
 
 def ends_of_all_open(events: Sequence[bytes]) -> list[BaseEvent]:

@@ -52,6 +52,18 @@ async def test_it_begins_at_the_head_with_everything_expanded() -> None:
         ]
 
 
+async def test_a_smaller_window_has_all_of_it() -> None:
+    app = Browser(await forked())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.resize_terminal(60, 15)
+        await pilot.pause()
+        shown = [app.screen, *app.screen.query("#tree, #details, Footer, Input")]
+        assert app.size == (60, 15)
+        for each in shown:
+            assert app.screen.region.contains_region(each.region)
+        assert str(widget(app).render_line(0).text).strip().endswith("user  hello")
+
+
 async def test_keys_walk_and_details_follow() -> None:
     app = Browser(await forked())
     async with app.run_test() as pilot:

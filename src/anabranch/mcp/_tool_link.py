@@ -6,6 +6,7 @@ The SDK's client has to be left by the task that has entered it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -18,6 +19,8 @@ from anabranch.mcp._addressing import forget_call
 from anabranch.mcp._tool_list import ToolList
 
 __all__ = ["Link"]
+
+logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 PATIENCE: Final = 120.0
 """Seconds within which a server must answer; a command may have to be installed first."""
@@ -63,6 +66,7 @@ class Link:
         context = copy_context()
         context.run(forget_call)
         task = self._task = asyncio.create_task(self._run(), context=context)
+        task.add_done_callback(_read_failure)
         done: set[asyncio.Future[None]] = set()
         try:
             done, _ = await asyncio.wait(
@@ -98,8 +102,6 @@ class Link:
         self._left.set()
         if self._task is not None:
             await asyncio.wait({self._task})
-            if not self._task.cancelled():
-                self._task.exception()  # those who called have read it, or it came with the end
 
     async def _run(self) -> None:
         async with self.client as client:
@@ -110,3 +112,9 @@ class Link:
                 await self._left.wait()
             finally:
                 await cancel_and_wait([following])
+
+
+def _read_failure(task: asyncio.Task[None]) -> None:
+    """Keep asyncio from reporting a connection's failure: its calls fail with it themselves."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.debug("A connection has ended: %s", error)

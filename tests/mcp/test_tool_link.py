@@ -1,0 +1,44 @@
+"""A connection that ends badly is reported by the calls that it carried, and by nothing else."""
+
+import asyncio
+import gc
+from types import TracebackType
+from typing import Any
+
+from mcp import Client
+from mcp.client._memory import InMemoryTransport
+from mcp.server.mcpserver import MCPServer
+
+from anabranch.mcp._tool_link import Link
+from anabranch.mcp._tool_list import ToolList
+
+
+class Breaking(InMemoryTransport):
+    """A connection that fails when it is left, as one over HTTP whose reply was cut."""
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await super().__aexit__(exc_type, exc_val, exc_tb)
+        raise ConnectionResetError("cut")
+
+
+async def test_a_connection_that_ended_badly_and_is_dropped_is_not_reported() -> None:
+    reported: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    try:
+        link = Link(Client(Breaking(MCPServer("some"))), ToolList("some"))
+        await link.open()
+        link.retire()
+        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+        assert not link.is_open
+        del link
+        gc.collect()
+    finally:
+        loop.set_exception_handler(before)
+    assert reported == []

@@ -35,8 +35,8 @@ async def test_a_connection_that_ended_badly_and_is_dropped_is_not_reported() ->
         link = Link(Client(Breaking(MCPServer("some"))), ToolList("some"))
         await link.open()
         link.retire()
-        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
-        assert not link.is_open
+        while link.is_open:  # noqa: ASYNC110 - its end is seen in no other way
+            await asyncio.sleep(0)
         del link
         gc.collect()
     finally:

@@ -19,6 +19,9 @@ class RunningCalls:
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Future[None], asyncio.Task[Any]] = {}
 
+    def __len__(self) -> int:
+        return len(self._tasks)
+
     @contextmanager
     def track(self) -> Generator[None]:
         """Count the current task among them, within the block."""

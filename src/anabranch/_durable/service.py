@@ -47,6 +47,9 @@ __all__ = ["CallService"]
 
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
+COME_BACK = 5
+"""Seconds after which a client is asked to call again for whose call there was no room."""
+
 R = TypeVar("R")
 T = TypeVar("T")
 Drive = Callable[[Call[Any]], Awaitable[object]]
@@ -61,6 +64,7 @@ class CallService:
         durability: how a store is used; without it, nothing is stored.
         foreign: errors of the server's protocol that a tool may raise.
         max_state: bytes that the answers of a call may take together.
+        max_running: how many calls, or rounds, may run when another call begins.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class CallService:
         durability: Durability | None = None,
         foreign: ForeignErrors | None = None,
         max_state: int = MAX_STATE,
+        max_running: int | None = None,
     ) -> None:
         self.runtime = runtime
         self.durability = durability
@@ -77,6 +82,7 @@ class CallService:
         self.running: RunningCalls = RunningCalls()
         self._foreign = foreign
         self._max_state = max_state
+        self._max_running = max_running
         self._warned: set[str] = set()
 
     def new(self) -> Journal:
@@ -109,9 +115,11 @@ class CallService:
 
         Raises:
             InvalidTokenError: the round has been answered differently before, or the call is over.
-            ToolError: the store does not answer, or the answers are too long; nothing is lost.
+            ToolError: the store does not answer, the answers are too long, or it would begin a call
+                while too many run; nothing is lost.
             Exception: what the call raises.
         """
+        await self._check_running(journal)
         taken = journal.to_open(answers)
         if taken and journal.size_with(taken) > self._max_state:
             raise ToolError(
@@ -138,9 +146,10 @@ class CallService:
         """Run the call until it has ended, as ``drive`` does it; return the tool's value.
 
         Raises:
-            ToolError: the store does not answer.
+            ToolError: the store does not answer, or it would begin while too many calls run.
             Exception: what the call or ``drive`` raises.
         """
+        await self._check_running(journal)
         ended: Finished[Any] | RoundRecord
         with self.running.track():
             try:
@@ -161,6 +170,24 @@ class CallService:
         if isinstance(ended, RoundRecord):
             ended = repeat_value(job.tool, journal.line, ended, self._foreign)
         return ended.value
+
+    async def _check_running(self, journal: Journal) -> None:
+        """Check that a call may begin; one that goes on, or is repeated under its key, always may.
+
+        Raises:
+            ToolError: too many calls run, or the store does not answer.
+        """
+        most = self._max_running
+        if most is None or journal.rounds or len(self.running) < most:
+            return
+        if self.durability is not None:
+            with store_errors_mapped():
+                if await self.durability.store.find(journal.line) is not None:
+                    return
+        raise ToolError(
+            f"This server runs {most} calls already, which is all that it takes at the same time."
+            f" Nothing was done: call the tool again in {COME_BACK} s."
+        )
 
     async def find_state(
         self, job: Job, journal: Journal, answers: Mapping[str, Answer], *, differs: bool

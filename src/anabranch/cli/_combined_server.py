@@ -48,6 +48,7 @@ class Persistence:
         continue_calls: offer ``continue_call``; needs a store.
         grace: seconds in which the calls of a server that stops are undone.
         engine: names the engine that has one process of many expire calls.
+        max_running: how many calls a process runs at the same time.
     """
 
     store: str | None = field(default=None, repr=False)
@@ -55,6 +56,7 @@ class Persistence:
     continue_calls: bool = True
     grace: float = GRACE
     engine: str | None = field(default=None, repr=False)
+    max_running: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ def server_options(
         heartbeat=asking.heartbeat,
         continue_calls=persistence.continue_calls,
         grace=persistence.grace,
+        max_running=persistence.max_running,
         limits=None if limits == UNLIMITED else limits,
     )
 

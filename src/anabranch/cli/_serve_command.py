@@ -150,6 +150,13 @@ def serve_command(  # noqa: PLR0913 - the options of the command
             " request, over HTTP."
         ),
     ] = SESSION_TTL,
+    max_running: Annotated[
+        int | None,
+        Parameter(
+            help="Calls that one process runs at the same time; a further one is refused, with the time"
+            " to come back. By default, none is."
+        ),
+    ] = None,
     access_log: AccessLog = False,
     log_format: LogForm = "text",
     grace: Annotated[
@@ -206,7 +213,9 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     endpoint = Endpoint(
         transport, host, port, workers, access, lasting, max_connections, access_log, log_format
     )
-    persistence = Persistence(store or None, ttl, continue_calls, grace, engine)
+    persistence = Persistence(store or None, ttl, continue_calls, grace, engine, max_running)
+    if max_running is not None and max_running < 1:
+        raise UsageError(f"--max-running must be at least 1, not {max_running}.")
     if not 0 <= heartbeat < math.inf:
         raise UsageError(f"--heartbeat is a number of seconds, or 0 for none, not {heartbeat:g}.")
     ask: Ask = "fallback" if ask_fallback else "client"

@@ -62,6 +62,13 @@ def web_command(  # noqa: PLR0913 - options
     folding: Foldable = False,
     memory: Remembering = False,
     engine: EngineName = None,
+    max_backlog: Annotated[
+        int | None,
+        Parameter(
+            help="The number of runs that may wait for a worker. A message beyond them is refused, with"
+            " the time to come back; by default, none is."
+        ),
+    ] = None,
 ) -> None:
     """Run the command."""
     from anabranch.chat import RateLimits, make_chat_app  # noqa: PLC0415 - the extra chat
@@ -71,6 +78,8 @@ def web_command(  # noqa: PLR0913 - options
     log_to_stderr(logging.WARNING, log_format)
     endpoint = Endpoint("http", host, port, access=Access(tuple(allowed_host)))
     _check_token(endpoint, token)
+    if max_backlog is not None and max_backlog < 1:
+        raise UsageError(f"--max-backlog must be at least 1, not {max_backlog}.")
     endpoint.check()
     parts = open_parts(
         targets,
@@ -98,6 +107,7 @@ def web_command(  # noqa: PLR0913 - options
             rates=None if is_loopback(host) else RateLimits(),
             engine=parts.engine,
             concurrency=CONCURRENCY if parts.engine is None else None,
+            max_backlog=max_backlog,
             closes_store=True,
         )
         serve_app(

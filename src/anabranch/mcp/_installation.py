@@ -53,7 +53,13 @@ class Installation:
             clock=options.clock or SystemClock(),
             step_threads=options.step_threads,
         )
-        calls = CallService(runtime, durability_of(options), PROTOCOL_ERRORS, options.max_state)
+        calls = CallService(
+            runtime,
+            durability_of(options),
+            PROTOCOL_ERRORS,
+            options.max_state,
+            options.max_running,
+        )
         sealer = sealer_of(options, audience, HANDLES)
         self.service: Service = Service(
             calls,

@@ -95,6 +95,9 @@ class ServerOptions:
             not wait for the threads of others.
         sagas: offer ``tools/callSaga`` and ``tools/resumeSaga``.
         grace: seconds that calls which run when the server stops get to be ended and undone.
+        max_running: how many calls a process runs at the same time, live ones that wait for their
+            client included; a further one is refused, with the time to come back. A call that waits
+            between two requests does not run, and an answer is never refused. By default, any number.
         auth, token_verifier: authentication over HTTP, as ``MCPServer`` takes them; a server that
             exists has its own.
         ask: with ``fallback``, questions also reach the user of a client that shows none: the
@@ -126,10 +129,13 @@ class ServerOptions:
     heartbeat: float | None = HEARTBEAT
     ask_url: str | None = None
     engine: Engine | None = field(default=None, repr=False)
+    max_running: int | None = None
 
     def __post_init__(self) -> None:
         if self.step_threads < 1:
             raise ValueError(f"step_threads must be 1 or more, got {self.step_threads}.")
+        if self.max_running is not None and self.max_running < 1:
+            raise ValueError(f"max_running must be 1 or more, or None, got {self.max_running}.")
         if self.sampler_mode not in get_args(SamplerMode):
             raise ValueError(
                 f"sampler_mode must be 'own' or 'prefer-client', got {self.sampler_mode!r}."
@@ -186,6 +192,7 @@ class ServerKeywords(ToolKeywords, total=False):
     ask: Ask
     ask_url: str | None
     engine: Engine | None
+    max_running: int | None
 
 
 @dataclass(frozen=True, slots=True)

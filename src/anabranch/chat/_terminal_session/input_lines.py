@@ -47,6 +47,9 @@ class TypedLines:
     status = ""
     """The line below the prompt."""
 
+    draft = ""
+    """What stands at the next prompt already."""
+
     def __init__(self, stream: TextIO, history: Path | None) -> None:
         store: History = InMemoryHistory()
         if history is not None:
@@ -71,8 +74,9 @@ class TypedLines:
         Raises:
             LeftError: Ctrl-C was typed. What had been typed before is in the history.
         """
+        draft, self.draft = self.draft, ""
         try:
-            return await self._prompts.prompt_async(printable(prompt))
+            return await self._prompts.prompt_async(printable(prompt), default=draft)
         except EOFError:
             return None
         except KeyboardInterrupt:

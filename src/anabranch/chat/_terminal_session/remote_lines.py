@@ -16,7 +16,7 @@ from anabranch._terminal.exits import LeftError
 from anabranch._terminal.interrupts import on_interrupt
 from anabranch.chat._client.chat_client import ChatClient
 from anabranch.chat._client.client_error import ChatClientError
-from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
+from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines, TypedLines
 from anabranch.chat._terminal_session.remote_screen import STOPPED, RemoteScreen
 
 __all__ = ["LEAVING", "RemoteLines"]
@@ -49,6 +49,8 @@ class RemoteLines:
         self._lines = lines
         self._console = console
         self._screen = screen
+        self._come_back: float | None = None
+        """In how many seconds the server wants to be sent again what it has just refused."""
 
     async def run(self, *, answers_first: bool) -> int:
         """Say all lines; return the number of lines that have failed.
@@ -68,16 +70,45 @@ class RemoteLines:
                 self._console.say(f"> {line}")
             if line.strip() in LEAVING:
                 break
-            failed += not await self._follow(self._client.stream(self._thread_id, line))
+            failed += not await self._say(line)
         return failed
+
+    async def _say(self, line: str) -> bool:
+        """Say a line; return whether it was carried out.
+
+        Where the server has no room for it just now, it is said once more when the server has asked
+        for it. If that is in vain, or the person does not want to wait, it stands at the next prompt.
+        """
+        is_done = await self._follow(self._client.stream(self._thread_id, line))
+        if self._come_back is not None and await self._waited(self._come_back):
+            is_done = await self._follow(self._client.stream(self._thread_id, line))
+        if self._come_back is not None and isinstance(self._lines, TypedLines):
+            self._lines.draft = line
+        return is_done
+
+    async def _waited(self, seconds: float) -> bool:
+        """Wait, and return whether the person has let that happen.
+
+        Raises:
+            LeftError: Ctrl-C was pressed in a script.
+        """
+        self._console.say(f"It is sent again in {seconds:g} s. Ctrl-C does not wait.")
+        with anyio.CancelScope() as waiting, on_interrupt(waiting.cancel):
+            await anyio.sleep(seconds)
+            return True
+        if isinstance(self._lines, ScriptedLines):
+            raise LeftError
+        return False
 
     async def _follow(self, events: AsyncGenerator[Event], *, begins: bool = False) -> bool:
         """Show a turn; return whether it was carried out. A thread may have to be begun yet."""
-        ended = False
+        begun = ended = False
+        self._come_back = None
         try:
             with anyio.CancelScope() as reading, on_interrupt(reading.cancel), self._screen.turn():
                 async with aclosing(events):
                     async for event in events:
+                        begun = True
                         self._screen.show(event)
                 ended = True
             if not ended:
@@ -86,6 +117,7 @@ class RemoteLines:
             self._screen.end_line()
             if not (begins and error.status == UNKNOWN):
                 self._console.say(f"error: {error}")
+            self._come_back = None if begun else error.retry_after
             return False
         return True
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from anabranch.chat._web.callers import caller_of
+from anabranch.chat._web.callers import caller_of, full
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
@@ -40,6 +40,8 @@ def agui_route(conversations: Conversations) -> Route:
             raise HTTPException(422, f"A runId has at most {LONGEST_RUN_ID} characters.")
         caller = caller_of(request)
         caller.check_run()
+        if not wanted.resume:
+            await _check_backlog(conversations, wanted, caller.principal)
         conversation = await _conversation(conversations, wanted, caller.principal)
         if wanted.resume:
             after = await _resume(conversation, wanted)
@@ -51,6 +53,20 @@ def agui_route(conversations: Conversations) -> Route:
         return EventStream(conversation.log, after, conversation.is_running, one_run=True)
 
     return Route("/agui", run, methods=["POST"])
+
+
+async def _check_backlog(
+    conversations: Conversations, wanted: RunAgentInput, principal: str | None
+) -> None:
+    """Check that another run may begin, before anything of it is stored.
+
+    Raises:
+        HTTPException: too many wait, and this one has not begun before.
+    """
+    if seconds := await conversations.backlog.add():
+        found = await conversations.find(wanted.thread_id, principal)
+        if found is None or await found.log.begun(wanted.run_id) is None:
+            raise full(seconds)
 
 
 async def _conversation(

@@ -53,6 +53,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     now: Callable[[], float] = time.monotonic,
     engine: Engine | None = None,
     concurrency: int | None = CONCURRENCY,
+    max_backlog: int | None = None,
     closes_store: bool = False,
 ) -> Starlette:
     """Return the web application.
@@ -83,17 +84,20 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             machine.
         rates: how much a principal, or an address without one, may do in a minute; by default, as
             much as they like.
-        now: seconds that never go back, for the rates.
+        now: seconds that never go back, for the rates and the backlog.
         engine: calls a worker for each run, which it takes to its end or to its next questions, and
             has one of the processes that share the store expire calls and delete old events; by
             default, each process is its own worker.
         concurrency: how many runs this process works on at the same time; ``None`` leaves them to
             other processes with the same engine, such as ``anabranch worker``.
+        max_backlog: how many runs may wait for a worker; a message beyond them is refused with the
+            time to come back, and nothing of it is stored. Answers are never refused, since they end
+            what is open. By default, any number may wait.
         closes_store: whether the store is closed when the application ends.
 
     Raises:
         ValueError: both ``token`` and ``authenticate`` are given, or ``recorded_calls`` with the
-            latter, or without ``calls``.
+            latter, or without ``calls``; or ``max_backlog`` is not positive.
     """
     if token is not None and authenticate is not None:
         raise ValueError("Give token= or authenticate=, not both.")
@@ -110,6 +114,8 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         capabilities=capabilities,
         samples_asked=samples_asked,
         engine=engine,
+        max_backlog=max_backlog,
+        now=now,
     )
     rooms: dict[str, CallsRoom | MemoryRoom] = {}
     if recorded_calls is not None:

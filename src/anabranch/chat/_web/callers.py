@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from anabranch.chat._web.rate_limits import Rates
 
-__all__ = ["Caller", "caller_of", "too_many"]
+__all__ = ["Caller", "caller_of", "full", "too_many"]
 
 CALLER = "anabranch.caller"
 """Where a request's scope has it."""
@@ -53,6 +53,17 @@ def caller_of(request: Request) -> Caller:
 
 def too_many(what: str, seconds: int) -> HTTPException:
     """Return the refusal of one too many."""
-    return HTTPException(
-        429, f"Too many {what}. Try again in {seconds} s.", {"Retry-After": str(seconds)}
+    return _later(f"Too many {what}. Try again in {seconds} s.", seconds)
+
+
+def full(seconds: int) -> HTTPException:
+    """Return the refusal of a run for which there is no room."""
+    return _later(
+        f"Too many messages wait for an answer already. Send this one again in {seconds} s:"
+        " nothing of it is stored.",
+        seconds,
     )
+
+
+def _later(why: str, seconds: int) -> HTTPException:
+    return HTTPException(429, why, {"Retry-After": str(seconds)})

@@ -33,7 +33,7 @@ from anabranch.agents import CalledTool
 from anabranch.agents._call_expiry import caller_in
 from anabranch.chat._web.another_line import answer_differently
 from anabranch.chat._web.answer_checks import AnswerRefusedError
-from anabranch.chat._web.callers import caller_of
+from anabranch.chat._web.callers import caller_of, full
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.requests import CallAnswerBody, read_body
@@ -138,6 +138,8 @@ class CallsRoom:
         asked = await self._conversations.questions.asked_by(thread_id, record.call_id, step_id)
         if asked is None:
             raise AnswerRefusedError("unknown", f"The call has no question {step_id!r}.")
+        if seconds := await self._conversations.backlog.add():
+            raise full(seconds)
         run_id = f"run_{secrets.token_hex(8)}"
         await conversation.answer_differently(asked.id, body.reply(), run_id)
         return {"thread": thread_id, "run_id": run_id}

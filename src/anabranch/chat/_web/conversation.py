@@ -105,6 +105,11 @@ class Conversation:
         in_progress = self._turn or self._new or self._lock.locked()
         return not in_progress and self.log.is_written
 
+    @property
+    def is_untaken(self) -> bool:
+        """Whether a run has begun for this process, which is at work on others."""
+        return self._new is not None
+
     # -- what a person does ------------------------------------------------------------------
 
     async def say(self, text: str, run_id: str, *, at: Place = HEAD) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NoReturn, TypeGuard
 
@@ -29,6 +30,7 @@ from anabranch.agents import (
 from anabranch.agents._agent_dependencies import offered
 from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import Plugin
+from anabranch.chat._web.backlog import Backlog
 from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
@@ -82,9 +84,12 @@ class Conversations:
         capabilities: what tools may ask for; by default, everything that the model offers.
         samples_asked: whether clients answer the tools' samples, instead of the model.
         engine: calls the workers that work on runs; by default, in this process.
+        max_backlog: how many runs may wait for a worker when another begins.
+        now: seconds that never go back, for the backlog.
 
     Attributes:
         agent: leads them.
+        backlog: counts the runs that begin.
         questions: reads their questions.
         modules: show questions of plugins in the page, by their names.
     """
@@ -100,6 +105,8 @@ class Conversations:
         capabilities: Capabilities | None = None,
         samples_asked: bool = False,
         engine: Engine | None = None,
+        max_backlog: int | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine or InProcessEngine()
         self._works_here: bool = engine is None
@@ -131,6 +138,7 @@ class Conversations:
         }
         self._writer = LogWriter(self._events, self.agent.dependencies.clock)
         self._threads: dict[str, Conversation] = {}
+        self.backlog: Backlog = Backlog(self._events, max_backlog, self._untaken, now)
 
     async def find(self, thread_id: str, principal: str | None) -> Conversation | None:
         """Return the conversation in a thread, ``None`` if ``principal`` has no such thread."""
@@ -176,6 +184,9 @@ class Conversations:
             idle = [name for name, each in self._threads.items() if each.is_idle]
             for name in idle[: len(idle) // 2 + 1]:
                 del self._threads[name]
+
+    def _untaken(self) -> int:
+        return sum(each.is_untaken for each in self._threads.values())
 
     async def prune(self) -> None:
         """Delete old events.

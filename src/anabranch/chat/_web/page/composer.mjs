@@ -49,7 +49,7 @@ export function Composer({ name, wanted, running, atLeaf, onSend, onStop, onLate
     try {
       await onSend(said, edited);
     } catch {
-      setText(said);
+      enter(said);
       setEdited(edited);
     }
   };

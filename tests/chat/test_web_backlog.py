@@ -1,0 +1,183 @@
+"""A full backlog refuses new work, and says when to come back: no answer, and nothing that has begun."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+import httpx2
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from anabranch._terminal.console import Console
+from anabranch.chat import ChatClient, make_chat_app
+from anabranch.chat._terminal_session.input_lines import ScriptedLines, TypedLines
+from anabranch.chat._terminal_session.remote_lines import RemoteLines
+from anabranch.chat._terminal_session.remote_screen import RemoteScreen
+from anabranch.chat._terminal_session.replies import Replies
+from anabranch.chat._web.backlog import COME_BACK, FRESH, Backlog
+from anabranch.cli import main
+from anabranch.engines import InProcessEngine
+from tests.agents.memory import MemoryTrees
+from tests.chat.test_web_events import process
+from tests.chat.test_web_processes import Held, until_said
+from tests.chat.web import message, model, resume, run, serving
+
+
+class Now:
+    """Seconds that pass when a test lets them."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def pass_(self, seconds: float = FRESH) -> None:
+        self.seconds += seconds
+
+
+async def send(client: httpx2.AsyncClient, body: dict[str, Any]) -> httpx2.Response:
+    """Send a run, and do not wait for its events."""
+    return await client.post("/agui", json=body, headers={"Accept": "application/json"})
+
+
+async def begun(client: httpx2.AsyncClient, number: int, text: str = "hello") -> int:
+    body = message(text, thread=f"t{number}", run=f"r{number}")
+    return (await send(client, body)).status_code
+
+
+async def threads(client: httpx2.AsyncClient) -> set[str]:
+    return {each["id"] for each in (await client.get("/threads")).json()}
+
+
+async def test_beyond_the_limit_a_run_is_refused_and_nothing_of_it_is_stored(url: str) -> None:
+    now = Now()
+    shared: dict[str, Any] = {"engine": InProcessEngine(), "concurrency": None, "max_backlog": 2}
+    async with process(url, **shared) as one, process(url, now=now, **shared) as two:
+        assert [await begun(one, number) for number in (1, 2)] == [202, 202]
+        for client in (one, two):
+            refused = await send(client, message("hello", thread="t3", run="r3"))
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, f"{COME_BACK}")
+            assert refused.json()["error"].startswith("Too many messages wait")
+        assert await threads(one) == {"t1", "t2"}
+        assert await begun(two, 2) == 202  # the same run again, which has begun
+        await one.post("/threads/t1/stop", json={})
+        assert await begun(two, 3) == 429  # what was read counts for a second
+        now.pass_()
+        assert await begun(two, 3) == 202
+        assert await threads(two) == {"t1", "t2", "t3"}
+
+
+async def test_an_answer_is_never_refused(url: str) -> None:
+    async with process(url) as worker:
+        [interrupt] = (await run(worker, message("reserve")))[-1]["outcome"]["interrupts"]
+    async with process(url, engine=InProcessEngine(), concurrency=None, max_backlog=1) as full:
+        assert [await begun(full, number) for number in (7, 8)] == [202, 429]
+        entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"row": 3}}
+        assert (await send(full, resume(entry))).status_code == 202
+
+
+async def test_what_waits_in_its_own_process_counts(url: str) -> None:
+    held = Held()
+    async with process(url, replies=held.model(), concurrency=1, max_backlog=1) as client:
+        assert await begun(client, 1) == 202
+        await until_said(client)
+        assert [await begun(client, number) for number in (2, 3)] == [202, 429]
+
+
+class Stored:
+    """Events of a store in which some runs wait, and one is worked on."""
+
+    def __init__(self, waiting: int) -> None:
+        self.waiting = waiting
+        self.read = 0
+
+    async def overdue(self, now: float, limit: int) -> list[tuple[str, str]]:
+        assert now == math.inf
+        self.read += 1
+        waiting = [(f"t{number}", f"r{number}/0") for number in range(self.waiting)]
+        return [("busy", "r/0.worker"), *waiting][:limit]
+
+
+async def test_the_store_is_read_once_a_second_and_when_the_limit_is_reached_by_counting() -> None:
+    stored, now = Stored(0), Now()
+    backlog = Backlog(stored, 3, lambda: 0, now)  # type: ignore[arg-type]
+    assert [await backlog.add() for _ in range(3)] == [0, 0, 0]
+    assert stored.read == 1
+    stored.waiting = 1  # the others were taken at once
+    assert [await backlog.add() for _ in range(2)] == [0, 0]
+    assert stored.read == 2
+    stored.waiting = 3
+    assert [await backlog.add() for _ in range(5)] == [COME_BACK] * 5
+    assert stored.read == 3
+    stored.waiting = 0
+    now.pass_()
+    assert await backlog.add() == 0
+    assert stored.read == 4
+
+
+async def test_without_a_limit_nothing_is_read() -> None:
+    stored = Stored(1_000)
+    backlog = Backlog(stored, None, lambda: 0, Now())  # type: ignore[arg-type]
+    assert [await backlog.add() for _ in range(9)] == [0] * 9
+    assert stored.read == 0
+
+
+def test_a_limit_that_lets_nothing_pass_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        make_chat_app(MemoryTrees(), model(), max_backlog=0)
+    assert main(["web", "--max-backlog", "0"]) == 2
+    assert "--max-backlog must be at least 1" in capsys.readouterr().err
+
+
+# -- a client that is refused ------------------------------------------------------------------
+
+
+class Refusing:
+    """An application that has no room for the first runs that it is sent."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self._app = make_chat_app(MemoryTrees(), model())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("path") == "/agui" and self.times:
+            self.times -= 1
+            refusal = JSONResponse({"error": "Come back."}, 429, {"Retry-After": "0"})
+            await refusal(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+@pytest.mark.parametrize(("times", "failed"), [(1, 0), (2, 1)], ids=["once", "twice"])
+async def test_a_line_of_a_script_is_sent_once_more(
+    times: int, failed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console = Console()
+    async with serving(Refusing(times)) as url, ChatClient(url) as client:
+        screen = RemoteScreen(console, Replies())
+        lines = RemoteLines(client, "t1", ScriptedLines(["hello"]), console, screen)
+        assert await lines.run(answers_first=False) == failed
+    out, err = capsys.readouterr()
+    assert out == ("" if failed else "You said hello.\n")
+    assert err.count("error: Come back.") == times
+    assert err.count("It is sent again in 0 s.") == 1
+
+
+async def test_a_line_that_is_refused_stands_at_the_next_prompt(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        pipe.send_text("hello\r\r\x04")  # the second time it is there already
+        console = Console(io.StringIO(), interactive=True)
+        async with serving(Refusing(2)) as url, ChatClient(url) as client:
+            typed = TypedLines(console.stream, history=None)
+            lines = RemoteLines(client, "t1", typed, console, RemoteScreen(console, Replies()))
+            assert await lines.run(answers_first=False) == 1
+    assert capsys.readouterr().out == "You said hello.\n"

@@ -144,6 +144,30 @@ def test_a_chat_with_a_server_is_led_by_a_script(
     assert "Cannot reach" in capsys.readouterr().err
 
 
+def test_a_message_is_left_at_the_server_which_goes_on_by_itself(
+    tmp_path: Path, environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who looks again follows the turn, or is asked what it waits for: both come to the question."""
+    script = tmp_path / "answer.txt"
+    script.write_text("/answer ok=true\n")
+    with web(tmp_path, "--token", TOKEN) as url:
+        server = url.partition("?")[0]
+        leave = ["chat", "--url", url, "--thread", "t", "--detach", "-p"]
+        assert main([*leave, "book it"]) == 0
+        left = json.loads(capsys.readouterr().out)
+        again = f"anabranch chat --url {server} --thread t"
+        assert left.pop("run").startswith("run_")
+        assert left == {"thread": "t", "page": f"{server}?thread=t", "command": again}
+        assert main(["chat", "--url", url, "--thread", "t", "--script", str(script)]) == 0
+        out, shown = capsys.readouterr()
+        assert ("? Book Ulm?" in shown, out) == (True, "All right.\n")
+        with terminal(*leave, "hello", whole=True, environment=environment) as person:
+            person.wait_for(f"{server}?thread=t")
+            person.wait_for("To look again: anabranch chat --url")
+    assert main([*leave, "book it"]) == 1
+    assert "Cannot reach" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -152,8 +176,16 @@ def test_a_chat_with_a_server_is_led_by_a_script(
         (["--url", "http://127.0.0.1:1", "--thread", "last"], "the thread's id"),
         (["--url", "nowhere"], "no address of a chat"),
         (["--token", TOKEN], "--url"),
+        (["--detach", "-p", "hello"], "give --url ADDRESS"),
+        (["--detach", "--url", "http://127.0.0.1:1"], "and -p TEXT"),
+        (["--url", "http://127.0.0.1:1", "-p", "hello"], "needs --detach"),
+        (["--json"], "what --detach prints"),
+        (["--url", "nowhere", "--detach", "-p", "hello"], "no address of a chat"),
     ],
-    ids=["target", "store", "last", "address", "token"],
+    ids=[
+        *("target", "store", "last", "address", "token"),
+        *("detached-alone", "detached-unsaid", "prompt", "json", "detached-address"),
+    ],
 )
 def test_what_belongs_to_the_server_is_wrong_usage(
     arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]

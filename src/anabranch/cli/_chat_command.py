@@ -47,7 +47,7 @@ from anabranch.cli._chat_tools import (
 )
 from anabranch.cli._folding import Foldable, open_branches
 from anabranch.cli._memory import Remembering, learning, open_bank
-from anabranch.cli._options import WEB_TOKEN, Model, Store, limits_of, store_url
+from anabranch.cli._options import WEB_TOKEN, AsJson, Model, Store, limits_of, store_url
 from anabranch.cli._output import print_text
 from anabranch.errors import StoreError
 from anabranch.memory import ReasoningBank, memory_tools
@@ -110,6 +110,15 @@ def chat_command(  # noqa: PLR0913 - the options of the command
             " the command line: the environment variable is safer.",
         ),
     ] = None,
+    detach: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            help="With --url and --prompt: end as soon as the server has the message, and print where"
+            " the answer will be.",
+        ),
+    ] = False,
+    json: AsJson = False,
     header: ServerHeaders = None,
     folding: Foldable = False,
     memory: Remembering = False,
@@ -121,6 +130,12 @@ def chat_command(  # noqa: PLR0913 - the options of the command
         raise UsageError("A turn cannot go without tokens. Give --max-tokens 1 or more.")
     if prompt is not None and script is not None:
         raise UsageError("--prompt and --script are both what is said. Leave one of them out.")
+    if detach and (url is None or prompt is None):
+        raise UsageError(
+            "--detach leaves a message to a running anabranch web: give --url ADDRESS and -p TEXT."
+        )
+    if json and not detach:
+        raise UsageError("--json is for what --detach prints. Leave it out.")
     options = ChatOptions(
         targets,
         thread,
@@ -134,13 +149,14 @@ def chat_command(  # noqa: PLR0913 - the options of the command
         system,
         prompt,
         header or (),
+        detach,
     )
     if url is not None:
         if header:
             raise UsageError("--header is for a server among the targets. Leave it out with --url.")
         from anabranch.cli._remote_chat import chat_at_url  # noqa: PLC0415 - needs the extra chat
 
-        chat_at_url(url, token, options)
+        chat_at_url(url, token, options, as_json=json)
         return
     if token is not None and token != os.environ.get(WEB_TOKEN):
         raise UsageError("--token is for the server at --url.")

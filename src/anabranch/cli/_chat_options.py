@@ -42,6 +42,7 @@ class ChatOptions:
         memory: whether the tools of the memory are offered.
         system: the system prompt of a conversation that is begun.
         prompt: the one message of a chat that ends with its answer.
+        detach: whether the chat ends before its answer, which the server goes on with.
         headers: what is sent with the requests to the targets' servers.
     """
 
@@ -57,6 +58,7 @@ class ChatOptions:
     system: str | None = None
     prompt: str | None = None
     headers: Sequence[str] = ()
+    detach: bool = False
 
 
 def lines_of(script: Path | None, console: Console) -> InputLines:

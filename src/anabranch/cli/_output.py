@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from anabranch._printable import printable, printable_json
 
-__all__ = ["print_json", "print_text"]
+__all__ = ["print_either", "print_json", "print_text"]
+
+
+def print_either(value: object, lines: Sequence[str], *, as_json: bool = False) -> None:
+    """Print ``lines`` at a terminal; elsewhere, or ``as_json``, ``value``."""
+    if as_json or not sys.stdout.isatty():
+        print_json(value)
+    else:
+        print_text("\n".join(lines))
 
 
 def print_json(value: object) -> None:

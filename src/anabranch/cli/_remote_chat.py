@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
-from urllib.parse import urlsplit
+import shlex
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from urllib.parse import quote, urlsplit
 
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError, UsageError
@@ -19,6 +21,7 @@ from anabranch.chat._terminal_session.remote_lines import LEAVING, RemoteLines
 from anabranch.chat._terminal_session.remote_screen import RemoteScreen
 from anabranch.cli._chat_options import ChatOptions, lines_of, replies_to
 from anabranch.cli._options import MODEL, STORE
+from anabranch.cli._output import print_either
 from anabranch.limits import UNLIMITED
 from anabranch.messages import ToolSpec
 from anabranch.tree import LATEST, short_ids
@@ -26,14 +29,18 @@ from anabranch.tree import LATEST, short_ids
 __all__ = ["chat_at_url"]
 
 
-def chat_at_url(url: str, token: str | None, options: ChatOptions) -> None:
-    """Chat with the server at ``url`` until there are no more lines.
+def chat_at_url(url: str, token: str | None, options: ChatOptions, *, as_json: bool) -> None:
+    """Chat with the server at ``url`` until there are no more lines, or leave one message there.
 
     Raises:
         CommandError: it cannot begin, a line of a script failed, or the person left.
     """
     _check(options)
-    run_command(_chat, url, token, options, Console())
+    if options.prompt is None:
+        run_command(_chat, url, token, options, Console())
+        return
+    left = run_command(_leave, url, token, options, options.prompt)
+    print_either(left, [f"{left['page']}", f"To look again: {left['command']}"], as_json=as_json)
 
 
 def _check(options: ChatOptions) -> None:
@@ -49,25 +56,21 @@ def _check(options: ChatOptions) -> None:
         "--model": options.model != os.environ.get(MODEL) and options.model,
         "A limit": options.limits != UNLIMITED,
         "--system": options.system is not None,
-        "--prompt": options.prompt is not None,
         "--memory": options.memory,
     }
     for name, given in typed.items():
         if given:
             raise UsageError(f"{name} is up to the server. Leave it out, or leave out --url.")
+    if options.prompt is not None and not options.detach:
+        raise UsageError("With --url, --prompt needs --detach: the message is left at the server.")
     if options.thread == LATEST:
         raise UsageError("With --url, give --thread the thread's id.")
 
 
 async def _chat(url: str, token: str | None, options: ChatOptions, console: Console) -> None:
-    try:
+    with _refusals():
         tools = await ChatClient(url, token=token).tools()
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    except ChatClientError as error:
-        raise FailedError(str(error)) from error
-    shown = urlsplit(url)._replace(query="", fragment="").geturl()
-    thread = options.thread or f"thread_{secrets.token_urlsafe(9)}"
+    shown, thread = _without_token(url), _thread(options)
     lines = lines_of(options.script, console)
     if isinstance(lines, TypedLines):
         lines.complete_by(LineCompleter(_candidates({tool.name: tool for tool in tools})))
@@ -77,9 +80,43 @@ async def _chat(url: str, token: str | None, options: ChatOptions, console: Cons
     async with ChatClient(url, token=token, otherwise=answerer) as client:
         chat = RemoteLines(client, thread, lines, console, screen)
         failed = await chat.run(answers_first=options.thread is not None)
-    console.say(f"To go on: anabranch chat --url {shown} --thread {thread}")
+    console.say(f"To go on: {_command(shown, thread)}")
     if failed and isinstance(lines, ScriptedLines):
         raise FailedError(f"{failed} of the lines failed.")
+
+
+async def _leave(
+    url: str, token: str | None, options: ChatOptions, prompt: str
+) -> dict[str, str]:
+    """Say ``prompt``, and return where the answer will be."""
+    shown, thread = _without_token(url), _thread(options)
+    with _refusals():
+        run = await ChatClient(url, token=token).begin(thread, prompt)
+    page = f"{shown}?thread={quote(thread, safe='')}"
+    return {"thread": thread, "run": run, "page": page, "command": _command(shown, thread)}
+
+
+@contextmanager
+def _refusals() -> Generator[None]:
+    """Have the command end with what a client of the server raises in the block."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    except ChatClientError as error:
+        raise FailedError(str(error)) from error
+
+
+def _without_token(url: str) -> str:
+    return urlsplit(url)._replace(query="", fragment="").geturl()
+
+
+def _thread(options: ChatOptions) -> str:
+    return options.thread or f"thread_{secrets.token_urlsafe(9)}"
+
+
+def _command(shown: str, thread: str) -> str:
+    return shlex.join(["anabranch", "chat", "--url", shown, "--thread", thread])
 
 
 def _candidates(tools: Mapping[str, ToolSpec]) -> Callable[[str], Awaitable[list[str]]]:

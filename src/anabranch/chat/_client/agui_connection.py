@@ -35,6 +35,9 @@ PAUSES = (0.1, 0.5, 2.0, 5.0, 10.0)
 """Seconds before each attempt to connect again."""
 
 MISSED = "anabranch.missed"
+NO_EVENTS = {"Accept": "application/json"}
+"""Has a run answered when it is stored, without its events."""
+
 MAX_EVENT = 64 * 2**20
 """The most bytes of an event; a node of the tree may contain pictures."""
 
@@ -99,7 +102,11 @@ class AguiConnection:
         self._pauses = pauses
 
     async def request(
-        self, method: str, path: str, json: Mapping[str, object] | None = None
+        self,
+        method: str,
+        path: str,
+        json: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> bytes:
         """Return the body of the answer to a request.
 
@@ -107,14 +114,18 @@ class AguiConnection:
             ChatClientError: the server cannot be reached, or refuses it.
         """
         try:
-            return await self._answer(method, path, json)
+            return await self._answer(method, path, json, headers)
         except httpx2.TransportError as error:
             raise self._unreachable(error) from error
 
     async def _answer(
-        self, method: str, path: str, json: Mapping[str, object] | None = None
+        self,
+        method: str,
+        path: str,
+        json: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        response = await self._http.request(method, path, json=json)
+        response = await self._http.request(method, path, json=json, headers=headers)
         await check_response(response)
         return response.content
 
@@ -126,16 +137,25 @@ class AguiConnection:
         """
         return read_text(ThreadState, await self.request("GET", path_of(thread_id, "tree")))
 
-    async def run(self, wanted: RunAgentInput) -> AsyncGenerator[Event]:
+    async def begin(self, wanted: RunAgentInput) -> None:
+        """Begin a run, and do not wait for its events.
+
+        Raises:
+            ChatClientError: see :meth:`request`.
+        """
+        await self.request("POST", "agui", _body(wanted), NO_EVENTS)
+
+    async def run(self, wanted: RunAgentInput, *, after: str = "") -> AsyncGenerator[Event]:
         """Yield the events of a run until it has ended.
 
+        With ``after``, it is not begun: it is the run in progress, whose events follow that one.
         After a gap that cannot be filled a custom event ``anabranch.missed`` is yielded. If nothing
         runs in the thread any more when a connection is made again, the last event may be any.
 
         Raises:
             ChatClientError: the server cannot be reached, or refuses the run.
         """
-        seen, pauses, sent = "", iter(self._pauses), False
+        seen, pauses, sent = after, iter(self._pauses), False
         while True:
             try:
                 end = await self._idle_since(wanted.thread_id) if seen else None
@@ -149,7 +169,7 @@ class AguiConnection:
                         if event is None:
                             continue
                         yield event
-                        if seen == end or await self._is_end(event, wanted):
+                        if seen == end or await self._is_end(event, wanted, is_any=bool(after)):
                             return
                 problem: Exception = EOFError("the server ended the connection")
             except httpx2.TransportError as error:
@@ -161,10 +181,10 @@ class AguiConnection:
             sent = True
             await anyio.sleep(pause)
 
-    async def _is_end(self, event: Event, wanted: RunAgentInput) -> bool:
+    async def _is_end(self, event: Event, wanted: RunAgentInput, *, is_any: bool) -> bool:
         match event:
             case RunFinishedEvent():
-                return event.run_id == wanted.run_id
+                return is_any or event.run_id == wanted.run_id
             case CustomEvent() if event.name == MISSED:
                 return await self._idle_since(wanted.thread_id) is not None
             case _:
@@ -181,12 +201,15 @@ class AguiConnection:
         if seen:
             path, headers = path_of(wanted.thread_id, "events"), {"Last-Event-ID": seen}
             return self._http.sse(path, headers=headers, max_event_size=MAX_EVENT)
-        body = wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return self._http.sse("agui", method="POST", json=body, max_event_size=MAX_EVENT)
+        return self._http.sse("agui", method="POST", json=_body(wanted), max_event_size=MAX_EVENT)
 
     def _unreachable(self, error: Exception) -> ChatClientError:
         why = str(error).rstrip(".") or type(error).__name__
         return ChatClientError(f"Cannot reach {self._http.base_url}: {why}.")
+
+
+def _body(wanted: RunAgentInput) -> dict[str, Any]:
+    return wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _event(data: str) -> Event | None:

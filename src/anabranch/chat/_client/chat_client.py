@@ -119,6 +119,20 @@ class ChatClient:
         if http is not None:
             await http.aclose()
 
+    async def begin(self, thread: str, text: str, *, at: str | None = None) -> str:
+        """Say something, and return the id of the run as soon as the server has stored it.
+
+        The turn goes on by itself; its questions stay open until they are answered, as by
+        :meth:`go_on`. See :meth:`stream` for the arguments.
+
+        Raises:
+            ChatClientError: the server cannot be reached, or refuses the message.
+        """
+        wanted = _message(thread, text, at)
+        async with self._connected() as connection:
+            await connection.begin(wanted)
+        return wanted.run_id
+
     async def say(self, thread: str, text: str, *, at: str | None = None) -> ChatReply:
         """Say something, answer what is asked, and return the last reply.
 
@@ -158,16 +172,21 @@ class ChatClient:
             Exception: what a handler raises.
         """
         async with self._connected() as connection:
-            said = UserMessage(id=new_id("message"), role="user", content=text)
-            wanted = run_input(thread, messages=[said], at=at)
-            async for event in self._turn(connection, wanted):
+            async for event in self._turn(connection, _message(thread, text, at)):
                 yield event
 
     async def stream_answers(self, thread: str) -> AsyncGenerator[Event]:
-        """Answer the open questions of a thread, and yield all that happens then; see :meth:`stream`."""
+        """Answer the open questions of a thread, and yield all that happens then; see :meth:`stream`.
+
+        A turn that is running is followed first, from its beginning.
+        """
         async with self._connected() as connection:
-            asked = await _open_in(connection, thread)
-            if asked:
+            state = await connection.state(thread)
+            asked = [] if state.running else await _open_in(connection, thread)
+            if state.running:
+                async for event in self._turn(connection, run_input(thread), after=state.position):
+                    yield event
+            elif asked:
                 wanted = run_input(thread, resume=await self._handlers.answers(asked))
                 async for event in self._turn(connection, wanted):
                     yield event
@@ -194,12 +213,12 @@ class ChatClient:
             ).root
 
     async def _turn(
-        self, connection: AguiConnection, wanted: RunAgentInput
+        self, connection: AguiConnection, wanted: RunAgentInput, *, after: str = ""
     ) -> AsyncGenerator[Event]:
         """Yield the events of a turn, which may be several runs with questions between them."""
         while True:
             last: Event | None = None
-            async with aclosing(connection.run(wanted)) as events:
+            async with aclosing(connection.run(wanted, after=after)) as events:
                 async for last in events:
                     yield last
             match last:
@@ -214,6 +233,7 @@ class ChatClient:
                     if not asked:
                         yield await _last_node(connection, wanted.thread_id)
                         return
+            after = ""
             wanted = run_input(wanted.thread_id, resume=await self._handlers.answers(asked))
 
     @asynccontextmanager
@@ -228,6 +248,11 @@ class ChatClient:
         return httpx2.AsyncClient(
             base_url=self._base, headers=self._headers, timeout=TIMEOUT, transport=self._transport
         )
+
+
+def _message(thread: str, text: str, at: str | None) -> RunAgentInput:
+    said = UserMessage(id=new_id("message"), role="user", content=text)
+    return run_input(thread, messages=[said], at=at)
 
 
 async def _reply_of(events: AsyncGenerator[Event]) -> ChatReply:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -23,6 +23,7 @@ from anabranch.chat._terminal_session.replies import Replies
 from anabranch.chat._web.backlog import COME_BACK, FRESH, Backlog
 from anabranch.cli import main
 from anabranch.engines import InProcessEngine
+from anabranch.stores import RunEvents
 from tests.agents.memory import MemoryTrees
 from tests.chat.test_web_events import process
 from tests.chat.test_web_processes import Held, until_said
@@ -107,7 +108,7 @@ class Stored:
 
 async def test_the_store_is_read_once_a_second_and_when_the_limit_is_reached_by_counting() -> None:
     stored, now = Stored(0), Now()
-    backlog = Backlog(stored, 3, lambda: 0, now)  # type: ignore[arg-type]
+    backlog = Backlog(cast("RunEvents", stored), 3, lambda: 0, now)
     assert [await backlog.add() for _ in range(3)] == [0, 0, 0]
     assert stored.read == 1
     stored.waiting = 1  # the others were taken at once
@@ -124,7 +125,7 @@ async def test_the_store_is_read_once_a_second_and_when_the_limit_is_reached_by_
 
 async def test_without_a_limit_nothing_is_read() -> None:
     stored = Stored(1_000)
-    backlog = Backlog(stored, None, lambda: 0, Now())  # type: ignore[arg-type]
+    backlog = Backlog(cast("RunEvents", stored), None, lambda: 0, Now())
     assert [await backlog.add() for _ in range(9)] == [0] * 9
     assert stored.read == 0
 

@@ -1,4 +1,4 @@
-"""``anabranch work``: what is open is listed, called for once more, and stopped."""
+"""``anabranch work``: what is open is listed, called for once more, tried again, and stopped."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from anabranch._durable.entries import FAILED
 from anabranch.cli import main
 from anabranch.cli._options import STORE
-from anabranch.stores import open_run_events
+from anabranch.stores import CallRecord, open_run_events, open_store
 
-FAR = 1e12
+FAR = 4e9
 """A time that does not come."""
 BEGUN = b'{"type":"RUN_STARTED","threadId":"t","runId":"r"}'
 
@@ -80,6 +81,69 @@ def test_what_waits_or_was_cut_off_is_called_for(
 def test_what_waits_is_stopped(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "cancel", "waits") is None
     assert holder(url, "waits") is None
+
+
+# -- calls ---------------------------------------------------------------------------------------
+
+CALLS = {"tried": FAR, "busy": FAR, "late": 5.0, "waits": FAR, "done": 1.0}
+"""Calls by their deadlines: of the first two, undos are left; the third has expired."""
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A store with calls, of which some are to be undone."""
+    named = f"sqlite:///{tmp_path}/calls.db"
+
+    async def fill() -> None:
+        store = open_store(named)
+        for number, (name, deadline) in enumerate(CALLS.items()):
+            await store.begin(CallRecord(name, "book", "{}", -number, deadline))
+        for name in ("tried", "busy", "done"):
+            await store.record(name, 0, {FAILED: "{}"})
+        assert await store.lease("busy", "worker", 0.0, FAR)
+        assert await store.finish("done", "failed")
+        await store.close()
+
+    asyncio.run(fill())
+    monkeypatch.setenv(STORE, named)
+    return named
+
+
+def deadlines(url: str) -> dict[str, float]:
+    async def look() -> dict[str, float]:
+        store = open_store(url)
+        try:
+            return {each.call_id: each.deadline for each in await store.calls(9)}
+        finally:
+            await store.close()
+
+    return asyncio.run(look())
+
+
+@pytest.mark.usefixtures("calls")
+def test_calls_whose_undos_are_left_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed(capsys, "list")
+    assert {each["call"]: each["state"] for each in found} == {
+        "tried": "undos left",
+        "busy": "undoing",
+        "late": "expired",
+    }
+    shown = printed(capsys, "show", "tried")
+    assert shown == {"call": "tried", "tool": "book", "state": "undos left", "due": FAR}
+
+
+def test_undos_that_are_left_are_brought_forward_and_nothing_else(
+    calls: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = deadlines(calls)
+    assert printed(capsys, "retry", "tried") is None
+    assert deadlines(calls)["tried"] < FAR
+    assert printed(capsys, "retry", "late") is None
+    for name in ("busy", "waits", "done"):
+        assert main(["work", "retry", name]) == 1
+        assert "no undo of it is left" in capsys.readouterr().err
+    after = deadlines(calls)
+    assert {name for name in CALLS if after[name] != before[name]} == {"tried"}
 
 
 @pytest.mark.usefixtures("url")

@@ -36,11 +36,14 @@ class Watched:
         tool: str | None = None,
         status: str | None = None,
         begins: str = "",
+        recorded: str = "",
         after: CallRecord | None = None,
     ) -> list[CallRecord]:
         return await self._pass(
             "calls",
-            lambda: self.store.calls(limit, tool=tool, status=status, begins=begins, after=after),
+            lambda: self.store.calls(
+                limit, tool=tool, status=status, begins=begins, recorded=recorded, after=after
+            ),
         )
 
     async def leased(self, call_id: str) -> LeaseRecord | None:

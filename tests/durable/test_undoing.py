@@ -18,6 +18,7 @@ from anabranch._durable.expiry import Reaper
 from anabranch._durable.lease import Lease
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
+from anabranch._durable.undoing import undo_again, unfinished
 from anabranch._engine import Answer, Ask
 from anabranch.errors import CallExpiredError, StoreError
 from anabranch.testing import ManualClock
@@ -136,6 +137,34 @@ async def test_a_compensation_that_fails_is_run_again_until_it_succeeds(store: C
     assert await reaper(desk, store).expire() == 0
     assert await fail(desk, store, first.request_state, numbered(first, 0)) == "razed"
     assert town.done == [*partly_undone, ("raze", "b")]
+
+
+def for_ever(store: CallStore) -> Durability:
+    """Undos that are not tried again by themselves, however fast the clock runs."""
+    return Durability(store, lease=100_000_000, retry_undo_after=100_000_000)
+
+
+async def test_a_compensation_that_failed_is_tried_again_at_once_on_request(
+    store: CallStore,
+) -> None:
+    """The process that asks does not have its tool."""
+    desk = Desk(found, always(n=0), policy=for_ever)
+    town.broken.add("b")
+    asking(await desk.request(desk.service(store)))
+    line = (await store.calls(1))[0].call_id
+    assert not await undo_again(store, line, desk.clock.now())  # it waits for its client
+    desk.clock.advance(1_000)
+    async with desk.clock.running():
+        assert await reaper(desk, store).expire() == 0
+    [left] = await unfinished(store, desk.clock.now(), 9)
+    assert (left.call, left.tool, left.state) == (line, "found", "undos left")
+    town.broken.clear()
+    assert await reaper(desk, store).expire() == 0  # not before its time
+    assert await undo_again(store, line, desk.clock.now())
+    assert await reaper(desk, store).expire() == 1
+    assert town.done[-1] == ("raze", "b")
+    assert await unfinished(store, desk.clock.now(), 9) == []
+    assert not await undo_again(store, line, desk.clock.now())
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -174,6 +174,11 @@ class ListsEveryStatus(Saboteur):
         return await self.good.calls(limit, **chosen)
 
 
+class ListsWhateverIsRecorded(Saboteur):
+    async def calls(self, limit: int, *, recorded: str = "", **chosen: Any) -> list[CallRecord]:
+        return await self.good.calls(limit, **chosen)
+
+
 class CountsCallsThatAreOver(Saboteur):
     async def open_calls(self) -> tuple[int, float | None]:
         found = await self.good.calls(1000)

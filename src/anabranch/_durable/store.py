@@ -116,6 +116,7 @@ class CallStore(Protocol):
         tool: str | None = None,
         status: str | None = None,
         begins: str = "",
+        recorded: str = "",
         after: CallRecord | None = None,
     ) -> list[CallRecord]:
         """Return at most ``limit`` calls, the last begun first; of those, by name, backwards.
@@ -125,6 +126,7 @@ class CallStore(Protocol):
             tool: only this tool's.
             status: only those of this status.
             begins: only those whose names begin with this.
+            recorded: only those in which a round has recorded something under this step id.
             after: the last call of the page before.
         """
         ...

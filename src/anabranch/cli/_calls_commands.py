@@ -6,9 +6,7 @@ in ``anabranch._recorded``.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from cyclopts import App, Parameter
@@ -20,18 +18,16 @@ from anabranch._recorded.reading import listed, read_call
 from anabranch._recorded.replaying import Replayed, replay_call
 from anabranch._recorded.shapes import RecordedCall
 from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.interrupts import run_command
 from anabranch.agents._call_expiry import runtime_of
 from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed
 from anabranch.cli._commands import example, installed_version
-from anabranch.cli._options import Store, store_url
-from anabranch.cli._output import print_json, print_text
+from anabranch.cli._options import AsJson, Store
+from anabranch.cli._output import print_either
+from anabranch.cli._stores import Stores, with_store
 from anabranch.cli._target_options import Completed
 from anabranch.cli._targets import is_url, load
-from anabranch.errors import StoreError
-from anabranch.stores import CallStore, open_stores
+from anabranch.stores import CallStore
 from anabranch.tool import Tool
-from anabranch.tree import TreeStore
 
 __all__ = ["calls_app"]
 
@@ -47,9 +43,6 @@ calls_app: App = App(
 PAGE = 100
 
 Name: TypeAlias = Annotated[str, Parameter(help="A call's id, or the beginning of it.")]
-AsJson: TypeAlias = Annotated[
-    bool, Parameter(name="--json", negative="", help="Print JSON, also in a terminal.")
-]
 
 
 @calls_app.command(name="list", help_epilogue=example("anabranch calls list --status open"))
@@ -69,25 +62,26 @@ def list_command(
 ) -> None:
     """List recorded calls, the last begun first."""
 
-    async def work(calls: CallStore, _: TreeStore) -> list[CallRecord]:
-        last = None if after is None else await find_call(calls, after)
-        return await calls.calls(limit, tool=tool, status=status, after=last)
+    async def work(stores: Stores) -> list[CallRecord]:
+        last = None if after is None else await find_call(stores.calls, after)
+        return await stores.calls.calls(limit, tool=tool, status=status, after=last)
 
     if limit < 0:
         raise UsageError("--limit is a number of calls, 0 or more.")
     found = [listed(each) for each in _with_store(store, work)]
-    _print([each.model_dump(mode="json") for each in found], draw_list(found), as_json=json)
+    print_either([each.model_dump(mode="json") for each in found], draw_list(found), as_json=json)
 
 
 @calls_app.command(name="show", help_epilogue=example("anabranch calls show call_1a2b"))
 def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) -> None:
     """Show one call: its rounds, its steps with their values and undos, and what it waits for."""
 
-    async def work(calls: CallStore, _: TreeStore) -> RecordedCall:
-        return await read_call(calls, await find_call(calls, name), SystemClock().now())
+    async def work(stores: Stores) -> RecordedCall:
+        record = await find_call(stores.calls, name)
+        return await read_call(stores.calls, record, SystemClock().now())
 
     call = _with_store(store, work)
-    _print(call.model_dump(mode="json"), draw_call(call), as_json=json)
+    print_either(call.model_dump(mode="json"), draw_call(call), as_json=json)
 
 
 @calls_app.command(name="replay", help_epilogue=example("anabranch calls replay --all tools.py"))
@@ -116,7 +110,8 @@ def replay_command(
         raise UsageError("Name a call and the TARGET that has its tool, or --all and the TARGET.")
     tools = _tools(targets)
 
-    async def work(calls: CallStore, trees: TreeStore) -> list[Replayed]:
+    async def work(stores: Stores) -> list[Replayed]:
+        calls, trees, _ = stores
         if name is None:
             return [
                 await replay_call(calls, record, tool, await runtime_of(trees, record))
@@ -135,7 +130,7 @@ def replay_command(
 
     found = _with_store(store, work)
     shown = [each.model_dump(mode="json") for each in found]
-    _print(shown if every else shown[0], draw_replayed(found), as_json=json)
+    print_either(shown if every else shown[0], draw_replayed(found), as_json=json)
     if differing := sum(not each.is_clean for each in found):
         number = "1 call" if differing == 1 else f"{differing} calls"
         raise FailedError(f"The present code cannot continue {number} of {len(found)}.")
@@ -168,32 +163,5 @@ async def _open_calls(calls: CallStore, tool: str) -> list[CallRecord]:
     return found
 
 
-def _print(value: object, lines: list[str], *, as_json: bool) -> None:
-    if as_json or not sys.stdout.isatty():
-        print_json(value)
-    else:
-        print_text("\n".join(lines))
-
-
-def _with_store(url: str | None, work: Callable[[CallStore, TreeStore], Awaitable[T]]) -> T:
-    """Open the store, and return what ``work`` returns of its calls and conversations."""
-
-    async def run() -> T:
-        async with _open_at(store_url(url)) as (calls, trees):
-            return await work(calls, trees)
-
-    return run_command(run)
-
-
-@asynccontextmanager
-async def _open_at(url: str) -> AsyncGenerator[tuple[CallStore, TreeStore]]:
-    try:
-        calls, trees = open_stores(url)
-    except StoreError as error:
-        raise UsageError(str(error)) from error
-    try:
-        yield calls, trees
-    except (StoreError, NoSuchCallError) as error:
-        raise FailedError(str(error)) from error
-    finally:
-        await calls.close()
+def _with_store(url: str | None, work: Callable[[Stores], Awaitable[T]]) -> T:
+    return with_store(Stores.at, url, work, NoSuchCallError)

@@ -5,19 +5,17 @@ They are the operator's: they see the memories of all projects, teams and organi
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, TypeVar
 
 from cyclopts import App, Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.interrupts import run_command
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._commands import example, installed_version
-from anabranch.cli._options import Model, Store, store_url
-from anabranch.cli._output import print_json, print_text
-from anabranch.errors import StoreError
+from anabranch.cli._options import Model, Store
+from anabranch.cli._output import print_either, print_json
+from anabranch.cli._stores import with_store
 from anabranch.memory import (
     Distiller,
     Filter,
@@ -132,27 +130,12 @@ def _whole(memory: Memory) -> dict[str, object]:
 
 
 def _print_all(memories: Sequence[Memory]) -> None:
-    if not sys.stdout.isatty():
-        print_json([shown(memory).model_dump() for memory in memories])
-        return
-    for memory in memories:
-        print_text(f"{memory.id}  {memory.confidence:.2f}  {memory.scope.level:7}  {memory.title}")
-        print_text(f"    {memory.description}")
+    lines = [
+        f"{each.id}  {each.confidence:.2f}  {each.scope.level:7}  {each.title}\n    {each.description}"
+        for each in memories
+    ]
+    print_either([shown(each).model_dump() for each in memories], lines or ["No memories."])
 
 
 def _with_store(url: str | None, work: Callable[[MemoryStore], Awaitable[T]]) -> T:
-    """Open the store, and return what ``work`` returns."""
-
-    async def run() -> T:
-        try:
-            store = open_memory_store(store_url(url))
-        except StoreError as error:
-            raise UsageError(str(error)) from error
-        try:
-            return await work(store)
-        except StoreError as error:
-            raise FailedError(str(error)) from error
-        finally:
-            await store.close()
-
-    return run_command(run)
+    return with_store(open_memory_store, url, work)

@@ -85,9 +85,7 @@ async def _chat(url: str, token: str | None, options: ChatOptions, console: Cons
         raise FailedError(f"{failed} of the lines failed.")
 
 
-async def _leave(
-    url: str, token: str | None, options: ChatOptions, prompt: str
-) -> dict[str, str]:
+async def _leave(url: str, token: str | None, options: ChatOptions, prompt: str) -> dict[str, str]:
     """Say ``prompt``, and return where the answer will be."""
     shown, thread = _without_token(url), _thread(options)
     with _refusals():

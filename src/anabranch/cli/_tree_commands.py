@@ -5,20 +5,17 @@ The forms in which a thread is printed are those of ``anabranch.tree``.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Literal, TypeVar
 
 from cyclopts import App, Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.interrupts import run_command
 from anabranch.cli._commands import example, installed_version
-from anabranch.cli._options import AsJson, Store, store_url
-from anabranch.cli._output import print_json, print_text
-from anabranch.errors import StoreError
+from anabranch.cli._options import AsJson, Store
+from anabranch.cli._output import print_either, print_json, print_text
+from anabranch.cli._stores import with_store
 from anabranch.stores import open_tree_store
 from anabranch.tree import (
     HEAD,
@@ -75,18 +72,15 @@ def list_command(
     if limit < 0:
         raise UsageError("--limit is a number of threads, 0 or more.")
     found = _with_store(store, lambda trees: trees.threads(limit))
-    if json or not sys.stdout.isatty():
-        print_json(
-            [{"thread": one.id, "title": one.title, "created_at": one.created_at} for one in found]
-        )
-        return
+    listed = [{"thread": one.id, "title": one.title, "created_at": one.created_at} for one in found]
     ids = short_ids(one.id for one in found)
     width = max(map(len, ids.values()), default=0)
     lines = [
         f"{ids[one.id]:{width}}  {local_time(one.created_at)}  {one.title}".rstrip()
         for one in found
     ]
-    print_text("\n".join(lines) or "There are no conversations yet. anabranch chat begins one.")
+    none = ["There are no conversations yet. anabranch chat begins one."]
+    print_either(listed, lines or none, as_json=json)
 
 
 @tree_app.command(name="show", help_epilogue=example("anabranch tree show last"))
@@ -296,24 +290,4 @@ def _check_label(name: str) -> None:
 
 
 def _with_store(url: str | None, work: Callable[[TreeStore], Awaitable[T]]) -> T:
-    """Open the store, and return what ``work`` returns."""
-
-    async def run() -> T:
-        async with _open_trees(store_url(url)) as trees:
-            return await work(trees)
-
-    return run_command(run)
-
-
-@asynccontextmanager
-async def _open_trees(url: str) -> AsyncGenerator[TreeStore]:
-    try:
-        trees = open_tree_store(url)
-    except StoreError as error:
-        raise UsageError(str(error)) from error
-    try:
-        yield trees
-    except (StoreError, AmbiguousIdError) as error:
-        raise FailedError(str(error)) from error
-    finally:
-        await trees.close()
+    return with_store(open_tree_store, url, work, AmbiguousIdError)

@@ -170,6 +170,9 @@ def listing(given: Collection[str]) -> sa.ClauseElement:
         "tool": CALL.c.tool == sa.bindparam("tool"),
         "status": CALL.c.status == sa.bindparam("status"),
         "begins": sa.and_(call_id >= sa.bindparam("begins"), call_id < sa.bindparam("beyond")),
+        "recorded": sa.exists().where(
+            ENTRY.c.call_id == call_id, ENTRY.c.step_id == sa.bindparam("recorded")
+        ),
         "this": sa.or_(
             started < sa.bindparam("begun"),
             sa.and_(started == sa.bindparam("begun"), call_id < sa.bindparam("this")),

@@ -111,6 +111,7 @@ class Calls:
         tool: str | None = None,
         status: str | None = None,
         begins: str = "",
+        recorded: str = "",
         after: CallRecord | None = None,
     ) -> list[CallRecord]:
         values: dict[str, Any] = {"most": limit}
@@ -120,6 +121,8 @@ class Calls:
             values["status"] = status
         if begins:  # no byte of UTF-8 is 0xff
             values |= {"begins": to_bytes(begins), "beyond": to_bytes(begins) + b"\xff"}
+        if recorded:
+            values["recorded"] = to_bytes(recorded)
         if after is not None:
             values |= {"this": to_bytes(after.call_id), "begun": after.started}
         # Asked for by people, now and then: it need not be compiled in advance.

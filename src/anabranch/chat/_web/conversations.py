@@ -94,7 +94,7 @@ class Conversations:
         modules: show questions of plugins in the page, by their names.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of an application, by keyword
         self,
         store: TreeStore,
         model: Model,

@@ -46,6 +46,17 @@ async def calls_are_chosen(open_store: OpenCallStore) -> None:
         expect(_names(await store.calls(1, tool="this", after=last)), ["other"], "and in pages")
 
 
+async def calls_are_chosen_by_what_they_have_recorded(open_store: OpenCallStore) -> None:
+    """In whatever round of theirs, and not by what others have."""
+    async with opened(open_store) as store:
+        for number, name in enumerate(("one", "other", "two")):
+            await store.begin(a_call(name))
+            await store.record(name, number, {"step": "x", f"step {number}": "x"})
+        expect(_names(await store.calls(9, recorded="step")), ["two", "other", "one"], "all")
+        expect(_names(await store.calls(9, recorded="step 1")), ["other"], "one of them")
+        expect(_names(await store.calls(9, recorded="step 1", begins="t")), [], "and both")
+
+
 async def calls_are_chosen_by_any_text(open_store: OpenCallStore) -> None:
     """Every script, NUL characters and lone surrogates are texts like others."""
     async with opened(open_store) as store:
@@ -100,6 +111,7 @@ def _names(found: list[CallRecord]) -> list[str]:
 CALL_LISTING_CHECKS: tuple[CallStoreCheck, ...] = (
     the_last_begun_call_comes_first,
     calls_are_chosen,
+    calls_are_chosen_by_what_they_have_recorded,
     calls_are_chosen_by_any_text,
     open_calls_are_counted,
     a_lease_can_be_looked_at,

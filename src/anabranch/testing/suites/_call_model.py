@@ -53,6 +53,7 @@ class CallModel:
         tool: str | None = None,
         status: str | None = None,
         begins: str = "",
+        recorded: str = "",
         after: CallRecord | None = None,
     ) -> list[CallRecord]:
         """See the port."""
@@ -62,6 +63,7 @@ class CallModel:
             if tool in {None, known.record.tool}
             and status in {None, known.record.status}
             and known.record.call_id.startswith(begins)
+            and (not recorded or recorded in known.entries)
             and (after is None or _age(known.record) < _age(after))
         ]
         return sorted(found, key=_age, reverse=True)[:limit]

@@ -57,6 +57,7 @@ def with_store(
         UsageError: there can be no store at the URL.
         FailedError: the store failed; or ``work`` raised one of ``failures``.
     """
+    expected: tuple[type[Exception], ...] = (StoreError, *failures)
 
     async def run() -> T:
         try:
@@ -65,7 +66,7 @@ def with_store(
             raise UsageError(str(error)) from error
         try:
             return await work(store)
-        except (StoreError, *failures) as error:
+        except expected as error:
             raise FailedError(str(error)) from error
         finally:
             await store.close()

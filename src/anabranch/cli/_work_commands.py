@@ -56,7 +56,8 @@ def list_command(
         raise UsageError("--limit is a number, 0 or more.")
     runs, calls = _open(store, limit)
     lines = [*_lines(runs), *_lines_of_calls(calls)] or ["Nothing is open."]
-    print_either([asdict(each) for each in (*runs, *calls)], lines, as_json=json)
+    found = [*map(asdict, runs), *map(asdict, calls)]
+    print_either(found, lines, as_json=json)
 
 
 @work_app.command(name="show", help_epilogue=example("anabranch work show thread_1a2b"))

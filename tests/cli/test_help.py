@@ -21,6 +21,7 @@ EXTRAS = [
     "fastmcp",
     "numpy",
     "pydantic_ai",
+    "restate",
     "sqlalchemy",
     "textual",
     "yaml",

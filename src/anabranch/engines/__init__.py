@@ -9,6 +9,9 @@ is the truth, and an engine knows names and times only: a wake that is lost cost
     _dbos.py           queues in Postgres, by DBOS (extra ``dbos``)
     _dbos_worker.py    a worker of DBOS in this process
     _advisory_locks.py who lives, and who runs a periodic job
+    _restate.py        keyed objects of Restate (extra ``restate``)
+    _restate_worker.py a worker that Restate calls
+    _restate_api.py    Restate's HTTP interfaces
 """
 
 from __future__ import annotations
@@ -21,13 +24,27 @@ from anabranch.engines._in_process import InProcessEngine
 
 if TYPE_CHECKING:
     from anabranch.engines._dbos import DBOSEngine
+    from anabranch.engines._restate import RestateEngine
 
-__all__ = ["Advance", "Backlog", "DBOSEngine", "Engine", "InProcessEngine", "Wake", "WorkLimits"]
+__all__ = [
+    "Advance",
+    "Backlog",
+    "DBOSEngine",
+    "Engine",
+    "InProcessEngine",
+    "RestateEngine",
+    "Wake",
+    "WorkLimits",
+]
 
 
 def __getattr__(name: str) -> object:
-    if name != "DBOSEngine":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with needs_extra("dbos", "DBOSEngine"):
-        from anabranch.engines._dbos import DBOSEngine  # noqa: PLC0415 - only where it is used
-    return DBOSEngine
+    if name == "DBOSEngine":
+        with needs_extra("dbos", name):
+            from anabranch.engines._dbos import DBOSEngine  # noqa: PLC0415 - only where it is used
+        return DBOSEngine
+    if name == "RestateEngine":
+        with needs_extra("restate", name):
+            from anabranch.engines._restate import RestateEngine  # noqa: PLC0415 - as above
+        return RestateEngine
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,295 @@
+"""The engine on Restate: one keyed object for each call, which gives it one wake at a time.
+
+A wake is a one-way call of the object's handler, under a name that follows from the wake: the same
+wake is the same call. A handler makes one advance, and sends what follows. The body of a call is never
+a handler, and a step of a call never one of Restate's: what happens in a call, the journal says.
+
+Restate calls workers, they do not ask it: it calls the one address under which they are registered.
+Behind it are all workers with the same tools, by a load balancer or, on one machine, by sharing the
+port. Of several addresses, the one that was registered last has all calls; when it does not answer any
+more, another worker registers its own again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import asdict
+from typing import NoReturn
+
+from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
+from anabranch._engine.clock import Clock, SystemClock, pause
+from anabranch._engine.combine import cancel_and_wait
+from anabranch.engines._advances import run_job
+from anabranch.engines._restate_api import RestateApi, encoded
+from anabranch.engines._restate_worker import (
+    RestateWorker,
+    delay_of,
+    listen,
+    name_of,
+    service_of,
+    tick_of,
+)
+from anabranch.errors import StoreError
+
+__all__ = ["RestateEngine"]
+
+logger: logging.Logger = logging.getLogger("anabranch.engines")
+
+LOOK_EVERY = 5.0
+"""Seconds from one look at what is registered to the next."""
+
+SEND_AGAIN = 0.5
+"""Seconds until wakes are sent again for which there was no worker."""
+
+HELD_AT_MOST = 10_000
+"""Wakes that wait here for a first worker."""
+
+LOOKS, BETWEEN_LOOKS = 40, 0.05
+"""How often a worker looks whether all that waited for one has arrived, and seconds between."""
+
+DUE = "('ready', 'running', 'backing-off')"
+TAKEN = {"running"}
+"""Restate's states of a wake whose time has come, and of one that a worker has."""
+
+
+class RestateEngine:
+    """An engine for any number of workers on one cluster of Restate.
+
+    A call's wakes come one at a time, over all workers. Versions have services of their own. What
+    Restate does not have: limits over all workers of how many calls of a tool, or of a share, are
+    advanced at the same time, and an order by priority. Priorities count among what waits in one
+    worker, and those limits are refused unless this worker is the only one.
+
+    Until a first worker has registered for a tool and version, Restate refuses its wakes. They wait in
+    this process, and are lost with it.
+
+    Args:
+        ingress: the URL of Restate's ingress.
+        admin: the URL of its admin API; by default, port 9070 of the same host.
+        listen: where a worker in this process listens; any port, for port 0.
+        address: the URL under which Restate reaches it; by default, that of ``listen``.
+        prefix: how the names of Restate's services begin: letters and digits. Applications that share
+            a cluster have prefixes of their own.
+        alone: whether no other process works with this prefix.
+        clock: the time; by default, the system's.
+
+    Raises:
+        StoreError: a URL or the prefix is wrong.
+    """
+
+    def __init__(
+        self,
+        ingress: str,
+        *,
+        admin: str | None = None,
+        listen: str = "127.0.0.1:9080",
+        address: str | None = None,
+        prefix: str = "anabranch",
+        alone: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        if re.fullmatch("[A-Za-z][A-Za-z0-9]*", prefix) is None:
+            raise StoreError(f"A prefix is a letter, then letters and digits, not {prefix!r}.")
+        self._api = RestateApi(ingress, admin)
+        self._listen = listen
+        self._address = address
+        self._prefix = prefix
+        self._is_alone = alone
+        self._clock = clock or SystemClock()
+        self._held: dict[tuple[str, str], Wake] = {}
+        self._sending: asyncio.Task[None] | None = None
+        self._workers: list[RestateWorker] = []
+        self._is_closed = False
+
+    async def wake(self, wake: Wake, *, within: object | None = None) -> None:
+        """See :meth:`Engine.wake`; ``within`` is ignored."""
+        del within
+        self._check_open()
+        if not await self._sent(wake):
+            self._hold(wake)
+
+    async def cancel(self, call: str) -> None:
+        """See :meth:`Engine.cancel`."""
+        self._check_open()
+        for key in [key for key in self._held if key[0] == call]:
+            del self._held[key]
+        for worker in self._workers:
+            await worker.cancel(call)
+        begun = await self._api.select(
+            "id, status",
+            "sys_invocation",
+            f"{self._ours()} AND target_service_key = '{encoded(call)}' AND status <> 'completed'",
+        )
+        for each in sorted(begun, key=lambda each: each["status"] in TAKEN):
+            await self._api.kill(each["id"])  # first what waits, else it would begin
+
+    async def backlog(self) -> Backlog:
+        """See :meth:`Engine.backlog`."""
+        self._check_open()
+        counts = await self._api.select(
+            "status, count(*) AS number",
+            "sys_invocation",
+            f"{self._ours()} AND status <> 'completed' GROUP BY status",
+        )
+        taken = sum(each["number"] for each in counts if each["status"] in TAKEN)
+        return Backlog(len(self._held) + sum(each["number"] for each in counts) - taken, taken)
+
+    async def work(
+        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
+    ) -> NoReturn:
+        """See :meth:`Engine.work`.
+
+        Raises:
+            StoreError: Restate cannot be reached, or the address not be listened at; or there are
+                limits that Restate does not have.
+        """
+        self._check_open()
+        if not self._is_alone and (limits.per_tool or limits.per_share is not None):
+            raise StoreError(
+                "Restate has no limits for a tool or a share over all workers: leave them out, or"
+                " make the only worker with RestateEngine(…, alone=True)."
+            )
+        services = [
+            service_of(self._prefix, tool, version)
+            for tool, own in tools.items()
+            for version in sorted({"", own})
+        ]
+        worker = RestateWorker(self._prefix, advance, self._clock)
+        listening = listen(self._listen)
+        host, port, *_ = listening.getsockname()
+        address = self._address or f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self._workers.append(worker)
+        try:
+            async with worker.serving(listening, services):
+                ours = await self._begin(worker, address, services)
+                registering = asyncio.ensure_future(self._stay_registered(ours, address, services))
+                try:
+                    await worker.work(tools, limits)
+                finally:
+                    await cancel_and_wait([registering])
+        finally:
+            self._workers.remove(worker)
+
+    async def every(
+        self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
+    ) -> NoReturn:
+        """See :meth:`Engine.every`; the first that asks in a span of so many seconds runs it.
+
+        Until a first worker has registered, all that ask do: too often is better than never.
+        """
+        self._check_open()
+        while True:
+            await run_job(name, lambda: self._in_turn(name, seconds, job))
+            await pause(self._clock, seconds)
+
+    async def close(self) -> None:
+        """See :meth:`Engine.close`."""
+        if not self._is_closed:
+            self._is_closed = True
+            if self._sending is not None:
+                await cancel_and_wait([self._sending])
+            await self._api.close()
+
+    # -- wakes -------------------------------------------------------------------------------
+
+    async def _sent(self, wake: Wake) -> bool:
+        """Send a wake; false if there is no worker for it yet."""
+        sent = await self._api.send(
+            service_of(self._prefix, wake.tool, wake.version),
+            encoded(wake.call),
+            name_of(wake),
+            asdict(wake),
+            delay_of(wake, self._clock),
+        )
+        return sent != "unserved"
+
+    def _hold(self, wake: Wake) -> None:
+        """Send a wake when there is a worker for it."""
+        key = (wake.call, wake.turn)
+        if len(self._held) >= HELD_AT_MOST and key not in self._held:
+            raise StoreError(f"Restate knows no worker for {wake.tool!r}: start one.")
+        held = self._held.get(key)
+        if held is None or wake.not_before < held.not_before:
+            self._held[key] = wake
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.ensure_future(self._send_all_held())
+
+    async def _send_all_held(self) -> None:
+        while self._held:
+            await pause(self._clock, SEND_AGAIN)
+            await run_job("wakes for which there was no worker", self._send_held)
+
+    async def _send_held(self) -> None:
+        for key, wake in sorted(self._held.items(), key=lambda held: held[1].priority):
+            if self._held.get(key) is wake and await self._sent(wake):
+                self._held.pop(key, None)
+
+    async def _in_turn(
+        self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
+    ) -> None:
+        span = int(self._clock.now() // seconds)
+        sent = await self._api.send(tick_of(self._prefix), encoded(name), str(span), {})
+        if sent != "repeated":
+            await job()
+
+    # -- a worker ----------------------------------------------------------------------------
+
+    async def _begin(self, worker: RestateWorker, address: str, services: Collection[str]) -> str:
+        """Register a worker; return the name under which Restate has it.
+
+        It has what waited for a worker by then, so that it can choose what comes first.
+        """
+        ours = await self._api.register(address)
+        await self._send_held()
+        waiting = await self._due(services)
+        for _ in range(LOOKS):
+            waiting &= await self._due(services)
+            if waiting <= worker.keys:
+                break
+            await pause(self._clock, BETWEEN_LOOKS)
+        return ours
+
+    async def _due(self, services: Collection[str]) -> set[str]:
+        """Return the objects for which a worker is called, or is about to be."""
+        found = await self._api.select(
+            "target_service_key AS key",
+            "sys_invocation",
+            f"target_service_name IN {_listed(services)} AND status IN {DUE}",
+        )
+        return {each["key"] for each in found}
+
+    async def _stay_registered(self, ours: str, address: str, services: Collection[str]) -> None:
+        """Register again when Restate has lost the worker, or calls another that does not answer."""
+
+        async def look() -> None:
+            nonlocal ours
+            known = await self._api.select("name", "sys_service", f"name IN {_listed(services)}")
+            in_vain = await self._api.select(
+                "id",
+                "sys_invocation",
+                f"target_service_name IN {_listed(services)} AND status = 'backing-off'"
+                " AND pinned_deployment_id IS NULL"
+                f" AND last_attempt_deployment_id <> '{ours}' LIMIT 1",
+            )
+            if in_vain or len(known) < len(services):
+                ours = await self._api.register(address)
+
+        while True:
+            await pause(self._clock, LOOK_EVERY)
+            await run_job("registration", look)
+
+    def _ours(self) -> str:
+        """Return the condition that an invocation is a wake of this engine."""
+        return f"starts_with(target_service_name, '{self._prefix}_')"
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreError("The engine is closed.")
+
+
+def _listed(names: Collection[str]) -> str:
+    """Return names as SQL reads a list; ``encoded`` leaves nothing in them to escape."""
+    return "(" + ", ".join(f"'{name}'" for name in names) + ")"

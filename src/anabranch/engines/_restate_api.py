@@ -1,0 +1,183 @@
+"""The HTTP interfaces of a Restate cluster: its ingress, which takes wakes, and its admin API.
+
+Whatever goes wrong is a ``StoreError`` of one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Literal, TypeAlias, cast
+from urllib.parse import quote, urlsplit
+
+import httpx2
+
+from anabranch._json_text import read_json
+from anabranch.errors import StoreError
+
+__all__ = ["ADVANCE", "RestateApi", "Sent", "encoded"]
+
+ADVANCE = "advance"
+"""The handler of every service here."""
+
+TIMEOUT = 30.0
+"""Seconds for an answer. Before Restate answers a registration, it asks the worker what it has."""
+
+NOT_FOUND, CONFLICT = 404, 409
+
+Sent: TypeAlias = Literal["accepted", "repeated", "unserved"]
+"""Whether Restate took what was sent, had it already, or knows no worker for it."""
+
+
+def encoded(name: str) -> str:
+    """Return a name in letters, digits, dots and hyphens; different names stay different."""
+    plain = quote(name, safe="")
+    for also in ".~_":
+        plain = plain.replace(also, f"%{ord(also):X}")
+    return plain.replace("%", ".")
+
+
+class RestateApi:
+    """Sends to a cluster, and asks it.
+
+    Args:
+        ingress: the URL of its ingress.
+        admin: the URL of its admin API; by default, port 9070 of the same host.
+
+    Raises:
+        StoreError: one of them is no HTTP URL.
+    """
+
+    def __init__(self, ingress: str, admin: str | None) -> None:
+        self._ingress = _checked(ingress)
+        if admin is None:
+            parts = urlsplit(self._ingress)
+            admin = parts._replace(netloc=f"{_host(parts.hostname or '')}:9070").geturl()
+        self._admin = _checked(admin)
+        self._served: set[str] = set()
+        self._http = httpx2.AsyncClient(timeout=TIMEOUT)
+
+    async def send(
+        self, service: str, key: str, name: str, body: Mapping[str, Any], delay: float = 0.0
+    ) -> Sent:
+        """Have the handler of an object called once, in ``delay`` seconds.
+
+        Args:
+            service: of which kind the object is.
+            key: the object.
+            name: the name of the request: the same one again is the same request.
+            body: what the handler receives.
+            delay: seconds from now.
+        """
+        if not await self._is_served(service):
+            return "unserved"
+        try:
+            answer = await self._ask(
+                "POST",
+                f"{self._ingress}/{service}/{key}/{ADVANCE}/send",
+                json=dict(body),
+                params={"delay": f"{round(delay * 1000)}ms"} if delay > 0 else {},
+                headers={"idempotency-key": name},
+                allowed={NOT_FOUND},
+            )
+        except StoreError:
+            self._served.discard(service)  # Restate may have lost it: the next request looks
+            raise
+        if answer.status_code == NOT_FOUND:
+            self._served.discard(service)
+            return "unserved"
+        return "accepted" if self._read(answer).get("status") == "Accepted" else "repeated"
+
+    async def _is_served(self, service: str) -> bool:
+        """Whether a worker has registered a service.
+
+        The ingress would say so, too; but it closes the connection on what it was sent for nothing,
+        and its answer may be lost with it.
+        """
+        if service not in self._served:
+            url = f"{self._admin}/services/{service}"
+            answer = await self._ask("GET", url, allowed={NOT_FOUND})
+            if answer.status_code == NOT_FOUND:
+                return False
+            self._served.add(service)
+        return True
+
+    async def register(self, address: str) -> str:
+        """Have Restate call the worker at ``address`` from now on; return its name for that."""
+        answer = await self._ask(
+            "POST",
+            f"{self._admin}/deployments",
+            json={"uri": address, "force": True, "use_http_11": True},
+        )
+        return str(self._read(answer).get("id", ""))
+
+    async def select(self, columns: str, table: str, condition: str) -> list[dict[str, Any]]:
+        """Return the rows of a table for which a condition holds; values in it are ``encoded``."""
+        answer = await self._ask(
+            "POST",
+            f"{self._admin}/query",
+            json={"query": f"SELECT {columns} FROM {table} WHERE {condition}"},  # noqa: S608 - encoded
+            headers={"accept": "application/json"},
+        )
+        rows: object = self._read(answer).get("rows")
+        return cast("list[dict[str, Any]]", rows) if isinstance(rows, list) else []
+
+    async def kill(self, invocation: str) -> None:
+        """End an invocation, begun or not; nothing happens if it has ended."""
+        await self._ask(
+            "PATCH", f"{self._admin}/invocations/{invocation}/kill", allowed={NOT_FOUND, CONFLICT}
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        allowed: Collection[int] = (),
+        json: object = None,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx2.Response:
+        where = f"Restate at {urlsplit(url).netloc}"
+        try:
+            answer = await self._http.request(
+                method, url, json=json, params=params, headers=headers
+            )
+        except httpx2.HTTPError as error:
+            raise StoreError(f"{where} cannot be reached.") from error
+        if answer.is_success or answer.status_code in allowed:
+            return answer
+        raise StoreError(f"{where} has refused a request, with status {answer.status_code}.")
+
+    def _read(self, answer: httpx2.Response) -> dict[str, Any]:
+        try:
+            found: object = read_json(answer.text)
+        except ValueError:
+            found = None
+        if isinstance(found, dict):
+            return cast("dict[str, Any]", found)
+        where = f"Restate at {answer.request.url.netloc.decode()}"
+        raise StoreError(f"{where} has answered with something else than a JSON object.")
+
+
+def _host(name: str) -> str:
+    return f"[{name}]" if ":" in name else name
+
+
+def _checked(url: str) -> str:
+    """Return an HTTP URL without the slash at its end.
+
+    Raises:
+        StoreError: it is none.
+    """
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise StoreError(f"Restate is reached under a URL like http://host:8080, not {url!r}.")
+    return url.rstrip("/")

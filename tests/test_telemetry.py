@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx2
 import mcp.shared._otel as sdk_telemetry
 import mcp_types as types
 import pytest
@@ -24,9 +25,16 @@ from anabranch._durable.service import CallService
 from anabranch._durable.store import CallRecord
 from anabranch._engine import Journal
 from anabranch._opening import Runtime
+from anabranch.agents import Agent
+from anabranch.chat import make_chat_app
+from anabranch.chat._web.conversations import Conversations
+from anabranch.engines import Wake
+from anabranch.engines._advances import Advances
 from anabranch.mcp import create_server
-from anabranch.stores import open_store
+from anabranch.stores import open_run_events, open_store, open_tree_store
 from anabranch.testing import ManualClock, MockModel
+from tests.agents.memory import MemoryTrees
+from tests.chat import web
 
 KEY = "a secret of at least thirty-two bytes"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -50,6 +58,10 @@ class Collected:
         monkeypatch.setattr(sdk_telemetry, "_tracer", self._tracers.get_tracer("mcp"))
         instruments = _telemetry.Instruments(self._meters.get_meter("anabranch"))
         monkeypatch.setattr(_telemetry, "_instruments", instruments)
+
+    def tracer(self, scope: str) -> Any:
+        """A tracer of the application around."""
+        return self._tracers.get_tracer(scope)
 
     def close(self) -> None:
         self._tracers.shutdown()
@@ -86,7 +98,8 @@ class Collected:
                     for point in each["data"]["data_points"]:
                         attributes = point["attributes"]
                         value = point["value"] if "value" in point else point["count"]
-                        found[attributes.get("anabranch.outcome", "")] = value
+                        kind = attributes.get("gen_ai.token.type", "")
+                        found[attributes.get("anabranch.outcome", kind)] = value
         return found
 
 
@@ -284,3 +297,80 @@ async def test_the_open_calls_of_a_store_are_measured(collected: Collected) -> N
     assert collected.metric("calls.open") == {"": 2}
     assert collected.metric("calls.oldest") == {"": 50}
     await store.close()
+
+
+# -- turns and wakes ---------------------------------------------------------------------------
+
+
+async def test_a_turn_belongs_to_its_wake_and_that_is_linked_to_what_woke_it(
+    collected: Collected,
+) -> None:
+    """Also where the worker was started by a request, whose span is none of its business."""
+    app = make_chat_app(MemoryTrees(), web.model(), [web.reserve])
+    transport = httpx2.ASGITransport(app)
+    async with (
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
+        app.router.lifespan_context(app),
+    ):
+        with collected.tracer("theirs").start_as_current_span("request") as request:
+            events = await web.run(client, web.message("reserve"))
+    assert events[-1]["outcome"]["type"] == "interrupt"
+    wake, turn, call_ = collected.one("wake"), collected.one("turn"), collected.one("call")
+    assert wake.parent is None
+    [link] = wake.links
+    assert link.context.span_id == request.get_span_context().span_id
+    assert wake.attributes == {
+        "gen_ai.tool.name": "anabranch.chat",
+        "anabranch.wake.call": "t1",
+        "anabranch.wake.turn": "r1",
+    }
+    assert turn.attributes == {"anabranch.thread.id": "t1", "anabranch.outcome": "asked"}
+    assert (below(turn, wake), below(call_, turn)) == (True, True)
+
+
+async def test_a_turn_and_its_tokens_are_reported(collected: Collected) -> None:
+    agent = Agent(MemoryTrees(), MockModel(lambda _: f"a {SECRET}"))
+    thread = await agent.begin()
+    await agent.say(thread.id, SECRET)
+    assert collected.one("turn").attributes["anabranch.outcome"] == "returned"
+    assert set(collected.metric("turn.tokens")) == {"input", "output"}
+    assert SECRET not in collected.everything
+
+
+async def test_a_turn_that_fails_is_reported_by_the_type_of_its_error(
+    collected: Collected,
+) -> None:
+    def fail(_: object) -> str:
+        raise ValueError(SECRET)
+
+    agent = Agent(MemoryTrees(), MockModel(fail))
+    thread = await agent.begin()
+    with pytest.raises(ValueError, match=SECRET):
+        await agent.say(thread.id, "hello")
+    turn = collected.one("turn")
+    assert turn.attributes["anabranch.outcome"] == "failed"
+    assert turn.attributes["error.type"] == "ValueError"
+    assert SECRET not in collected.everything
+
+
+async def test_a_wake_that_fails_is_reported_and_needs_no_one_who_woke_it(
+    collected: Collected,
+) -> None:
+    async def fail(_: Wake) -> None:
+        raise ValueError(SECRET)
+
+    [again] = await Advances(ManualClock()).run(Wake("c", "0", "t", trace="none"), fail)
+    assert again.trace == "none"
+    wake = collected.one("wake")
+    assert (wake.links, wake.attributes["error.type"]) == ((), "ValueError")
+
+
+async def test_the_backlog_is_measured(collected: Collected) -> None:
+    trees = open_tree_store("memory:")
+    events = open_run_events(trees)
+    for thread, owner in {"t1": "r1/0", "t2": "r2/3", "t3": "r3/0.worker"}.items():
+        assert await events.lease(thread, owner, 0.0, 1.0)
+    await Conversations(trees, web.model()).report_backlog()
+    assert collected.metric("backlog.waiting") == {"": 2}
+    assert collected.metric("backlog.running") == {"": 1}
+    await trees.close()

@@ -1,4 +1,4 @@
-"""Traces and metrics of calls, by the API of OpenTelemetry; without its SDK they cost next to nothing.
+"""Traces and metrics of calls and turns, by the API of OpenTelemetry; without its SDK they cost next to nothing.
 
 Nothing that a call handles is in them: no argument, value, answer or prompt, and of an error its type
 alone. A span cannot be longer than its process lives, so the span of a call that runs by rounds ends
@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from contextvars import ContextVar
 
 from opentelemetry import metrics, trace
+from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import Attributes
 
@@ -23,12 +24,18 @@ from anabranch._engine import Journal
 __all__ = [
     "Instruments",
     "ObservedRound",
+    "ObservedTurn",
     "call_in_logs",
     "log_fields",
     "observe",
     "observe_call",
     "observe_round",
+    "observe_turn",
+    "observe_wake",
+    "report_backlog",
     "report_open_calls",
+    "report_turn_tokens",
+    "trace_here",
 ]
 
 _tracer = trace.get_tracer("anabranch")
@@ -55,6 +62,15 @@ class Instruments:
         self.oldest_call = meter.create_gauge(
             "anabranch.calls.oldest", unit="s", description="Time since the oldest of them began."
         )
+        self.turn_tokens = meter.create_counter(
+            "anabranch.turn.tokens", unit="{token}", description="Tokens that turns have used."
+        )
+        self.backlog = {
+            state: meter.create_gauge(
+                f"anabranch.backlog.{state}", unit="{run}", description=f"Runs that are {state}."
+            )
+            for state in ("waiting", "running")
+        }
 
 
 _instruments = Instruments(metrics.get_meter("anabranch"))
@@ -109,10 +125,7 @@ class ObservedRound:
         """Take note that the round ends with open questions, before the journal is written."""
         self.outcome = "asked"
         if self._call.is_valid:
-            carrier: dict[str, str] = {}
-            span = trace.NonRecordingSpan(self._call)
-            _TRACE_CONTEXT.inject(carrier, trace.set_span_in_context(span))
-            journal.trace = f"{carrier['traceparent']} {time.time_ns()}"
+            journal.trace = f"{_written(self._call)} {time.time_ns()}"
 
 
 def observe_call(tool: str, journal: Journal) -> AbstractContextManager[ObservedRound]:
@@ -161,7 +174,7 @@ def _observed(
 def _carried(journal: Journal, answered: Collection[str]) -> trace.SpanContext:
     """Return the call's span as an earlier round has written it; report the asks that are answered."""
     traceparent, _, asked_at = journal.trace.partition(" ")
-    context = _TRACE_CONTEXT.extract({"traceparent": traceparent})
+    context = _read(traceparent)
     for step_id in answered:
         name, attributes = _named(journal.pending[step_id][0], step_id)
         _tracer.start_span(name, context, attributes=attributes, start_time=int(asked_at)).end()
@@ -185,14 +198,20 @@ def _span(
         context = trace.set_span_in_context(trace.NonRecordingSpan(parent))
         links = [trace.Link(around)] if around.is_valid else []
     span = _tracer.start_span(name, context, attributes=attributes, links=links)
-    with _current(span):
-        try:
-            yield span
-        except Exception as error:
-            _fail(span, error)
-            raise
-        finally:
-            span.end()
+    with _current(span), _ending(span):
+        yield span
+
+
+@contextmanager
+def _ending(span: trace.Span) -> Generator[None]:
+    """End a span with the block, and report what ends it."""
+    try:
+        yield
+    except Exception as error:
+        _fail(span, error)
+        raise
+    finally:
+        span.end()
 
 
 def _current(span: trace.Span) -> AbstractContextManager[trace.Span]:
@@ -203,6 +222,67 @@ def _current(span: trace.Span) -> AbstractContextManager[trace.Span]:
 def _fail(span: trace.Span, error: Exception) -> None:
     span.set_attribute("error.type", type(error).__qualname__)
     span.set_status(trace.StatusCode.ERROR)
+
+
+class ObservedTurn:
+    """What is reported of a turn: ``outcome`` is how it ends, unless it raises."""
+
+    outcome = "returned"
+
+
+@contextmanager
+def observe_turn(thread: str) -> Generator[ObservedTurn]:
+    """Surround a turn of an agent in a thread, as far as it goes without an answer."""
+    with _span("anabranch.turn", {"anabranch.thread.id": thread}) as span:
+        seen = ObservedTurn()
+        try:
+            yield seen
+        except BaseException as error:
+            seen.outcome = "failed" if isinstance(error, Exception) else "cut off"
+            raise
+        finally:
+            span.set_attribute("anabranch.outcome", seen.outcome)
+
+
+@contextmanager
+def observe_wake(call: str, turn: str, tool: str, woken_by: str) -> Generator[None]:
+    """Surround what a wake does: a trace of its own, linked to ``woken_by``."""
+    attributes = {TOOL: tool, "anabranch.wake.call": call, "anabranch.wake.turn": turn}
+    waker = trace.get_current_span(_read(woken_by)).get_span_context()
+    links = [trace.Link(waker)] if waker.is_valid else []
+    # Whatever runs around it has nothing to do with it, such as what happened to start its worker.
+    span = _tracer.start_span("anabranch.wake", Context(), attributes=attributes, links=links)
+    with _current(span), _ending(span):
+        yield
+
+
+def trace_here() -> str:
+    """Return the current span as text, for a wake to be linked to; empty if there is none."""
+    here = trace.get_current_span().get_span_context()
+    return _written(here) if here.is_valid else ""
+
+
+def _written(span: trace.SpanContext) -> str:
+    carrier: dict[str, str] = {}
+    context = trace.set_span_in_context(trace.NonRecordingSpan(span))
+    _TRACE_CONTEXT.inject(carrier, context)
+    return carrier["traceparent"]
+
+
+def _read(traceparent: str) -> Context:
+    return _TRACE_CONTEXT.extract({"traceparent": traceparent}, Context())
+
+
+def report_turn_tokens(sent: int, received: int) -> None:
+    """Count what a request of a turn has used."""
+    for kind, tokens in (("input", sent), ("output", received)):
+        _instruments.turn_tokens.add(tokens, {"gen_ai.token.type": kind})
+
+
+def report_backlog(waiting: int, running: int) -> None:
+    """Report how many runs of a store wait for a worker, and how many are in progress."""
+    _instruments.backlog["waiting"].set(waiting)
+    _instruments.backlog["running"].set(running)
 
 
 def report_open_calls(number: int, oldest: float) -> None:

@@ -30,6 +30,7 @@ class Wake:
         share: whose fair share of the workers it uses, such as a tenant or a person.
         priority: wakes of a lower number come first.
         not_before: the time from which it may be taken, in seconds since the epoch.
+        trace: the span in which it was woken, as a ``traceparent``, if there was one.
     """
 
     call: str
@@ -39,6 +40,7 @@ class Wake:
     share: str = ""
     priority: int = 0
     not_before: float = 0.0
+    trace: str = ""
 
 
 Advance: TypeAlias = Callable[[Wake], Awaitable[Wake | None]]

@@ -34,7 +34,7 @@ from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import Given, Reply
 from anabranch.agents._tool_set import ToolSet, ToolSource
-from anabranch.agents._turn import Turn, resume, use_line
+from anabranch.agents._turn import Turn, observed, resume, use_line
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import ToolError
@@ -184,6 +184,9 @@ class Agent:
             TurnLimitError: a limit of the turn is reached.
             Exception: what the model raises.
         """
+        return await observed(node.thread_id, self._go_on(node))
+
+    async def _go_on(self, node: Node) -> Node:
         if (fork := await self._open_fork(node)) is not None:
             return await self._go_on_in(fork)
         turn = await self.turn(node)
@@ -194,7 +197,8 @@ class Agent:
     async def use_tools(self, node: Node) -> Node:
         """Go on with the tools of a line as :meth:`go_on` does, without the model."""
         turn = await self.turn(node)
-        return await use_line(turn, await LineWriter.at(turn.timeline, node))
+        writer = await LineWriter.at(turn.timeline, node)
+        return await observed(node.thread_id, use_line(turn, writer))
 
     async def _open_fork(self, node: Node) -> OpenFork | None:
         return None if node.kind == "user" else open_fork(await self.store.path(node.id))
@@ -224,6 +228,9 @@ class Agent:
             Exception: what the model raises.
         """
         question = await self._question(question_id)
+        return await observed(question.thread_id, self._answer(question, reply))
+
+    async def _answer(self, question: Node, reply: Reply) -> Node:
         turn, fork = await self._turn_at(question)
         writer = await store_answer(turn, question, reply, again=fork is None)
         if fork is not None:

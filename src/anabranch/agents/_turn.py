@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
+from anabranch._telemetry import observe_turn
 from anabranch.agents._agent_tools import AgentTool, Continuation
 from anabranch.agents._batch_line import ASIDE, BatchLine
 from anabranch.agents._line_writer import LineWriter
@@ -13,7 +14,7 @@ from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.agents._working_branch import WorkingBranch
 from anabranch.tree import Node
 
-__all__ = ["Turn", "resume", "use_line"]
+__all__ = ["Turn", "observed", "resume", "use_line"]
 
 
 class Turn:
@@ -83,3 +84,12 @@ async def use_line(turn: Turn, line: LineWriter) -> Node:
     """Run the tools of a line as far as they come; return the node at which it ends."""
     batch = ToolBatch(turn.timeline, turn.tools, line, turn.continuation)
     return line.after or await batch.run()
+
+
+async def observed(thread_id: str, work: Awaitable[Node]) -> Node:
+    """Return the last node of a turn, which ``work`` is, and report the turn."""
+    with observe_turn(thread_id) as seen:
+        last = await work
+        if last.kind in ASIDE or last.tool_uses:
+            seen.outcome = "asked"
+        return last

@@ -19,6 +19,7 @@ from pydantic import JsonValue
 
 from anabranch._account import Account, BudgetError, Reservation
 from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens, prompt_tokens, said
+from anabranch._telemetry import report_turn_tokens
 from anabranch.errors import AnabranchError
 from anabranch.messages import SampleReply, SampleRequest, Usage
 
@@ -228,6 +229,7 @@ class Meter:
         if usage is None or not reported:
             usage = Usage(input_tokens=prompt, output_tokens=estimate_tokens(said(reply)))
         cost = self._cost(reply.model, usage)
+        report_turn_tokens(usage.input_tokens, usage.output_tokens)
         if self.account.settle(reserved, usage.total_tokens, cost or 0):
             logger.warning(
                 "a turn has used %d of its %d tokens", self.account.tokens, self.limits.max_tokens

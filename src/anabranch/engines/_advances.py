@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch._durable.engine import Advance, Wake
 from anabranch._engine.clock import Clock
+from anabranch._telemetry import observe_wake
 from anabranch.errors import StoreError
 
 __all__ = ["Advances", "run_job"]
@@ -82,7 +83,8 @@ class Advances:
 
     async def _advanced(self, wake: Wake, advance: Advance) -> Wake | None:
         try:
-            following = await advance(wake)
+            with observe_wake(wake.call, wake.turn, wake.tool, wake.trace):
+                following = await advance(wake)
         except Exception:
             # Whatever it was, the call must go on; what cannot be mended, its store ends.
             failures = self._failures[wake.call] = self._failures.get(wake.call, 0) + 1

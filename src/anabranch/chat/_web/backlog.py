@@ -78,7 +78,17 @@ class Backlog:
             return 0
 
     async def _read(self, most: int) -> None:
-        found = await self._events.overdue(math.inf, most + RUNNING)
-        waiting = sum(not OpenRun.of(owner).worker for _, owner in found)
-        self._waiting, self._begun = waiting + self._here(), 0
+        waiting, _ = await self.counted(most + RUNNING)
+        self._waiting, self._begun = waiting, 0
         self._read_at = self._now()
+
+    async def counted(self, most: int) -> tuple[int, int]:
+        """Return how many runs wait, and how many are in progress; ``most`` are looked at.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        found = await self._events.overdue(math.inf, most)
+        taken = sum(bool(OpenRun.of(owner).worker) for _, owner in found)
+        here = self._here()  # the store has them as this process's
+        return len(found) - taken + here, taken - here

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
+from anabranch._telemetry import trace_here
 from anabranch.agents import Agent, QuestionAnsweredError
 from anabranch.chat._web.answer_checks import ANSWERED, AnswerChecks, AnswerRefusedError
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
@@ -211,7 +212,8 @@ class Conversation:
         elif not await turn.hand_over(is_called=True):
             return
         try:
-            await self._engine.wake(Wake(self.thread_id, run_id, RUNS, share=self._share))
+            wake = Wake(self.thread_id, run_id, RUNS, share=self._share, trace=trace_here())
+            await self._engine.wake(wake)
         except StoreError as error:
             logger.warning("no worker was called for a run: %s; it is looked for later", error)
 

@@ -18,6 +18,7 @@ from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import pause
 from anabranch._engine.combine import cancel_and_wait
+from anabranch._telemetry import report_backlog
 from anabranch.agents import (
     Agent,
     AgentTool,
@@ -64,6 +65,9 @@ RESUMED = 1_000
 
 PRUNE_EVERY, REVIVE_EVERY = 600.0, 2.0
 """Seconds from one pruning of old events, or one look for runs of dead processes, to the next."""
+
+REPORTED_EVERY, REPORTED = 30.0, 20_000
+"""Seconds from one report of the backlog to the next, and the most runs that are counted for it."""
 
 REVIVED_AT_ONCE = 1_000
 """The most runs for which workers are called at once."""
@@ -208,6 +212,14 @@ class Conversations:
         for thread_id, run in await revive(self._events, now, REVIVED_AT_ONCE):
             await self._engine.wake(Wake(thread_id, run.name, RUNS, not_before=now))
 
+    async def report_backlog(self) -> None:
+        """Report how many runs wait, and how many are in progress, in all processes.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        report_backlog(*await self.backlog.counted(REPORTED))
+
     async def resume(self) -> None:
         """Call workers where tools were cut off that belong to no run, as those of a terminal.
 
@@ -251,6 +263,7 @@ class Conversations:
             yield self._work(WorkLimits(concurrency))
         yield self._engine.every("old events", PRUNE_EVERY, self.prune)
         yield self._engine.every("runs of dead processes", REVIVE_EVERY, self.call_workers)
+        yield self._engine.every("the backlog", REPORTED_EVERY, self.report_backlog)
         if self.agent.dependencies.calls is not None:
             yield self.agent.expire_calls(self._engine)
             yield run_job("tools that were cut off", self.resume)

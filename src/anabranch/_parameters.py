@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, to_json
 
 from anabranch._encodable import encodable
+from anabranch.elicitation import reason_of
 from anabranch.errors import InvalidArgumentsError
 
 __all__ = ["Parameters", "hints_of"]
@@ -80,7 +81,7 @@ class Parameters:
 
     def _in_words(self, problem: ErrorDetails) -> str:
         if problem["type"] != "extra_forbidden" or len(problem["loc"]) != 1:
-            return problem["msg"]
+            return reason_of(problem)
         known = ", ".join(each.name for each in self.declared) or "none"
         return f"there is no such parameter; there are: {known}"
 

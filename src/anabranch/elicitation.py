@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
+from pydantic_core import ErrorDetails, core_schema
 
 from anabranch._step_names import checked_name
 from anabranch.messages import Exchange
@@ -185,6 +185,17 @@ def _problem(schema: dict[str, Any]) -> str | None:
 def describe(error: ValidationError) -> str:
     """Return one line that names each field and what is wrong with it, without the input."""
     return "; ".join(
-        f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {problem['msg']}"
+        f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {reason_of(problem)}"
         for problem in error.errors(include_url=False, include_input=False, include_context=False)
     )
+
+
+def reason_of(problem: ErrorDetails) -> str:
+    """Return why a value does not fit: what a validator of the model's author says, as it says it."""
+    match problem["type"]:
+        case "value_error" | "assertion_error":
+            return problem["msg"].partition(", ")[2]
+        case "extra_forbidden":
+            return "there is no such field"
+        case _:
+            return problem["msg"]

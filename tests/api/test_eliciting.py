@@ -108,7 +108,9 @@ async def test_a_key_that_the_tool_does_not_declare_is_refused(replay: bool) -> 
         await ctx.elicit("meal", "Fish?")
 
     client = MockClient(elicits=[{}])
-    with pytest.raises(ValueError, match=r"no elicitation 'meal' \(declared: seat\)"):
+    with pytest.raises(
+        ValueError, match=r"no elicitation 'meal' \(declared: seat\)\. The question"
+    ):
         await run_tool(ask, {}, client, replay=replay)
     assert client.elicit_calls == []
 

@@ -60,7 +60,7 @@ def test_an_acceptance_may_be_without_content(content: object) -> None:
         ([{"decline": True}, {}], "answer 2: needs exactly one of accept, decline, cancel, sample"),
         ([{"accept": {"ok": True}, "cancel": True}], "answer 1: needs exactly one of"),
         ([{"decline": False}], "answer 1, field 'decline': Input should be True"),
-        ([{"acept": {"ok": True}}], "answer 1, field 'acept': Extra inputs are not permitted"),
+        ([{"acept": {"ok": True}}], "answer 1, field 'acept': there is no such field"),
         ([{"sample": 5}], "answer 1, field 'sample': Input should be a valid string"),
         (["yes"], "answer 1: Input should be"),
     ],

@@ -90,16 +90,32 @@ def test_a_pair_without_a_name_or_a_sign_is_refused(pair: str) -> None:
 
 def test_all_that_is_wrong_is_named() -> None:
     schema = {
-        "properties": {"days": {"type": "integer"}, "on": {"type": "boolean"}},
+        "properties": {
+            "days": {"type": "integer"},
+            "on": {"type": "boolean"},
+            "name": {},
+            "city": {},
+        },
         "required": ["days", "city", "name"],
     }
     with pytest.raises(UsageError) as raised:
-        read_arguments(["days=three", "on=maybe", "x"], '{"name": "Ada"}', schema)
+        read_arguments(["days=three", "on=maybe", "x", "way=by"], '{"name": "Ada"}', schema)
     assert str(raised.value) == (
         "days must be a whole number, not 'three'. Write days=… or give JSON. on must be true or"
         " false, not 'maybe'. Write on=… or give JSON. 'x' is no argument. Write name=value. city is"
-        " missing."
+        " missing. way: there is no such parameter; there are: days, on, name, city."
     )
+
+
+@pytest.mark.parametrize(
+    "schema", [{"properties": {}, "additionalProperties": True}, {}], ids=["others", "any"]
+)
+def test_parameters_are_not_called_unknown_where_others_may_be_given(
+    schema: dict[str, object],
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        read_arguments(["x", "way=by"], None, schema)
+    assert str(raised.value) == "'x' is no argument. Write name=value."
 
 
 def test_a_name_that_comes_twice_is_refused() -> None:

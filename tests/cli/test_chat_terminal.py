@@ -45,6 +45,8 @@ def test_a_chat_is_led_by_keyboard(tmp_path: Path) -> None:
         person.wait_for("I wait. [hang]  (head)")
         person.wait_for(PROMPT)
         person.type("\x03")
+        person.wait_for("To go on: anabranch chat")
+        person.wait_for("anabranch: cancelled")
     with terminal("chat", *options, whole=True, environment=environment) as person:
         person.wait_for("I wait.\r\n→ hang({})")
         person.wait_for(PROMPT)

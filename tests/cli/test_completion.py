@@ -1,5 +1,6 @@
 """What a shell completes: commands, options, files of a TARGET, its tools and their parameters."""
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -11,6 +12,12 @@ import pytest
 from anabranch.cli import _completers, main
 
 BIN = str(Path(sys.executable).parent)
+LISTING = """
+@tool
+async def list(ctx: BranchContext, folder: str) -> str:
+    \"""Has the name of a command, as tools may.\"""
+    return folder
+"""
 PRESS_TAB = """
 source <(anabranch completion bash)
 compopt() { echo "compopt $*"; }
@@ -45,7 +52,7 @@ def test_without_a_shell_one_has_to_be_named(
 
         raise ShellDetectionError
 
-    monkeypatch.setattr("cyclopts.completion.detect_shell", undetected)
+    monkeypatch.setattr("anabranch.cli._completion_command.detect_shell", undetected)
     assert main(["completion"]) == 2
     assert "Name it: anabranch completion bash" in capsys.readouterr().err
 
@@ -113,16 +120,61 @@ def test_a_target_that_offers_nothing_completes_nothing(
     [
         (("",), "greet"),
         (("greet", ""), "compopt -o nospace\nwho="),
+        (("list", ""), "folder="),
     ],
-    ids=["tool", "parameter"],
+    ids=["tool", "parameter", "parameter of a tool with the name of a command"],
 )
 def test_bash_completes_tools_and_parameters(
-    served: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...], wanted: str
+    tmp_path: Path,
+    served: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    typed: tuple[str, ...],
+    wanted: str,
 ) -> None:
     monkeypatch.setenv("PATH", BIN, prepend=":")
-    words = shlex.join(["anabranch", "call", str(served), *typed])
+    target = tmp_path / "more.py"
+    target.write_text(f"from served import *\n{LISTING}")
+    (tmp_path / "served.py").write_text(served.read_text("utf-8"))
+    words = shlex.join(["anabranch", "call", str(target), *typed])
     bash = shutil.which("bash") or "/bin/bash"
     done = subprocess.run(
         [bash, "-c", f"set -- {words}\n{PRESS_TAB}"], capture_output=True, text=True, check=True
     )
     assert wanted in done.stdout
+
+
+def script(capsys: pytest.CaptureFixture[str], shell: str) -> str:
+    assert main(["completion", shell]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish"])
+def test_a_word_that_is_no_command_ends_the_command(
+    capsys: pytest.CaptureFixture[str], shell: str
+) -> None:
+    repaired = script(capsys, shell)
+    [added] = re.findall(r"(?:cmd_path\+=|set -a subcommands).*\n\s*(.*)\n\s*(.*)\n", repaired)
+    assert added == ("else", "break")
+
+
+def test_zsh_completes_by_a_script_that_is_sourced_and_by_one_in_a_folder_of_fpath(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The script for the folder is a file ``_anabranch``, the body of a function of that name."""
+    *_, register, call = script(capsys, "zsh").strip().splitlines()
+    assert register == "compdef _anabranch anabranch"
+    assert call == '[[ "$funcstack[1]" == _anabranch ]] && _anabranch "$@"'
+
+
+@pytest.mark.parametrize(
+    ("shell", "files"),
+    [
+        ("bash", "complete -o default -F _anabranch_open_ended anabranch"),
+        ("zsh", "(( ${#_cyc_vals} )) || _files"),
+        ("fish", "or begin; __fish_complete_path (commandline -ct); return; end"),
+    ],
+)
+def test_where_nothing_is_known_the_shell_completes_files(
+    capsys: pytest.CaptureFixture[str], shell: str, files: str
+) -> None:
+    assert files in script(capsys, shell)

@@ -28,7 +28,7 @@ def test_a_field_that_did_not_fit_is_asked_again_alone(era: str) -> None:
         person.wait_until(lambda screen: "Linz" in screen)
         person.store("form-filter-50x12")
         person.type(DOWN + ENTER)
-        person.wait_for("rooms are let for an even number of nights")
+        person.wait_for("did not fit: nights: rooms are\r\nlet for an even number of nights.)")
         person.wait_for("nights (1 to 14):")
         person.wait_for("3")
         person.type("\x7f4" + ENTER)

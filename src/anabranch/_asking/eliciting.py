@@ -72,12 +72,15 @@ def find_question(
     """Return the key, if the question has one, and the model of its answer.
 
     Raises:
-        ValueError: ``question`` is a key that is not declared.
+        ValueError: ``question`` is a key that is not declared, or the message, if both are swapped.
     """
     if isinstance(question, str):
         if question not in declared:
             known = ", ".join(sorted(declared)) or "none"
-            raise ValueError(f"The tool declares no elicitation {question!r} (declared: {known})")
+            raise ValueError(
+                f"The tool declares no elicitation {question!r} (declared: {known})."
+                " The question comes first: ctx.elicit(Model, message)."
+            )
         question = declared[question]
     if isinstance(question, Elicitation):
         return question.key, question.model

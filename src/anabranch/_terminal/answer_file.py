@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationEr
 
 from anabranch._json_text import read_json
 from anabranch._terminal.exits import UsageError
+from anabranch.elicitation import reason_of
 from anabranch.messages import ElicitReply, SampleReply, TextBlock
 
 __all__ = ["Answers", "first_attempt", "key_of", "names_of"]
@@ -71,8 +72,9 @@ class Answers:
             problem = error.errors(include_url=False, include_input=False)[0]
             number, *field = problem["loc"]
             where = f", field {'.'.join(map(str, field))!r}" if field else ""
-            what = problem["msg"].removeprefix("Value error, ")
-            raise UsageError(f"{name}: answer {int(number) + 1}{where}: {what}.") from error
+            raise UsageError(
+                f"{name}: answer {int(number) + 1}{where}: {reason_of(problem)}."
+            ) from error
 
     @classmethod
     def from_file(cls, path: Path) -> Answers:

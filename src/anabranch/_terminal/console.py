@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
+from textwrap import wrap
 from typing import TextIO
 
 import anyio
@@ -24,6 +27,9 @@ from anabranch._telemetry import log_fields
 from anabranch._terminal.live_region import LiveRegion
 
 __all__ = ["Console", "JsonFormatter", "log_to_stderr"]
+
+COLUMNS = 80
+"""The width of a terminal that does not know its own."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -109,7 +115,16 @@ class Console:
         if self.region is not None:
             self.region.print(Text(printable(text)))
         else:
-            print(printable(text), file=self.stream, flush=True)
+            print(_in_lines(printable(text), self.stream), file=self.stream, flush=True)
+
+
+def _in_lines(text: str, stream: TextIO) -> str:
+    """Return ``text`` broken between words where ``stream`` is a terminal; long words stay whole."""
+    if not stream.isatty():
+        return text
+    columns = os.get_terminal_size(stream.fileno()).columns or COLUMNS
+    wrapped = partial(wrap, width=columns, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(part for line in text.split("\n") for part in wrapped(line) or [""])
 
 
 def _is_terminal() -> bool:

@@ -24,6 +24,7 @@ from pydantic import (
 
 from anabranch._json_text import read_json
 from anabranch.agents._recombination import Recombiner
+from anabranch.elicitation import reason_of
 from anabranch.errors import ToolError
 from anabranch.messages import ToolSpec
 
@@ -148,8 +149,9 @@ def read_input(arguments: Mapping[str, Any], max_prompts: int) -> BranchSelfInpu
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, problem["loc"]))
-        reason = problem["msg"].removeprefix("Value error, ")
-        raise ToolError(f"branch_self was not run: {where}: {reason}. {USAGE}") from None
+        raise ToolError(
+            f"branch_self was not run: {where}: {reason_of(problem)}. {USAGE}"
+        ) from None
     if len(read.prompts) > max_prompts:
         raise ToolError(
             f"branch_self was not run: {len(read.prompts)} prompts are too many, the limit is"

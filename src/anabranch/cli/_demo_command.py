@@ -34,11 +34,11 @@ TARGET = "anabranch.cli._demo_tool"
 WHAT_HAPPENED = """
 What happened: the function waited at each question, and the server sent it to this client.
 """
-WHAT_HAPPENED_IN_ROUNDS = """
-What happened: at each question the function was discarded, and the server forgot the call. The next
-request brought the answer and a sealed record of the rest; the function ran again, over its record, to
-the same line. The cards were drawn once.
-"""
+WHAT_HAPPENED_IN_ROUNDS = (
+    "\nWhat happened: at each question the function was discarded, and the server forgot the call. The"
+    " next request brought the answer and a sealed record of the rest; the function ran again, over its"
+    " record, to the same line. The cards were drawn once.\n"
+)
 NEXT = """Next:
   anabranch demo --era handshake            the same function, for clients before 2026-07-28
   anabranch web                             the same game in a browser (extra chat)

@@ -27,11 +27,22 @@ def read_arguments(
         return {**arguments, **read_pairs(typed, schema)}
     except ValueError as error:
         # The tool, which would name what is missing, is not called with the others.
-        given = {*arguments, *(pair.partition("=")[0] for pair in typed)}
+        given = dict.fromkeys([*arguments, *_names(typed)])
+        known = schema.get("properties", given)
         missing = [
             f"{name} is missing." for name in schema.get("required", ()) if name not in given
         ]
-        raise UsageError(" ".join([str(error), *missing])) from None
+        unknown = [
+            f"{name}: there is no such parameter; there are: {', '.join(known)}."
+            for name in given
+            if name not in known and not schema.get("additionalProperties")
+        ]
+        raise UsageError(" ".join([str(error), *missing, *unknown])) from None
+
+
+def _names(pairs: Iterable[str]) -> Iterable[str]:
+    parts = (pair.partition("=") for pair in pairs)
+    return (name for name, equals, _ in parts if name and equals)
 
 
 def _read_object(text: str) -> dict[str, Any]:

@@ -225,9 +225,11 @@ def _losses(tree: Tree, first: str | None) -> str:
     branches = name_branches(tree.nodes)
     names = [name for name, node_id in branches.first.items() if name and node_id in gone]
     labels = [name for name, node_id in tree.refs.items() if name != HEAD and node_id in gone]
-    parts = [f"{len(gone)} nodes"]
-    parts += [f"the branches {', '.join(names)}"] if names else []
-    parts += [f"the labels {', '.join(labels)}"] if labels else []
+    parts = ["1 node" if len(gone) == 1 else f"{len(gone)} nodes"]
+    for one, several, gone_too in (("branch", "branches", names), ("label", "labels", labels)):
+        if gone_too:
+            what = one if len(gone_too) == 1 else several
+            parts.append(f"the {what} {', '.join(gone_too)}")
     title = f" ({tree.thread.title})" if tree.thread.title else ""
     where = "the whole of" if first is None else "from"
     return f"Deleted will be {where} {tree.thread.id}{title}: {'; '.join(parts)}."

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from anabranch._extras import needs_extra
 from anabranch._json_text import read_json
+from anabranch.elicitation import reason_of
 
 __all__ = ["ENVIRONMENT", "FoldingSettings"]
 
@@ -124,7 +125,7 @@ class FoldingSettings(BaseModel):
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]
             where = ".".join(map(str, problem["loc"])) or "context_folding"
-            reason = problem["msg"].removeprefix("Value error, ")
+            reason = reason_of(problem)
             raise ValueError(f"The setting {where} of context folding: {reason}.") from None
 
 

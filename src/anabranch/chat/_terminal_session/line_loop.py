@@ -47,9 +47,22 @@ async def run_lines(
     Raises:
         LeftError: the person has left by Ctrl-C.
     """
-    failed = 0
     if isinstance(lines, TypedLines):
         lines.complete_by(LineCompleter(partial(candidates, session)))
+    try:
+        failed = await _carry_out(session, screen, lines, console)
+    except LeftError:
+        await _say_how_to_go_on(session, console, command)
+        raise
+    await _say_how_to_go_on(session, console, command)
+    return failed
+
+
+async def _carry_out(
+    session: Session, screen: ChatScreen, lines: InputLines, console: Console
+) -> int:
+    """Carry out all lines; return the number of lines that have failed."""
+    failed = 0
     while (line := await _next(session, lines)) is not None:
         if isinstance(lines, ScriptedLines):
             console.say(f"> {line}")
@@ -66,11 +79,16 @@ async def run_lines(
         failed += any(output.type == "error" for output in outputs)
         if any(output.action == "exit" for output in outputs):
             break
+    return failed
+
+
+async def _say_how_to_go_on(
+    session: Session, console: Console, command: Callable[[str], str | None]
+) -> None:
     thread_id = session.cursor.thread_id
     again = command(thread_id)
     if again and await session.state.dependencies.store.thread(thread_id) is not None:
         console.say(f"To go on: {again}")
-    return failed
 
 
 async def _next(session: Session, lines: InputLines) -> str | None:

@@ -64,7 +64,11 @@ def environment(folder: Path) -> dict[str, str]:
 
     Data of the user is in ``folder`` as well.
     """
-    own = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("ANABRANCH_") and name != "COLUMNS"  # pages show 80 of them
+    }
     programs = os.pathsep.join([str(folder / "bin"), own.get("PATH", os.defpath)])
     sources = os.pathsep.join(filter(None, [str(PACKAGES), own.get("PYTHONPATH")]))
     data = str(folder / "data")

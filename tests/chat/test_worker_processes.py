@@ -20,18 +20,19 @@ from tests.postgres import Server
 
 
 class Fleet:
-    """Web processes and workers over the same store."""
+    """Web processes and workers over the same store and engine."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, engine: str = "dbos") -> None:
         self.folder = folder
         self.url = url
+        self.engine = engine
         (folder / "tools.py").write_text(TOOLS)
         (folder / "script.json").write_text(json.dumps(SCRIPT))
 
     @asynccontextmanager
     async def _process(self, command: str, *options: str) -> AsyncGenerator[tuple[Process, str]]:
         """A process that has written a line; it is killed at the end, if it still runs."""
-        given = ["--store", self.url, "--engine", "dbos"]
+        given = ["--store", self.url, "--engine", self.engine]
         given += ["--model", f"script:{self.folder / 'script.json'}", *options]
         started = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "anabranch", command, str(self.folder / "tools.py")),
@@ -77,8 +78,12 @@ class Fleet:
 async def test_a_run_outlives_its_web_process_and_its_worker(
     tmp_path: Path, postgres: Server
 ) -> None:
-    fleet = Fleet(tmp_path, postgres.new_url())
-    (tmp_path / "before-book-Bonn").touch()  # there a worker dies
+    await expect_a_run_to_outlive_its_processes(Fleet(tmp_path, postgres.new_url()))
+
+
+async def expect_a_run_to_outlive_its_processes(fleet: Fleet) -> None:
+    """Have a web process and a worker killed in the middle of a run, which others end."""
+    (fleet.folder / "before-book-Bonn").touch()  # there a worker dies
     async with fleet.web() as (_, page):
         await page.post("/threads", json={"id": "t1"})
         async with fleet.web() as (web, client), fleet.worker() as worker:

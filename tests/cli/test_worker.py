@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from anabranch.cli import main
@@ -20,8 +22,13 @@ ELSEWHERE = "postgresql://localhost:1/nothing"
         (["worker", "--grace", "inf"], "--grace is a number of seconds, 0 or more, not inf"),
         (["web", "--engine", "sqlite:///x.db"], "needs a Postgres that its workers share"),
         (["serve", "--folding", "--engine", "dbos"], "give --store postgresql://"),
+        (["worker", "--engine", "restate+host:8080"], "a URL like http://host:8080"),
+        (["worker", "--engine", "restate+http://host?prot=1"], "not 'prot'"),
     ],
-    ids=["none", "in-process", "sqlite", "unknown", "concurrency", "grace", "web", "serve"],
+    ids=[
+        *("none", "in-process", "sqlite", "unknown", "concurrency", "grace", "web", "serve"),
+        *("restate", "restate-option"),
+    ],
 )
 def test_an_engine_that_cannot_be_shared_is_refused(
     arguments: list[str],
@@ -43,3 +50,14 @@ def test_a_database_that_cannot_be_reached_fails_the_worker(
     given = ["--store", f"{ELSEWHERE}?timeout=1", "--engine", ELSEWHERE]
     assert main(["worker", *given, "--concurrency", "1"]) == 1
     assert "engine's database" in capsys.readouterr().err
+
+
+def test_a_restate_that_cannot_be_reached_fails_the_worker(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        given = ["--store", "memory:", "--engine", f"restate+{url}?admin={url}"]
+        assert main(["worker", *given, "--concurrency", "1"]) == 1
+    assert "Restate at 127.0.0.1:" in capsys.readouterr().err

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from anabranch.engines import RestateEngine, Wake, WorkLimits
-from anabranch.engines._restate_api import encoded
-from anabranch.engines._restate_worker import service_of
+from anabranch.engines._restate_names import encoded, service_of
 from anabranch.errors import StoreError
 from tests.sockets import listening
 

@@ -9,14 +9,17 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import count
+from pathlib import Path
 
 import httpx2
 import pytest
 
-from anabranch.engines import RestateEngine, _restate, _restate_worker
+from anabranch.engines import RestateEngine, _restate_registration, _restate_worker
 from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck
 from anabranch.testing.suites._engine_samples import Worker, a_wake, working
+from tests.chat.test_worker_processes import Fleet, expect_a_run_to_outlive_its_processes
 from tests.interop.restate_server import RestateServer, restate_server
+from tests.postgres import Server
 
 OpenEngine = Callable[..., RestateEngine]
 """Opens an engine on the server, whose worker listens at any port."""
@@ -142,7 +145,7 @@ async def test_a_long_advance_goes_on_when_restate_calls_again(
 async def test_another_worker_takes_over_when_the_one_that_is_called_dies(
     open_engine: OpenEngine, server: RestateServer, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_restate, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(_restate_registration, "LOOK_EVERY", 0.1)
     first, second = Worker(), Worker()
     async with (
         opened(open_engine) as engine,
@@ -164,7 +167,7 @@ async def test_another_worker_takes_over_when_the_one_that_is_called_dies(
 async def test_a_worker_registers_again_where_it_was_lost(
     open_engine: OpenEngine, server: RestateServer, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_restate, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(_restate_registration, "LOOK_EVERY", 0.1)
     worker = Worker()
     async with opened(open_engine) as engine, working(engine, worker.advance):
         await engine.wake(a_wake("before"))
@@ -189,3 +192,10 @@ async def test_what_is_no_wake_is_refused_for_good(
         async with httpx2.AsyncClient(base_url=server.ingress, timeout=120) as ingress:
             answer = await ingress.post(f"/{prefix}_a_/d/advance", json={"call": 1})
         assert answer.json()["message"] == "This is no wake."
+
+
+async def test_a_run_of_the_chat_outlives_its_processes(
+    tmp_path: Path, postgres: Server, server: RestateServer, prefix: str
+) -> None:
+    engine = f"restate+{server.ingress}?admin={server.admin}&listen=127.0.0.1:0&prefix={prefix}"
+    await expect_a_run_to_outlive_its_processes(Fleet(tmp_path, postgres.new_url(), engine))

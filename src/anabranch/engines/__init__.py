@@ -11,7 +11,7 @@ is the truth, and an engine knows names and times only: a wake that is lost cost
     _advisory_locks.py who lives, and who runs a periodic job
     _restate.py        keyed objects of Restate (extra ``restate``)
     _restate_worker.py a worker that Restate calls
-    _restate_api.py    Restate's HTTP interfaces
+    _restate_registration.py, _restate_api.py, _restate_names.py: how Restate knows of it, and is asked
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import NoReturn
 
@@ -23,23 +23,15 @@ from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
 from anabranch._engine.clock import Clock, SystemClock, pause
 from anabranch._engine.combine import cancel_and_wait
 from anabranch.engines._advances import run_job
-from anabranch.engines._restate_api import RestateApi, encoded
-from anabranch.engines._restate_worker import (
-    RestateWorker,
-    delay_of,
-    listen,
-    name_of,
-    service_of,
-    tick_of,
-)
+from anabranch.engines._restate_api import RestateApi
+from anabranch.engines._restate_names import encoded, name_of, service_of, tick_of
+from anabranch.engines._restate_registration import Registration
+from anabranch.engines._restate_worker import RestateWorker, delay_of, listen
 from anabranch.errors import StoreError
 
 __all__ = ["RestateEngine"]
 
 logger: logging.Logger = logging.getLogger("anabranch.engines")
-
-LOOK_EVERY = 5.0
-"""Seconds from one look at what is registered to the next."""
 
 SEND_AGAIN = 0.5
 """Seconds until wakes are sent again for which there was no worker."""
@@ -47,12 +39,8 @@ SEND_AGAIN = 0.5
 HELD_AT_MOST = 10_000
 """Wakes that wait here for a first worker."""
 
-LOOKS, BETWEEN_LOOKS = 40, 0.05
-"""How often a worker looks whether all that waited for one has arrived, and seconds between."""
-
-DUE = "('ready', 'running', 'backing-off')"
 TAKEN = {"running"}
-"""Restate's states of a wake whose time has come, and of one that a worker has."""
+"""Restate's states of a wake that a worker has."""
 
 
 class RestateEngine:
@@ -161,15 +149,19 @@ class RestateEngine:
         listening = listen(self._listen)
         host, port, *_ = listening.getsockname()
         address = self._address or f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        worker = RestateWorker(self._prefix, advance, self._clock)
+        registration = Registration(self._api, address, services, self._clock)
         self._workers.append(worker)
         try:
             async with worker.serving(listening, services):
-                ours = await self._begin(worker, address, services)
-                registering = asyncio.ensure_future(self._stay_registered(ours, address, services))
+                await registration.begin()
+                await self._send_held()
+                await registration.wait_for_arrivals(worker)
+                staying = asyncio.ensure_future(registration.stay())
                 try:
                     await worker.work(tools, limits)
                 finally:
-                    await cancel_and_wait([registering])
+                    await cancel_and_wait([staying])
         finally:
             self._workers.remove(worker)
 
@@ -235,52 +227,6 @@ class RestateEngine:
         if sent != "repeated":
             await job()
 
-    # -- a worker ----------------------------------------------------------------------------
-
-    async def _begin(self, worker: RestateWorker, address: str, services: Collection[str]) -> str:
-        """Register a worker; return the name under which Restate has it.
-
-        It has what waited for a worker by then, so that it can choose what comes first.
-        """
-        ours = await self._api.register(address)
-        await self._send_held()
-        waiting = await self._due(services)
-        for _ in range(LOOKS):
-            waiting &= await self._due(services)
-            if waiting <= worker.keys:
-                break
-            await pause(self._clock, BETWEEN_LOOKS)
-        return ours
-
-    async def _due(self, services: Collection[str]) -> set[str]:
-        """Return the objects for which a worker is called, or is about to be."""
-        found = await self._api.select(
-            "target_service_key AS key",
-            "sys_invocation",
-            f"target_service_name IN {_listed(services)} AND status IN {DUE}",
-        )
-        return {each["key"] for each in found}
-
-    async def _stay_registered(self, ours: str, address: str, services: Collection[str]) -> None:
-        """Register again when Restate has lost the worker, or calls another that does not answer."""
-
-        async def look() -> None:
-            nonlocal ours
-            known = await self._api.select("name", "sys_service", f"name IN {_listed(services)}")
-            in_vain = await self._api.select(
-                "id",
-                "sys_invocation",
-                f"target_service_name IN {_listed(services)} AND status = 'backing-off'"
-                " AND pinned_deployment_id IS NULL"
-                f" AND last_attempt_deployment_id <> '{ours}' LIMIT 1",
-            )
-            if in_vain or len(known) < len(services):
-                ours = await self._api.register(address)
-
-        while True:
-            await pause(self._clock, LOOK_EVERY)
-            await run_job("registration", look)
-
     def _ours(self) -> str:
         """Return the condition that an invocation is a wake of this engine."""
         return f"starts_with(target_service_name, '{self._prefix}_')"
@@ -288,8 +234,3 @@ class RestateEngine:
     def _check_open(self) -> None:
         if self._is_closed:
             raise StoreError("The engine is closed.")
-
-
-def _listed(names: Collection[str]) -> str:
-    """Return names as SQL reads a list; ``encoded`` leaves nothing in them to escape."""
-    return "(" + ", ".join(f"'{name}'" for name in names) + ")"

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeAlias, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import httpx2
 
 from anabranch._json_text import read_json
+from anabranch.engines._restate_names import ADVANCE
 from anabranch.errors import StoreError
 
-__all__ = ["ADVANCE", "RestateApi", "Sent", "encoded"]
-
-ADVANCE = "advance"
-"""The handler of every service here."""
+__all__ = ["RestateApi", "Sent"]
 
 TIMEOUT = 30.0
 """Seconds for an answer. Before Restate answers a registration, it asks the worker what it has."""
@@ -26,14 +24,6 @@ NOT_FOUND, CONFLICT = 404, 409
 
 Sent: TypeAlias = Literal["accepted", "repeated", "unserved"]
 """Whether Restate took what was sent, had it already, or knows no worker for it."""
-
-
-def encoded(name: str) -> str:
-    """Return a name in letters, digits, dots and hyphens; different names stay different."""
-    plain = quote(name, safe="")
-    for also in ".~_":
-        plain = plain.replace(also, f"%{ord(also):X}")
-    return plain.replace("%", ".")
 
 
 class RestateApi:

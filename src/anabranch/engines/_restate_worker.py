@@ -28,10 +28,10 @@ from anabranch._engine.clock import Clock
 from anabranch._shielded import run_shielded
 from anabranch.engines._advances import Advances
 from anabranch.engines._in_process import InProcessEngine
-from anabranch.engines._restate_api import ADVANCE, encoded
+from anabranch.engines._restate_names import ADVANCE, encoded, name_of, service_of, tick_of
 from anabranch.errors import StoreError
 
-__all__ = ["RestateWorker", "delay_of", "listen", "name_of", "service_of", "tick_of"]
+__all__ = ["RestateWorker", "delay_of", "listen"]
 
 RETAINED = timedelta(hours=1)
 """How long Restate remembers wakes that are done: the same ones again are not done again."""
@@ -59,21 +59,6 @@ _WAKE = TypeAdapter(Wake)
 
 _Key: TypeAlias = tuple[str, str]
 """The call and the turn of a wake."""
-
-
-def service_of(prefix: str, tool: str, version: str) -> str:
-    """Return the name of the service that has the wakes of one version of a tool."""
-    return f"{prefix}_{encoded(tool)}_{encoded(version)}"
-
-
-def tick_of(prefix: str) -> str:
-    """Return the name of the service that has the turns of periodic jobs."""
-    return f"{prefix}.every"
-
-
-def name_of(wake: Wake) -> str:
-    """Return the name of a wake among those of its call."""
-    return f"{encoded(wake.turn)}_{wake.not_before:.3f}"
 
 
 def delay_of(wake: Wake, clock: Clock) -> float:

@@ -1,0 +1,41 @@
+"""What things are called at Restate: services, objects and wakes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from urllib.parse import quote
+
+from anabranch._durable.engine import Wake
+
+__all__ = ["ADVANCE", "encoded", "listed", "name_of", "service_of", "tick_of"]
+
+ADVANCE = "advance"
+"""The handler of every service here."""
+
+
+def encoded(name: str) -> str:
+    """Return a name in letters, digits, dots and hyphens; different names stay different."""
+    plain = quote(name, safe="")
+    for also in ".~_":
+        plain = plain.replace(also, f"%{ord(also):X}")
+    return plain.replace("%", ".")
+
+
+def service_of(prefix: str, tool: str, version: str) -> str:
+    """Return the name of the service that has the wakes of one version of a tool."""
+    return f"{prefix}_{encoded(tool)}_{encoded(version)}"
+
+
+def tick_of(prefix: str) -> str:
+    """Return the name of the service that has the turns of periodic jobs."""
+    return f"{prefix}.every"
+
+
+def name_of(wake: Wake) -> str:
+    """Return the name of a wake among those of its call."""
+    return f"{encoded(wake.turn)}_{wake.not_before:.3f}"
+
+
+def listed(names: Collection[str]) -> str:
+    """Return names as a list of SQL; none of them has anything to escape."""
+    return "(" + ", ".join(f"'{name}'" for name in names) + ")"

@@ -28,7 +28,10 @@ WARN_AT_ROUND = 8
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What encloses every call of an edge: policy, time, identity, the calling conversation."""
+    """What encloses every call of an edge: policy, time, identity, the calling conversation.
+
+    ``version`` is that of the tools' code; it is empty where that does not matter.
+    """
 
     limits: Limits = field(default_factory=Limits)
     patience: float | None = None
@@ -37,9 +40,14 @@ class Runtime:
     parent_messages: tuple[Message, ...] = ()
     parent_system_prompt: str | None = None
     step_threads: int = STEP_THREADS
+    version: str = ""
 
     def __post_init__(self) -> None:
         checked_patience(self.patience)
+
+    def is_other(self, version: str) -> bool:
+        """Whether ``version`` is known to be that of other code than this."""
+        return bool(version and self.version) and version != self.version
 
 
 def new_journal(runtime: Runtime, call_id: str = "") -> Journal:

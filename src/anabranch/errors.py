@@ -22,6 +22,7 @@
     ├── UnsupportedRuntimeError       this Python's tasks do not show what they wait for
     ├── InvalidTokenError             a token is not valid, or no longer
     ├── CallExpiredError              the call has expired, and what it had done is undone
+    ├── OtherVersionError             the call waits for a server with the code that has begun it
     ├── IdempotencyKeyError           a first request cannot be carried out under its key
     ├── StoreError                    a store cannot do its work
     │   ├── UnknownCallError          the store has no such call
@@ -97,6 +98,7 @@ __all__ = [
     "InvalidTokenError",
     "NoProgressError",
     "NonDeterminismError",
+    "OtherVersionError",
     "SampleValidationError",
     "SerializationError",
     "StepFailed",
@@ -336,6 +338,24 @@ class CallExpiredError(AnabranchError):
         return (
             f"The call {self.call!r} has expired: it was not continued in time, so what it had done"
             " is undone. Call the tool again."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class OtherVersionError(AnabranchError):
+    """Code of ``version`` has begun the call, and it would take another way with the code here.
+
+    Nothing was done or undone: it waits for a server of that version.
+    """
+
+    call: str
+    version: str
+
+    def __str__(self) -> str:
+        return (
+            f"The call {self.call!r} was begun by version {self.version!r} of the code, and cannot be"
+            " continued by the version that this server has. It waits, and nothing is undone: send"
+            f" the same request again when a server of version {self.version!r} runs."
         )
 
 

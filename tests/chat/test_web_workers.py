@@ -209,10 +209,11 @@ async def test_a_run_that_was_never_stored_makes_room(url: str) -> None:
         ("r1/0", OpenRun("r1")),
         ("a/b.c/2", OpenRun("a/b.c", 2)),
         ("a/b.c/2.token", OpenRun("a/b.c", 2, "token")),
+        ("r1/0~1.2-a~", OpenRun("r1", version="1.2-a")),
         ("r1.token", OpenRun("r1", 0, "token")),
         ("a/b.token", OpenRun("a/b", 0, "token")),
     ],
-    ids=["waits", "slashes", "worked-on", "older", "older-slash"],
+    ids=["waits", "slashes", "worked-on", "pinned", "older", "older-slash"],
 )
 def test_an_owner_names_its_run(owner: str, run: OpenRun) -> None:
     assert OpenRun.of(owner) == run

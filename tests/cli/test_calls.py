@@ -104,6 +104,46 @@ def test_a_drift_is_named_and_is_a_failure(
     assert run(capsys, "replay", "--all", str(changed))[0] == 1
 
 
+@pytest.mark.usefixtures("store")
+def test_a_call_is_undone_on_request_and_once(capsys: pytest.CaptureFixture[str]) -> None:
+    done = shown(capsys, "undo", "1", TARGET, "--yes")
+    assert done == {
+        "id": CALL,
+        "tool": "trip",
+        "state": "expired",
+        "undone": ["trip/reserve.1"],
+        "left": [],
+    }
+    status, _, err = run(capsys, "undo", "1", TARGET, "--yes")
+    assert (status, err) == (1, f"anabranch: The call {CALL} is expired: nothing was undone.\n")
+
+
+@pytest.mark.usefixtures("store")
+def test_code_that_takes_another_way_undoes_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    changed = tmp_path / "undone_otherwise.py"
+    changed.write_text(CHANGED)
+    status, out, err = run(capsys, "undo", "1", str(changed), "--yes")
+    assert (status, out) == (1, "")
+    assert "takes another way than the call at trip/reserve.1, so nothing was undone" in err
+    assert shown(capsys, "show", "1")["state"] == "waiting"
+
+
+@pytest.mark.usefixtures("store")
+def test_an_undo_that_fails_is_left(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch._engine.compensations.RETRY_AFTER", ())
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    broken = tmp_path / "broken_trips.py"
+    source = Path(TARGET).read_text()
+    broken.write_text(source.replace('DONE.append(f"release', 'raise OSError(f"release'))
+    status, out, err = run(capsys, "undo", "1", str(broken), "--yes")
+    assert out.splitlines() == [f"{CALL}  trip  undoing", "  left    trip/reserve.1"]
+    assert (status, "Not everything is undone" in err) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "sentence"),
     [
@@ -115,6 +155,10 @@ def test_a_drift_is_named_and_is_a_failure(
         (["replay", "--all"], 2, "Name a call and the TARGET"),
         (["replay", CALL, "http://127.0.0.1/mcp"], 2, "is running elsewhere"),
         (["replay", CALL, "examples/wizard.py"], 2, "one of 'trip', which examples/wizard.py does"),
+        (["undo", "nothing", TARGET], 1, "The store has no call 'nothing'"),
+        (["undo", CALL], 2, "Name the call, and then the TARGET"),
+        (["undo", CALL, "examples/wizard.py"], 2, "one of 'trip', which examples/wizard.py does"),
+        (["undo", CALL, TARGET], 2, "Undone will be: trip/reserve.1. There is no terminal"),
         (["list", "--limit", "-1"], 2, "--limit is a number of calls"),
         (["list", "--store", "nowhere"], 2, "The store URL cannot"),
     ],
@@ -177,8 +221,9 @@ def test_nothing_is_drawn_in_words() -> None:
 def test_lists_and_replays_are_drawn() -> None:
     calls = [
         Listed(id="call_10", tool="t", state="done", started=0, deadline=0),
-        Listed(id="call_1", tool="trip", state="expired", started=0, deadline=0),
+        Listed(id="call_1", tool="trip", state="expired", started=0, deadline=0, version="1.2"),
     ]
+    assert [line.endswith("  1.2") for line in draw_list(calls)] == [False, True]
     assert [line[:25] for line in draw_list(calls)] == [
         "call_10  t     done     1",
         "call_1   trip  expired  1",
@@ -190,7 +235,7 @@ def test_lists_and_replays_are_drawn() -> None:
             Replayed(id="2", tool="t", ended="goes on", next=["x"]),
             Replayed(id="3", tool="t", ended="goes on"),
             Replayed(id="4", tool="t", ended="cannot be read", problem="old"),
-            Replayed(id="5", tool="t", ended="drifts", drift=drift),
+            Replayed(id="5", tool="t", ended="drifts", drift=drift, version="1.2"),
         ]
     ) == [
         "1  t  ok: replays to its end",
@@ -201,4 +246,5 @@ def test_lists_and_replays_are_drawn() -> None:
         "    at        a",
         "    recorded  b",
         "    now       c",
+        "    waits for a process with version 1.2 of the code",
     ]

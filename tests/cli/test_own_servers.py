@@ -23,7 +23,9 @@ from anabranch.cli._keys import read_keys
 from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
 from anabranch.cli._targets import identity_of, name_of
 from anabranch.limits import Limits
+from anabranch.stores import open_store
 from tests.mcp.harness import KEY, MODERN, Answers, accept, call_once, connected, echo, text_of
+from tests.sagas.harness import call_saga
 
 OWN = """\
 from pydantic import BaseModel
@@ -217,6 +219,22 @@ def test_a_name_for_a_server_that_has_one_is_reported(tmp_path: Path) -> None:
 def test_the_version_of_a_server_is_that_of_its_target(tmp_path: Path) -> None:
     versioned = "__version__ = '4.2'\n" + OWN.partition("server =")[0]
     assert recipe(tmp_path, versioned).make_server()[0].version == "4.2"
+
+
+async def test_a_served_call_has_the_version_of_the_command(tmp_path: Path) -> None:
+    """Or a digest of the target's files, where none is given."""
+    url = f"sqlite:///{tmp_path}/calls.db"
+    plain = recipe(tmp_path, OWN.partition("server =")[0])
+    found: list[str] = []
+    for version in ("7", None):
+        stored = replace(plain, persistence=Persistence(url, version=version))
+        async with connected(stored.make_server().server, MODERN, Answers()) as client:
+            await call_saga(client, "ask", {})
+        store = open_store(url)
+        found += [each.version for each in await store.calls(1)]
+        await store.close()
+    assert found[0] == "7"
+    assert len(found[1]) == 12
 
 
 @pytest.mark.parametrize(

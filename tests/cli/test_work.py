@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,25 @@ def test_what_waits_or_was_cut_off_is_called_for(
     assert main(["work", "retry", "runs"]) == 1
     assert holder(url, "runs") == "r2/1.worker"
     assert "waits for a worker" in capsys.readouterr().err
+
+
+def test_a_run_that_waits_for_a_version_is_called_for_whatever_the_version(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def pin() -> None:
+        events = open_run_events(url)
+        assert await events.take_over("waits", "r1/0", "r1/0~1.2~", FAR, FAR)
+        await events.close()
+
+    asyncio.run(pin())
+    shown = printed(capsys, "show", "waits")
+    assert (shown["run"], shown["state"], shown["version"]) == ("r1", "waiting", "1.2")
+    with monkeypatch.context() as terminal:
+        terminal.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+        assert main(["work", "list"]) == 0
+    assert "waiting  r1  waits for a worker of version 1.2" in capsys.readouterr().out
+    assert printed(capsys, "retry", "waits") is None
+    assert holder(url, "waits") == "r1/0"
 
 
 def test_what_waits_is_stopped(url: str, capsys: pytest.CaptureFixture[str]) -> None:

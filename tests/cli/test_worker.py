@@ -24,10 +24,13 @@ ELSEWHERE = "postgresql://localhost:1/nothing"
         (["serve", "--folding", "--engine", "dbos"], "give --store postgresql://"),
         (["worker", "--engine", "restate+host:8080"], "a URL like http://host:8080"),
         (["worker", "--engine", "restate+http://host?prot=1"], "not 'prot'"),
+        (["worker", "--version", "a b"], "A version of the code is 1 to 100"),
+        (["web", "--version", "a/b"], "A version of the code is 1 to 100"),
+        (["serve", "--folding", "--version", "~"], "A version of the code is 1 to 100"),
     ],
     ids=[
         *("none", "in-process", "sqlite", "unknown", "concurrency", "grace", "web", "serve"),
-        *("restate", "restate-option"),
+        *("restate", "restate-option", "worker-version", "web-version", "serve-version"),
     ],
 )
 def test_an_engine_that_cannot_be_shared_is_refused(

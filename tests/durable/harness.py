@@ -123,11 +123,12 @@ class Desk:
     host: Host | None = None
     notices: list[str] = field(default_factory=list[str])
     limits: Limits = field(default_factory=Limits)
+    version: str = ""
 
     def service(self, store: CallStore | None) -> CallService:
         """A server process over ``store``."""
         clock = Stopped(store, self.clock) if isinstance(store, Cut) else self.clock
-        runtime = Runtime(clock=clock, ids=self.ids, limits=self.limits)
+        runtime = Runtime(clock=clock, ids=self.ids, limits=self.limits, version=self.version)
         return CallService(runtime, None if store is None else self.policy(store))
 
     async def request(

@@ -98,9 +98,17 @@ class Watched:
     async def last_round(self, call_id: str) -> RoundRecord | None:
         return await self._pass("last_round", lambda: self.store.last_round(call_id))
 
-    async def finish(self, call_id: str, status: str, *, deadline: float | None = None) -> bool:
+    async def finish(
+        self,
+        call_id: str,
+        status: str,
+        *,
+        deadline: float | None = None,
+        version: str | None = None,
+    ) -> bool:
         return await self._pass(
-            "finish", lambda: self.store.finish(call_id, status, deadline=deadline)
+            "finish",
+            lambda: self.store.finish(call_id, status, deadline=deadline, version=version),
         )
 
     async def expired(self, now: float, limit: int) -> list[CallRecord]:

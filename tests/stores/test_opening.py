@@ -70,6 +70,8 @@ def take_back(url: str, version: str) -> None:
         execute(url, "DROP INDEX anabranch_call_started")
     if "0004" <= version < "0010":
         execute(url, "DROP INDEX anabranch_run_leased")
+    if version < "0011":
+        execute(url, "ALTER TABLE anabranch_call DROP COLUMN version")
     execute(url, SET_VERSION.format(version))
 
 

@@ -15,6 +15,7 @@ of the engine, and databases are in ``stores/``.
     recorder.py    what one round writes while it is played
     states.py      a state that is too large to travel, and the latest state of a call
     replies.py     how a round ended, as text
+    rehearsal.py   a call run over its record, to see whether this code can continue it
     lines.py       where a call goes on that is answered differently, or was stored elsewhere
     round.py       one round: opened, repeated or played, ended
     entered.py     answers that a person enters on a page, until the next request takes them

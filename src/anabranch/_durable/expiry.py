@@ -20,6 +20,7 @@ from anabranch._durable.entries import answers_id
 from anabranch._durable.lease import Lease
 from anabranch._durable.policy import Durability
 from anabranch._durable.recorder import StoreRecorder
+from anabranch._durable.rehearsal import fits
 from anabranch._durable.service import CallService
 from anabranch._durable.states import latest_journal
 from anabranch._durable.store import CallRecord
@@ -77,9 +78,11 @@ class Reaper:
     async def run(self, engine: Engine) -> NoReturn:
         """Make a pass every :data:`INTERVAL` seconds, until cancelled.
 
-        Of all processes with these same tools and this ``engine``, one does.
+        Of all processes with these same tools, in this same version, and this ``engine``, one does.
         """
         name = f"expired calls of {', '.join(sorted(self._tools))}"
+        if version := self._calls.runtime.version:  # others cannot undo all that this can
+            name = f"{name}, version {version}"
         await engine.every(name, INTERVAL, self.expire)
 
     async def expire(self) -> int:
@@ -188,13 +191,19 @@ class Reaper:
             return False
         if not journal.compensations:
             return True
+        host = Host(Capabilities())
+        runtime = await self._runtime_of(record) if self._runtime_of else self._calls.runtime
+        is_other = self._calls.runtime.is_other(record.version)
+        if is_other and not await fits(tool, arguments, journal, runtime, host):
+            logger.warning("call %r waits for code of version %r, to undo it", line, record.version)
+            return False
         given = (await store.entries(line, journal.rounds)).get(answers_id(journal.rounds), "{}")
         call = open_call(
             tool,
             arguments,
             journal,
-            host=Host(Capabilities()),
-            runtime=await self._runtime_of(record) if self._runtime_of else self._calls.runtime,
+            host=host,
+            runtime=runtime,
             sink=_discard,
             recorder=StoreRecorder(store, line, journal.rounds, given, lease),
         )

@@ -27,6 +27,7 @@ from anabranch._durable.lines import begin_line, is_compensated, name_line
 from anabranch._durable.notes import notes_text
 from anabranch._durable.policy import Durability
 from anabranch._durable.recorder import StoreRecorder
+from anabranch._durable.rehearsal import fits
 from anabranch._durable.replies import (
     ForeignErrors,
     Replies,
@@ -38,11 +39,12 @@ from anabranch._durable.replies import (
 from anabranch._durable.states import digest, handed_out
 from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
 from anabranch._engine import Answer, Ask, Entry, Finished, Journal
-from anabranch._engine.clock import Clock
+from anabranch._opening import Runtime
 from anabranch.errors import (
     CallExpiredError,
     IdempotencyKeyError,
     InvalidTokenError,
+    OtherVersionError,
     StoreError,
     UnknownCallError,
 )
@@ -135,7 +137,7 @@ class StoredRound:
     async def _end(
         self, reply: str, state: str = "", asks: tuple[Ask, ...] = (), *, status: str
     ) -> RoundRecord | None:
-        policy, now = self._rounds.policy, self._rounds.clock.now()
+        policy, now = self._rounds.policy, self._rounds.runtime.clock.now()
         wait = policy.expire_after if status == "open" else policy.retain
         if status == "failed" and self._journal.compensations:
             status, wait = "open", policy.retry_undo_after  # the reaper runs them again
@@ -155,13 +157,13 @@ class Rounds:
 
     Attributes:
         policy: how the store is used.
-        clock: the time, the same for all workers of the store.
+        runtime: what encloses the calls; its time is the same for all workers of the store.
         worker: the name of this process; no other worker has it.
         foreign: errors of the protocol, if it has any of its own.
     """
 
     policy: Durability
-    clock: Clock
+    runtime: Runtime
     worker: str
     foreign: ForeignErrors | None
 
@@ -179,6 +181,7 @@ class Rounds:
         Raises:
             InvalidTokenError: the round was given other answers before, or the call has ended.
             CallExpiredError: the call has expired.
+            OtherVersionError: it cannot be continued by the code that is here.
             IdempotencyKeyError: a first request has the key of another.
             StoreError: the store failed.
         """
@@ -192,6 +195,7 @@ class Rounds:
                     if _was_given(opened, journal.rounds, given):
                         if opened.ended is None:
                             played = self._begin(job, journal, answers, lease, opened)
+                            await self._take_over(job, journal, opened.call)
                             async with _recording_failure(played):
                                 yield played
                         else:
@@ -205,7 +209,11 @@ class Rounds:
     def _lease(self, line: str) -> Lease:
         """Return the lease on a call, not yet taken."""
         return Lease(
-            self.policy.store, line, self.clock, worker=self.worker, seconds=self.policy.lease
+            self.policy.store,
+            line,
+            self.runtime.clock,
+            worker=self.worker,
+            seconds=self.policy.lease,
         )
 
     def record_of(self, job: Job, journal: Journal) -> CallRecord:
@@ -215,8 +223,9 @@ class Rounds:
             job.tool.name,
             job.tool.to_json(job.arguments),
             journal.started,
-            self.clock.now() + self.policy.expire_after,
+            self._expires(),
             principal=job.principal,
+            version=self.runtime.version,
         )
 
     def _begin(
@@ -237,8 +246,27 @@ class Rounds:
         """Restart the time until a waiting call expires: its client has just repeated a request."""
         store = self.policy.store
         if ended.state and ended == await store.last_round(journal.line):
-            deadline = self.clock.now() + self.policy.expire_after
-            await store.finish(journal.line, "open", deadline=deadline)
+            await store.finish(journal.line, "open", deadline=self._expires())
+
+    async def _take_over(self, job: Job, journal: Journal, call: CallRecord) -> None:
+        """Make a call that other code has begun this code's, if this takes the same way.
+
+        Raises:
+            OtherVersionError: it does not. The call waits, as if its client were thinking.
+        """
+        store, runtime = self.policy.store, self.runtime
+        if not runtime.is_other(call.version):
+            return
+        if await fits(job.tool, job.arguments, journal, runtime, job.host):
+            await store.finish(journal.line, "open", version=runtime.version)
+            return
+        logger.warning("call %r waits for code of version %r", journal.line, call.version)
+        await store.finish(journal.line, "open", deadline=self._expires())
+        raise OtherVersionError(journal.line, call.version)
+
+    def _expires(self) -> float:
+        """Return when a call expires that is continued now, and then no more."""
+        return self.runtime.clock.now() + self.policy.expire_after
 
     async def _fork(self, journal: Journal, answers: Mapping[str, Answer]) -> None:
         """Refuse another answer to a round that has been answered, or begin a line with it."""
@@ -249,8 +277,7 @@ class Rounds:
         if known is None or await is_compensated(store, known, journal):
             raise _refused(journal, "what it has done is undone")
         name_line(journal, answers)
-        deadline = self.clock.now() + self.policy.expire_after
-        record = replace(known, call_id=journal.line, deadline=deadline, status="open")
+        record = replace(known, call_id=journal.line, deadline=self._expires(), status="open")
         await begin_line(store, record, journal)
 
 

@@ -115,6 +115,7 @@ class CallService:
 
         Raises:
             InvalidTokenError: the round has been answered differently before, or the call is over.
+            OtherVersionError: the call waits for a server with the code that has begun it.
             ToolError: the store does not answer, the answers are too long, or it would begin a call
                 while too many run; nothing is lost.
             Exception: what the call raises.
@@ -250,7 +251,7 @@ class CallService:
                 yield opened
 
     def _rounds(self, policy: Durability) -> Rounds:
-        return Rounds(policy, self.runtime.clock, self.worker, self._foreign)
+        return Rounds(policy, self.runtime, self.worker, self._foreign)
 
     async def _play(
         self,

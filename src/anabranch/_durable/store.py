@@ -44,6 +44,8 @@ class CallRecord:
             deleted.
         status: ``open``, ``done``, ``failed`` or ``expired``; only ``open`` can change.
         principal: who has called, as the edge names them; empty if it does not know.
+        version: that of the code which has begun it, or was the last to continue it; empty if it
+            is not known.
     """
 
     call_id: str
@@ -53,6 +55,7 @@ class CallRecord:
     deadline: float
     status: str = "open"
     principal: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +209,17 @@ class CallStore(Protocol):
         """Return the ended round with the highest number, ``None`` before the first."""
         ...
 
-    async def finish(self, call_id: str, status: str, *, deadline: float | None = None) -> bool:
-        """Move an ``open`` call to ``status``, maybe with a new ``deadline``.
+    async def finish(
+        self,
+        call_id: str,
+        status: str,
+        *,
+        deadline: float | None = None,
+        version: str | None = None,
+    ) -> bool:
+        """Move an ``open`` call to ``status``, maybe with a new ``deadline`` and ``version``.
 
-        False if it is not open (any more). With ``open`` as the status only the deadline changes.
+        False if it is not open (any more). With ``open`` as the status only these change.
         """
         ...
 

@@ -42,6 +42,7 @@ def listed(record: CallRecord) -> Listed:
         started=record.started,
         deadline=record.deadline,
         principal=record.principal,
+        version=record.version,
     )
 
 

@@ -1,28 +1,21 @@
-"""A recorded call run against the present code, to see whether it would take the same way.
-
-The engine replays the call and does nothing new (``Call.replay``): no effect is run, nothing is asked,
-sampled, delivered, undone or written. What a tool does outside of steps, it does.
-"""
+"""A recorded call rehearsed with the present code, to see whether and where it takes another way."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from anabranch._asking.host import Host
 from anabranch._durable.entries import merge
 from anabranch._durable.notes import load_notes
+from anabranch._durable.rehearsal import Rehearsed, rehearse
 from anabranch._durable.states import latest_journal
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
-from anabranch._engine import Call, Finished, Journal, Stopped, codec_of
-from anabranch._engine.clock import Timer
+from anabranch._engine import Finished, Journal, Stopped, codec_of
 from anabranch._engine.fingerprint import LENGTH
-from anabranch._engine.operations import discard
-from anabranch._opening import Runtime, open_call
+from anabranch._opening import Runtime
 from anabranch._recorded.steps import error_text
 from anabranch.errors import (
     AnabranchError,
@@ -34,8 +27,6 @@ from anabranch.errors import (
 from anabranch.tool import Tool
 
 __all__ = ["Drift", "Replayed", "replay_call"]
-
-_Outcome: TypeAlias = Finished[Any] | Stopped | Exception
 
 SHOWN = 200
 """The most characters of a value in a drift."""
@@ -62,6 +53,7 @@ class Replayed(BaseModel):
 
     Attributes:
         id, tool: the call.
+        version: that of the code which has begun it, if it is known.
         ended: how: it ``waits``, as recorded; it ``ended``, as recorded; it ``goes on`` with what is
             next; it ``drifts``; or it ``cannot be read``: another release has written it, or
             what it read of its conversation is gone.
@@ -74,6 +66,7 @@ class Replayed(BaseModel):
 
     id: str
     tool: str
+    version: str = ""
     ended: Literal["waits", "ended", "goes on", "drifts", "cannot be read"]
     next: list[str] = []
     drift: Drift | None = None
@@ -83,23 +76,6 @@ class Replayed(BaseModel):
     def is_clean(self) -> bool:
         """Whether the present code can continue the call, or has done the same."""
         return self.ended in {"waits", "ended", "goes on"}
-
-
-class _Standing:
-    """A clock that stands still, so that no deadline passes in a replay."""
-
-    def __init__(self, now: float) -> None:
-        self._now = now
-
-    def now(self) -> float:
-        return self._now
-
-    def call_at(self, when: float, callback: object) -> Timer:
-        del when, callback
-        return self
-
-    def cancel(self) -> None:
-        """Do nothing: no callback is ever called."""
 
 
 async def replay_call(
@@ -121,7 +97,7 @@ async def replay_call(
         StoreError: the store failed.
     """
     last = await store.last_round(record.call_id)
-    found = partial(Replayed, id=record.call_id, tool=record.tool)
+    found = partial(Replayed, id=record.call_id, tool=record.tool, version=record.version)
     try:
         journal = await _recorded(store, record, last)
         arguments = tool.validate(json.loads(record.arguments))
@@ -131,9 +107,7 @@ async def replay_call(
     except ValueError as problem:
         return found(ended="cannot be read", problem=str(problem))
     waits_for = set(journal.pending)
-    journal.compensations = []  # whatever happens in the replay, there is nothing to undo
-    enclosing = replace(runtime or Runtime(), clock=_Standing(record.started))
-    outcome = await _replay(tool, arguments, journal, enclosing)
+    outcome = await rehearse(tool, arguments, journal, runtime or Runtime())
     # Of a call that an older release has ended, the last answers are not recorded.
     end = last if last is not None and not last.state and not waits_for else None
     if (drift := _drift(tool, end, outcome)) is not None:
@@ -162,29 +136,7 @@ async def _recorded(store: CallStore, record: CallRecord, last: RoundRecord | No
     return journal
 
 
-async def _replay(
-    tool: Tool[Any], arguments: dict[str, Any], journal: Journal, runtime: Runtime
-) -> _Outcome:
-    def abort(fault: Exception) -> None:
-        call.abort(fault)
-
-    call: Call[Any] = open_call(
-        tool,
-        arguments,
-        journal,
-        host=Host(),
-        runtime=runtime,
-        sink=discard,
-        make=partial(Call[Any], on_fault=abort),
-    )
-    try:
-        async with call:
-            return await call.replay()
-    except Exception as error:  # noqa: BLE001 - any exception of the tool is its outcome
-        return error
-
-
-def _drift(tool: Tool[Any], end: RoundRecord | None, outcome: _Outcome) -> Drift | None:
+def _drift(tool: Tool[Any], end: RoundRecord | None, outcome: Rehearsed) -> Drift | None:
     """Return where a replay differs from the record, if it does; ``end`` is that of the call."""
     if isinstance(outcome, NonDeterminismError):
         return Drift(at=outcome.step_id, recorded=_kind(outcome.expected), now=_kind(outcome.found))
@@ -196,7 +148,7 @@ def _drift(tool: Tool[Any], end: RoundRecord | None, outcome: _Outcome) -> Drift
     return None
 
 
-def _drift_at_end(tool: Tool[Any], reply: dict[str, Any], outcome: _Outcome) -> Drift | None:
+def _drift_at_end(tool: Tool[Any], reply: dict[str, Any], outcome: Rehearsed) -> Drift | None:
     """Return how an ended call ends differently now; ``None`` if it does not."""
     recorded, now = _recorded_end(reply), _present_end(tool, outcome)
     if isinstance(outcome, Stopped):
@@ -219,7 +171,7 @@ def _recorded_end(reply: dict[str, Any]) -> str:
     return f"returned {_short(json.dumps(reply.get('value')))}"
 
 
-def _present_end(tool: Tool[Any], outcome: _Outcome) -> str:
+def _present_end(tool: Tool[Any], outcome: Rehearsed) -> str:
     if isinstance(outcome, Finished):
         return f"returns {_short(json.dumps(_encoded(tool, outcome.value)))}"
     if isinstance(outcome, Stopped):

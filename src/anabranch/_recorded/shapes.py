@@ -34,7 +34,10 @@ class _Shape(BaseModel):
 
 
 class Listed(_Shape):
-    """A call in a list; times are seconds since the epoch."""
+    """A call in a list; times are seconds since the epoch.
+
+    ``version`` is that of the code which has begun it, or was the last to continue it.
+    """
 
     id: str
     tool: str
@@ -42,6 +45,7 @@ class Listed(_Shape):
     started: float
     deadline: float
     principal: str = ""
+    version: str = ""
 
 
 class Holder(_Shape):

@@ -68,6 +68,8 @@ class Agent:
             default, only what a question needs is stored, in the tree.
         samples_asked: whether tools' samples become questions, which ``person`` or :meth:`answer`
             answers with a :class:`~anabranch.SampleReply`; by default, ``model`` answers them.
+        code_version: the version of the tools' code, under which ``calls`` are stored; by default,
+            a digest of the files in which the tools are defined.
 
     Attributes:
         tools: all tools, by name, as they are at present.
@@ -89,6 +91,7 @@ class Agent:
         capabilities: Capabilities | None = None,
         calls: CallStore | Durability | None = None,
         samples_asked: bool = False,
+        code_version: str | None = None,
     ) -> None:
         self.tools: ToolSet = ToolSet(tools)
         self.dependencies: AgentDependencies = AgentDependencies(
@@ -104,6 +107,7 @@ class Agent:
             capabilities or offered((person or Absent()).capabilities, model),
             durability_of(calls),
             samples_asked,
+            "" if calls is None else self.tools.version(code_version),
         )
 
     @property

@@ -48,6 +48,7 @@ class AgentDependencies:
         capabilities: what tools may ask for.
         calls: the store of the tools' calls, and how it is used; ``None`` without one.
         samples_asked: whether tools' samples are asked like questions, instead of the model.
+        version: that of the tools' code, where calls are stored.
         suspension: says what an interruption means.
     """
 
@@ -63,6 +64,7 @@ class AgentDependencies:
     capabilities: Capabilities
     calls: Durability | None
     samples_asked: bool = False
+    version: str = ""
     suspension: Suspension = field(default_factory=Suspension)
 
     def node(

@@ -28,6 +28,7 @@ from anabranch.errors import (
     AnabranchError,
     BranchTimeoutError,
     BranchTokenError,
+    OtherVersionError,
 )
 from anabranch.models import INTERRUPTED, ModelError
 from anabranch.tree import Node
@@ -68,10 +69,19 @@ async def run_branches(
         parallel: run the branches concurrently, instead of one after the other, as far as one waits.
         working: the branch of folding that they work in, if it is another than the turn's.
         meanwhile: jobs to run at the same time.
+
+    Raises:
+        OtherVersionError: a branch can only go on with other code; the others have come as far as
+            they can.
     """
+    elsewhere: list[OtherVersionError] = []
 
     async def run(path: Sequence[Node], messages: RequestMessages | None) -> BranchOutcome:
-        outcome = await _run_branch(turn.branch(working), path, messages, work=work)
+        try:
+            outcome = await _run_branch(turn.branch(working), path, messages, work=work)
+        except OtherVersionError as other:
+            elsewhere.append(other)
+            return BranchOutcome(path[0], path[-1], waits=True)
         outcomes[path[0].id] = outcome
         if not outcome.waits:
             await _report(turn, outcome)
@@ -84,6 +94,8 @@ async def run_branches(
 
     jobs = [partial(run, *path) for path in paths]
     await gather_structured([*(jobs if parallel else [in_order]), *meanwhile])
+    if elsewhere:
+        raise elsewhere[0]
 
 
 async def _run_branch(
@@ -94,6 +106,8 @@ async def _run_branch(
         end = await _in_time(turn, start, _running(turn, path, messages, work=work))
     except (TurnLimitError, BranchTokenError) as limit:
         return await _forced(turn, start, limit)
+    except OtherVersionError:
+        raise
     except Exception as error:  # noqa: BLE001 - an unexpected one is logged by _message
         # Models and listeners may raise anything; if it left the branch, it would end the others.
         return await run_shielded(_record_failure(turn, start, error))

@@ -41,7 +41,12 @@ def caller_in(principal: str) -> tuple[str, str | None] | None:
 async def runtime_at(dependencies: AgentDependencies, caller: Node) -> Runtime:
     """Return what encloses a call that ``caller`` makes: the conversation before it."""
     at = await _conversation_at(dependencies.store, caller)
-    return replace(at, limits=dependencies.tool_limits, clock=dependencies.clock)
+    return replace(
+        at,
+        limits=dependencies.tool_limits,
+        clock=dependencies.clock,
+        version=dependencies.version,
+    )
 
 
 async def runtime_of(store: TreeStore, record: CallRecord) -> Runtime | None:
@@ -67,7 +72,7 @@ def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> R
     Raises:
         ValueError: the agent has no store of calls.
     """
-    alone = Runtime(clock=dependencies.clock)
+    alone = Runtime(clock=dependencies.clock, version=dependencies.version)
 
     async def runtime_for(record: CallRecord) -> Runtime:
         node_id, _ = caller_in(record.principal) or ("", None)

@@ -27,12 +27,17 @@ from anabranch.agents._events import ToolBranched, ToolNoticed
 from anabranch.agents._result_blocks import result_blocks
 from anabranch.agents._tool_questions import dump_ask, load_ask
 from anabranch.agents._working_branch import REFUSALS
-from anabranch.errors import InvalidTokenError, ToolError
+from anabranch.errors import (
+    InvalidArgumentsError,
+    InvalidTokenError,
+    OtherVersionError,
+    ToolError,
+)
 from anabranch.messages import SampleReply, SampleRequest, ToolSpec, text_of
 from anabranch.tool import Tool
 from anabranch.tree import NO_RESULT
 
-__all__ = ["CalledTool"]
+__all__ = ["CalledTool", "check_version"]
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
@@ -80,9 +85,10 @@ class CalledTool:
 
         Raises:
             ToolError: the call cannot be continued.
+            OtherVersionError: it can only be continued by the code that has begun it.
             AnabranchError: what the call raises.
         """
-        dependencies, job = here.timeline.dependencies, self._job(here)
+        dependencies, job = here.timeline.dependencies, await self._checked_job(here)
         runtime = await runtime_at(dependencies, here.caller)
         service = CallService(runtime, dependencies.calls)
         journal, answers = await _opened(here, service, job)
@@ -98,6 +104,13 @@ class CalledTool:
             return outcome
         blocks = result_blocks(outcome.value)
         return Outcome(text_of(blocks), blocks=blocks)
+
+    async def _checked_job(self, here: ToolUse) -> Job:
+        try:
+            return self._job(here)
+        except InvalidArgumentsError:
+            await check_version(here)
+            raise
 
     def _job(self, here: ToolUse) -> Job:
         async def deliver(notice: Notice) -> None:
@@ -134,6 +147,25 @@ class CalledTool:
             await here.record(Outcome(NO_RESULT, is_error=True))
         except Exception:  # the interruption is about to be raised, and must not be replaced
             logger.exception("the interrupted tool %r could not be ended", self.name)
+
+
+async def check_version(here: ToolUse) -> None:
+    """Check that a call which this code cannot even open was not begun by other code.
+
+    Raises:
+        OtherVersionError: it was, and is open.
+        ToolError: another release of this library has stored it.
+        StoreError: the store failed.
+    """
+    dependencies = here.timeline.dependencies
+    if dependencies.calls is None:
+        return
+    line = _call_id(here) if here.answered is None else _loaded(here.answered).line
+    record = await dependencies.calls.store.find(line)
+    if record is None or record.status != "open":
+        return
+    if Runtime(version=dependencies.version).is_other(record.version):
+        raise OtherVersionError(line, record.version)
 
 
 async def _opened(

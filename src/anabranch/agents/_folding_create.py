@@ -20,7 +20,7 @@ from anabranch.agents._folding_texts import seen_outside, so_far, task_text
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.agents._working_branch import WorkingBranch
-from anabranch.errors import StoreError, ToolError
+from anabranch.errors import OtherVersionError, StoreError, ToolError
 from anabranch.folding import (
     ROOT,
     Branch,
@@ -128,6 +128,8 @@ class BranchCreate(FoldingTool):
         """Close the branch if it is interrupted, unless the agent's turns are suspended."""
         try:
             yield
+        except OtherVersionError:  # it goes on in another process
+            raise
         except BaseException as error:
             interrupted = isinstance(error, asyncio.CancelledError)
             reason = "interrupted" if interrupted else "it has failed"

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from anabranch._asking.answerer import Answerer
+from anabranch._engine import Notice
 from anabranch._error_ids import masked
 from anabranch.agents._agent_tools import (
     AgentTool,
@@ -27,13 +28,14 @@ from anabranch.agents._agent_tools import (
     ToolUse,
 )
 from anabranch.agents._batch_line import AskedRound, BatchLine
-from anabranch.agents._events import ToolEnded, ToolStarted
+from anabranch.agents._called_tool import check_version
+from anabranch.agents._events import ToolEnded, ToolNoticed, ToolStarted
 from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import answer_live
 from anabranch.agents._turn_limits import SideUsage
-from anabranch.errors import AnabranchError, StoreError
+from anabranch.errors import AnabranchError, OtherVersionError, StoreError
 from anabranch.messages import CUT, TextBlock, ToolUseBlock
 from anabranch.tree import NO_RESULT, Node, Result
 
@@ -68,6 +70,7 @@ class ToolBatch:
         self._placeholder: str | None = None
         self._results: dict[str, Result] = {}
         self._in_branches: set[str] = set()
+        self._elsewhere: OtherVersionError | None = None
         self._side_usage = SideUsage()
 
     @property
@@ -80,10 +83,16 @@ class ToolBatch:
         Returns:
             The node of kind ``results`` at which the model sees the results. Or the last node of
             the line, if a tool waits for answers, or another process has ended the batch.
+
+        Raises:
+            OtherVersionError: a tool can only go on with other code; the others have come as far
+                as they can.
         """
         await self._store_placeholders()
         while True:
             await gather_structured([partial(self._use, use) for use in self._unfinished])
+            if self._elsewhere is not None:
+                raise self._elsewhere
             if not self._unfinished:
                 self._placeholder = None
                 ended = await self._writer.finish(self._shown(), self._side_usage)
@@ -129,7 +138,12 @@ class ToolBatch:
                     return
                 await self._ask(self._continuation.person, round_)
                 continue
-            outcome = await self._outcome(use, round_)
+            try:
+                outcome = await self._outcome(use, round_)
+            except OtherVersionError as other:
+                self._elsewhere = other
+                await self._notice(use, other)
+                return
             if isinstance(outcome, Outcome):
                 await self._record(use, outcome)
             elif isinstance(outcome, Asked):
@@ -149,14 +163,17 @@ class ToolBatch:
         self, use: ToolUseBlock, round_: AskedRound | None
     ) -> Outcome | Asked | AskedInBranches:
         """Return how the tool's next round ends; what it raises becomes an outcome."""
-        tool = self._tools.get(use.name)
-        if tool is None:
-            known = ", ".join(sorted(self._tools)) or "none"
-            return Outcome(f"There is no tool {use.name!r}. Tools: {known}.", is_error=True)
-        if _is_cut(self._line.caller, use):
-            return Outcome(CUT, is_error=True)
+        tool, here = self._tools.get(use.name), self._tool_use(use, round_)
         try:
-            return await tool.use(self._tool_use(use, round_))
+            if tool is None:
+                await check_version(here)
+                known = ", ".join(sorted(self._tools)) or "none"
+                return Outcome(f"There is no tool {use.name!r}. Tools: {known}.", is_error=True)
+            if _is_cut(self._line.caller, use):
+                return Outcome(CUT, is_error=True)
+            return await tool.use(here)
+        except OtherVersionError:
+            raise
         except Exception as error:
             # Each tool use needs a result, or no provider accepts the thread. An error that was
             # not raised for the model's eyes may contain secrets, so its text goes to the log.
@@ -165,6 +182,12 @@ class ToolBatch:
             shown = masked(f"Error executing tool {use.name}", error)
             logger.exception("tool %r raised an unexpected exception: %s", use.name, shown)
             return Outcome(shown, is_error=True)
+
+    async def _notice(self, use: ToolUseBlock, other: OtherVersionError) -> None:
+        """Let those who watch know what ``use`` waits for, once."""
+        text = f"This waits for a process with version {other.version!r} of the tools' code."
+        notice = Notice(text, "warning", id=f"{other.call} waits for {other.version}")
+        await self._timeline.dependencies.listener(ToolNoticed(self._line.caller.id, use, notice))
 
     def _tool_use(self, use: ToolUseBlock, round_: AskedRound | None) -> ToolUse:
         return ToolUse(

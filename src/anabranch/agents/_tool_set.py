@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from anabranch._code_version import code_version
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._called_tool import CalledTool
 from anabranch.messages import ToolSpec
@@ -44,6 +45,17 @@ class ToolSet(Mapping[str, AgentTool]):
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return what describes the tools to a model."""
         return tuple(tool.spec for tool in self._now().values())
+
+    def version(self, given: str | None) -> str:
+        """Return the version of the code of anabranch tools: as ``given``, or a digest.
+
+        Those of sources come and go, and do not count.
+
+        Raises:
+            ValueError: the one given cannot be used.
+        """
+        called = (each.tool for each in self._own.values() if isinstance(each, CalledTool))
+        return code_version(called, given)
 
     def __getitem__(self, name: str) -> AgentTool:
         return self._own[name] if name in self._own else self._now()[name]

@@ -23,7 +23,8 @@
     _web_command.py                   anabranch web; _web_models.py: its models where none is set
     _worker_command.py                anabranch worker; _chat_parts.py: what it and web are made of
     _dev_command.py                   anabranch dev; _reloading.py: its tools, loaded again
-    _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text
+    _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text;
+                                      _calls_undoing.py: undone on request
     _work_commands.py                 anabranch work: the runs of chats that have not ended
     _tree_commands.py                 anabranch tree: the commands over stored conversations
     _browse_command.py, _browser.py   anabranch browse: a conversation on a full screen
@@ -36,6 +37,7 @@
     _targets.py                       what a TARGET is, and what it offers
     _connection.py                    the connection to a target's server; _call_trace.py shows it
     _keys.py                          the keys that seal open questions
+    _confirmation.py                  the consent to what cannot be taken back
     _output.py                        the result on stdout
 
 stdout carries the result alone. Exit status: 0 done, 1 the tool failed or was refused, 2 wrong

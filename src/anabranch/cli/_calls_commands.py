@@ -6,7 +6,7 @@ in ``anabranch._recorded``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from cyclopts import App, Parameter
@@ -19,8 +19,10 @@ from anabranch._recorded.replaying import Replayed, replay_call
 from anabranch._recorded.shapes import RecordedCall
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.agents._call_expiry import runtime_of
-from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed
+from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed, draw_undone
+from anabranch.cli._calls_undoing import Undone, undo_call
 from anabranch.cli._commands import example, installed_version
+from anabranch.cli._confirmation import Yes
 from anabranch.cli._options import AsJson, Store
 from anabranch.cli._output import print_either
 from anabranch.cli._stores import Stores, with_store
@@ -119,12 +121,7 @@ def replay_command(
                 for record in await _open_calls(calls, tool.name)
             ]
         record = await find_call(calls, name)
-        if record.tool not in tools:
-            offered = ", ".join(sorted(tools))
-            raise UsageError(
-                f"The call {record.call_id} is one of {record.tool!r}, which {' '.join(targets)} does"
-                f" not offer. It offers: {offered}."
-            )
+        _require_offered(record, tools, targets)
         runtime = await runtime_of(trees, record)
         return [await replay_call(calls, record, tools[record.tool], runtime)]
 
@@ -136,7 +133,49 @@ def replay_command(
         raise FailedError(f"The present code cannot continue {number} of {len(found)}.")
 
 
+@calls_app.command(name="undo", help_epilogue=example("anabranch calls undo call_1a2b tools.py"))
+def undo_command(
+    name: Name,
+    /,
+    *targets: Completed,
+    yes: Yes = False,
+    json: AsJson = False,
+    store: Store = None,
+) -> None:
+    """Undo what an open call has done, and end it: one that waits for code that runs no more.
+
+    The undos are those of TARGET, in reverse order. If its code takes another way than the call has
+    taken, nothing is undone. Exit status: 0 all is undone, 1 it is not, 2 wrong usage.
+    """
+    if not targets:
+        raise UsageError("Name the call, and then the TARGET that has its tool.")
+    tools = _tools(targets)
+
+    async def work(stores: Stores) -> Undone:
+        calls, trees, _ = stores
+        record = await find_call(calls, name)
+        _require_offered(record, tools, targets)
+        runtime = await runtime_of(trees, record)
+        return await undo_call(calls, record, tools[record.tool], runtime, yes=yes)
+
+    done = _with_store(store, work)
+    print_either(done.model_dump(mode="json"), draw_undone(done), as_json=json)
+    if done.state != "expired":
+        raise FailedError("Not everything is undone; the server's log says why. Try again.")
+
+
 # -- shared by the commands ------------------------------------------------------------------
+
+
+def _require_offered(
+    record: CallRecord, tools: Mapping[str, Tool[Any]], targets: Sequence[str]
+) -> None:
+    if record.tool not in tools:
+        offered = ", ".join(sorted(tools))
+        raise UsageError(
+            f"The call {record.call_id} is one of {record.tool!r}, which {' '.join(targets)} does"
+            f" not offer. It offers: {offered}."
+        )
 
 
 def _tools(targets: Sequence[str]) -> dict[str, Tool[Any]]:

@@ -10,8 +10,9 @@ from pydantic import JsonValue
 
 from anabranch._recorded.replaying import Replayed
 from anabranch._recorded.shapes import Listed, RecordedCall, RecordedRound, RecordedStep
+from anabranch.cli._calls_undoing import Undone
 
-__all__ = ["draw_call", "draw_list", "draw_replayed"]
+__all__ = ["draw_call", "draw_list", "draw_replayed", "draw_undone"]
 
 WIDTH = 70
 """The most characters of a value."""
@@ -26,6 +27,7 @@ def draw_list(calls: Sequence[Listed]) -> list[str]:
     )
     return [
         f"{each.id:<{name}}  {each.tool:<{tool}}  {each.state:<7}  {_date(each.started)}"
+        f"  {each.version}".rstrip()
         for each in calls
     ]
 
@@ -38,6 +40,7 @@ def draw_call(call: RecordedCall) -> list[str]:
         "began": _date(call.started),
         end: _date(call.deadline),
         "caller": call.principal,
+        "version": call.version,
         "run by": call.lease and f"{call.lease.worker} until {_date(call.lease.until)}",
         "arguments": _value(call.arguments),
         "returned": _value(call.value),
@@ -57,6 +60,12 @@ def draw_call(call: RecordedCall) -> list[str]:
 def draw_replayed(found: Iterable[Replayed]) -> list[str]:
     """Return a line or two for each replay."""
     return [line for each in found for line in _replayed(each)] or ["No open calls."]
+
+
+def draw_undone(done: Undone) -> list[str]:
+    """Return what was undone, and what is left."""
+    steps = [f"  undone  {each}" for each in done.undone]
+    return [f"{done.id}  {done.tool}  {done.state}", *steps, *(f"  left    {n}" for n in done.left)]
 
 
 def _names(call: Listed) -> tuple[str, str]:
@@ -113,6 +122,8 @@ def _replayed(each: Replayed) -> Iterator[str]:
         yield f"    at        {each.drift.at}"
         yield f"    recorded  {each.drift.recorded}"
         yield f"    now       {each.drift.now}"
+        if each.version:
+            yield f"    waits for a process with version {each.version} of the code"
 
 
 def _date(seconds: float) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch._asking.sampling import Sampler
+from anabranch._code_version import checked_version
 from anabranch._terminal.exits import UsageError
 from anabranch.agents import BranchSelf, Folding
 from anabranch.agents import Model as AgentModel
@@ -44,6 +45,7 @@ class ChatParts:
         bank: what was learned, if there is a memory.
         memory: whether the model and the page have that memory.
         learner: learns from branches.
+        version: that of the tools' code; ``None`` for a digest of it.
     """
 
     tools: Sequence[ChatTool | Plugin[Any]]
@@ -54,6 +56,7 @@ class ChatParts:
     bank: ReasoningBank | None
     memory: bool
     learner: Sampler | None
+    version: str | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
@@ -79,6 +82,7 @@ def open_parts(
     engine: str | None,
     folding: bool,
     memory: bool,
+    version: str | None = None,
 ) -> ChatParts:
     """Return the parts that the options name.
 
@@ -98,10 +102,11 @@ def open_parts(
     if memory and bank is not None:
         tools += memory_tools(bank)
     try:
+        named = checked_version(version) if version else None
         calls, trees = open_stores(url)
-    except StoreError as error:
+    except (StoreError, ValueError) as error:
         raise UsageError(str(error)) from error
-    return ChatParts(tools, replies, calls, trees, shares, bank, memory, learner)
+    return ChatParts(tools, replies, calls, trees, shares, bank, memory, learner, named)
 
 
 def game() -> Plugin[Outcome]:

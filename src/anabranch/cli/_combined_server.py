@@ -49,6 +49,7 @@ class Persistence:
         grace: seconds in which the calls of a server that stops are undone.
         engine: names the engine that has one process of many expire calls.
         max_running: how many calls a process runs at the same time.
+        version: that of the tools' code; by default, a digest of it.
     """
 
     store: str | None = field(default=None, repr=False)
@@ -57,6 +58,7 @@ class Persistence:
     grace: float = GRACE
     engine: str | None = field(default=None, repr=False)
     max_running: int | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ def server_options(
         grace=persistence.grace,
         max_running=persistence.max_running,
         limits=None if limits == UNLIMITED else limits,
+        code_version=persistence.version,
     )
 
 

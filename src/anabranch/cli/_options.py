@@ -21,6 +21,7 @@ __all__ = [
     "AnswersFile",
     "ArgumentsJson",
     "AsJson",
+    "CodeVersion",
     "ConfirmSamples",
     "Era",
     "EraOption",
@@ -67,6 +68,16 @@ AsJson: TypeAlias = Annotated[
     bool,
     Parameter(
         name="--json", negative=(), help="Print JSON. Without a terminal, that is the default."
+    ),
+]
+CodeVersion: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name="--version",
+        env_var="ANABRANCH_VERSION",
+        help="The version of the tools' code. A stored call is continued by the code that has begun"
+        " it, or by code that takes the same way. By default, a digest of the files in which the"
+        " tools are defined.",
     ),
 ]
 AccessLog: TypeAlias = Annotated[

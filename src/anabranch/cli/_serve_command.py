@@ -40,6 +40,7 @@ from anabranch.cli._memory import Remembering
 from anabranch.cli._options import (
     STORE,
     AccessLog,
+    CodeVersion,
     LogForm,
     MaxDepth,
     MaxTokens,
@@ -202,6 +203,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     folding: Foldable = False,
     memory: Remembering = False,
     engine: EngineName = None,
+    version: CodeVersion = None,
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.WARNING, log_format)
@@ -213,7 +215,9 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     endpoint = Endpoint(
         transport, host, port, workers, access, lasting, max_connections, access_log, log_format
     )
-    persistence = Persistence(store or None, ttl, continue_calls, grace, engine, max_running)
+    persistence = Persistence(
+        store or None, ttl, continue_calls, grace, engine, max_running, version or None
+    )
     if max_running is not None and max_running < 1:
         raise UsageError(f"--max-running must be at least 1, not {max_running}.")
     if not 0 <= heartbeat < math.inf:

@@ -148,6 +148,7 @@ _GIVEN_BY = {
     "ttl": "--ttl",
     "grace": "--grace",
     "name": "--name",
+    "code_version": "--version (ANABRANCH_VERSION)",
     "auth": f"--token ({TOKEN})",
 }
 

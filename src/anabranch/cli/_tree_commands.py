@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.cli._commands import example, installed_version
+from anabranch.cli._confirmation import Yes, confirm
 from anabranch.cli._options import AsJson, Store
 from anabranch.cli._output import print_either, print_json, print_text
 from anabranch.cli._stores import with_store
@@ -179,9 +180,7 @@ def prune_command(
     ] = None,
     /,
     *,
-    yes: Annotated[
-        bool, Parameter(negative=(), help="Do not ask. Without a terminal, it has to be given.")
-    ] = False,
+    yes: Yes = False,
     store: Store = None,
 ) -> None:
     """Delete a thread, or a node and everything after it. This cannot be undone.
@@ -193,7 +192,7 @@ def prune_command(
     async def work(trees: TreeStore) -> dict[str, int]:
         tree = await _tree(trees, thread)
         first = _opening(tree, node) if node is not None else None
-        await _confirm(_losses(tree, first), yes=yes)
+        await confirm(_losses(tree, first), "Delete it?", "Nothing was deleted.", yes=yes)
         if first is not None:
             return {"deleted": await _cut(trees, tree, first)}
         await trees.delete_thread(tree.thread.id)
@@ -233,27 +232,6 @@ def _losses(tree: Tree, first: str | None) -> str:
     title = f" ({tree.thread.title})" if tree.thread.title else ""
     where = "the whole of" if first is None else "from"
     return f"Deleted will be {where} {tree.thread.id}{title}: {'; '.join(parts)}."
-
-
-async def _confirm(losses: str, *, yes: bool) -> None:
-    """Show what is lost, and ask; return if it may be.
-
-    Raises:
-        UsageError: there is no terminal to ask at.
-        FailedError: the person has changed their mind.
-    """
-    if yes:
-        return
-    from anabranch._terminal.console import Console  # noqa: PLC0415 - the other commands ask no one
-    from anabranch._terminal.forms import ask_consent  # noqa: PLC0415
-
-    console = Console()
-    if not console.interactive:
-        raise UsageError(f"{losses} There is no terminal to ask at: give --yes to delete it.")
-    async with console.question():
-        console.show(losses)
-        if (await ask_consent("Delete it?")).action != "accept":
-            raise FailedError("Nothing was deleted.")
 
 
 def _found(tree: Tree, node: str) -> str:

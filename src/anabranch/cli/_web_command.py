@@ -23,7 +23,7 @@ from anabranch.cli._http_access import Access, is_loopback
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
 from anabranch.cli._memory import Remembering
-from anabranch.cli._options import WEB_TOKEN, AccessLog, LogForm, Model, Store
+from anabranch.cli._options import WEB_TOKEN, AccessLog, CodeVersion, LogForm, Model, Store
 
 if TYPE_CHECKING:
     from anabranch.chat._web.memory_room import MemoryOf
@@ -69,6 +69,7 @@ def web_command(  # noqa: PLR0913 - options
             " the time to come back; by default, none is."
         ),
     ] = None,
+    version: CodeVersion = None,
 ) -> None:
     """Run the command."""
     from anabranch.chat import RateLimits, make_chat_app  # noqa: PLC0415 - the extra chat
@@ -89,6 +90,7 @@ def web_command(  # noqa: PLR0913 - options
         engine=engine,
         folding=folding,
         memory=memory,
+        version=version,
     )
     with endpoint.listen() as listener:
         place = f"[{host}]" if ":" in host else host
@@ -109,6 +111,7 @@ def web_command(  # noqa: PLR0913 - options
             concurrency=CONCURRENCY if parts.engine is None else None,
             max_backlog=max_backlog,
             closes_store=True,
+            code_version=parts.version,
         )
         serve_app(
             app,

@@ -76,7 +76,7 @@ def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) ->
 
 @work_app.command(name="retry", help_epilogue=example("anabranch work retry thread_1a2b"))
 def retry_command(name: Name, /, *, store: Store = None) -> None:
-    """Have a worker called for a run that waits for one or was cut off, or undos tried again.
+    """Have a worker of any version called for a run that waits or was cut off, or undos tried again.
 
     A running server that has the call's tool tries them, when it next looks for expired calls.
     """
@@ -123,7 +123,11 @@ def _none_open(name: str) -> FailedError:
 
 def _lines(found: Sequence[OpenWork]) -> list[str]:
     wide = max((len(each.thread) for each in found), default=0)
-    return [f"{each.thread:<{wide}}  {each.state:<7}  {each.run}" for each in found]
+    return [f"{each.thread:<{wide}}  {each.state:<7}  {each.run}{_awaited(each)}" for each in found]
+
+
+def _awaited(work: OpenWork) -> str:
+    return f"  waits for a worker of version {work.version}" if work.version else ""
 
 
 def _lines_of_calls(found: Sequence[Unfinished]) -> list[str]:

@@ -24,7 +24,7 @@ from anabranch.cli._chat_tools import ChatTargets, ServerHeaders
 from anabranch.cli._engine_option import EngineName
 from anabranch.cli._folding import Foldable
 from anabranch.cli._memory import Remembering
-from anabranch.cli._options import LogForm, Model, Store
+from anabranch.cli._options import CodeVersion, LogForm, Model, Store
 from anabranch.errors import StoreError
 
 __all__ = ["worker_command"]
@@ -45,6 +45,7 @@ def worker_command(  # noqa: PLR0913 - options
     folding: Foldable = False,
     memory: Remembering = False,
     log_format: LogForm = "text",
+    version: CodeVersion = None,
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.WARNING, log_format)
@@ -60,6 +61,7 @@ def worker_command(  # noqa: PLR0913 - options
         engine=engine,
         folding=folding,
         memory=memory,
+        version=version,
     )
     if parts.engine is None:
         raise UsageError(
@@ -74,7 +76,12 @@ async def _work(parts: ChatParts, concurrency: int, grace: float) -> None:
     with needs_extra("chat", "A worker", UsageError):
         from anabranch.chat._web.conversations import Conversations  # noqa: PLC0415 - an extra
     conversations = Conversations(
-        parts.trees, parts.model, parts.tools, calls=parts.calls, engine=parts.engine
+        parts.trees,
+        parts.model,
+        parts.tools,
+        calls=parts.calls,
+        engine=parts.engine,
+        code_version=parts.version,
     )
     try:
         async with parts.open():

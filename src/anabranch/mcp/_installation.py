@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NoReturn
 
+from anabranch._code_version import code_version
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.service import CallService
 from anabranch._engine.clock import SystemClock
@@ -52,6 +53,7 @@ class Installation:
             patience=options.patience,
             clock=options.clock or SystemClock(),
             step_threads=options.step_threads,
+            version=_version(tools, options),
         )
         calls = CallService(
             runtime,
@@ -137,6 +139,11 @@ def offer_routes(installation: Installation, server: OffersRoutes) -> None:
     Health.of(server, *([] if durability is None else [partial(durability.store.find, "")]))
     if service.links is not None:
         service.links.offer(server)
+
+
+def _version(tools: Sequence[Tool[Any]], options: ServerOptions) -> str:
+    """Return the version of the code of ``tools``, where it is recorded."""
+    return "" if options.store is None else code_version(tools, options.code_version)
 
 
 def _links(calls: CallService, options: ServerOptions, audience: str) -> AskLinks | None:

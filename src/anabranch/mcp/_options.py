@@ -19,6 +19,7 @@ from mcp.server.auth.provider import TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 
 from anabranch._asking.sampling import Sampler
+from anabranch._code_version import checked_version
 from anabranch._durable.engine import Engine
 from anabranch._durable.policy import RETAIN, Durability
 from anabranch._durable.reading import MAX_STATE
@@ -106,6 +107,9 @@ class ServerOptions:
             asked, if it has given a progress token; ``None`` for none.
         engine: has one of the processes that share the store expire its calls; by default, each
             process does.
+        code_version: the version of the tools' code. With a store, a call is continued by the code
+            that has begun it, or by code that takes the same way; by default, a digest of the
+            files in which the tools are defined.
         ask_url: with ``fallback`` and a store, where users reach this server over HTTP: such a
             result then also has links to pages with the forms, at ``/ask/…`` below it.
     """
@@ -130,8 +134,11 @@ class ServerOptions:
     ask_url: str | None = None
     engine: Engine | None = field(default=None, repr=False)
     max_running: int | None = None
+    code_version: str | None = None
 
     def __post_init__(self) -> None:
+        if self.code_version is not None:
+            checked_version(self.code_version)
         if self.step_threads < 1:
             raise ValueError(f"step_threads must be 1 or more, got {self.step_threads}.")
         if self.max_running is not None and self.max_running < 1:
@@ -178,6 +185,7 @@ class ToolKeywords(TypedDict, total=False):
     max_state: int
     step_threads: int
     heartbeat: float | None
+    code_version: str | None
 
 
 class ServerKeywords(ToolKeywords, total=False):

@@ -24,6 +24,7 @@ def call_row(
         "deadline": call.deadline,
         "status": call.status,
         "principal": to_bytes(call.principal),
+        "version": to_bytes(call.version),
         "owner": None if owner is None else to_bytes(owner),
         "leased_until": until,
     }
@@ -31,9 +32,10 @@ def call_row(
 
 def to_call(row: Row) -> CallRecord:
     """Return the call in a row."""
-    call_id, tool, arguments, started, deadline, status, principal = row
+    call_id, tool, arguments, started, deadline, status, principal, version = row
     texts = to_text(call_id), to_text(tool), to_text(arguments)
-    return CallRecord(*texts, started, deadline, status, to_text(principal))
+    names = to_text(principal), to_text(version or b"")
+    return CallRecord(*texts, started, deadline, status, *names)
 
 
 def round_row(call_id: str, record: RoundRecord) -> dict[str, Any]:

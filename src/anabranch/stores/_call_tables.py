@@ -47,6 +47,7 @@ CALL = sa.Table(
     sa.Column[str]("principal", Opaque, nullable=False),
     sa.Column[str]("owner", Opaque),
     sa.Column[float]("leased_until", sa.Double()),
+    sa.Column[str]("version", Opaque),
     sa.Index("anabranch_call_open", "deadline", sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
     sa.Index("anabranch_call_over", "deadline", sqlite_where=_IS_OVER, postgresql_where=_IS_OVER),
     sa.Index("anabranch_call_started", "started", "call_id"),
@@ -90,6 +91,7 @@ _CALL = sa.select(
     CALL.c.deadline,
     CALL.c.status,
     CALL.c.principal,
+    CALL.c.version,
 )
 FIND = _CALL.where(_THIS)
 LEASED = sa.select(CALL.c.owner, CALL.c.leased_until).where(_THIS)
@@ -122,6 +124,7 @@ MOVE = (
     .values(
         status=sa.bindparam("new_status"),
         deadline=sa.func.coalesce(sa.bindparam("new_deadline", type_=sa.Double), CALL.c.deadline),
+        version=sa.func.coalesce(sa.bindparam("new_version", type_=Opaque), CALL.c.version),
     )
 )
 _ENDED = (ROUND.c.number, ROUND.c.answers, ROUND.c.reply, ROUND.c.state, ROUND.c.notes)

@@ -174,7 +174,7 @@ class Calls:
                 if self._lock is not None:
                     self._lock.rows(connection, {"this": this})
                 for found in self._call_and_round.rows(connection, which):
-                    call, ended = to_call(found[:7]), to_round(found[7:])
+                    call, ended = to_call(found[:8]), to_round(found[8:])
                     if ended is None and not self._lease.count(connection, lease):
                         self._shorten.count(connection, {"this": this, "until": until})
                         return None
@@ -248,7 +248,7 @@ class Calls:
         release: str | None = None,
     ) -> RoundRecord:
         this, row = to_bytes(call_id), round_row(call_id, record)
-        move = {"this": this, "new_status": status, "new_deadline": deadline}
+        move = _move(call_id, status, deadline)
 
         def work(connection: sa.Connection) -> RoundRecord:
             with _known(call_id):
@@ -275,9 +275,15 @@ class Calls:
         found = await self._read(self._last_round, {"this": to_bytes(call_id)})
         return to_round(found[0]) if found else None
 
-    async def finish(self, call_id: str, status: str, *, deadline: float | None = None) -> bool:
-        values = {"this": to_bytes(call_id), "new_status": status, "new_deadline": deadline}
-        return await self._write_single(self._move, values) > 0
+    async def finish(
+        self,
+        call_id: str,
+        status: str,
+        *,
+        deadline: float | None = None,
+        version: str | None = None,
+    ) -> bool:
+        return await self._write_single(self._move, _move(call_id, status, deadline, version)) > 0
 
     async def expired(self, now: float, limit: int) -> list[CallRecord]:
         return list(map(to_call, await self._read(self._expired, {"now": now, "most": limit})))
@@ -299,6 +305,18 @@ class Calls:
         return await self._database.write_single(
             lambda connection: statement.count(connection, values)
         )
+
+
+def _move(
+    call_id: str, status: str, deadline: float | None, version: str | None = None
+) -> dict[str, Any]:
+    """Return the values with which an open call is moved to ``status``."""
+    return {
+        "this": to_bytes(call_id),
+        "new_status": status,
+        "new_deadline": deadline,
+        "new_version": None if version is None else to_bytes(version),
+    }
 
 
 @contextmanager

@@ -74,7 +74,9 @@ async def answer_differently(
     given = await _given(policy.store, record.call_id, asked)
     answers = {**given, step_id: Answer(reply.model_dump(mode="json", exclude_none=True))}
     host = Host(dependencies.capabilities, dependencies.model, own=dependencies.capabilities)
-    runtime = Runtime(limits=dependencies.tool_limits, clock=dependencies.clock)
+    runtime = Runtime(
+        limits=dependencies.tool_limits, clock=dependencies.clock, version=dependencies.version
+    )
     service = CallService(runtime, replace(policy, forks="fork"))
     arguments = tool.validate(json.loads(record.arguments))
     job = Job(tool, arguments, host, discard, record.principal)

@@ -55,6 +55,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     concurrency: int | None = CONCURRENCY,
     max_backlog: int | None = None,
     closes_store: bool = False,
+    code_version: str | None = None,
 ) -> Starlette:
     """Return the web application.
 
@@ -94,10 +95,14 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             time to come back, and nothing of it is stored. Answers are never refused, since they end
             what is open. By default, any number may wait.
         closes_store: whether the store is closed when the application ends.
+        code_version: the version of the tools' code. A call is continued by the code that has begun
+            it, or by code that takes the same way; a run with another call waits for a process of
+            its version. By default, a digest of the files in which the tools are defined.
 
     Raises:
         ValueError: both ``token`` and ``authenticate`` are given, or ``recorded_calls`` with the
-            latter, or without ``calls``; or ``max_backlog`` is not positive.
+            latter, or without ``calls``; or ``max_backlog`` is not positive, or ``code_version``
+            cannot be used.
     """
     if token is not None and authenticate is not None:
         raise ValueError("Give token= or authenticate=, not both.")
@@ -116,6 +121,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         engine=engine,
         max_backlog=max_backlog,
         now=now,
+        code_version=code_version,
     )
     rooms: dict[str, CallsRoom | MemoryRoom] = {}
     if recorded_calls is not None:

@@ -25,7 +25,7 @@ from anabranch.chat._web.thread_lease import BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.chat._web.turn_work import ASIDE, TurnWork
 from anabranch.engines import Engine, Wake
-from anabranch.errors import AnabranchError, StoreError
+from anabranch.errors import AnabranchError, OtherVersionError, StoreError
 from anabranch.messages import ElicitReply
 from anabranch.models import ModelError
 from anabranch.tree import Node, Thread
@@ -73,7 +73,8 @@ class Conversation:
     ) -> None:
         self.thread_id = thread.id
         self.log: ThreadLog = ThreadLog(writer, thread.id)
-        self._right = ThreadLease(writer.events, self.log, thread.id, writer.clock)
+        version = agent.dependencies.version
+        self._right = ThreadLease(writer.events, self.log, thread.id, writer.clock, version)
         self._agent = agent
         self._questions = questions
         self._checks = AnswerChecks(agent, questions, thread.id)
@@ -209,10 +210,13 @@ class Conversation:
         """Have a worker take the run, if it has begun; if that fails, one is called later."""
         if self._works_here and turn.is_new:
             self._new = turn
-        elif not await turn.hand_over(is_called=True):
+        elif await turn.hand_over(is_called=True) is None:
             return
+        await self._wake(run_id)
+
+    async def _wake(self, turn: str, version: str = "") -> None:
         try:
-            wake = Wake(self.thread_id, run_id, RUNS, share=self._share, trace=trace_here())
+            wake = Wake(self.thread_id, turn, RUNS, version, share=self._share, trace=trace_here())
             await self._engine.wake(wake)
         except StoreError as error:
             logger.warning("no worker was called for a run: %s; it is looked for later", error)
@@ -275,6 +279,9 @@ class Conversation:
                 await turn.hand_over()
             else:
                 await turn.stop()
+        except OtherVersionError as other:
+            if (run := await turn.hand_over(is_called=True, version=other.version)) is not None:
+                await self._wake(run.name, other.version)
         except (AnabranchError, ModelError) as error:
             if isinstance(error, StoreError):
                 logger.exception("a turn has failed")

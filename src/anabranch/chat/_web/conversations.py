@@ -90,6 +90,7 @@ class Conversations:
         engine: calls the workers that work on runs; by default, in this process.
         max_backlog: how many runs may wait for a worker when another begins.
         now: seconds that never go back, for the backlog.
+        code_version: the version of the tools' code; by default, a digest of it.
 
     Attributes:
         agent: leads them.
@@ -111,6 +112,7 @@ class Conversations:
         engine: Engine | None = None,
         max_backlog: int | None = None,
         now: Callable[[], float] = time.monotonic,
+        code_version: str | None = None,
     ) -> None:
         self._engine = engine or InProcessEngine()
         self._works_here: bool = engine is None
@@ -129,6 +131,7 @@ class Conversations:
             listener=_report,
             calls=calls,
             samples_asked=samples_asked,
+            code_version=code_version,
         )
         self.questions: Questions = Questions(
             self.agent.dependencies,
@@ -210,7 +213,10 @@ class Conversations:
         """
         now = self.agent.dependencies.clock.now()
         for thread_id, run in await revive(self._events, now, REVIVED_AT_ONCE):
-            await self._engine.wake(Wake(thread_id, run.name, RUNS, not_before=now))
+            if run.version:  # there may be no such worker for long: one wake is enough
+                await self._engine.cancel(thread_id)
+            wake = Wake(thread_id, run.name, RUNS, version=run.version, not_before=now)
+            await self._engine.wake(wake)
 
     async def report_backlog(self) -> None:
         """Report how many runs wait, and how many are in progress, in all processes.
@@ -269,9 +275,10 @@ class Conversations:
             yield run_job("tools that were cut off", self.resume)
 
     async def _work(self, limits: WorkLimits) -> NoReturn:
+        version = self.agent.dependencies.version
         while True:
             try:
-                await self._engine.work({RUNS: ""}, self.advance, limits)
+                await self._engine.work({RUNS: version}, self.advance, limits)
             except StoreError as error:
                 logger.warning("no runs are taken: %s; trying again", error)
             await pause(self.agent.dependencies.clock, REVIVE_EVERY)

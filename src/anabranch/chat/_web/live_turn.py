@@ -83,13 +83,15 @@ class LiveTurn:
         self._begun = after, [encoded(started)]
         return after
 
-    async def take(self) -> bool:
-        """Take the thread's run, if one waits for a worker.
+    async def take(self, *, to_end: bool = False) -> bool:
+        """Take the thread's run, if one waits for a worker such as this process.
+
+        With ``to_end``, that does not matter: the run is ended.
 
         Raises:
             StoreError: the store failed.
         """
-        taken = await self._right.take(self._on_lost)
+        taken = await self._right.take(self._on_lost, to_end=to_end)
         if taken is not None:
             self.run, self._lease = taken
         return taken is not None
@@ -147,18 +149,19 @@ class LiveTurn:
         """Report why the turn has ended."""
         await self._end(RunErrorEvent(message=message))
 
-    async def hand_over(self, *, is_called: bool = False) -> bool:
-        """Have the run wait for a worker; return false if it has ended, or never begun.
+    async def hand_over(self, *, is_called: bool = False, version: str = "") -> OpenRun | None:
+        """Have the run wait for a worker; return it, ``None`` if it has ended, or never begun.
 
-        ``is_called`` says that a worker is called next; else one is looked for.
+        ``is_called`` says that a worker is called next; else one is looked for. With a ``version``,
+        only a worker of that version takes the run.
         """
         if (lease := await self._leave()) is None or self._is_lost:
-            return False
+            return None
         try:
-            await self._right.hand_over(lease, is_called=is_called)
+            return await self._right.hand_over(lease, is_called=is_called, version=version)
         except StoreError as error:
             logger.warning("a run waits until its lease has run out: %s", error)
-        return True
+            return OpenRun.of(lease.owner)
 
     async def drop(self) -> None:
         """Release the thread; nothing is reported."""
@@ -204,7 +207,7 @@ async def stop_run(log: ThreadLog, right: ThreadLease) -> bool:
     if await right.open_run() is None:
         return False
     turn = LiveTurn(log, right)
-    if await turn.take():  # no worker has taken it yet
+    if await turn.take(to_end=True):  # no worker has taken it yet
         await turn.read()
         await turn.stop()
         await log.flush()

@@ -7,7 +7,7 @@ processes that look for runs without a worker find it within seconds.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from anabranch._durable.run_events import RunEvents
@@ -32,6 +32,7 @@ class OpenWork:
         state: ``waiting`` for a worker, ``running``, or ``cut off`` when its process has died.
         attempt: how many processes have left it, or died over it.
         events: the number of the last event of its conversation.
+        version: the version of the tools' code that it waits for; empty if any will do.
     """
 
     thread: str
@@ -39,6 +40,7 @@ class OpenWork:
     state: WorkState
     attempt: int
     events: int
+    version: str = ""
 
 
 async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]:
@@ -54,12 +56,12 @@ async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]
         if run.worker:
             state = "running" if await events.holder(thread, now) else "cut off"
         last = await events.last(thread)
-        found.append(OpenWork(thread, run.run_id, state, run.attempt, last))
+        found.append(OpenWork(thread, run.run_id, state, run.attempt, last, run.version))
     return found
 
 
 async def retry(events: RunEvents, thread: str, now: float) -> bool:
-    """Have a worker called for a run that waits, or was cut off; false if it is in progress.
+    """Have any worker called for a run that waits, or was cut off; false if it is in progress.
 
     Raises:
         StoreError: the store failed.
@@ -69,7 +71,8 @@ async def retry(events: RunEvents, thread: str, now: float) -> bool:
         return False
     run = OpenRun.of(owner)
     at = now if run.worker else math.inf
-    return await events.take_over(thread, owner, run.next.name, at, now)
+    waits = replace(run.next, version="")
+    return await events.take_over(thread, owner, waits.name, at, now)
 
 
 async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
@@ -38,6 +39,10 @@ ALWAYS = 0.0
 """The time at which each lease that was not released is held still."""
 
 
+_OWNER = re.compile(r"(.*)/([0-9]+)(?:~([^~/]+)~)?(?:\.([^/]*))?", re.DOTALL)
+"""A run, how many processes have left it, the version that it waits for, and who works on it."""
+
+
 class BusyError(Exception):
     """A run is in progress in the thread."""
 
@@ -53,25 +58,28 @@ class OpenRun:
         run_id: the run.
         attempt: how many processes that worked on it have died, or ended.
         worker: the process that works on it, empty while it waits for one.
+        version: while it waits, the version of the tools' code that a worker must have to take it;
+            empty if any will do.
     """
 
     run_id: str
     attempt: int = 0
     worker: str = ""
+    version: str = ""
 
     @classmethod
     def of(cls, owner: str) -> OpenRun:
         """Read the name of an owner."""
-        run, slash, rest = owner.rpartition("/")
-        attempt, _, worker = rest.partition(".")
-        if slash and attempt.isdecimal():
-            return cls(run, int(attempt), worker)
+        if read := _OWNER.fullmatch(owner):
+            run, attempt, version, worker = read.groups(default="")
+            return cls(run, int(attempt), worker, version)
         return cls(owner.rpartition(".")[0], 0, owner.rpartition(".")[2])
 
     @property
     def name(self) -> str:
         """The name under which it waits; that of a worker begins with it."""
-        return f"{self.run_id}/{self.attempt}"
+        pinned = f"~{self.version}~" if self.version else ""
+        return f"{self.run_id}/{self.attempt}{pinned}"
 
     @property
     def next(self) -> OpenRun:
@@ -101,13 +109,17 @@ class ThreadLease:
         log: the thread's events.
         thread_id: the thread.
         clock: the time.
+        version: that of the tools' code in this process.
     """
 
-    def __init__(self, events: RunEvents, log: ThreadLog, thread_id: str, clock: Clock) -> None:
+    def __init__(
+        self, events: RunEvents, log: ThreadLog, thread_id: str, clock: Clock, version: str = ""
+    ) -> None:
         self._events = events
         self._log = log
         self._thread_id = thread_id
         self._clock = clock
+        self._version = version
 
     async def open_run(self) -> OpenRun | None:
         """Return the run that has not ended, whether or not a process works on it."""
@@ -141,11 +153,14 @@ class ThreadLease:
                 raise BusyError
             await pause(self._clock, SOON)  # this same run is about to begin in another process
 
-    async def take(self, on_lost: Callable[[], object]) -> tuple[OpenRun, RenewedLease] | None:
-        """Take it for the run that waits for a worker; ``None`` if none does.
+    async def take(
+        self, on_lost: Callable[[], object], *, to_end: bool = False
+    ) -> tuple[OpenRun, RenewedLease] | None:
+        """Take it for the run that waits for a worker; ``None`` if none does, or for another one.
 
         Args:
             on_lost: called if another process takes it over, because this one was suspended.
+            to_end: the run is not worked on, so whose version it waits for does not matter.
 
         Raises:
             StoreError: the store failed.
@@ -153,7 +168,9 @@ class ThreadLease:
         run = await self.open_run()
         if run is None or run.worker:
             return None
-        lease = self._lease(run, on_lost)
+        if not to_end and run.version not in {"", self._version}:
+            return None
+        lease = self._lease(replace(run, version=""), on_lost)
         ask = partial(self._events.take_over, self._thread_id, run.name, lease.owner, math.inf)
         is_taken = await lease.take(ask)
         return (run, lease) if is_taken else None
@@ -169,13 +186,20 @@ class ThreadLease:
             on_lost=on_lost,
         )
 
-    async def hand_over(self, lease: RenewedLease, *, is_called: bool) -> None:
-        """Have the run wait for a worker, which is called for at once unless one ``is_called``."""
+    async def hand_over(
+        self, lease: RenewedLease, *, is_called: bool, version: str = ""
+    ) -> OpenRun:
+        """Have the run wait for a worker, which is called for at once unless one ``is_called``.
+
+        With a ``version``, for a worker of that version. Returns the run as it waits.
+        """
         await self._log.flush()
         await lease.give_up()
         run, now = OpenRun.of(lease.owner), self._clock.now()
-        name, until = (run.name, now + WAITS) if is_called else (run.next.name, now)
-        await self._events.take_over(self._thread_id, lease.owner, name, math.inf, until)
+        waits, until = (replace(run, worker=""), now + WAITS) if is_called else (run.next, now)
+        waits = replace(waits, version=version)
+        await self._events.take_over(self._thread_id, lease.owner, waits.name, math.inf, until)
+        return waits
 
     async def ask_to_stop(self) -> None:
         """Ask the run that is in progress to stop, and wait."""

@@ -154,7 +154,14 @@ class CallModel:
         known = self._calls.get(call_id)
         return known.rounds[max(known.rounds)] if known and known.rounds else None
 
-    def finish(self, call_id: str, status: str, *, deadline: float | None = None) -> bool:
+    def finish(
+        self,
+        call_id: str,
+        status: str,
+        *,
+        deadline: float | None = None,
+        version: str | None = None,
+    ) -> bool:
         """See the port."""
         known = self._calls.get(call_id)
         if known is None or known.record.status != "open":
@@ -162,6 +169,8 @@ class CallModel:
         known.record = replace(known.record, status=status)
         if deadline is not None:
             known.record = replace(known.record, deadline=deadline)
+        if version is not None:
+            known.record = replace(known.record, version=version)
         return True
 
     def expired(self, now: float, limit: int) -> list[CallRecord]:

@@ -118,6 +118,19 @@ async def the_deadline_of_an_open_call_can_be_moved(open_store: OpenCallStore) -
         expect(await store.find("call_1"), a_call(deadline=500.0, status="done"), "nothing moves")
 
 
+async def the_version_of_an_open_call_can_be_changed(open_store: OpenCallStore) -> None:
+    """It is stored as the call begins, and other code may take an open call over."""
+    async with opened(open_store) as store:
+        await store.begin(a_call(version="1"))
+        expect(await store.find("call_1"), a_call(version="1"), "as it began")
+        yes(await store.finish("call_1", "open", version="2"), "it is open")
+        expect(await store.find("call_1"), a_call(version="2"), "another version, and no more")
+        yes(await store.finish("call_1", "open", deadline=500.0), "it is still open")
+        found = await store.open_round("call_1", 0, "w", 0.0, 9.0)
+        taken = a_call(version="2", deadline=500.0)
+        expect(found, OpenedRound(taken, None, {}), "the version stays")
+
+
 async def the_longest_overdue_call_comes_first(open_store: OpenCallStore) -> None:
     """Open calls past their deadline have expired; a limit leaves out those that expired last."""
     async with opened(open_store) as store:
@@ -266,6 +279,7 @@ CALL_ROUND_CHECKS: tuple[CallStoreCheck, ...] = (
     rounds_are_found_by_number,
     only_an_open_call_can_be_finished,
     the_deadline_of_an_open_call_can_be_moved,
+    the_version_of_an_open_call_can_be_changed,
     the_longest_overdue_call_comes_first,
     pruning_deletes_all_of_a_call,
     pruning_stops_at_its_limit,

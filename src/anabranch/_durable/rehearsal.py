@@ -1,0 +1,83 @@
+"""The rehearsal of a recorded call: its tool run over the record, to see whether it takes that way.
+
+The engine replays the call and does nothing new (``Call.replay``): no effect is run, nothing is asked,
+sampled, delivered, undone or written. What a tool does outside of steps, it does. So code of another
+version learns whether it can continue a call before it does anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from anabranch._asking.host import Host
+from anabranch._engine import Call, Finished, Journal, Stopped
+from anabranch._engine.clock import Timer
+from anabranch._engine.operations import discard
+from anabranch._opening import Runtime, open_call
+from anabranch.errors import NonDeterminismError, SerializationError
+from anabranch.tool import Tool
+
+__all__ = ["Rehearsed", "fits", "rehearse"]
+
+Rehearsed: TypeAlias = Finished[Any] | Stopped | Exception
+
+
+class _Standing:
+    """A clock that stands still, so that no deadline passes in a rehearsal."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+    def call_at(self, when: float, callback: object) -> Timer:
+        del when, callback
+        return self
+
+    def cancel(self) -> None:
+        """Do nothing: no callback is ever called."""
+
+
+async def rehearse(
+    tool: Tool[Any],
+    arguments: Mapping[str, Any],
+    journal: Journal,
+    runtime: Runtime,
+    host: Host | None = None,
+) -> Rehearsed:
+    """Return how ``tool`` ends, or where it stops, when it is run over ``journal``.
+
+    The journal is used up.
+    """
+
+    def abort(fault: Exception) -> None:
+        call.abort(fault)
+
+    journal.compensations = []  # whatever happens here, there is nothing to undo
+    call: Call[Any] = open_call(
+        tool,
+        arguments,
+        journal,
+        host=host or Host(),
+        runtime=replace(runtime, clock=_Standing(journal.started)),
+        sink=discard,
+        make=partial(Call[Any], on_fault=abort),
+    )
+    try:
+        async with call:
+            return await call.replay()
+    except Exception as error:  # noqa: BLE001 - any exception of the tool is its outcome
+        return error
+
+
+async def fits(
+    tool: Tool[Any], arguments: Mapping[str, Any], journal: Journal, runtime: Runtime, host: Host
+) -> bool:
+    """Whether ``tool`` comes to all that ``journal`` has recorded, and reads it."""
+    copy = Journal.loads(journal.dumps())
+    outcome = await rehearse(tool, arguments, copy, runtime, host)
+    return not isinstance(outcome, NonDeterminismError | SerializationError)

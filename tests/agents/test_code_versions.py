@@ -1,0 +1,172 @@
+"""Calls of an agent that were begun by other code: they wait, untouched, and all beside them goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import BranchContext, Capabilities, OtherVersionError, tool
+from anabranch.agents import Agent, BranchSelf, Event, Folding, ToolNoticed
+from anabranch.folding import BranchService
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest
+from anabranch.testing import MockModel, calls
+from anabranch.tool import Tool
+from anabranch.tree import Node
+from tests.agents.harness import heard, results_in
+from tests.agents.memory import MemoryTrees
+from tests.durable.stores import Modelled
+
+DONE: list[str] = []
+
+
+class Number(BaseModel):
+    n: int
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DONE.clear()
+
+
+def do(what: str) -> str:
+    DONE.append(what)
+    return what
+
+
+def undo(what: str) -> None:
+    DONE.append(f"not {what}")
+
+
+@tool
+async def book(ctx: BranchContext, name: str = "seat") -> str:
+    """Do something, and ask."""
+    await ctx.step(do, name, undo=undo)
+    return (await ctx.elicit(Number, f"{name}?")).action
+
+
+@tool(name="book")
+async def book_otherwise(ctx: BranchContext, name: str = "seat") -> str:
+    """Ask something else."""
+    await ctx.step(do, name, undo=undo)
+    return (await ctx.elicit(Number, f"Which {name}?")).action
+
+
+@tool(name="book")
+async def book_numbered(ctx: BranchContext, number: int) -> str:
+    """Take other arguments."""
+    return str(number)
+
+
+@tool
+async def note(ctx: BranchContext) -> str:
+    """Ask, the same in each version."""
+    await ctx.elicit(Number, "note?")
+    return await ctx.step(do, "noted")
+
+
+class Conversation:
+    """Agents of several versions over the same stores."""
+
+    def __init__(self, *uses: tuple[str, str, dict[str, Any]], inside: SampleReply | None) -> None:
+        self.trees = MemoryTrees()
+        self.store = Modelled()
+        self.events: list[Event] = []
+        self.branches = BranchService()
+
+        def decide(request: SampleRequest) -> SampleReply | str:
+            said = heard(request)
+            if said == "go":
+                return calls(*uses)
+            if inside is not None and said:
+                return inside
+            returned = results_in(request.messages[-1].content)
+            return "said: " + ", ".join(returned.values())
+
+        self.model = MockModel(decide)
+
+    def agent(self, version: str, *tools: Tool[Any]) -> Agent:
+        async def listen(event: Event) -> None:
+            self.events.append(event)
+
+        return Agent(
+            self.trees,
+            self.model,
+            tools=[*tools, BranchSelf(), Folding(self.branches)],
+            capabilities=Capabilities(),
+            calls=self.store,
+            listener=listen,
+            code_version=version,
+        )
+
+    async def begin(self) -> Node:
+        agent = self.agent("1", book, note)
+        return await agent.say((await agent.begin()).id, "go")
+
+    async def answer(self, agent: Agent, node: Node) -> None:
+        """Answer all questions, without going on."""
+        for each in await agent.open_questions(node):
+            await agent.add_answer(each.id, ElicitReply(action="accept", content={"n": 1}))
+
+    async def go_on(self, agent: Agent, node: Node) -> Node:
+        ready = await agent.cut_off(node.thread_id)
+        assert ready is not None
+        return await agent.go_on(ready)
+
+    def noticed(self) -> list[str]:
+        return [each.notice.message for each in self.events if isinstance(each, ToolNoticed)]
+
+
+@pytest.mark.parametrize(
+    "changed", [[book_otherwise], [book_numbered], []], ids=["way", "arguments", "gone"]
+)
+async def test_a_call_waits_for_its_code_and_what_is_beside_it_goes_on(
+    changed: Sequence[Tool[Any]],
+) -> None:
+    here = Conversation(("a", "book", {"name": "seat"}), ("b", "note", {}), inside=None)
+    node = await here.begin()
+    await here.answer(here.agent("1", book, note), node)
+    new = here.agent("2", *changed, note)
+    for _ in range(2):
+        with pytest.raises(OtherVersionError):
+            await here.go_on(new, node)
+    assert DONE == ["seat", "noted"]
+    assert set(here.noticed()) == {"This waits for a process with version '1' of the tools' code."}
+
+    end = await here.go_on(here.agent("1", book, note), node)
+    assert end.text == "said: accept, noted"
+    assert DONE == ["seat", "noted"]
+
+
+@pytest.mark.parametrize(
+    "opens",
+    [
+        ("fork", "branch_self", {"prompts": ["a"], "allow_work": True}),
+        ("fork", "branch_create", {"description": "a", "prompt": "book a seat"}),
+    ],
+    ids=["branch_self", "folding"],
+)
+async def test_a_branch_waits_with_the_call_in_it(opens: tuple[str, str, dict[str, Any]]) -> None:
+    inside = calls(("a", "book", {"name": "seat"}))
+    here = Conversation(opens, ("b", "note", {}), inside=inside)
+    node = await here.begin()
+    new = here.agent("2", book_otherwise, note)
+    await here.answer(new, node)
+    with pytest.raises(OtherVersionError):
+        await here.go_on(new, node)
+    assert DONE == ["seat", "noted"]
+
+    end = await here.go_on(here.agent("1", book, note), node)
+    assert end.text.startswith("said: ")
+    assert "said: accept" in end.text
+    assert DONE == ["seat", "noted"]
+
+
+async def test_the_version_is_recorded_where_calls_are_stored() -> None:
+    here = Conversation(("a", "book", {"name": "seat"}), inside=None)
+    await here.begin()
+    [record] = await here.store.calls(10)
+    assert record.version == "1"
+    assert Agent(here.trees, here.model, tools=[book]).dependencies.version == ""

@@ -1,0 +1,164 @@
+"""Runs of a chat with calls that other code has begun: each waits for a worker of that version."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import BaseModel
+
+from anabranch import BranchContext, tool
+from anabranch.chat._web.open_work import OpenWork, open_work, retry
+from anabranch.engines import Engine, InProcessEngine
+from anabranch.stores import open_run_events, open_stores
+from anabranch.tool import Tool
+from tests.chat.test_web_workers import accepted
+from tests.chat.web import browsing, events_in, message, resume, run
+from tests.patience import PATIENCE
+
+DONE: list[str] = []
+
+
+class Number(BaseModel):
+    n: int
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DONE.clear()
+
+
+def do(what: str) -> None:
+    DONE.append(what)
+
+
+@tool(name="book")
+async def book_1(ctx: BranchContext) -> str:
+    """Do something, and ask."""
+    await ctx.step(do, "reserved")
+    await ctx.elicit(Number, "How many?")
+    await ctx.step(do, "charged")
+    return "booked"
+
+
+@tool(name="book")
+async def book_2(ctx: BranchContext) -> str:
+    """Ask otherwise."""
+    await ctx.step(do, "reserved")
+    await ctx.elicit(Number, "How many seats?")
+    return "booked otherwise"
+
+
+@asynccontextmanager
+async def at_version(
+    url: str, engine: Engine, tool: Tool[Any], version: str, **options: Any
+) -> AsyncGenerator[httpx2.AsyncClient]:
+    """A process with this code, which shares store and engine with others."""
+    calls, trees = open_stores(url)
+    async with browsing(
+        store=trees,
+        tools=[tool],
+        calls=calls,
+        engine=engine,
+        code_version=version,
+        closes_store=True,
+        **options,
+    ) as client:
+        yield client
+
+
+async def answer(client: httpx2.AsyncClient, asked: list[dict[str, Any]]) -> None:
+    """Send the answer to what a run has asked, and do not wait for its run."""
+    [interrupt] = asked[-1]["outcome"]["interrupts"]
+    entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"n": 3}}
+    await accepted(client, resume(entry))
+
+
+async def until_waiting(url: str) -> OpenWork:
+    """Return the run when it waits for a version."""
+    events = open_run_events(url)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                found = await open_work(events, 0.0, 2)
+                if found and found[0].version:
+                    return found[0]
+                await asyncio.sleep(0)
+    finally:
+        await events.close()
+
+
+async def end_of(client: httpx2.AsyncClient, run_id: str) -> list[dict[str, Any]]:
+    """Return the events of the thread up to the end of a run."""
+    text = ""
+    async with client.stream("GET", "/threads/t1/events?after=0") as response:
+        async for piece in response.aiter_text():
+            text += piece
+            events = events_in(text[: text.rfind("\n\n") + 1])
+            if any(e["type"] == "RUN_FINISHED" and e["runId"] == run_id for e in events):
+                return events
+    raise AssertionError(text)
+
+
+async def test_a_run_waits_for_a_worker_of_the_version_of_its_call(url: str) -> None:
+    engine = InProcessEngine()
+    async with at_version(url, engine, book_1, "1") as old:
+        asked = await run(old, message("/book"))
+    async with at_version(url, engine, book_2, "2") as new:
+        await answer(new, asked)
+        waits = await until_waiting(url)
+        assert (waits.state, waits.version, waits.attempt) == ("waiting", "1", 0)
+        assert (await new.get("/threads/t1/tree")).json()["running"] is True
+        assert DONE == ["reserved"]
+
+        async with at_version(url, engine, book_1, "1"):
+            events = await end_of(new, "r2")
+    assert DONE == ["reserved", "charged"]
+    assert events[-1]["outcome"] == {"type": "success"}
+    notices = [
+        each["value"]["message"] for each in events if each.get("name") == "anabranch.notice"
+    ]
+    assert notices == ["This waits for a process with version '1' of the tools' code."]
+
+
+async def test_code_that_takes_the_same_way_goes_on_with_the_run(url: str) -> None:
+    engine = InProcessEngine()
+    async with at_version(url, engine, book_1, "1") as old:
+        asked = await run(old, message("/book"))
+    async with at_version(url, engine, book_1, "2") as new:
+        await answer(new, asked)
+        await end_of(new, "r2")
+    assert DONE == ["reserved", "charged"]
+
+
+async def test_a_run_that_waits_for_a_version_is_stopped_by_any_process(url: str) -> None:
+    engine = InProcessEngine()
+    async with at_version(url, engine, book_1, "1") as old:
+        asked = await run(old, message("/book"))
+    async with at_version(url, engine, book_2, "2") as new:
+        await answer(new, asked)
+        await until_waiting(url)
+        assert (await new.post("/threads/t1/stop", json={})).json() == {"stopped": True}
+        events = await end_of(new, "r2")
+    assert events[-1]["outcome"] == {"type": "cancelled"}
+    assert DONE == ["reserved"]
+
+
+async def test_a_run_that_is_called_for_again_is_tried_by_any_worker(url: str) -> None:
+    """It may be one whose code takes the same way, under a version of its own."""
+    engine = InProcessEngine()
+    async with at_version(url, engine, book_1, "1") as old:
+        asked = await run(old, message("/book"))
+    async with at_version(url, engine, book_2, "2") as new:
+        await answer(new, asked)
+        await until_waiting(url)
+    events = open_run_events(url)
+    assert await retry(events, "t1", 1.0)
+    await events.close()
+    async with at_version(url, InProcessEngine(), book_1, "3") as newest:
+        await end_of(newest, "r2")
+    assert DONE == ["reserved", "charged"]

@@ -1,0 +1,263 @@
+"""A call that was begun by one version of the code, and meets another: continued, or left as it is."""
+
+from typing import Any
+
+import pytest
+from mcp.types import InputRequiredResult
+from pydantic import BaseModel
+
+from anabranch import (
+    BranchContext,
+    CallExpiredError,
+    NonDeterminismError,
+    OtherVersionError,
+    ToolError,
+    tool,
+)
+from anabranch._durable.expiry import Reaper
+from anabranch._durable.store import CallRecord, CallStore
+from anabranch._engine import Finished
+from anabranch.tool import Tool
+from tests.durable.harness import Desk, Ledger, accept, always
+from tests.durable.stores import Cut, Modelled
+
+
+class Number(BaseModel):
+    n: int
+
+
+ledger = Ledger()
+BOOKED = [("reserve", "seat"), ("charge", "card")]
+UNDONE = [("release", "seat")]
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    ledger.clear()
+
+
+def reserve(what: str) -> str:
+    ledger.append(("reserve", what))
+    return what
+
+
+def release(what: str) -> None:
+    ledger.append(("release", what))
+
+
+def lose(what: str) -> None:
+    ledger.append(("lose", what))
+
+
+def charge(what: str) -> str:
+    ledger.append(("charge", what))
+    return what
+
+
+@tool(name="book")
+async def book_1(ctx: BranchContext) -> str:
+    """Reserve, ask, charge."""
+    await ctx.step(reserve, "seat", undo=release)
+    await ctx.elicit(Number, "how many?")
+    await ctx.step(charge, "card")
+    return "booked"
+
+
+@tool(name="book")
+async def book_2(ctx: BranchContext) -> str:
+    """Do the same so far, and say more."""
+    await ctx.step(reserve, "seat", undo=release)
+    await ctx.elicit(Number, "how many?")
+    await ctx.step(charge, "card")
+    await ctx.step(charge, "card again")
+    return "booked by the new code"
+
+
+@tool(name="book")
+async def book_otherwise(ctx: BranchContext) -> str:
+    """Do something before the question that the first version did not."""
+    await ctx.step(charge, "deposit", undo=lose)
+    await ctx.step(reserve, "seat", undo=lose)
+    await ctx.elicit(Number, "how many?")
+    return "booked otherwise"
+
+
+@tool(name="book")
+async def book_fewer(ctx: BranchContext) -> str:
+    """Ask something else."""
+    await ctx.step(reserve, "seat", undo=release)
+    await ctx.elicit(Number, "how few?")
+    return "booked fewer"
+
+
+def at_version(tool: Tool[Any], version: str, like: Desk | None = None) -> Desk:
+    """Where the same call is played by other code, at the same time."""
+    desk = Desk(tool, always(n=1), version=version)
+    if like is not None:
+        desk.clock = like.clock
+    return desk
+
+
+async def asked(desk: Desk, store: CallStore) -> InputRequiredResult:
+    outcome = await desk.request(desk.service(store))
+    assert isinstance(outcome, InputRequiredResult)
+    return outcome
+
+
+async def answer(desk: Desk, store: CallStore, first: InputRequiredResult, n: int = 1) -> Any:
+    answers = {step_id: accept(n=n) for step_id in first.input_requests or {}}
+    outcome = await desk.request(desk.service(store), first.request_state, answers)
+    assert isinstance(outcome, Finished)
+    return outcome.value
+
+
+async def found(store: CallStore) -> CallRecord:
+    record = await store.find("call_1")
+    assert record is not None
+    return record
+
+
+def reaper(desk: Desk, store: CallStore) -> Reaper:
+    return Reaper(desk.service(store), {desk.tool.name: desk.tool}, patience=100_000_000)
+
+
+async def test_other_code_that_takes_the_same_way_continues_the_call(store: CallStore) -> None:
+    old = at_version(book_1, "1")
+    first = await asked(old, store)
+    assert (await found(store)).version == "1"
+    new = at_version(book_2, "2", old)
+
+    assert await answer(new, store, first) == "booked by the new code"
+    assert ledger == [*BOOKED, ("charge", "card again")]
+    assert (await found(store)).version == "2"
+
+
+async def test_other_code_that_takes_another_way_leaves_the_call_to_its_own(
+    store: CallStore,
+) -> None:
+    old = at_version(book_1, "1")
+    first = await asked(old, store)
+    new = at_version(book_otherwise, "2", old)
+    for _ in range(2):
+        with pytest.raises(OtherVersionError, match=r"begun by version '1'.*nothing is undone"):
+            await answer(new, store, first)
+    assert ledger == BOOKED[:1]
+    record = await found(store)
+    assert (record.status, record.version) == ("open", "1")
+
+    assert await answer(old, store, first) == "booked"
+    assert ledger == BOOKED
+
+
+async def test_what_other_code_was_answered_in_vain_binds_no_one() -> None:
+    store = Modelled()
+    old = at_version(book_1, "1")
+    first = await asked(old, store)
+    with pytest.raises(OtherVersionError):
+        await answer(at_version(book_otherwise, "2", old), store, first, n=1)
+
+    assert await answer(old, store, first, n=2) == "booked"
+
+
+async def test_a_client_that_tries_other_code_has_as_much_time_again() -> None:
+    store = Modelled()
+    old = at_version(book_1, "1")
+    first = await asked(old, store)
+    deadline = (await found(store)).deadline
+    old.clock.advance(100)
+    with pytest.raises(OtherVersionError):
+        await answer(at_version(book_otherwise, "2", old), store, first)
+
+    assert (await found(store)).deadline == deadline + 100
+
+
+async def test_code_of_the_same_version_that_takes_another_way_fails_the_call() -> None:
+    store = Modelled()
+    old = at_version(book_1, "1")
+    first = await asked(old, store)
+
+    with pytest.raises(NonDeterminismError):
+        await answer(at_version(book_fewer, "1", old), store, first)
+    assert ledger == BOOKED[:1]
+
+
+@pytest.mark.parametrize("version", ["", "1"])
+async def test_a_call_or_a_server_without_a_version_is_of_any(version: str) -> None:
+    store = Modelled()
+    old = at_version(book_1, version)
+    first = await asked(old, store)
+    other = "" if version else "2"
+
+    with pytest.raises(NonDeterminismError):
+        await answer(at_version(book_fewer, other, old), store, first)
+
+
+async def test_what_other_code_has_continued_is_its_own_from_then_on() -> None:
+    """The version follows the code: the old one cannot replay what the new one has done."""
+
+    @tool(name="book")
+    async def book_twice(ctx: BranchContext) -> str:
+        """Ask once more than the first version."""
+        await ctx.step(reserve, "seat", undo=release)
+        await ctx.elicit(Number, "how many?")
+        await ctx.elicit(Number, "really?")
+        return "booked twice"
+
+    store = Modelled()
+    old = at_version(book_1, "1")
+    new = at_version(book_twice, "2", old)
+    first = await asked(old, store)
+    answers = {step_id: accept(n=1) for step_id in first.input_requests or {}}
+    second = await new.request(new.service(store), first.request_state, answers)
+    assert isinstance(second, InputRequiredResult)
+
+    with pytest.raises(OtherVersionError, match="version '2'"):
+        await answer(old, store, second)
+    assert await answer(new, store, second) == "booked twice"
+
+
+@pytest.mark.parametrize("died_at", ["record", "end_round"])
+async def test_nothing_of_an_interrupted_round_is_repeated_or_undone_by_other_code(
+    store: CallStore, died_at: str
+) -> None:
+    """The process of the old code dies with an effect that is recorded."""
+    whole = Cut(Modelled(), None)
+    await asked(at_version(book_1, "1"), whole)
+    ledger.clear()
+    old = at_version(book_1, "1")
+    at = whole.asked.index(died_at)
+    with pytest.raises(ToolError):
+        await asked(old, Cut(store, at, after=died_at == "record"))
+    with pytest.raises(OtherVersionError):
+        await asked(at_version(book_otherwise, "2", old), store)
+    assert ledger == BOOKED[:1]
+
+    first = await asked(old, store)
+    assert await answer(old, store, first) == "booked"
+    assert ledger == BOOKED
+
+
+async def test_an_expired_call_is_undone_by_code_that_takes_the_same_way(store: CallStore) -> None:
+    old = at_version(book_1, "1")
+    first = await asked(old, store)
+    old.clock.advance(1_000)
+    other = at_version(book_otherwise, "2", old)
+
+    assert await reaper(other, store).expire() == 0
+    assert ledger == BOOKED[:1]
+    old.clock.advance(31)
+    assert await reaper(at_version(book_2, "3", old), store).expire() == 1
+    assert ledger == [*BOOKED[:1], *UNDONE]
+    with pytest.raises(CallExpiredError):
+        await answer(old, store, first)
+
+
+async def test_an_expired_call_that_other_code_cannot_undo_is_as_open_as_before() -> None:
+    """That it was looked at is not recorded: its client may still continue it."""
+    store = Modelled()
+    old = at_version(book_1, "1")
+    first = await asked(old, store)
+    old.clock.advance(1_000)
+    assert await reaper(at_version(book_otherwise, "2", old), store).expire() == 0
+
+    assert await answer(old, store, first) == "booked"

@@ -14,8 +14,18 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import BranchContext, tool
-from anabranch.cli._combined_server import Asking, Persistence, assemble, tool_names
+from anabranch.cli import _combined_server
+from anabranch.cli._combined_server import (
+    Asking,
+    Persistence,
+    assemble,
+    server_options,
+    tool_names,
+)
+from anabranch.cli._server_recipe import ServerRecipe
 from anabranch.cli._targets import Found
+from anabranch.engines import InProcessEngine
+from anabranch.errors import StoreError
 from anabranch.mcp import install
 from anabranch.mcp._client import offers_sagas
 from anabranch.stores import open_store
@@ -75,7 +85,7 @@ async def test_calls_are_stored_and_those_that_expire_are_undone(
     persistence = Persistence(url)
 
     def server() -> MCPServer[Any]:  # in a thread: a command has no loop yet
-        return assemble(found(), keys=[KEY], sampler=None, persistence=persistence)
+        return assemble(found(), server_options([KEY], persistence=persistence))
 
     first, second = await to_thread.run_sync(server), await to_thread.run_sync(server)
     async with connected(first, MODERN, Answers(elicit=print)) as client:
@@ -95,7 +105,7 @@ async def test_calls_are_stored_and_those_that_expire_are_undone(
 
 
 def test_without_a_store_nothing_is_to_be_continued() -> None:
-    assert tool_names(assemble(alone(), keys=[KEY], sampler=None)) == ["lend", "loose"]
+    assert tool_names(assemble(alone(), server_options([KEY]))) == ["lend", "loose"]
 
 
 @pytest.mark.parametrize("found", [alone, beside])
@@ -103,30 +113,51 @@ def test_without_a_store_nothing_is_to_be_continued() -> None:
 def test_with_a_store_calls_can_be_continued_unless_that_is_not_wanted(
     found: Callable[[], Found], wanted: bool
 ) -> None:
-    server = assemble(
-        found(), keys=[KEY], sampler=None, persistence=Persistence("memory:", continue_calls=wanted)
-    )
+    persistence = Persistence("memory:", continue_calls=wanted)
+    server = assemble(found(), server_options([KEY], persistence=persistence))
     assert ("continue_call" in tool_names(server)) is wanted
 
 
 def test_a_server_that_can_continue_calls_of_its_own_keeps_doing_so() -> None:
     existing: MCPServer[Any] = MCPServer("theirs")
     install(existing, loose, store="memory:")
-    server = assemble(
-        Found([lend], [existing]), keys=[KEY], sampler=None, persistence=Persistence("memory:")
-    )
+    options = server_options([KEY], persistence=Persistence("memory:"))
+    server = assemble(Found([lend], [existing]), options)
     assert sorted(tool_names(server)) == ["continue_call", "lend", "loose"]
 
 
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_sagas_are_offered_unless_that_is_not_wanted(wanted: bool) -> None:
-    make = partial(assemble, alone(), keys=[KEY], sampler=None, asking=Asking(sagas=wanted))
+    make = partial(assemble, alone(), server_options([KEY], asking=Asking(sagas=wanted)))
     async with Client(await to_thread.run_sync(make), mode=MODERN) as client:
         assert await offers_sagas(client) is wanted
 
 
 async def test_the_lifespan_of_a_server_that_was_found_still_runs() -> None:
     persistence = Persistence("memory:")
-    make = partial(assemble, beside(), keys=[KEY], sampler=None, persistence=persistence)
+    make = partial(assemble, beside(), server_options([KEY], persistence=persistence))
     async with Client(await to_thread.run_sync(make), mode=MODERN):
         assert STARTED.is_set()
+
+
+async def test_the_engine_of_a_server_is_opened_once_and_closed_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[InProcessEngine] = []
+
+    def open_engine(name: str | None, store: str | None) -> InProcessEngine:
+        assert (name, store) == ("shared", "memory:")
+        opened.append(InProcessEngine())
+        return opened[-1]
+
+    monkeypatch.setattr(_combined_server, "open_engine", open_engine)
+    target = tmp_path / "tools.py"
+    target.write_text("from tests.cli.test_persistence import loose\n")
+    persistence = Persistence("memory:", engine="shared")
+    recipe = ServerRecipe((str(target),), None, (KEY,), persistence)
+    made = await to_thread.run_sync(recipe.make_server)
+    [engine] = opened
+    async with made.around:
+        assert (await engine.backlog()).waiting == 0
+    with pytest.raises(StoreError, match="closed"):
+        await engine.backlog()

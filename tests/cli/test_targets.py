@@ -11,7 +11,7 @@ from anabranch import BranchContext, tool
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._combined_server import assemble, tool_names
 from anabranch.cli._targets import Found, is_url, load, split_target
-from anabranch.mcp import create_server
+from anabranch.mcp import ServerOptions, create_server
 from tests.mcp.harness import MODERN, Answers, connected, echo, text_of
 
 TOOLS = """
@@ -40,6 +40,7 @@ def {tool}() -> int:
     return 1
 """
 KEYS = ["k" * 32]
+OPTIONS = ServerOptions(keys=KEYS)
 
 
 @pytest.fixture(autouse=True)
@@ -172,13 +173,13 @@ def saying(word: str) -> Callable[[], str]:
 
 
 def test_tools_alone_make_a_server() -> None:
-    server = assemble(Found(tools=[loose]), keys=KEYS, sampler=None)
+    server = assemble(Found(tools=[loose]), OPTIONS)
     assert (server.name, tool_names(server)) == ("anabranch", ["loose"])
 
 
 def test_tools_are_added_to_the_server_that_is_there() -> None:
     theirs = server_with("theirs", "own")
-    server = assemble(Found([loose], [theirs]), keys=KEYS, sampler=None)
+    server = assemble(Found([loose], [theirs]), OPTIONS)
     assert server is theirs
     assert tool_names(server) == ["own", "loose"]
 
@@ -187,13 +188,13 @@ def test_a_tool_that_the_server_has_already_is_served_as_it_is() -> None:
     from anabranch.mcp import create_server
 
     theirs = create_server("theirs", [loose])
-    server = assemble(Found([loose], [theirs]), keys=KEYS, sampler=None)
+    server = assemble(Found([loose], [theirs]), OPTIONS)
     assert tool_names(server) == ["loose"]
 
 
 def test_several_servers_become_one() -> None:
     first, second = server_with("first", "a"), server_with("second", "b", "c")
-    server = assemble(Found([], [first, second]), keys=KEYS, sampler=None)
+    server = assemble(Found([], [first, second]), OPTIONS)
     assert (server.name, tool_names(server)) == ("first", ["a", "b", "c"])
 
     async def call() -> object:
@@ -209,9 +210,7 @@ async def test_tools_of_ours_on_several_servers_ask_as_before() -> None:
         return (await ctx.sample("Sign here.")).text
 
     servers = [create_server("first", []), create_server("second", [sign])]
-    server = await anyio.to_thread.run_sync(
-        lambda: assemble(Found([], servers), keys=KEYS, sampler=None)
-    )
+    server = await anyio.to_thread.run_sync(lambda: assemble(Found([], servers), OPTIONS))
     async with connected(server, MODERN, Answers(sample=echo)) as client:
         assert text_of(await client.call_tool("sign")) == "<Sign here.>"
 
@@ -219,7 +218,7 @@ async def test_tools_of_ours_on_several_servers_ask_as_before() -> None:
 def test_two_servers_with_the_same_tool_are_refused() -> None:
     found = Found([], [server_with("first", "a"), server_with("second", "a")])
     with pytest.raises(UsageError, match="Two servers have a tool named a"):
-        assemble(found, keys=KEYS, sampler=None)
+        assemble(found, OPTIONS)
 
 
 def test_two_tools_of_the_same_name_are_refused() -> None:
@@ -228,4 +227,4 @@ def test_two_tools_of_the_same_name_are_refused() -> None:
         return 2
 
     with pytest.raises(UsageError, match="Two tools are named loose"):
-        assemble(Found([loose, other]), keys=KEYS, sampler=None)
+        assemble(Found([loose, other]), OPTIONS)

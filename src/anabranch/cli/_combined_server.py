@@ -86,12 +86,16 @@ CLIENTS_ONLY = Asking()
 
 def server_options(
     keys: Sequence[str],
-    sampler: Sampler | None,
-    persistence: Persistence,
+    sampler: Sampler | None = None,
+    persistence: Persistence = NOT_STORED,
     asking: Asking = CLIENTS_ONLY,
     limits: Limits = UNLIMITED,
 ) -> ServerOptions:
-    """Return the options that the command line has given."""
+    """Return the options that the command line has given; their engine is the caller's to close.
+
+    Raises:
+        UsageError: there is no such engine.
+    """
     return ServerOptions(
         keys=keys,
         ttl=persistence.ttl,
@@ -111,16 +115,7 @@ def server_options(
     )
 
 
-def assemble(
-    found: Found,
-    *,
-    keys: Sequence[str],
-    sampler: Sampler | None,
-    persistence: Persistence = NOT_STORED,
-    asking: Asking = CLIENTS_ONLY,
-    limits: Limits = UNLIMITED,
-    name: str = "anabranch",
-) -> MCPServer[Any]:
+def assemble(found: Found, options: ServerOptions, name: str = "anabranch") -> MCPServer[Any]:
     """Return a server that offers everything: the first one found, or a new one called ``name``.
 
     A server's own tools are served as they are. A tool that the server has already is not added
@@ -129,7 +124,6 @@ def assemble(
     Raises:
         UsageError: two different tools have the same name, or the store's URL is invalid.
     """
-    options = server_options(keys, sampler, persistence, asking, limits)
     try:
         if not found.servers:
             return create_server(name, found.tools, version=found.version, options=options)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,6 +35,7 @@ from anabranch.cli._keys import KEYS
 from anabranch.cli._memory import learning, open_bank
 from anabranch.cli._options import MODEL, STORE, store_url
 from anabranch.cli._targets import load, name_of
+from anabranch.engines import Engine
 from anabranch.folding import folding_tools
 from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._options import completed_by
@@ -51,7 +53,8 @@ class MadeServer(NamedTuple):
     Attributes:
         server: the server.
         unused: the options that the targets' own servers have set themselves.
-        around: is to be entered while the server runs: its memory learns meanwhile.
+        around: is to be entered while the server runs: its memory learns meanwhile, and its engine
+            is closed at its end.
         note: what else the person should know of it.
     """
 
@@ -97,19 +100,12 @@ class ServerRecipe:
         server: AnyServer = (
             assemble_fastmcp(found, options)
             if found.fastmcp
-            else assemble(
-                found,
-                keys=self.keys,
-                sampler=sampler,
-                persistence=self.persistence,
-                asking=self.asking,
-                limits=self.limits,
-                name=self.name or name_of(self.targets) or "anabranch",
-            )
+            else assemble(found, options, self.name or name_of(self.targets) or "anabranch")
         )
         given = sampler or store or self.limits != UNLIMITED
         note = foreign(found) if given else ""
-        return MadeServer(server, unused, learning(bank, learner), note)
+        around = _closing(options.engine, learning(bank, learner))
+        return MadeServer(server, unused, around, note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +132,19 @@ class WorkerApp:
         # A session of the handshake era lives in one process, and its next request may reach
         # another worker, so no sessions are offered.
         return self.access.app(server, self.host, session_ttl=None), around
+
+
+@asynccontextmanager
+async def _closing(
+    engine: Engine | None, learns: AbstractAsyncContextManager[None]
+) -> AsyncGenerator[None]:
+    """Learn inside the block, and close the engine after it."""
+    try:
+        async with learns:
+            yield
+    finally:
+        if engine is not None:
+            await engine.close()
 
 
 _GIVEN_BY = {

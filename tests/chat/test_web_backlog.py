@@ -23,11 +23,12 @@ from anabranch.chat._terminal_session.replies import Replies
 from anabranch.chat._web.backlog import COME_BACK, FRESH, Backlog
 from anabranch.cli import main
 from anabranch.engines import InProcessEngine
-from anabranch.stores import RunEvents
+from anabranch.stores import RunEvents, open_run_events
 from tests.agents.memory import MemoryTrees
 from tests.chat.test_web_events import process
 from tests.chat.test_web_processes import Held, until_said
 from tests.chat.web import message, model, resume, run, serving
+from tests.durable.stores import Modelled
 
 
 class Now:
@@ -82,6 +83,25 @@ async def test_an_answer_is_never_refused(url: str) -> None:
         assert [await begun(full, number) for number in (7, 8)] == [202, 429]
         entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"row": 3}}
         assert (await send(full, resume(entry))).status_code == 202
+
+
+async def test_another_answer_to_what_is_answered_is_new_work(url: str) -> None:
+    calls: dict[str, Any] = {"calls": Modelled(), "recorded_calls": "values"}
+    async with process(url, max_backlog=1, **calls) as client:
+        [interrupt] = (await run(client, message("reserve")))[-1]["outcome"]["interrupts"]
+        entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"row": 3}}
+        await run(client, resume(entry))
+        [call] = (await client.get("/calls")).json()["calls"]
+        path = f"/calls/{call['id']}"
+        steps = (await client.get(path)).json()["steps"]
+        [asked] = [each["id"] for each in steps if each["kind"] == "elicit"]
+        events = open_run_events(url)
+        assert await events.lease("other", "r/0", 0.0, 4e9)
+        other = {"step_id": asked, "action": "accept", "content": {"row": 4}}
+        refused = await client.post(f"{path}/answers", json=other)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, f"{COME_BACK}")
+        await events.release("other", "r/0")
+        await events.close()
 
 
 async def test_what_waits_in_its_own_process_counts(url: str) -> None:

@@ -156,6 +156,7 @@ _GIVEN_BY = {
     "ask_url": "--ask-url",
     "ttl": "--ttl",
     "grace": "--grace",
+    "max_running": "--max-running",
     "name": "--name",
     "code_version": "--version (ANABRANCH_VERSION)",
     "auth": f"--token ({TOKEN})",

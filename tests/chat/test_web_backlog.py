@@ -123,7 +123,8 @@ class Stored:
         assert now == math.inf
         self.read += 1
         waiting = [(f"t{number}", f"r{number}/0") for number in range(self.waiting)]
-        return [("busy", "r/0.worker"), *waiting][:limit]
+        others = [("busy", "r/0.worker"), ("for other code", "r/0~1.2~")]
+        return [*others, *waiting][:limit]
 
 
 async def test_the_store_is_read_once_a_second_and_when_the_limit_is_reached_by_counting() -> None:

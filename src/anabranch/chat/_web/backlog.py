@@ -85,10 +85,14 @@ class Backlog:
     async def counted(self, most: int) -> tuple[int, int]:
         """Return how many runs wait, and how many are in progress; ``most`` are looked at.
 
+        One that waits for other code is neither: the workers that there are do not come to it.
+
         Raises:
             StoreError: the store failed.
         """
         found = await self._events.overdue(math.inf, most)
-        taken = sum(bool(OpenRun.of(owner).worker) for _, owner in found)
+        runs = [OpenRun.of(owner) for _, owner in found]
+        taken = sum(bool(run.worker) for run in runs)
+        waiting = sum(not run.worker and not run.version for run in runs)
         here = self._here()  # the store has them as this process's
-        return len(found) - taken + here, taken - here
+        return waiting + here, taken - here

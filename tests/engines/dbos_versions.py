@@ -1,0 +1,53 @@
+"""A run of a chat over DBOS that waits for a worker of another version: a process for a test.
+
+``python -m tests.engines.dbos_versions URL``: it ends with status 0 if all was as it should be. DBOS
+is one for each process, so processes of the chat come one after the other here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+
+from anabranch.engines import DBOSEngine
+from anabranch.tool import Tool
+from tests.chat.test_web_versions import (
+    DONE,
+    answer,
+    at_version,
+    book_1,
+    book_2,
+    end_of,
+    until_waiting,
+)
+from tests.chat.web import message, run
+
+
+@asynccontextmanager
+async def process(url: str, tool: Tool[Any], version: str) -> AsyncGenerator[httpx2.AsyncClient]:
+    engine = DBOSEngine(url, schema="dbos_versions")
+    async with at_version(url, engine, tool, version) as client:
+        yield client
+    await engine.close()
+
+
+async def main(url: str) -> None:
+    async with process(url, book_1, "1") as old:
+        asked = await run(old, message("/book"))
+    async with process(url, book_2, "2") as new:
+        await answer(new, asked)
+        waits = await until_waiting(url)
+        assert (waits.state, waits.version) == ("waiting", "1"), waits
+    async with process(url, book_1, "1") as again:
+        events = await end_of(again, "r2")
+    assert events[-1]["outcome"] == {"type": "success"}, events
+    assert DONE == ["reserved", "charged"], DONE
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -28,9 +28,10 @@ async def advance(wake: Wake) -> None:
         (partial(RestateEngine, "postgresql://db"), "a URL like http://host:8080"),
         (partial(RestateEngine, "http://host:none"), "a URL like http://host:8080"),
         (partial(RestateEngine, "http://host", admin="host:9070"), "not 'host:9070'"),
+        (partial(RestateEngine, "http://host", address="worker:9080"), "not 'worker:9080'"),
         (partial(RestateEngine, "http://host", prefix="my-app"), "not 'my-app'"),
     ],
-    ids=["scheme", "port", "admin", "prefix"],
+    ids=["scheme", "port", "admin", "address", "prefix"],
 )
 async def test_what_cannot_be_reached_is_refused(make: Callable[[], Any], wrong: str) -> None:
     with pytest.raises(StoreError, match=wrong):

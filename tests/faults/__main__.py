@@ -17,6 +17,7 @@ import anyio
 
 from tests.faults import chaos
 from tests.faults.chaos import EVERY, own_server, plan_of
+from tests.faults.journey import EngineName
 from tests.faults.runs import Report, Trial, plan
 
 
@@ -30,7 +31,11 @@ async def disturb(
 def _chaos(folder: Path, given: argparse.Namespace) -> Report:
     with own_server() as server:
         runs = plan_of(given.seed, given.runs or 200)
-        work = partial(chaos.disturb, folder, server, runs, given.chaos, times=given.times)
+        urls: list[str] | None = given.restate
+        engine: EngineName = (urls[0], urls[1]) if urls else "dbos"
+        work = partial(
+            chaos.disturb, folder, server, runs, given.chaos, times=given.times, engine=engine
+        )
         return anyio.run(partial(work, speed=given.speed, at_once=given.at_once))
 
 
@@ -45,6 +50,9 @@ def main() -> int:
     parser.add_argument("--speed", type=float, default=10.0, help="of the workers' clock")
     parser.add_argument("--at-once", type=int, default=8, help="calls that run at the same time")
     parser.add_argument("--chaos", nargs="*", choices=EVERY, help="on a Postgres of its own")
+    parser.add_argument(
+        "--restate", nargs=2, metavar="URL", help="the ingress and the admin API, instead of DBOS"
+    )
     parser.add_argument("--times", type=int, default=3, help="how often each of these comes")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="faults-") as name:

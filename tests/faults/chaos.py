@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 from anabranch._engine.clock import SystemClock, pause
 from tests.faults.cluster import WORKERS, Cluster
-from tests.faults.journey import LEASE
+from tests.faults.journey import LEASE, EngineName
 from tests.faults.ledger import Ledger
 from tests.faults.runs import Report, Run, Trial, plan
 from tests.postgres import Server
@@ -204,6 +204,7 @@ async def disturb(
     speed: float,
     at_once: int,
     times: int,
+    engine: EngineName = "dbos",
 ) -> Report:
     """Have ``runs`` on a database of ``server``, which is nobody else's; ``folder`` is empty."""
     url = server.new_url()
@@ -212,7 +213,7 @@ async def disturb(
         folders = [first, second, server.folder, server.folder]
         aheads = [-HALF_A_MINUTE, 0.0, 0.0, HALF_A_MINUTE] if "clocks" in kinds else [0.0] * WORKERS
         workers: list[Mapping[str, Any]] = [
-            {"url": url.replace(str(server.folder), str(way)), "ahead": ahead, "engine": True}
+            {"url": url.replace(str(server.folder), str(way)), "ahead": ahead, "engine": engine}
             for way, ahead in zip(folders, aheads, strict=True)
         ]
         disturbing = Disturbance(

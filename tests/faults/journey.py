@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
@@ -19,7 +19,7 @@ from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Timer
-from anabranch.engines import DBOSEngine
+from anabranch.engines import DBOSEngine, Engine, RestateEngine
 from anabranch.mcp import create_server
 from anabranch.stores import open_store
 from tests.faults.ledger import Ledger
@@ -38,6 +38,9 @@ ANYONE = "anyone"
 """Stands for a run where it does not matter whose turn it is."""
 
 Ending = Literal["success", "failure"]
+EngineName: TypeAlias = Literal["dbos"] | tuple[str, str]
+"""DBOS in the store's Postgres, or the URLs of Restate's ingress and admin API."""
+
 END = "The journey ends here."
 
 
@@ -50,7 +53,7 @@ class Settings:
         url: the store's.
         epoch, speed: of the workers' clock.
         ahead: seconds by which the clock of this worker is ahead of the others'.
-        engine: whether one worker of all expires calls, over Postgres.
+        engine: by which one worker of all expires calls.
     """
 
     folder: str
@@ -58,7 +61,7 @@ class Settings:
     epoch: float
     speed: float
     ahead: float = 0.0
-    engine: bool = False
+    engine: EngineName | None = None
 
 
 class FastClock:
@@ -179,6 +182,15 @@ class Deadly:
         return operate
 
 
+def _engine(settings: Settings, clock: FastClock) -> Engine | None:
+    if settings.engine == "dbos":
+        return DBOSEngine(settings.url, clock=clock)
+    if settings.engine is None:
+        return None
+    ingress, admin = settings.engine
+    return RestateEngine(ingress, admin=admin, clock=clock)
+
+
 def make_server(settings: Settings) -> MCPServer[Any]:
     ledger = LEDGERS[HERE] = Ledger(Path(settings.folder))
     clock = FastClock(settings.epoch, settings.speed, settings.ahead)
@@ -190,5 +202,5 @@ def make_server(settings: Settings) -> MCPServer[Any]:
         ttl=36_000,
         store=Durability(store, lease=LEASE, expire_after=36_000),
         clock=clock,
-        engine=DBOSEngine(settings.url, clock=clock) if settings.engine else None,
+        engine=_engine(settings, clock),
     )

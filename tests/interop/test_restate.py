@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -14,7 +15,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from anabranch.engines import RestateEngine, _restate_registration, _restate_worker
+from anabranch.engines import RestateEngine, WorkLimits, _restate_registration, _restate_worker
+from anabranch.errors import StoreError
 from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck
 from anabranch.testing.suites._engine_samples import Worker, a_wake, working
 from tests.chat.test_worker_processes import Fleet, expect_a_run_to_outlive_its_processes
@@ -180,6 +182,15 @@ async def test_a_worker_registers_again_where_it_was_lost(
         async with opened(open_engine) as other:
             await other.wake(a_wake("after"))
             await worker.until_times("after", 1, "it is registered again")
+
+
+async def test_a_worker_that_restate_cannot_reach_is_refused(open_engine: OpenEngine) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        engine = open_engine(address=f"http://127.0.0.1:{closed.getsockname()[1]}")
+        with pytest.raises(StoreError, match=r"cannot reach a worker at http://127\.0\.0\.1:\d+: "):
+            await engine.work({"a": "1"}, Worker().advance, WorkLimits())
+        await engine.close()
 
 
 async def test_what_is_no_wake_is_refused_for_good(

@@ -23,7 +23,7 @@ from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
 from anabranch._engine.clock import Clock, SystemClock, pause
 from anabranch._engine.combine import cancel_and_wait
 from anabranch.engines._advances import run_job
-from anabranch.engines._restate_api import RestateApi
+from anabranch.engines._restate_api import RestateApi, checked_url
 from anabranch.engines._restate_names import encoded, name_of, service_of, tick_of
 from anabranch.engines._restate_registration import Registration
 from anabranch.engines._restate_worker import RestateWorker, delay_of, listen
@@ -33,7 +33,7 @@ __all__ = ["RestateEngine"]
 
 logger: logging.Logger = logging.getLogger("anabranch.engines")
 
-SEND_AGAIN = 0.5
+SEND_AGAIN = 1.0
 """Seconds until wakes are sent again for which there was no worker."""
 
 HELD_AT_MOST = 10_000
@@ -83,25 +83,22 @@ class RestateEngine:
             raise StoreError(f"A prefix is a letter, then letters and digits, not {prefix!r}.")
         self._api = RestateApi(ingress, admin)
         self._listen = listen
-        self._address = address
+        self._address = None if address is None else checked_url(address)
         self._prefix = prefix
         self._is_alone = alone
         self._clock = clock or SystemClock()
         self._held: dict[tuple[str, str], Wake] = {}
         self._sending: asyncio.Task[None] | None = None
         self._workers: list[RestateWorker] = []
-        self._is_closed = False
 
     async def wake(self, wake: Wake, *, within: object | None = None) -> None:
         """See :meth:`Engine.wake`; ``within`` is ignored."""
         del within
-        self._check_open()
         if not await self._sent(wake):
             self._hold(wake)
 
     async def cancel(self, call: str) -> None:
         """See :meth:`Engine.cancel`."""
-        self._check_open()
         for key in [key for key in self._held if key[0] == call]:
             del self._held[key]
         for worker in self._workers:
@@ -115,8 +112,7 @@ class RestateEngine:
             await self._api.kill(each["id"])  # first what waits, else it would begin
 
     async def backlog(self) -> Backlog:
-        """See :meth:`Engine.backlog`."""
-        self._check_open()
+        """See :meth:`Engine.backlog`; what waits for its turn in a worker counts as running."""
         counts = await self._api.select(
             "status, count(*) AS number",
             "sys_invocation",
@@ -134,7 +130,7 @@ class RestateEngine:
             StoreError: Restate cannot be reached, or the address not be listened at; or there are
                 limits that Restate does not have.
         """
-        self._check_open()
+        self._api.check_open()
         if not self._is_alone and (limits.per_tool or limits.per_share is not None):
             raise StoreError(
                 "Restate has no limits for a tool or a share over all workers: leave them out, or"
@@ -150,7 +146,8 @@ class RestateEngine:
         host, port, *_ = listening.getsockname()
         address = self._address or f"http://{f'[{host}]' if ':' in host else host}:{port}"
         worker = RestateWorker(self._prefix, advance, self._clock)
-        registration = Registration(self._api, address, services, self._clock)
+        served = [*services, tick_of(self._prefix)]
+        registration = Registration(self._api, address, served, self._clock)
         self._workers.append(worker)
         try:
             async with worker.serving(listening, services):
@@ -172,18 +169,16 @@ class RestateEngine:
 
         Until a first worker has registered, all that ask do: too often is better than never.
         """
-        self._check_open()
+        self._api.check_open()
         while True:
             await run_job(name, lambda: self._in_turn(name, seconds, job))
             await pause(self._clock, seconds)
 
     async def close(self) -> None:
         """See :meth:`Engine.close`."""
-        if not self._is_closed:
-            self._is_closed = True
-            if self._sending is not None:
-                await cancel_and_wait([self._sending])
-            await self._api.close()
+        if self._sending is not None:
+            await cancel_and_wait([self._sending])
+        await self._api.close()
 
     # -- wakes -------------------------------------------------------------------------------
 
@@ -230,7 +225,3 @@ class RestateEngine:
     def _ours(self) -> str:
         """Return the condition that an invocation is a wake of this engine."""
         return f"starts_with(target_service_name, '{self._prefix}_')"
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise StoreError("The engine is closed.")

@@ -15,7 +15,7 @@ from anabranch._json_text import read_json
 from anabranch.engines._restate_names import ADVANCE
 from anabranch.errors import StoreError
 
-__all__ = ["RestateApi", "Sent"]
+__all__ = ["RestateApi", "Sent", "checked_url"]
 
 TIMEOUT = 30.0
 """Seconds for an answer. Before Restate answers a registration, it asks the worker what it has."""
@@ -38,11 +38,11 @@ class RestateApi:
     """
 
     def __init__(self, ingress: str, admin: str | None) -> None:
-        self._ingress = _checked(ingress)
+        self._ingress = checked_url(ingress)
         if admin is None:
             parts = urlsplit(self._ingress)
             admin = parts._replace(netloc=f"{_host(parts.hostname or '')}:9070").geturl()
-        self._admin = _checked(admin)
+        self._admin = checked_url(admin)
         self._served: set[str] = set()
         self._http = httpx2.AsyncClient(timeout=TIMEOUT)
 
@@ -97,6 +97,7 @@ class RestateApi:
             "POST",
             f"{self._admin}/deployments",
             json={"uri": address, "force": True, "use_http_11": True},
+            refusal=f"Restate cannot reach a worker at {address}: give an address at which it can.",
         )
         return str(self._read(answer).get("id", ""))
 
@@ -117,8 +118,13 @@ class RestateApi:
             "PATCH", f"{self._admin}/invocations/{invocation}/kill", allowed={NOT_FOUND, CONFLICT}
         )
 
+    def check_open(self) -> None:
+        """Raise a ``StoreError`` after :meth:`close`."""
+        if self._http.is_closed:
+            raise StoreError("The engine is closed.")
+
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; closing again does nothing."""
         await self._http.aclose()
 
     async def _ask(
@@ -130,7 +136,9 @@ class RestateApi:
         json: object = None,
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
+        refusal: str = "",
     ) -> httpx2.Response:
+        self.check_open()
         where = f"Restate at {urlsplit(url).netloc}"
         try:
             answer = await self._http.request(
@@ -140,7 +148,9 @@ class RestateApi:
             raise StoreError(f"{where} cannot be reached.") from error
         if answer.is_success or answer.status_code in allowed:
             return answer
-        raise StoreError(f"{where} has refused a request, with status {answer.status_code}.")
+        raise StoreError(
+            refusal or f"{where} has refused a request, with status {answer.status_code}."
+        )
 
     def _read(self, answer: httpx2.Response) -> dict[str, Any]:
         try:
@@ -157,8 +167,8 @@ def _host(name: str) -> str:
     return f"[{name}]" if ":" in name else name
 
 
-def _checked(url: str) -> str:
-    """Return an HTTP URL without the slash at its end.
+def checked_url(url: str) -> str:
+    """Return the HTTP URL of a server without the slash at its end.
 
     Raises:
         StoreError: it is none.
@@ -169,5 +179,7 @@ def _checked(url: str) -> str:
     except ValueError:
         is_one = False
     if not is_one:
-        raise StoreError(f"Restate is reached under a URL like http://host:8080, not {url!r}.")
+        raise StoreError(
+            f"Restate and its workers are reached under a URL like http://host:8080, not {url!r}."
+        )
     return url.rstrip("/")

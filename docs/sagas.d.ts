@@ -263,7 +263,7 @@ export interface ToolAnnotations {
   openWorldHint?: boolean;
 }
 
-/** A saga that waits for its client; the last result is a `CallToolResult` instead. */
+/** A saga that waits for its client; the last result is a `CallToolResult` instead. Without steps it waits for a time: it is resumed again with the steps that are complete. */
 export interface ToolCallSagaResult {
   state: "suspended";
   sagaToken: string;

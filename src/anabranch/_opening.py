@@ -17,7 +17,7 @@ from anabranch.limits import Limits
 from anabranch.messages import Message
 from anabranch.tool import Tool
 
-__all__ = ["Runtime", "new_journal", "open_call", "warn_of_rounds"]
+__all__ = ["Runtime", "new_journal", "open_call", "patience_of", "warn_of_rounds"]
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("anabranch")
@@ -55,6 +55,11 @@ def new_journal(runtime: Runtime, call_id: str = "") -> Journal:
     # To the millisecond: the rest would travel in every state, and is of no use.
     started = round(runtime.clock.now(), 3)
     return Journal(call_id or runtime.ids.call_id(), started, secret=runtime.ids.secret())
+
+
+def patience_of(runtime: Runtime, tool: Tool[Any]) -> float | None:
+    """Return for how many seconds a round of ``tool`` goes on beside an ask, if that is said."""
+    return min(filter(None, (runtime.patience, tool.patience)), default=None)
 
 
 def open_call(
@@ -95,7 +100,7 @@ def open_call(
         clock=runtime.clock,
         sink=sink,
         recorder=recorder,
-        patience=min(filter(None, (runtime.patience, tool.patience)), default=None),
+        patience=patience_of(runtime, tool),
         step_threads=runtime.step_threads,
         observe=observe,
     )

@@ -31,6 +31,7 @@ from anabranch._asking.sampling import (
     request_of,
     run_sample,
 )
+from anabranch._asking.sleeping import sleep, sleep_until
 from anabranch._asking.stepping import step
 from anabranch._engine import (
     Branch,
@@ -363,6 +364,9 @@ class BranchContext:
     notify = notify
 
     # -- time and chance -----------------------------------------------------------------------
+
+    sleep = sleep
+    sleep_until = sleep_until
 
     def now(self) -> datetime:
         """Return the time of the first run at this place (UTC), also in every replay."""

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 
 import anyio
 
-from anabranch._asking.answerer import Absent, Answerer, answer, deliver
+from anabranch._asking.answerer import Absent, Answerer, answer, answer_all, deliver
 from anabranch._asking.host import Host
 from anabranch._asking.sampling import Sampler
 from anabranch._engine import Call, Finished, Journal, Notice
 from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
+from anabranch._engine.sleeping import wakes_at
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
 from anabranch.limits import Limits
 from anabranch.messages import MessageLike, to_messages
@@ -83,13 +84,17 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
 
     journal = new_journal(runtime)
     if replay:
-        return await _run_cold(tool.name, opened, journal, answerer)
+        return await _run_cold(tool.name, opened, journal, answerer, runtime.clock)
     async with opened(journal) as call:
         return await call.drive(lambda ask: answer(answerer, ask))
 
 
 async def _run_cold(
-    name: str, opened: Callable[[Journal], Call[T]], journal: Journal, answerer: Answerer
+    name: str,
+    opened: Callable[[Journal], Call[T]],
+    journal: Journal,
+    answerer: Answerer,
+    clock: Clock,
 ) -> T:
     while True:
         async with opened(journal) as call:
@@ -99,7 +104,7 @@ async def _run_cold(
         warn_of_rounds(name, journal)
         journal = Journal.loads(journal.dumps())
         try:
-            given = {ask.step_id: await answer(answerer, ask) for ask in outcome.asks}
+            given = await answer_all(answerer, outcome.asks, clock, wakes_at(journal))
         except BaseException as error:  # the open questions will have no answers
             with anyio.CancelScope(shield=True):
                 async with opened(journal) as call:

@@ -5,15 +5,14 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
 from anabranch._durable.lease import Lease
 from anabranch._durable.store import CallStore
-from anabranch._engine.clock import Timer
 from anabranch.testing import ManualClock
 from anabranch.testing.suites._call_samples import a_call
+from tests.clocks import Obliging
 from tests.durable.stores import Modelled, Observed
 
 FORKED = """
@@ -65,15 +64,6 @@ async def test_why_a_lease_was_not_renewed_is_logged(caplog: pytest.LogCaptureFi
             clock.advance(3)
             await store.until("failed")
     assert "call 'call_1': its lease was not renewed" in caplog.text
-
-
-class Obliging(ManualClock):
-    """A clock that moves only when it is waited for, and by as much: the store's work takes no time."""
-
-    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        timer = super().call_at(when, callback)
-        asyncio.get_running_loop().call_soon(lambda: self.advance(max(0.0, when - self.now())))
-        return timer
 
 
 async def test_a_lease_from_a_clock_an_hour_ahead_is_waited_for_one_lease(

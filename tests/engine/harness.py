@@ -99,6 +99,14 @@ def race(*operations: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
     )
 
 
+def sleep_until(until: float) -> Coroutine[Any, Any, None]:
+    """Sleep, as an operation."""
+    scope = current_scope()
+    call = current_call()
+    step_id = call.cursor.new_id(scope, "sleep")
+    return call.scheduler.made(call.operations.sleep(scope, step_id, until))
+
+
 def _name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", "step"))
 

@@ -92,8 +92,8 @@ def test_a_question_is_asked_then_answered_or_withdrawn() -> None:
     cursor.withdraw("two")
     assert cursor.journal.pending == {}
     expected = Entry("elicit", "print", "yes", tokens=None, public=True)
-    assert cursor.answered("one", root) == expected
-    cursor.answer_here(Ask("own", "sample", None, "print"), Answer("mine"))
+    assert cursor.answered("one") == expected
+    cursor.answer_here(Ask("own", "sample", None, "print"), Answer("mine"), root)
     own = Entry("sample", "print", "mine", tokens=None)
     assert cursor.take_added() == {"one": expected, "own": own}
     assert cursor.take_added() == {}

@@ -32,6 +32,12 @@ class FakeOwner:
     def parked(self) -> Iterable[asyncio.Future[None]]:
         return self.futures
 
+    def seconds_asleep(self) -> float | None:
+        return None
+
+    def answer_late(self) -> bool:
+        return False
+
     def on_quiet(self, quiet: Quiet) -> None:
         self.quiet.append(quiet.certain)
         self.waiting = set(self.scheduler.strands)

@@ -30,6 +30,8 @@ from anabranch._asking.tokens import estimate_tokens
 from anabranch.messages import SampleRequest, ToolResultBlock, text_of
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
+from tests.clocks import Obliging
+from tests.patience import PATIENCE
 
 __all__ = [
     "BUG",
@@ -179,6 +181,13 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class Sleep:
+    """Let time pass, and nothing of the call may be alive meanwhile."""
+
+    seconds: int
+
+
+@dataclass(frozen=True)
 class AskSlowly:
     """Ask the person, who takes ``seconds`` to answer."""
 
@@ -195,7 +204,7 @@ class Beside:
 
 Statement = (
     Ask | Sample | Append | Converse | Step | Branch | CallTool | Gather | Repeat | Attempt | Fail
-    | Tell | Look | Yield | Wait | AskSlowly | Beside
+    | Tell | Look | Yield | Wait | Sleep | AskSlowly | Beside
 )  # fmt: skip
 Block = tuple[Any, ...]
 
@@ -264,7 +273,7 @@ def _said(prompt: str, results: list[str], offered: list[str]) -> str | Calls:
 class World:
     """What a run of a program changes. There is one at a time: undos are found by name."""
 
-    clock: ManualClock = field(default_factory=ManualClock)
+    clock: ManualClock = field(default_factory=Obliging)
     effects: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
@@ -349,7 +358,7 @@ async def run_block(ctx: BranchContext, block: Block, lane: str) -> list[Any]:
 async def _run(ctx: BranchContext, statement: Statement, lane: str, place: str) -> Any:
     """Run one statement. ``place`` names it; a question's text is made of it."""
     match statement:
-        case Ask() | AskSlowly() | Sample():
+        case Ask() | AskSlowly() | Sample() | Sleep():
             return await _ask(ctx, statement, place)
         case Step(how, can_undo):
             return await ctx.step(STEPS[how], lane, place, undo=undo if can_undo else None)
@@ -372,8 +381,10 @@ async def _run(ctx: BranchContext, statement: Statement, lane: str, place: str) 
     return None
 
 
-async def _ask(ctx: BranchContext, statement: Ask | AskSlowly | Sample, place: str) -> Any:
+async def _ask(ctx: BranchContext, statement: Ask | AskSlowly | Sample | Sleep, place: str) -> Any:
     match statement:
+        case Sleep(seconds):
+            return await ctx.sleep(seconds)
         case Ask(how, keyed):
             answer = await ctx.elicit(Number, f"{how} {place}", key=f"k{place}" if keyed else None)
             return answer.content.n if isinstance(answer, Accepted) else answer.action
@@ -534,6 +545,8 @@ _DEPTHS = st.builds(Limits, max_depth=st.one_of(st.none(), st.integers(0, 3)))
 _BUDGETS = st.builds(Limits, max_tokens=st.integers(0, 200))
 _TIMEOUTS = st.builds(Limits, timeout=st.integers(0, 25))
 _SECONDS = st.integers(1, 20)
+LONG = 2 * PATIENCE
+"""Seconds for which no round waits."""
 _TALKS = st.sampled_from(["calls", "calls", "unknown", "endless"])
 _BACKGROUND = st.sampled_from(["heartbeat", "spinner", "poller", "future"])
 
@@ -587,7 +600,10 @@ def _blocks(depth: int, *, at_once: bool) -> st.SearchStrategy[Block]:
 
 def _slow_blocks(depth: int) -> st.SearchStrategy[Block]:
     waits = st.one_of(st.builds(Wait, _SECONDS), st.builds(AskSlowly, _SECONDS))
-    statements: list[tuple[int, _Some]] = [(8, _ASKS), (8, waits), (6, _STEPS), (4, _QUIET)]
+    sleeps = st.builds(Sleep, st.one_of(_SECONDS, st.just(LONG)))
+    statements: list[tuple[int, _Some]] = [
+        (8, _ASKS), (8, waits), (6, sleeps), (6, _STEPS), (4, _QUIET)
+    ]  # fmt: skip
     if depth:
         inner = _slow_blocks(depth - 1)
         statements += [

@@ -6,12 +6,14 @@ calling side of MCP, the saga client, an agent, the replay checker.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from pydantic import JsonValue
 
 from anabranch._asking.host import Capabilities
 from anabranch._engine import Answer, Ask, Notice
+from anabranch._engine.clock import Clock, pause, run_until
 from anabranch.errors import REFUSED, AnabranchError, StepFailed, error_to_json
 from anabranch.messages import (
     ElicitReply,
@@ -28,6 +30,7 @@ __all__ = [
     "Answerer",
     "Forwarding",
     "answer",
+    "answer_all",
     "answer_of_error",
     "deliver",
 ]
@@ -144,6 +147,26 @@ async def answer(answerer: Answerer, ask: Ask) -> Answer:
         return Answer(elicited.model_dump(mode="json", exclude_none=True))
     except AnswerError as error:
         return answer_of_error(ask.kind, ask.step_id, error.code, str(error), error.data)
+
+
+async def answer_all(
+    answerer: Answerer, asks: Collection[Ask], clock: Clock, until: float | None
+) -> dict[str, Answer]:
+    """Return what ``answerer`` answers, by step: all, or what is answered before ``until``.
+
+    Without ``asks`` it returns at that time.
+    """
+    given: dict[str, Answer] = {}
+
+    async def answer_each() -> None:
+        for ask in asks:
+            given[ask.step_id] = await answer(answerer, ask)
+
+    if asks:
+        await run_until(clock, until, answer_each())
+    elif until is not None:
+        await pause(clock, until - clock.now())
+    return given
 
 
 def answer_of_error(

@@ -27,6 +27,7 @@ class Job:
         cuts_effects: says of a recorded round that is cancelled whether its effects are cancelled,
             too, instead of awaited and recorded.
         watch: reports the branches of the call.
+        wakes: whether a call that sleeps goes on without its client, and does not expire meanwhile.
     """
 
     tool: Tool[Any]
@@ -36,3 +37,4 @@ class Job:
     principal: str = ""
     cuts_effects: Callable[[], bool] = lambda: False
     watch: Watch | None = None
+    wakes: bool = False

@@ -39,6 +39,7 @@ from anabranch._durable.replies import (
 from anabranch._durable.states import digest, handed_out
 from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
 from anabranch._engine import Answer, Ask, Entry, Finished, Journal
+from anabranch._engine.sleeping import wakes_at
 from anabranch._opening import Runtime
 from anabranch.errors import (
     CallExpiredError,
@@ -48,7 +49,6 @@ from anabranch.errors import (
     StoreError,
     UnknownCallError,
 )
-from anabranch.tool import Tool
 
 __all__ = ["Rounds", "StoredRound", "UnrecordedRound"]
 
@@ -89,7 +89,7 @@ class StoredRound:
     def __init__(
         self,
         rounds: Rounds,
-        tool: Tool[Any],
+        job: Job,
         journal: Journal,
         answers: Mapping[str, Answer],
         lease: Lease,
@@ -104,7 +104,7 @@ class StoredRound:
         self.left: Mapping[str, Entry] = {}
         self._answers = answers
         self._rounds = rounds
-        self._tool = tool
+        self._job = job
         self._journal = journal
         self._number = journal.rounds
         self._digest = digest(given)
@@ -119,7 +119,7 @@ class StoredRound:
         Raises:
             StoreError: the store failed, or the other worker was given other answers.
         """
-        earlier = await self._end(value_text(self._tool, value), status="done")
+        earlier = await self._end(value_text(self._job.tool, value), status="done")
         return Finished(value) if earlier is None else earlier
 
     async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R | RoundRecord:
@@ -138,14 +138,16 @@ class StoredRound:
         self, reply: str, state: str = "", asks: tuple[Ask, ...] = (), *, status: str
     ) -> RoundRecord | None:
         policy, now = self._rounds.policy, self._rounds.runtime.clock.now()
-        wait = policy.expire_after if status == "open" else policy.retain
-        if status == "failed" and self._journal.compensations:
-            status, wait = "open", policy.retry_undo_after  # the reaper runs them again
+        deadline = now + policy.retain
+        if status == "open":
+            deadline = self._rounds.expires(self._job, self._journal)
+        elif status == "failed" and self._journal.compensations:
+            status, deadline = "open", now + policy.retry_undo_after  # the reaper runs them again
         notes = notes_text(
             now, self._rounds.worker, asks=asks, answers=self._answers, entries=self.left
         )
         mine = RoundRecord(self._number, self._digest, reply, state, notes)
-        ended = await self._lease.end_round(mine, deadline=now + wait, status=status)
+        ended = await self._lease.end_round(mine, deadline=deadline, status=status)
         if ended.answers != mine.answers:
             raise StoreError(f"Call {self._journal.line!r} was taken over, with other answers.")
         return None if ended == mine else ended
@@ -199,10 +201,10 @@ class Rounds:
                             async with _recording_failure(played):
                                 yield played
                         else:
-                            await self._postpone_expiry(journal, opened.ended)
+                            await self._postpone_expiry(job, journal, opened.ended)
                             yield opened.ended
                         return
-                await self._fork(journal, answers)
+                await self._fork(job, journal, answers)
         except UnknownCallError as error:
             raise _refused(journal, "it is unknown") from error
 
@@ -223,7 +225,7 @@ class Rounds:
             job.tool.name,
             job.tool.to_json(job.arguments),
             journal.started,
-            self._expires(),
+            self.expires(job, journal),
             principal=job.principal,
             version=self.runtime.version,
         )
@@ -240,13 +242,19 @@ class Rounds:
             journal.started = opened.call.started  # when it was first asked for
         journal.answer(answers)
         merge(journal, opened.entries)
-        return StoredRound(self, job.tool, journal, answers, lease, opened.entries)
+        return StoredRound(self, job, journal, answers, lease, opened.entries)
 
-    async def _postpone_expiry(self, journal: Journal, ended: RoundRecord) -> None:
+    def expires(self, job: Job, journal: Journal) -> float:
+        """Return when a call expires that waits from now on, or from the end of its sleep."""
+        until = wakes_at(journal) if job.wakes else None
+        return max(self.runtime.clock.now(), until or 0.0) + self.policy.expire_after
+
+    async def _postpone_expiry(self, job: Job, journal: Journal, ended: RoundRecord) -> None:
         """Restart the time until a waiting call expires: its client has just repeated a request."""
         store = self.policy.store
         if ended.state and ended == await store.last_round(journal.line):
-            await store.finish(journal.line, "open", deadline=self._expires())
+            deadline = self.expires(job, Journal.loads(ended.state))
+            await store.finish(journal.line, "open", deadline=deadline)
 
     async def _take_over(self, job: Job, journal: Journal, call: CallRecord) -> None:
         """Make a call that other code has begun this code's, if this takes the same way.
@@ -261,14 +269,10 @@ class Rounds:
             await store.finish(journal.line, "open", version=runtime.version)
             return
         logger.warning("call %r waits for code of version %r", journal.line, call.version)
-        await store.finish(journal.line, "open", deadline=self._expires())
+        await store.finish(journal.line, "open", deadline=self.expires(job, journal))
         raise OtherVersionError(journal.line, call.version)
 
-    def _expires(self) -> float:
-        """Return when a call expires that is continued now, and then no more."""
-        return self.runtime.clock.now() + self.policy.expire_after
-
-    async def _fork(self, journal: Journal, answers: Mapping[str, Answer]) -> None:
+    async def _fork(self, job: Job, journal: Journal, answers: Mapping[str, Answer]) -> None:
         """Refuse another answer to a round that has been answered, or begin a line with it."""
         store = self.policy.store
         if self.policy.forks == "reject":
@@ -277,7 +281,7 @@ class Rounds:
         if known is None or await is_compensated(store, known, journal):
             raise _refused(journal, "what it has done is undone")
         name_line(journal, answers)
-        record = replace(known, call_id=journal.line, deadline=self._expires(), status="open")
+        record = replace(known, call_id=journal.line, deadline=self.expires(job, journal), status="open")
         await begin_line(store, record, journal)
 
 

@@ -37,7 +37,10 @@ from anabranch._durable.running import RunningCalls
 from anabranch._durable.states import digest
 from anabranch._durable.store import RoundRecord
 from anabranch._engine import Answer, Call, Finished, Journal, Waiting, canonical
-from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
+from anabranch._engine.clock import pause
+from anabranch._engine.quiescence import PATIENCE
+from anabranch._engine.sleeping import is_asleep, wakes_at
+from anabranch._opening import Runtime, new_journal, open_call, patience_of, warn_of_rounds
 from anabranch._shielded import run_shielded
 from anabranch._telemetry import ObservedRound, observe_call, observe_round
 from anabranch.errors import StoreError, ToolError
@@ -142,6 +145,16 @@ class CallService:
         if reply is not None:
             return reply
         return repeat_value(job.tool, journal.line, ended, self._foreign)
+
+    async def hold(self, tool: Tool[Any], journal: Journal) -> None:
+        """Wait while a call sleeps that a client asks for again at once: for a round's patience.
+
+        ``journal`` is as the round has left it.
+        """
+        if is_asleep(journal) and (until := wakes_at(journal)) is not None:
+            clock = self.runtime.clock
+            patience = patience_of(self.runtime, tool) or PATIENCE
+            await pause(clock, min(until - clock.now(), patience))
 
     async def run_live(self, job: Job, journal: Journal, drive: Drive) -> object:
         """Run the call until it has ended, as ``drive`` does it; return the tool's value.

@@ -23,7 +23,7 @@ from anabranch._engine.ending import Ending
 from anabranch._engine.exits import EXIT_AS_ERROR
 from anabranch._engine.folding import Branches
 from anabranch._engine.functions import Perform, perform
-from anabranch._engine.journal import Answer, Ask, Journal
+from anabranch._engine.journal import Answer, Ask, Entry, Journal
 from anabranch._engine.observing import Observe, unobserved
 from anabranch._engine.open_asks import OpenAsks
 from anabranch._engine.operations import Operations, Sink, discard
@@ -33,6 +33,7 @@ from anabranch._engine.quiescence import Quiet, check_support
 from anabranch._engine.recorder import Recorder, Records
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
+from anabranch._engine.sleeping import is_asleep, take_late, wakes_at
 from anabranch._engine.strands import Strand, current_strand, install_task_factory
 from anabranch._shielded import run_shielded
 from anabranch.errors import AnabranchError, SuspensionError
@@ -112,6 +113,8 @@ class Call(Generic[T]):
         self._task: asyncio.Task[T] | None = None
         self._cold = False
         self._patience = patience
+        self._clock = clock
+        self._late: dict[str, Entry] = {}
         self._ended: Ended | None = None
         self._answering_failed: Exception | None = None
 
@@ -151,8 +154,8 @@ class Call(Generic[T]):
         """Run until the body has ended or what leads to its end waits for an answer.
 
         Returns:
-            ``Finished``, or ``Waiting`` with every open ask; then ``journal`` holds all that the
-            next round needs, and this object is spent.
+            ``Finished``, or ``Waiting`` with every open question; then ``journal`` holds all that
+            the next round needs, and this object is spent. Without a question, the call sleeps.
 
         Raises:
             Exception: what the body raised, after its undos have been run.
@@ -162,6 +165,7 @@ class Call(Generic[T]):
             Exception: what the recorder raised; then nothing has been undone.
         """
         scheduler = self.scheduler
+        self._late = take_late(self.journal, self._clock.now())
         progress = Progress(self.journal, self.cursor.name)
         task = self._start(cold=True)
         await scheduler.changed.wait()
@@ -298,6 +302,17 @@ class Call(Generic[T]):
     def parked(self) -> Iterator[asyncio.Future[None]]:
         """Return the futures of open asks."""
         return self._open.futures()
+
+    def seconds_asleep(self) -> float | None:
+        """In how many seconds the clock answers a sleep, if there is nothing else to wait for."""
+        sleeps = is_asleep(self.journal) and not self.scheduler.replaying
+        when = wakes_at(self.journal) if sleeps else None
+        return None if when is None else when - self._clock.now()
+
+    def answer_late(self) -> bool:
+        """Give the answers that were later than the clock; whether the body goes on from them."""
+        late, self._late = self._late, {}
+        return self.operations.answer_late(late)
 
     def on_quiet(self, quiet: Quiet) -> None:
         """End the round."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
-__all__ = ["Clock", "Ids", "SystemClock", "SystemIds", "Timer", "pause"]
+from anabranch._engine.combine import cancel_and_wait
+
+__all__ = ["Clock", "Ids", "SystemClock", "SystemIds", "Timer", "pause", "run_until"]
 
 
 class Timer(Protocol):
@@ -42,6 +44,23 @@ async def pause(clock: Clock, seconds: float) -> None:
         await over.wait()
     finally:
         timer.cancel()
+
+
+async def run_until(clock: Clock, when: float | None, work: Coroutine[Any, Any, None]) -> None:
+    """Run ``work`` until it has ended, or else until ``clock`` has reached ``when``: then cancel it.
+
+    Raises:
+        Exception: what ``work`` raises.
+    """
+    if when is None:
+        return await work
+    working = asyncio.ensure_future(work)
+    waking = asyncio.ensure_future(pause(clock, when - clock.now()))
+    try:
+        await asyncio.wait({working, waking}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await cancel_and_wait([working, waking])
+    return None if working.cancelled() else working.result()
 
 
 class Ids(Protocol):

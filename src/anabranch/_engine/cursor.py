@@ -182,15 +182,26 @@ class ReplayCursor:
         self.reached.expect(step_id)
         self._note(step_id, self._entries[step_id])
 
-    def answer_here(self, ask: Ask, answer: Answer) -> None:
+    def answer_here(self, ask: Ask, answer: Answer, branch: Branch) -> None:
         """Record the server's own answer to a question that was never open."""
         entry = Entry(ask.kind, ask.fingerprint, answer.value, answer.error, tokens=None)
-        self._entries[ask.step_id] = entry
+        self.record(ask.step_id, entry, branch)
+
+    def answer_late(self, step_id: str, entry: Entry) -> None:
+        """Record an answer that was held back (``sleeping.py``), unless the question is withdrawn."""
+        if self.journal.pending.pop(step_id, None) is not None:
+            self._entries[step_id] = entry
+            self.reached.expect(step_id)
+            self._note(step_id, entry)
+
+    def wake(self, ask: Ask) -> None:
+        """Record that the time of an open sleep has come."""
+        self.withdraw(ask.step_id)
+        entry = self._entries[ask.step_id] = Entry(ask.kind, ask.fingerprint)
         self._note(ask.step_id, entry)
 
-    def answered(self, step_id: str, branch: Branch) -> Entry:
-        """Return the answer to what was asked in ``branch``."""
-        branch.ids.append(step_id)
+    def answered(self, step_id: str) -> Entry:
+        """Return the answer to what was asked."""
         return self._entries[step_id]
 
     def withdraw(self, step_id: str) -> None:

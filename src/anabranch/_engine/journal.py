@@ -20,7 +20,8 @@ __all__ = ["Answer", "Ask", "AskKind", "Compensation", "Entry", "Journal", "Noti
 
 FORMAT = 2
 
-AskKind = Literal["sample", "elicit", "url"]
+AskKind = Literal["sample", "elicit", "url", "sleep"]
+"""Who answers: a model, the person (two ways), the clock; ``sleeping.py`` has the rules of the last."""
 
 
 @dataclass(slots=True)
@@ -107,7 +108,8 @@ class Journal:
         started: when the call began, seconds since the epoch.
         rounds: how many rounds have ended with open questions.
         entries: step id to outcome.
-        pending: step id to (kind, fingerprint) of the questions that are open.
+        pending: step id to (kind, fingerprint) of the asks that are open.
+        latest: the steps that were answered since the last round; not part of the text.
         reserved: step id to the tokens that are reserved for it and not settled yet, and to how
             many of them its reply may have.
         delivered: scope path to how many of its notices have been delivered.
@@ -138,6 +140,12 @@ class Journal:
     forks: list[tuple[str, dict[str, int]]] = field(default_factory=_LIST)
     reserved: dict[str, tuple[int, int]] = field(default_factory=_DICT)
     trace: str = ""
+    latest: list[str] = field(default_factory=_LIST, compare=False)
+
+    @property
+    def questions(self) -> dict[str, tuple[str, str]]:
+        """Those of ``pending`` that are answered from outside: all but the sleeps."""
+        return {step_id: asked for step_id, asked in self.pending.items() if asked[0] != "sleep"}
 
     @property
     def line(self) -> str:
@@ -162,7 +170,8 @@ class Journal:
 
     def to_open(self, answers: Mapping[str, Answer]) -> dict[str, Answer]:
         """Return those of ``answers`` that answer an open question."""
-        return {step_id: answers[step_id] for step_id in answers if step_id in self.pending}
+        questions = self.questions
+        return {step_id: answers[step_id] for step_id in answers if step_id in questions}
 
     def size_with(self, answers: Mapping[str, Answer]) -> int:
         """Return how long, as JSON, all answers are that would be recorded with ``answers``."""
@@ -174,10 +183,9 @@ class Journal:
 
         Whether an answer fits its question is found out when the body takes it.
         """
-        for step_id, answer in answers.items():
-            if step_id not in self.pending:
-                continue
+        for step_id, answer in self.to_open(answers).items():
             self.stalled = 0
+            self.latest.append(step_id)
             kind, asked = self.pending.pop(step_id)
             self.entries[step_id] = Entry(
                 kind, asked, answer.value, answer.error, tokens=None, public=True

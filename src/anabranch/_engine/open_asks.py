@@ -1,6 +1,6 @@
 """The asks of one run that wait for an answer: which they are, in what order, and which task waits.
 
-Whether waiting ends a round, and where answers come from, is decided elsewhere.
+A sleep is one of them; but no one sees it who answers the others, for the clock answers it. Whether waiting ends a round, and where answers come from, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class OpenAsks:
         """Add ``ask``; the returned future is done once it is answered."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open[ask.step_id] = _Open(ask, future, task)
-        self._unseen.append(ask)
+        if ask.kind != "sleep":
+            self._unseen.append(ask)
         return future
 
     def close(self, step_id: str) -> None:
@@ -45,7 +46,11 @@ class OpenAsks:
             answering.cancel()
 
     def is_open(self, step_id: str) -> bool:
-        """Whether the answer to ``step_id`` is still awaited."""
+        """Whether the answer to ``step_id`` is still awaited from outside."""
+        return self.is_awaited(step_id) and self._open[step_id].ask.kind != "sleep"
+
+    def is_awaited(self, step_id: str) -> bool:
+        """Whether the answer to ``step_id`` is still awaited, from outside or of the clock."""
         opened = self._open.get(step_id)
         return opened is not None and not opened.future.done()
 
@@ -74,8 +79,9 @@ class OpenAsks:
         return [step_id for step_id, opened in self._open.items() if opened.ask.kind in kinds]
 
     def asks(self) -> tuple[Ask, ...]:
-        """Return all, in the order in which they were asked."""
-        return tuple(opened.ask for opened in self._open.values())
+        """Return all that is answered from outside, in the order in which it was asked."""
+        asks = (opened.ask for opened in self._open.values())
+        return tuple(ask for ask in asks if ask.kind != "sleep")
 
     def futures(self) -> Iterator[asyncio.Future[None]]:
         """Yield what is waited for."""

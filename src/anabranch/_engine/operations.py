@@ -1,4 +1,4 @@
-"""What a running body does besides effects and sub-branches: ask, race, notify, read the clock.
+"""What a running body does besides effects and sub-branches: ask, sleep, race, notify, read the clock.
 
 Every operation first looks its record up; only then may anything happen, and what has happened is
 recorded before the body sees it.
@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
 from anabranch._engine.barrier import Barrier
+from anabranch._engine.branch import Branch
 from anabranch._engine.clock import Clock
 from anabranch._engine.combine import first_of, replay_race
 from anabranch._engine.cursor import ReplayCursor
@@ -24,6 +25,7 @@ from anabranch._engine.observing import Observe, unobserved
 from anabranch._engine.open_asks import OpenAsks
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
+from anabranch._engine.sleeping import Alarm, asked_time
 from anabranch._engine.strands import Strand, current_strand
 from anabranch.errors import AnabranchError, error_from_json, error_to_json
 
@@ -120,29 +122,52 @@ class Operations:
             raise
         with self._observe(kind, step_id):
             if responder is None:
-                await self._park(strand, ask)
+                await self._park(strand, ask, scope.branch)
             else:
                 async with self._effects.running(strand):
                     if scope.branch.account.is_limited:
                         await self._barrier.wait()
-                    cursor.answer_here(ask, await responder(ask.request))
-            entry = cursor.answered(step_id, scope.branch)
+                    cursor.answer_here(ask, await responder(ask.request), scope.branch)
+            entry = cursor.answered(step_id)
             if entry.error is not None:
                 raise error_from_json(entry.error)
             return entry
 
-    async def _park(self, strand: Strand, ask: Ask) -> None:
-        """Wait until ``ask`` is answered."""
+    async def _park(self, strand: Strand, ask: Ask, branch: Branch) -> None:
+        """Wait until ``ask`` of ``branch`` is answered."""
         future = self._asks.open(ask, strand.task)
         self._cursor.ask(ask)
         self._scheduler.strand_parked()
+        alarm = Alarm(self._clock, ask, self._wake) if ask.kind == "sleep" else None
         try:
             await future
         finally:
+            if alarm is not None:
+                alarm.cancel()
             self._asks.close(ask.step_id)
+            if self._cursor.recorded(ask.step_id) is not None:
+                branch.ids.append(ask.step_id)  # also if it is cancelled just now
             if not self._scheduler.closing:  # else it stays open, for the next round
                 self._cursor.withdraw(ask.step_id)
                 self._scheduler.stir()
+
+    async def sleep(self, scope: Scope, step_id: str, until: float) -> None:
+        """Return once the clock has reached ``until``: an ask that nothing else answers."""
+        await self.ask(scope, step_id, "sleep", asked_time(until), lambda: until)
+
+    def _wake(self, ask: Ask) -> None:
+        if self._asks.is_awaited(ask.step_id):  # and was not cancelled just now
+            self._cursor.wake(ask)
+            self._asks.wake(ask.step_id)
+
+    def answer_late(self, late: Mapping[str, Entry]) -> bool:
+        """Give the body answers that were held back; whether it was waiting for one of them."""
+        for step_id, entry in late.items():
+            self._cursor.answer_late(step_id, entry)
+        awaited = [step_id for step_id in late if self._asks.is_open(step_id)]
+        for step_id in awaited:
+            self._asks.wake(step_id)
+        return bool(awaited)
 
     def answer(self, step_id: str, answer: Answer) -> bool:
         """Answer an ask of a running body; false if it is not open (any more)."""

@@ -5,7 +5,8 @@ in, ``needed.py`` which strands lead to the result; the others are in the backgr
 
 With an ask open, the round is over
 
-- at once, if every strand is blocked;
+- at once, if every strand is blocked; but if the call only sleeps, and not for longer than
+  ``PATIENCE``, the sleep is waited for;
 - if only needed strands at locks or futures are left: after ``SETTLE`` or ``UNSEEN`` seconds
   without an event;
 - if only strands in the background are left: ``GRACE`` seconds after the last ask, because they
@@ -23,7 +24,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from anabranch._engine import frames, waits
 from anabranch._engine.canary import check_support
@@ -80,8 +81,24 @@ class Quiet(NamedTuple):
     cut_off: str | None = None
 
 
+class Owner(Protocol):
+    """What a round belongs to; ``scheduler.py`` says more."""
+
+    def seconds_asleep(self) -> float | None:
+        """In how many seconds the clock answers a sleep, if there is nothing else to wait for."""
+        ...
+
+    def answer_late(self) -> bool:
+        """Give answers that were held back; whether strands go on from them."""
+        ...
+
+    def on_quiet(self, quiet: Quiet) -> None:
+        """The round is over."""
+        ...
+
+
 class Quiescence:
-    """Watches the strands of one call during one round and calls ``on_quiet`` once.
+    """Watches the strands of one call during one round and calls its owner's ``on_quiet`` once.
 
     Report every event to :meth:`stir`. The check runs at the loop's next pass, only while asks
     are open, and begins with the needed strand that prolonged the round last time, so that its
@@ -95,13 +112,13 @@ class Quiescence:
         self,
         strands: dict[AnyTask, Strand],
         parked: Callable[[], Iterable[AnyFuture]],
-        on_quiet: Callable[[Quiet], None],
+        owner: Owner,
         patience: float | None = None,
     ) -> None:
         self._strands = strands
         self._lookout = Lookout(strands)
         self._parked = parked
-        self._on_quiet = on_quiet
+        self._owner = owner
         self._patience = PATIENCE if patience is None else patience
         self._loop = asyncio.get_running_loop()
         self._check_due = False
@@ -177,13 +194,22 @@ class Quiescence:
             return
         seen = self._lookout.look(asked.union(self._held))
         if seen.state is StrandState.BLOCKED:
-            self._end(Quiet(certain=not self._held))
+            if self._ending or not self._sleeps_shortly():
+                self._end(Quiet(certain=not self._held))
         elif self._ending or (waited and seen.in_background):
             self._end_after_steps(seen)
         elif waited and seen.state not in GOING_ON:
             self._end(Quiet(certain=False))
         else:
             self._go_on(seen, asked)
+
+    def _sleeps_shortly(self) -> bool:
+        """Whether the clock is about to answer, which is waited for from now on."""
+        seconds = self._owner.seconds_asleep()
+        is_short = seconds is not None and 0 < seconds <= self._patience
+        if is_short and self._bound is None:
+            self._bound = self._loop.call_later(self._patience, self._out_of_patience)
+        return is_short
 
     def _begin_again(self) -> None:
         """Nothing is asked (any more): the round may last as long as it likes."""
@@ -234,5 +260,7 @@ class Quiescence:
         self._end(Quiet(certain=False, cut_off=place if cut_off else None))
 
     def _end(self, quiet: Quiet) -> None:
+        if self._owner.answer_late():
+            return  # the strands that go on are reported
         self.stop()
-        self._on_quiet(quiet)
+        self._owner.on_quiet(quiet)

@@ -51,6 +51,14 @@ class Owner(Protocol):
         """Return the futures of open asks, which are not completed in this round."""
         ...
 
+    def seconds_asleep(self) -> float | None:
+        """In how many seconds the clock answers a sleep, if there is nothing else to wait for."""
+        ...
+
+    def answer_late(self) -> bool:
+        """Give answers that were held back; whether strands go on from them."""
+        ...
+
     def on_quiet(self, quiet: Quiet) -> None:
         """What leads to the result waits for open asks, or has taken too long."""
         ...
@@ -111,7 +119,7 @@ class Scheduler:
         """Start the first strand; with ``watch``, the round ends as ``quiescence.py`` says."""
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         if watch:
-            self._watch = Quiescence(self.strands, self._futures, self.owner.on_quiet, patience)
+            self._watch = Quiescence(self.strands, self._futures, self.owner, patience)
         return start_root(self, coroutine, scope)
 
     def strand(self) -> Strand:

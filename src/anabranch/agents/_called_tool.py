@@ -18,6 +18,8 @@ from anabranch._asking.host import Host
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
 from anabranch._engine import Answer, Ask, Journal, Notice
+from anabranch._engine.clock import pause
+from anabranch._engine.sleeping import wakes_at
 from anabranch._opening import Runtime, new_journal
 from anabranch._shielded import run_shielded
 from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
@@ -78,7 +80,7 @@ class CalledTool:
         return self.tool.name
 
     async def use(self, here: ToolUse) -> Outcome | Asked:
-        """Run the next round of the call, which begins with the first.
+        """Run the next round of the call, which begins with the first; while it sleeps, wait.
 
         What an earlier round has recorded is replayed. If the round is interrupted, what the call
         has done is undone, and it has ended; unless the agent's turns are suspended.
@@ -94,6 +96,11 @@ class CalledTool:
         journal, answers = await _opened(here, service, job)
         try:
             outcome = await service.run_round(job, journal, answers, _RESUMABLE)
+            while isinstance(outcome, Asked) and not outcome.asks:
+                journal = Journal.loads(outcome.state)
+                until = wakes_at(journal) or 0.0
+                await pause(runtime.clock, until - runtime.clock.now())
+                outcome = await service.run_round(job, journal, {}, _RESUMABLE)
         except InvalidTokenError as error:
             raise ToolError(_OVER) from error
         except asyncio.CancelledError:
@@ -134,6 +141,7 @@ class CalledTool:
             principal_of(here.caller, here.timeline.thread),
             lambda: not suspension.begun,
             watch,
+            wakes=True,
         )
 
     async def _end(self, here: ToolUse, service: CallService, job: Job, journal: Journal) -> None:

@@ -171,7 +171,7 @@ def _answers(given: list[UserAnswer], journal: Journal) -> dict[str, Answer]:
     Raises:
         ToolError: one is to a question that is not open, or two are to the same.
     """
-    forms = [step_id for step_id, (kind, _) in journal.pending.items() if kind != "sample"]
+    forms = [step_id for step_id, (kind, _) in journal.questions.items() if kind != "sample"]
     answers: dict[str, Answer] = {}
     for each in given:
         if each.question not in forms or each.question in answers:

@@ -1,7 +1,8 @@
 """MCP 2026-07-28: the questions of a round as an ``InputRequiredResult``, and the answers in a retry.
 
 The state travels as ``requestState``, which the server's boundary seals and unseals; only plaintext
-that this server wrote arrives here (SEP-2322). Answers are accepted only for questions that are open
+that this server wrote arrives here (SEP-2322). A call that only sleeps asks nothing: its result has the
+state alone, with which its client repeats the request. Answers are accepted only for questions that are open
 in the journal, and only of the right kind; any other is ignored, and the question asked again.
 """
 
@@ -23,7 +24,7 @@ def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> d
     """Return the answers among ``responses`` to open questions."""
     answers: dict[str, Answer] = {}
     for step_id, result in (responses or {}).items():
-        if step_id in journal.pending:
+        if step_id in journal.questions:
             answer = to_answer(journal.pending[step_id][0], result)
             if answer is not None:
                 answers[step_id] = answer
@@ -48,7 +49,7 @@ class _RoundReplies:
     def make(self, asks: tuple[Ask, ...], state: str) -> InputRequiredResult:
         requests = {ask.step_id: to_request(ask) for ask in asks}
         return InputRequiredResult(
-            input_requests={**requests}, request_state=state, _meta=_contexts(requests)
+            input_requests={**requests} or None, request_state=state, _meta=_contexts(requests)
         )
 
     def dump(self, reply: InputRequiredResult) -> dict[str, Any]:

@@ -29,6 +29,7 @@ def answers_in(
         InvalidTokenError: an earlier answer has been changed.
     """
     answers: dict[str, Answer] = {}
+    open_steps = journal.questions
     given: set[str] = set()
     for index, step in enumerate(steps):
         where = f"completedSteps[{index}]"
@@ -38,15 +39,15 @@ def answers_in(
         if (step.result is None) == (step.error is None):
             raise invalid(where, "give either result or error")
         pinned = _pinned(step)
-        if step.step_id in journal.pending:
-            answers[step.step_id] = _answer(step, journal.pending[step.step_id][0], where)
+        if step.step_id in open_steps:
+            answers[step.step_id] = _answer(step, open_steps[step.step_id][0], where)
             claims.answered[step.step_id] = pinned
         elif step.step_id not in claims.answered:
             raise invalid(f"{where}.stepId", f"step {quoted(step.step_id)} was not asked")
         elif claims.answered[step.step_id] != pinned:
             logger.warning("a saga token was refused: the answer to %r has changed", step.step_id)
             raise InvalidTokenError
-    if missing := sorted({*journal.pending, *claims.answered} - given):
+    if missing := sorted({*open_steps, *claims.answered} - given):
         raise invalid("completedSteps", f"the steps {missing} are missing")
     return answers
 

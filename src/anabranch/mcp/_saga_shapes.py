@@ -92,11 +92,14 @@ SagaStep: TypeAlias = ElicitationStep | SamplingStep
 
 
 class ToolCallSagaResult(_Shape):
-    """A saga that waits for its client; the last result is a ``CallToolResult`` instead."""
+    """A saga that waits for its client; the last result is a ``CallToolResult`` instead.
+
+    Without steps it waits for a time: it is resumed again with the steps that are complete.
+    """
 
     state: Literal["suspended"]
     saga_token: str
-    steps: list[Annotated[SagaStep, Field(discriminator="type")]] = Field(min_length=1)
+    steps: list[Annotated[SagaStep, Field(discriminator="type")]]
 
 
 class WrongField(_Shape):

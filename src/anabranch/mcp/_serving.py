@@ -19,11 +19,14 @@ from mcp.types import InputRequiredResult
 
 from anabranch._asking.host import Capabilities
 from anabranch._encodable import encodable
-from anabranch._engine import Answer, Finished
+from anabranch._engine import Answer, Finished, Journal
+from anabranch._engine.clock import pause, run_until
+from anabranch._engine.sleeping import wakes_at
 from anabranch.mcp._chains import CHAIN, marked
 from anabranch.mcp._error_mapping import checked_results
 from anabranch.mcp._handles import OpenCall
 from anabranch.mcp._handshake import asking, request_answer
+from anabranch.mcp._heartbeat import Heartbeat
 from anabranch.mcp._protocol import to_link
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
@@ -103,6 +106,8 @@ async def run_rounds(
     )
     if isinstance(outcome, Finished):
         return outcome.value
+    if request.is_modern:
+        await service.calls.hold(call.tool, call.journal)
     linked = len(taken) < len(answers)
     return await ask_client(call, outcome, request, service, chain, number, linked=linked)
 
@@ -137,23 +142,22 @@ async def ask_client(
 ) -> object:
     """Return what asks the questions of ``reply``, which ended the round ``number`` of ``call``.
 
-    A client of the handshake era is asked here what it can answer, and the call goes on. With
-    ``linked``, the person has been sent to a page, and has not answered there yet.
+    A client of the handshake era is asked here what it can answer, and the call goes on; what sleeps,
+    here and now. With ``linked``, the person has been sent to a page, and has not answered there yet.
 
     Raises:
         ToolError: the call is not done, and the tool's result cannot say so.
         Exception: what the call raises.
     """
     heartbeat = service.heartbeat_of(request)
-    while askable := await _askable(call, reply, request, service, linked=linked):
+    while (
+        askable := await _askable(call, reply, request, service, linked=linked)
+    ) or not reply.input_requests:
         if request.is_modern:
             return await _next_round(call, reply, askable, request, service, chain, number)
         journal = await service.calls.stored.load(reply.request_state or "")
         call = OpenCall(call.tool, call.arguments, journal)
-        asked = [
-            request_answer(step_id, each, request, heartbeat) for step_id, each in askable.items()
-        ]
-        answers = dict(zip(askable, await asyncio.gather(*asked), strict=True))
+        answers = await _asked(askable, journal, request, heartbeat, service)
         taken = await _behind_links(call, answers, request, service)
         linked = len(taken) < len(answers)
         job = service.job(call, request)
@@ -171,6 +175,31 @@ async def ask_client(
     return open_questions(call, request.called, handle, requests, links)
 
 
+async def _asked(
+    askable: Mapping[str, types.InputRequest],
+    journal: Journal,
+    request: McpRequest,
+    heartbeat: Heartbeat,
+    service: Service,
+) -> dict[str, Answer]:
+    """Return what the client answers before the first sleep of the call has ended."""
+    answers: dict[str, Answer] = {}
+    clock, until = service.calls.runtime.clock, wakes_at(journal)
+
+    async def ask(step_id: str, each: types.InputRequest) -> None:
+        answers[step_id] = await request_answer(step_id, each, request, heartbeat)
+
+    async def ask_all() -> None:
+        await asyncio.gather(*(ask(*each) for each in askable.items()))
+
+    if askable:
+        await run_until(clock, until, ask_all())
+    elif until is not None:
+        async with heartbeat.waiting():
+            await pause(clock, until - clock.now())
+    return {step_id: answers[step_id] for step_id in askable if step_id in answers}
+
+
 async def _next_round(
     call: OpenCall,
     reply: InputRequiredResult,
@@ -184,12 +213,12 @@ async def _next_round(
     state = reply.request_state or ""
     if service.continues and number - chain.begins >= CHAIN:
         handle = await service.handles.make(call, state, request.principal)
-        return chain_end(call, request.called, handle)
+        return chain_end(call, request.called, handle, asleep=not askable)
     if chain.marks:
         state = marked(state, chain.begins)
-    elif askable == reply.input_requests:  # nearly always
+    elif askable == (reply.input_requests or {}):  # nearly always
         return reply
-    return reply.model_copy(update={"request_state": state, "input_requests": askable})
+    return reply.model_copy(update={"request_state": state, "input_requests": askable or None})
 
 
 async def _askable(

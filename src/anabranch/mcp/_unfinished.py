@@ -26,14 +26,17 @@ ASK_THE_USER = (
     " guess."
 )
 
+ASKS_MORE = "it needs more answers than one request may ask for."
+SLEEPS = "it waits for a time, and that is longer than one request may wait."
+
 BY_LINK = (
     "Better, give the user the link below each question; once the user has answered there, call the"
     " same tool with call alone."
 )
 
 
-def chain_end(call: OpenCall, called: str, handle: str) -> str:
-    """Return the result that ends a chain of rounds.
+def chain_end(call: OpenCall, called: str, handle: str, *, asleep: bool) -> str:
+    """Return the result that ends a chain of rounds; ``asleep`` says that the call asks nothing now.
 
     Raises:
         ToolError: with the same text, if the tool's output schema has no room for it.
@@ -41,7 +44,7 @@ def chain_end(call: OpenCall, called: str, handle: str) -> str:
     space = _space(call, called)
     return _result(
         call,
-        f"{space}{call.tool.name} is not done: it needs more answers than one request may ask for."
+        f"{space}{call.tool.name} is not done: {SLEEPS if asleep else ASKS_MORE}"
         f" All that was answered is stored. Call the tool {space}{CONTINUE_CALL} with"
         f" call={handle!r} to go on exactly where it stopped.",
     )

@@ -27,7 +27,8 @@ from anabranch._engine import (
     Notice,
     perform,
 )
-from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
+from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds, Timer
+from anabranch._engine.sleeping import wakes_at
 from anabranch._opening import Runtime, new_journal, open_call
 from anabranch.errors import NonDeterminismError, SerializationError, SuspensionError
 from anabranch.limits import Limits
@@ -53,7 +54,7 @@ async def check_replay(
     """Run ``tool`` as ``run_tool`` does, each round twice, and return how the two runs differ.
 
     The tool really runs. Its steps, notices and questions happen once; what it does outside of
-    steps happens twice in each round. The check ends with the first round that differs, or with
+    steps happens twice in each round. A sleep is not waited for: its time comes at once. The check ends with the first round that differs, or with
     the tool; a tool that fails in the same way twice is safe to replay.
 
     Raises:
@@ -88,9 +89,8 @@ async def rehearse(
         Exception: what the client raises.
     """
     answerer: Answerer = client if client is not None else Absent()
-    runtime = Runtime(
-        limits=limits or Limits(), clock=clock or SystemClock(), ids=ids or SystemIds()
-    )
+    time = _SkippingClock(clock or SystemClock())
+    runtime = Runtime(limits=limits or Limits(), clock=time, ids=ids or SystemIds())
     stage = _Stage(tool, arguments or {}, answerer, runtime)
     journal = new_journal(runtime)
     while True:
@@ -108,11 +108,30 @@ async def rehearse(
             return Rehearsal(found, first)
         try:
             answers = {step_id: await answer(answerer, ask) for step_id, ask in first.asks.items()}
+            if not answers and (until := wakes_at(journal)) is not None:
+                time.skip_to(until)
         except BaseException as error:
             await _give_up(first.call, error)
             raise
         journal = Journal.loads(journal.dumps())
         journal.answer(answers)
+
+
+class _SkippingClock:
+    """The time of ``clock``, and all that was skipped."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._skipped = 0.0
+
+    def now(self) -> float:
+        return self._clock.now() + self._skipped
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        return self._clock.call_at(when - self._skipped, callback)
+
+    def skip_to(self, when: float) -> None:
+        self._skipped += max(0.0, when - self.now())
 
 
 def _base(before: Journal, after: Journal) -> Journal:

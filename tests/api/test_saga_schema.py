@@ -38,7 +38,7 @@ VALID: list[tuple[str, Any]] = [
 """The proposal's six messages, and errors."""
 INVALID: list[tuple[str, Any]] = [
     ("CallToolSagaParams", {"arguments": {}}),
-    ("ToolCallSagaResult", {**TOKEN, "state": "suspended", "steps": []}),
+    ("ToolCallSagaResult", {**TOKEN, "state": "suspended"}),
     ("ToolCallSagaResult", {**MESSAGE_2}),
     ("SagaStep", {"type": "roots", "stepId": "a", "params": {}}),
     ("SagaStepResult", {"stepId": "a", "result": {"action": "perhaps"}}),

@@ -30,7 +30,6 @@ from anabranch._asking.tokens import estimate_tokens
 from anabranch.messages import SampleRequest, ToolResultBlock, text_of
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
-from tests.clocks import Obliging
 from tests.patience import PATIENCE
 
 __all__ = [
@@ -42,6 +41,7 @@ __all__ = [
     "model",
     "person",
     "programs",
+    "sleepy_programs",
     "slow_programs",
     "small_programs",
     "what_is_asked",
@@ -273,7 +273,7 @@ def _said(prompt: str, results: list[str], offered: list[str]) -> str | Calls:
 class World:
     """What a run of a program changes. There is one at a time: undos are found by name."""
 
-    clock: ManualClock = field(default_factory=Obliging)
+    clock: ManualClock = field(default_factory=ManualClock)
     effects: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
@@ -598,14 +598,13 @@ def _blocks(depth: int, *, at_once: bool) -> st.SearchStrategy[Block]:
     return _blocks_of(statements, least=depth or 1)
 
 
-def _slow_blocks(depth: int) -> st.SearchStrategy[Block]:
+def _slow_blocks(depth: int, *, sleeps: bool) -> st.SearchStrategy[Block]:
     waits = st.one_of(st.builds(Wait, _SECONDS), st.builds(AskSlowly, _SECONDS))
-    sleeps = st.builds(Sleep, st.one_of(_SECONDS, st.just(LONG)))
-    statements: list[tuple[int, _Some]] = [
-        (8, _ASKS), (8, waits), (6, sleeps), (6, _STEPS), (4, _QUIET)
-    ]  # fmt: skip
+    statements: list[tuple[int, _Some]] = [(8, _ASKS), (8, waits), (6, _STEPS), (4, _QUIET)]
+    if sleeps:
+        statements.append((6, st.builds(Sleep, st.one_of(_SECONDS, st.just(LONG)))))
     if depth:
-        inner = _slow_blocks(depth - 1)
+        inner = _slow_blocks(depth - 1, sleeps=sleeps)
         statements += [
             (4, _attempted(inner)),
             (9, _attempted(st.tuples(st.builds(Branch, inner, st.booleans(), _TIMEOUTS)))),
@@ -620,9 +619,12 @@ programs: st.SearchStrategy[Block] = _blocks(3, at_once=True)
 small_programs: st.SearchStrategy[Block] = _blocks(2, at_once=True)
 """The same, but shorter: for tests that run each of them several times."""
 
-slow_programs: st.SearchStrategy[Block] = _slow_blocks(3)
+slow_programs: st.SearchStrategy[Block] = _slow_blocks(3, sleeps=False)
 """Programs in which time passes and branches have deadlines; one thing at a time, because two
 that wait are answered at other times on every edge."""
+
+sleepy_programs: st.SearchStrategy[Block] = _slow_blocks(3, sleeps=True)
+"""The same, but they sleep, too: for clocks that move when they are waited for."""
 
 
 def without_names(block: Block) -> Block:

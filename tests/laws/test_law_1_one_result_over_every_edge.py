@@ -37,6 +37,7 @@ from anabranch.testing import MockClient, MockModel, SequentialIds, calls
 from anabranch.tool import Tool
 from anabranch.tree import Node
 from tests.agents.memory import MemoryTrees
+from tests.clocks import Obliging
 from tests.durable.stores import Modelled
 from tests.laws import programs as language
 from tests.laws.programs import (
@@ -87,7 +88,7 @@ class Edge:
     """Runs programs, and notes the notices and questions that the other side receives."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.world = World(clock=Obliging())
         self.notices: list[str] = []
         self.asked: list[str] = []
         self.sampled: list[tuple[str, int]] = []
@@ -402,15 +403,16 @@ async def test_the_rounds_of_agents_agree_on(what: str, asked: bool, stored: boo
 
 
 @examples(80)
-@given(language.slow_programs)
+@given(language.sleepy_programs)
 async def test_deadlines_mean_the_same_alive_and_replayed(program: Block) -> None:
     tool = as_tool(program)
     assert await directly(tool, replay=True) == await directly(tool, replay=False)
 
 
 @examples(20)
-@given(language.slow_programs)
+@given(language.sleepy_programs)
 async def test_deadlines_mean_the_same_over_all_edges(program: Block) -> None:
-    tool = as_tool(program, Limits(timeout=60))
+    tool = as_tool(language.without_names(program), Limits(timeout=60))
     alive = await directly(tool, replay=False)
     await agree(tool, alive)
+    assert await over_agents(tool, asked=False, stored=False) == alive

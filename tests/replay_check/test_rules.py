@@ -90,6 +90,7 @@ FOUND = {
     "console-input": [("", "input('x')"), ("from getpass import getpass", "getpass()")],
     "swallowed-cancellation": [
         ("", "try:\n    await ctx.elicit(Name, 'x')\nexcept:\n    pass"),
+        ("", "try:\n    await ctx.sleep_until(ctx.now())\nexcept:\n    pass"),
         ("", "try:\n    await ctx.elicit(Name, 'x')\nexcept BaseException:\n    return 1"),
         ("", "try:\n    await ask(ctx)\nexcept (ValueError, BaseException) as e:\n    str(e)"),
         (
@@ -184,6 +185,7 @@ FOUND = {
         ("", "answer = ctx.elicit(Name, 'x')\nanswer.content"),
         ("", "ctx.sample('x').text"),
         ("", "ctx.branch(ask)"),
+        ("", "ctx.sleep(60)"),
         ("", "def inner(context): context.notify('x')\ninner(ctx)"),
     ],
     "swapped-arguments": [

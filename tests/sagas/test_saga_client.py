@@ -235,7 +235,6 @@ FORM: dict[str, Any] = {"message": "?", "requestedSchema": {"type": "object", "p
 @pytest.mark.parametrize(
     "reply",
     [
-        suspended(),
         {"state": "suspended", "steps": [{"type": "elicitation", "stepId": "a", "params": FORM}]},
         suspended({"type": "roots", "stepId": "a", "params": {}}),
         suspended({"type": "elicitation", "params": FORM}),

@@ -15,7 +15,7 @@ from anabranch.replay_check._values import Values
 
 __all__ = ["CONVERSE", "Asks", "name_of", "own_nodes"]
 
-ASKS = frozenset({"sample", "elicit", "elicit_url", "converse"})
+ASKS = frozenset({"sample", "elicit", "elicit_url", "converse", "sleep", "sleep_until"})
 
 CONVERSE = ContextMethod("converse")
 """Names its steps when it runs, like a function of the author's."""

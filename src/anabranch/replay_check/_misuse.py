@@ -18,7 +18,7 @@ __all__ = ["Misuse"]
 
 AWAITED = frozenset({
     "branch", "call_tool", "converse", "elicit", "elicit_url", "gather", "log", "notify", "race",
-    "sample", "step",
+    "sample", "sleep", "sleep_until", "step",
 })  # fmt: skip
 FIELDS = frozenset({"parent_messages", "parent_system_prompt", "system_prompt", "tools"})
 """What a context has besides the attributes of its class."""

@@ -281,7 +281,9 @@ class Rounds:
         if known is None or await is_compensated(store, known, journal):
             raise _refused(journal, "what it has done is undone")
         name_line(journal, answers)
-        record = replace(known, call_id=journal.line, deadline=self.expires(job, journal), status="open")
+        record = replace(
+            known, call_id=journal.line, deadline=self.expires(job, journal), status="open"
+        )
         await begin_line(store, record, journal)
 
 

@@ -12,7 +12,11 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
+from anabranch._terminal.exits import FailedError
+from anabranch.agents._call_expiry import runtime_of
 from anabranch.chat._web.open_work import OpenWork, open_work, retry
+from anabranch.cli._calls_undoing import undo_call
+from anabranch.cli._stores import Stores
 from anabranch.engines import Engine, InProcessEngine
 from anabranch.stores import open_run_events, open_stores
 from anabranch.tool import Tool
@@ -36,10 +40,14 @@ def do(what: str) -> None:
     DONE.append(what)
 
 
+def undo(_: None) -> None:
+    DONE.append("not reserved")
+
+
 @tool(name="book")
 async def book_1(ctx: BranchContext) -> str:
     """Do something, and ask."""
-    await ctx.step(do, "reserved")
+    await ctx.step(do, "reserved", undo=undo)
     await ctx.elicit(Number, "How many?")
     await ctx.step(do, "charged")
     return "booked"
@@ -48,7 +56,7 @@ async def book_1(ctx: BranchContext) -> str:
 @tool(name="book")
 async def book_2(ctx: BranchContext) -> str:
     """Ask otherwise."""
-    await ctx.step(do, "reserved")
+    await ctx.step(do, "reserved", undo=undo)
     await ctx.elicit(Number, "How many seats?")
     return "booked otherwise"
 
@@ -162,3 +170,28 @@ async def test_a_run_that_is_called_for_again_is_tried_by_any_worker(url: str) -
     async with at_version(url, InProcessEngine(), book_1, "3") as newest:
         await end_of(newest, "r2")
     assert DONE == ["reserved", "charged"]
+
+
+async def test_a_call_that_is_undone_on_request_lets_its_conversation_go_on(url: str) -> None:
+    engine = InProcessEngine()
+    async with at_version(url, engine, book_1, "1") as old:
+        asked = await run(old, message("/book"))
+    async with at_version(url, engine, book_2, "2") as new:
+        await answer(new, asked)
+        await until_waiting(url)
+    stores = Stores.at(url)
+    [record] = await stores.calls.calls(2)
+    runtime = await runtime_of(stores.trees, record)
+    with pytest.raises(FailedError, match=r"takes another way .* Name the code of version 1"):
+        await undo_call(stores.calls, record, book_2, runtime, yes=True)
+    assert DONE == ["reserved"]
+    undone = await undo_call(stores.calls, record, book_1, runtime, yes=True)
+    assert (undone.state, undone.undone) == ("expired", ["book/do.1"])
+    assert DONE == ["reserved", "not reserved"]
+    assert await retry(stores.events, "t1", 1.0)
+    await stores.close()
+    async with at_version(url, InProcessEngine(), book_2, "2") as newest:
+        events = await end_of(newest, "r2")
+    [result] = [each for each in events if each["type"] == "TOOL_CALL_RESULT"]
+    assert "has expired" in result["content"]
+    assert DONE == ["reserved", "not reserved"]

@@ -15,7 +15,15 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from anabranch.engines import RestateEngine, WorkLimits, _restate_registration, _restate_worker
+from anabranch.engines import (
+    Backlog,
+    RestateEngine,
+    Wake,
+    WorkLimits,
+    _restate_registration,
+    _restate_worker,
+)
+from anabranch.engines._restate_worker import RestateWorker
 from anabranch.errors import StoreError
 from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck
 from anabranch.testing.suites._engine_samples import Worker, a_wake, working
@@ -70,18 +78,6 @@ async def opened(open_engine: OpenEngine) -> AsyncGenerator[RestateEngine]:
         await engine.close()
 
 
-async def attempts(server: RestateServer, prefix: str) -> int:
-    """How often Restate has called a worker for what is open."""
-    query = (
-        "SELECT max(retry_count) AS attempts FROM sys_invocation"  # noqa: S608 - our own name
-        f" WHERE starts_with(target_service_name, '{prefix}_')"
-    )
-    async with httpx2.AsyncClient(headers={"accept": "application/json"}) as admin:
-        answer = await admin.post(f"{server.admin}/query", json={"query": query})
-    [row] = answer.json()["rows"]
-    return int(row.get("attempts", 0))
-
-
 async def called(server: RestateServer, prefix: str) -> str:
     """Restate's name for the worker that it calls."""
     async with httpx2.AsyncClient(base_url=server.admin) as admin:
@@ -105,6 +101,8 @@ async def test_where_workers_were_before(check: EngineCheck, open_engine: OpenEn
                 before = f"before {tools['a']}"
                 await engine.wake(a_wake(before, version=tools["a"]))
                 await worker.until_times(before, 1, "it is registered")
+                while await engine.backlog() != Backlog(0, 0):
+                    pass  # nothing of it is left for the check
     await check(partial(open_engine, alone=True))
 
 
@@ -129,19 +127,27 @@ async def test_what_a_killed_worker_had_begun_comes_again(
 
 
 async def test_a_long_advance_goes_on_when_restate_calls_again(
-    open_engine: OpenEngine, server: RestateServer, prefix: str, monkeypatch: pytest.MonkeyPatch
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_restate_worker, "ABORTED", timedelta(seconds=0.2))
-    worker = Worker(is_open=False)
+    worker, bring = Worker(is_open=False), RestateWorker.bring
+    brought: list[str] = []
+
+    async def counting(self: RestateWorker, wake: Wake) -> list[Wake]:
+        brought.append(wake.call)
+        worker.report()
+        return await bring(self, wake)
+
+    monkeypatch.setattr(RestateWorker, "bring", counting)
     async with opened(open_engine) as engine, working(engine, worker.advance):
         await engine.wake(a_wake("c"))
-        await worker.until_times("c", 1, "it begins")
-        while await attempts(server, prefix) < 2:
-            pass
-        worker.gate.set()
-        while (await engine.backlog()).running:
-            pass
+        await worker.until(lambda: brought.count("c") > 1, "Restate calls again")
+        await engine.wake(a_wake("d"))
+        await worker.until_times("d", 1, "something else meanwhile")
         assert worker.times("c") == 1
+        worker.gate.set()
+        while await engine.backlog() != Backlog(0, 0):
+            pass  # one of its calls has got the answer
 
 
 async def test_another_worker_takes_over_when_the_one_that_is_called_dies(

@@ -113,7 +113,7 @@ class RestateWorker:
                 brought.end([])
         await self._turns.cancel(call)
 
-    async def _bring(self, wake: Wake) -> list[Wake]:
+    async def bring(self, wake: Wake) -> list[Wake]:
         """Have a wake advanced; return those that follow it.
 
         When Restate calls a handler again, it waits for what the first call of it waits for.
@@ -200,7 +200,7 @@ class RestateWorker:
 
         @service.handler(ADVANCE)
         async def advance(ctx: restate.ObjectContext, wake: dict[str, Any]) -> None:
-            bringing = asyncio.run_coroutine_threadsafe(self._bring(_read(wake)), self._loop)
+            bringing = asyncio.run_coroutine_threadsafe(self.bring(_read(wake)), self._loop)
             for each in await asyncio.wrap_future(bringing):
                 ctx.generic_send(
                     service_of(self._prefix, each.tool, each.version),

@@ -105,6 +105,7 @@ async def test_an_answer_that_does_not_fit_is_not_sent() -> None:
         right, _ = plugin(Accepted(Seat(row=2)))
         assert (await ChatClient(url, [right]).go_on("t1")).text == "Done."
         assert (await ChatClient(url, [right]).go_on("t1")).text == ""  # nothing is open
+        assert (await ChatClient(url).last("t1")).text == "Done."
 
 
 class Desk(Absent):

@@ -161,6 +161,9 @@ def test_a_message_is_left_at_the_server_which_goes_on_by_itself(
         assert main(["chat", "--url", url, "--thread", "t", "--script", str(script)]) == 0
         out, shown = capsys.readouterr()
         assert ("? Book Ulm?" in shown, out) == (True, "All right.\n")
+        script.write_text("/quit\n")
+        assert main(["chat", "--url", url, "--thread", "t", "--script", str(script)]) == 0
+        assert capsys.readouterr().out == "All right.\n"  # which it ends with
         with terminal(*leave, "hello", whole=True, environment=environment) as person:
             person.wait_for(f"{server}?thread=t")
             person.wait_for("To look again: anabranch chat --url")

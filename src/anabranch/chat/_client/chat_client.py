@@ -151,6 +151,17 @@ class ChatClient:
         """
         return await _reply_of(self.stream_answers(thread))
 
+    async def last(self, thread: str) -> ChatReply:
+        """Return the reply with which a thread ends so far; an empty one if it ends otherwise.
+
+        Raises:
+            ChatClientError: the server cannot be reached, or there is no such thread.
+        """
+        reader = ReplyReader()
+        async with self._connected() as connection:
+            reader.read(await _last_node(connection, thread))
+        return reader.reply
+
     async def stream(
         self, thread: str, text: str, *, at: str | None = None
     ) -> AsyncGenerator[Event]:

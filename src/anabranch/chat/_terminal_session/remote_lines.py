@@ -57,14 +57,14 @@ class RemoteLines:
 
         Args:
             answers_first: whether questions are asked first that are open in the thread, if there
-                is one.
+                is one; if none is, its last reply is shown.
 
         Raises:
             LeftError: the person has left by Ctrl-C.
         """
         failed = 0
         if answers_first:
-            await self._follow(self._client.stream_answers(self._thread_id), begins=True)
+            await self._follow(self._where_it_is(), begins=True)
         while (line := await self._lines.next("> ")) is not None:
             if isinstance(self._lines, ScriptedLines):
                 self._console.say(f"> {line}")
@@ -72,6 +72,16 @@ class RemoteLines:
                 break
             failed += not await self._say(line)
         return failed
+
+    async def _where_it_is(self) -> AsyncGenerator[Event]:
+        """Yield what happens in the thread by itself and after answers; if nothing does, show its end."""
+        happens = False
+        async with aclosing(self._client.stream_answers(self._thread_id)) as events:
+            async for event in events:
+                happens = True
+                yield event
+        if not happens:
+            self._screen.show_last(await self._client.last(self._thread_id))
 
     async def _say(self, line: str) -> bool:
         """Say a line; return whether it was carried out.

@@ -23,6 +23,7 @@ from ag_ui.core import (
 )
 
 from anabranch._terminal.console import Console
+from anabranch.chat._client.chat_reply import ChatReply
 from anabranch.chat._terminal_session.replies import Replies
 from anabranch.tree import cut
 
@@ -77,6 +78,11 @@ class RemoteScreen:
                 self._unsaid = ""
             case _:
                 pass
+
+    def show_last(self, reply: ChatReply) -> None:
+        """Show the reply with which the conversation has ended."""
+        if reply.text:
+            self._replies.print(reply.text, markdown=True)
 
     def turn(self) -> AbstractContextManager[None]:
         """Show within the block that the server is carrying out a line."""

@@ -72,6 +72,8 @@ def test_a_call_is_shown_by_the_beginning_of_its_id(capsys: pytest.CaptureFixtur
     call = shown(capsys, "show", "1")
     assert (call["id"], call["state"], call["waits_for"]) == (CALL, "waiting", ["seats"])
     assert call["steps"][0]["id"] == "trip/reserve.1"
+    assert shown(capsys, "show", "last")["id"] == CALL
+    assert run(capsys, "show", "last", "--store", "memory:")[0] == 1
 
 
 @pytest.mark.usefixtures("store")

@@ -15,7 +15,7 @@ from anabranch.cli import main
 from anabranch.cli._options import STORE, store_url
 from anabranch.messages import TextBlock
 from anabranch.stores import open_tree_store
-from anabranch.tree import Node, Thread
+from anabranch.tree import HEAD, Node, Ref, Thread
 from tests.cli.terminals import terminal
 from tests.tree.samples import SAMPLE, fill
 
@@ -218,6 +218,24 @@ def test_people_are_shown_a_table_and_short_ids_lead_back(
     assert run(capsys, "show", "last")[1].startswith("thread_abcdf1234567  Day 1")
     assert shown(capsys, "label", "abcde", "xyzuv", "best") == {"best": "node_xyzuv1234567"}
     assert shown(capsys, "unlabel", "abcde", "best") == {}
+
+
+def test_the_last_node_is_where_the_latest_thread_was_left(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def leave() -> None:
+        trees = open_tree_store(store)
+        await trees.create_thread(Thread("new", 1e9))
+        texts = {"left": "Hi", "beside": "Ho"}
+        for name, text in texts.items():
+            await trees.append([Node(name, "new", None, "user", (TextBlock(text=text),), 1e9)])
+        await trees.set_ref("new", Ref(HEAD, "left"))
+        await trees.close()
+
+    asyncio.run(leave())
+    [message] = shown(capsys, "messages", "last")
+    assert message["content"] == [{"type": "text", "text": "Hi"}]
+    assert run(capsys, "messages", "last", "--store", "memory:")[0] == 1
 
 
 def test_a_short_id_of_several_threads_is_answered_with_the_candidates(

@@ -6,6 +6,7 @@ from anabranch._durable.store import CallRecord, CallStore
 
 __all__ = ["NoSuchCallError", "find_call"]
 
+LATEST = "last"
 _PREFIX = "call_"
 SHOWN = 5
 
@@ -17,12 +18,16 @@ class NoSuchCallError(LookupError):
 async def find_call(store: CallStore, name: str) -> CallRecord:
     """Return the call whose name is, or begins with, ``name``, with ``call_`` or without.
 
+    ``last`` is the one that was begun last.
+
     Raises:
         NoSuchCallError: there is none, or there are several.
         StoreError: the store failed.
     """
     if not name:
         raise NoSuchCallError("The name of a call is empty; the list of calls has the names.")
+    if name == LATEST and (latest := await store.calls(1)):
+        return latest[0]
     for begins in (name, _PREFIX + name):
         if (exact := await store.find(begins)) is not None:
             return exact

@@ -44,7 +44,9 @@ calls_app: App = App(
 
 PAGE = 100
 
-Name: TypeAlias = Annotated[str, Parameter(help="A call's id, or the beginning of it.")]
+Name: TypeAlias = Annotated[
+    str, Parameter(help="A call's id, or the beginning of it; “last” for the latest.")
+]
 
 
 @calls_app.command(name="list", help_epilogue=example("anabranch calls list --status open"))

@@ -121,7 +121,12 @@ def export_command(
 
 @tree_app.command(name="messages", help_epilogue=example("anabranch tree messages node_1a2b"))
 def messages_command(
-    node: Annotated[str, Parameter(help="The node's id, or the beginning of it.")],
+    node: Annotated[
+        str,
+        Parameter(
+            help="The node's id, or the beginning of it; “last” for where the latest thread was left."
+        ),
+    ],
     /,
     *,
     store: Store = None,
@@ -230,8 +235,8 @@ def _losses(tree: Tree, first: str | None) -> str:
             what = one if len(gone_too) == 1 else several
             parts.append(f"the {what} {', '.join(gone_too)}")
     title = f" ({tree.thread.title})" if tree.thread.title else ""
-    where = "the whole of" if first is None else "from"
-    return f"Deleted will be {where} {tree.thread.id}{title}: {'; '.join(parts)}."
+    where = "all of" if first is None else "from"
+    return f"This deletes {where} {tree.thread.id}{title}: {'; '.join(parts)}."
 
 
 def _found(tree: Tree, node: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.tree._nodes import HEAD
 from anabranch.tree._short_ids import match_id
 from anabranch.tree._tree_store import TreeStore
 
@@ -29,11 +30,16 @@ async def find_thread(store: TreeStore, name: str) -> str | None:
 async def find_node_id(store: TreeStore, name: str) -> str | None:
     """Return the id of the node that ``name`` is, or is the beginning of, if there is one.
 
+    ``last`` is where the latest thread was left.
+
     Raises:
         AmbiguousIdError: several ids begin like this.
     """
     if await store.node(name) is not None:
         return name
+    if name == LATEST:
+        latest = await store.threads(1)
+        return (await store.refs(latest[0].id)).get(HEAD) if latest else None
     ids: list[str] = []
     for thread in await store.threads(MAX_SEARCHED):
         ids += [node.id for node in await store.nodes_after(thread.id, ()) or ()]

@@ -2,6 +2,10 @@
 
 import json
 import logging
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +14,7 @@ import pytest
 from anabranch import run_tool
 from anabranch._author_frames import FULL, format_for_author
 from anabranch._printable import PrintableFormatter
+from anabranch.cli._keys import CALL_KEY, new_key
 from anabranch.testing import MockClient
 
 TOOLS = """
@@ -47,6 +52,59 @@ async def several(ctx: BranchContext) -> str:
     except ValueError as error:
         raise ExceptionGroup("two", [error, KeyError("y")])
 """
+
+
+FORGETFUL = """
+import asyncio
+import gc
+import warnings
+
+from pydantic import BaseModel
+
+from anabranch import BranchContext, run_tool, tool
+from anabranch.testing import MockClient
+
+
+class Trip(BaseModel):
+    city: str
+
+
+@tool
+async def forget(ctx: BranchContext) -> str:
+    ctx.elicit(Trip, "Where?")
+    ctx.log("info", "forgotten")
+    ctx.step(asyncio.sleep, 0)
+    ctx.sample("rivers")
+    warnings.warn("something else")
+    return "done"
+
+
+asyncio.run(run_tool(forget, {}, MockClient()))
+gc.collect()
+"""
+
+
+def test_the_server_of_a_call_names_the_lines_where_an_await_was_forgotten(tmp_path: Path) -> None:
+    """The tool is run while its file is loaded: a server that has ended is given no time to warn."""
+    file = tmp_path / "forgetful.py"
+    file.write_text(FORGETFUL)
+    done = subprocess.run(
+        [sys.executable, "-m", "anabranch", "serve", str(file)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, CALL_KEY: new_key()},
+    )
+    shown = re.findall(r'  File "(.*)", line \d+, in forget\n    (.*)\n', done.stderr)
+    assert sorted(shown) == [
+        (str(file), 'ctx.elicit(Trip, "Where?")'),
+        (str(file), 'ctx.log("info", "forgotten")'),
+        (str(file), 'ctx.sample("rivers")'),
+        (str(file), "ctx.step(asyncio.sleep, 0)"),
+    ]
+    assert done.stderr.count("File ") == len(shown)
+    assert "UserWarning: something else" in done.stderr
 
 
 @pytest.fixture

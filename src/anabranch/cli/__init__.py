@@ -17,6 +17,7 @@
     _demo_command.py                  anabranch demo; _demo_tool.py is the tool it plays
     _completion_command.py            anabranch completion; _completers.py: what of a TARGET
     _stdio_output.py                  what a server over stdio prints
+    _forgotten_awaits.py              the lines of operations that were never awaited
     _fastmcp_server.py                a FastMCP server of a target, as the commands serve it
     _chat_command.py                  anabranch chat, with the options of _chat_options.py
     _remote_chat.py                   anabranch chat --url

@@ -31,11 +31,12 @@ from anabranch.cli._combined_server import (
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._engine_option import EngineName
 from anabranch.cli._folding import Foldable
+from anabranch.cli._forgotten_awaits import name_forgotten_awaits
 from anabranch.cli._http_access import SESSION_TTL, Access, checks_tokens
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
 from anabranch.cli._http_tokens import TOKEN, read_tokens
-from anabranch.cli._keys import read_keys
+from anabranch.cli._keys import CALL_KEY, read_keys
 from anabranch.cli._memory import Remembering
 from anabranch.cli._options import (
     STORE,
@@ -207,6 +208,8 @@ def serve_command(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.WARNING, log_format)
+    if CALL_KEY in os.environ:
+        name_forgotten_awaits()
     limits = limits_of(max_tokens, max_depth, timeout)
     if transport == "stdio" and token != os.environ.get(TOKEN):
         raise UsageError("Over stdio no one else can call. Give --token with --transport http.")

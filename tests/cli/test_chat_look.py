@@ -45,7 +45,7 @@ def test_a_reply_is_drawn_and_wrapped_and_the_line_below_says_where_one_is(
     with terminal("chat", *options, whole=True, environment=environment) as person:
         person.wait_until(lambda screen: "model.json · t · at the beginning" in screen)
         person.type("/hel\t")
-        person.wait_until(lambda screen: "/help" in screen)
+        person.wait_until(lambda screen: "> /help" in screen)
         person.type("\r")
         person.wait_until(lambda screen: "/help GROUP" in screen and "/up" in screen)
         person.store("chat-help")

@@ -49,3 +49,14 @@ def test_a_preview_is_one_line_and_short() -> None:
     assert preview(node("n", None, "user", "a\n b\tc"), 9) == "a b c"
     assert preview(node("n", None, "assistant", "0123456789", use), 5) == "0123… [look]"
     assert preview(node("n", None, "assistant", "", use, use), 5) == "[look] [look]"
+
+
+def test_texts_are_cut_so_that_lines_fit_a_terminal() -> None:
+    said = node("0", None, text="word " * 30)
+    tree = replace(SAMPLE, nodes=(said,), refs={"head": "0"})
+
+    [line] = draw(tree, here="0", columns=66)
+    assert len(line) == 66
+    assert line.endswith("…  (head)  ← you are here")
+    [line] = draw(tree, columns=10)
+    assert line.count("word") == 4

@@ -40,9 +40,9 @@ WHAT_HAPPENED_IN_ROUNDS = (
     " record, to the same line. The cards were drawn once.\n"
 )
 NEXT = """Next:
-  anabranch demo --era handshake            the same function, for clients before 2026-07-28
-  anabranch web                             the same game in a browser (extra chat)
-  anabranch call FILE TOOL name=value       your own tool: the README has one of fifteen lines
+  anabranch demo --era handshake       the same, for clients before 2026-07-28
+  anabranch web                        the same game in a browser (extra chat)
+  anabranch call FILE TOOL name=value  your own tool; the README has one
 """
 ARGUMENTS: dict[str, object] = {"count": 5, "analyze": True}
 MODEL_SAYS = "The third one has a lucky look about it. But I am a script; I say that every time."

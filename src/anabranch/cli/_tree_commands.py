@@ -5,8 +5,10 @@ The forms in which a thread is printed are those of ``anabranch.tree``.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
+from shutil import get_terminal_size
 from typing import Annotated, Literal, TypeVar
 
 from cyclopts import App, Parameter
@@ -88,11 +90,12 @@ def list_command(
 def show_command(thread: Thread, /, *, store: Store = None) -> None:
     """Draw a thread: a line for each node, with branches, labels and the head."""
     tree = _with_store(store, partial(_tree, thread_id=thread))
+    columns = get_terminal_size().columns if sys.stdout.isatty() else None
     print_text(
         "\n".join(
             [
                 f"{tree.thread.id}  {tree.thread.title}".rstrip(),
-                *draw(tree, here=tree.refs.get(HEAD)),
+                *draw(tree, here=tree.refs.get(HEAD), columns=columns),
             ]
         )
     )

@@ -30,6 +30,9 @@ HERE = "← you are here"
 WIDTH = 60
 """The default for the length of a node's text, in characters."""
 
+LEAST = 20
+"""Characters of a text that are shown on the narrowest terminal, too."""
+
 _KIND = max(map(len, ROLES))
 
 
@@ -39,6 +42,7 @@ def draw(
     *,
     width: int = WIDTH,
     here: str | None = None,
+    columns: int | None = None,
 ) -> list[str]:
     """Return the lines of a thread.
 
@@ -47,6 +51,7 @@ def draw(
         shown: decides whether a node, and everything below it, is drawn.
         width: the most characters of a node's text.
         here: the id of the node where the person is.
+        columns: the width of the terminal, for which texts are cut further.
     """
     ids = short_ids(node.id for node in tree.nodes)
     blocks = provider_blocks(tree.nodes, tree.results) if tree.results else {}
@@ -62,12 +67,13 @@ def draw(
             continue
         name = branches.of[node.id]
         heading = f"  {name}  " if branches.opens(node) else ""
-        own = blocks.get(node.id, ()) if node.kind == "results" else ()
-        text = results_preview(own, width) or preview(node, width)
-        place = HERE if node.id == here else ""
+        begin = f"{indent}{heading}{node.kind:{_KIND}}  {ids[node.id]}"
         names = ", ".join(names_of(tree, node.id))
-        parts = [f"{node.kind:{_KIND}}", ids[node.id], text, names and f"({names})", place]
-        lines.append(f"{indent}{heading}{'  '.join(filter(None, parts))}")
+        end = [part for part in (names and f"({names})", HERE if node.id == here else "") if part]
+        room = _room(width, columns, [begin, *end])
+        own = blocks.get(node.id, ()) if node.kind == "results" else ()
+        text = results_preview(own, room) or preview(node, room)
+        lines.append("  ".join([begin, *filter(None, [text]), *end]))
         inside = indent + " " * len(heading)
         children = below.get(node.id, ())
         opening = [one for one in children if branches.opens(one)]
@@ -75,6 +81,13 @@ def draw(
         # A stack: branches are pushed last, to be drawn before the node that continues.
         waiting += [(one, inside) for one in (*continuing, *reversed(opening))]
     return lines
+
+
+def _room(width: int, columns: int | None, beside: list[str]) -> int:
+    """Return the most characters of a text that stands in a line of ``columns`` with others."""
+    if columns is None:
+        return width
+    return max(LEAST, min(width, columns - len("  ".join([*beside, ""]))))
 
 
 def local_time(seconds: float) -> str:

@@ -39,7 +39,13 @@ async def _tree(session: SessionState) -> Outputs:
     refs = {name: node_id for name, node_id in tree.refs.items() if name != HEAD}
     head = {} if cursor.node_id is None else {HEAD: cursor.node_id}
     tree = replace(tree, refs={**refs, **head})
-    lines = draw(tree, width=session.settings.width, here=cursor.node_id)
+    columns = session.dependencies.columns
+    lines = draw(
+        tree,
+        width=session.settings.width,
+        here=cursor.node_id,
+        columns=None if columns is None else columns(),
+    )
     return Output("system", "\n".join(lines))
 
 

@@ -12,7 +12,8 @@ its parts; each can be read and tested without the others:
     effects         steps run once (``functions``), recorded before they are seen (``recorder``)
     compensations   the undos of a call that fails (``ending``)
     branch          limits; ``deadline``, and ``folding`` of what is finished
-    operations      what else a body does: ask (``open_asks``), race (``combine``), notify, time
+    operations      what else a body does: ask (``open_asks``), sleep (``sleeping``), race
+                    (``combine``), notify, time
     call            holds them all, and is driven by an edge; ``outcomes`` is how it ends
 
 ``scope`` is a place in the program, which names what is made there; ``codec`` turns values into

@@ -70,7 +70,7 @@ class Call(Generic[T]):
         cursor: ids, and what is recorded.
         scheduler: the strands.
         effects: run a step.
-        operations: ask, race, notify, read the clock.
+        operations: ask, sleep, race, notify, read the clock.
         branches: run a sub-branch.
         compensations: what is undone if the call fails.
     """

@@ -1,0 +1,180 @@
+"""What ``engines.py`` runs: a tool that asks, the processes that work on its calls, and their CPU time."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import perf_counter_ns
+from typing import LiteralString, TypeAlias
+
+import psycopg
+from pydantic import BaseModel
+
+from anabranch import BranchContext, Elicitation, tool
+from anabranch.chat._web.conversations import Conversations
+from anabranch.engines import Engine
+from anabranch.stores import open_stores
+from anabranch.testing import MockModel
+
+__all__ = [
+    "QUESTIONS",
+    "OpenEngine",
+    "act",
+    "connections",
+    "conversations_at",
+    "cpu_seconds",
+    "journey",
+    "memory",
+    "server_seconds",
+    "stored",
+    "until_closed",
+    "work_on_engine",
+    "workers",
+]
+
+QUESTIONS = 4
+"""Questions of a call, each followed by an effect: it has one round more."""
+
+OpenEngine: TypeAlias = Callable[[str], Engine]
+"""Opens an engine beside the store at a URL; processes are given it."""
+
+
+class Reply(BaseModel):
+    """What each question asks for."""
+
+    text: str
+
+
+REPLY = Elicitation("reply", Reply)
+
+
+async def act(wait: float) -> int:
+    """The effect of an answer: waits, and returns when it happened, on the clock of all processes."""
+    if wait:
+        await asyncio.sleep(wait)
+    return perf_counter_ns()
+
+
+@tool(elicits=[REPLY])
+async def journey(ctx: BranchContext, questions: int = QUESTIONS, wait: float = 0.0) -> str:
+    """Ask, and act on each answer; the next question says when that was."""
+    acted = 0
+    for _ in range(questions):
+        await ctx.elicit(REPLY, str(acted))
+        acted = await ctx.step(act, wait)
+    return str(acted)
+
+
+@asynccontextmanager
+async def conversations_at(
+    url: str, open_engine: OpenEngine | None, concurrency: int | None
+) -> AsyncGenerator[Conversations]:
+    """The conversations of a chat on the store at ``url``, of which this process takes so many runs."""
+    engine = None if open_engine is None else open_engine(url)
+    calls, trees = open_stores(url)
+    conversations = Conversations(
+        trees, MockModel(lambda _: "unused"), [journey], calls=calls, engine=engine
+    )
+    try:
+        async with conversations.running(concurrency):
+            yield conversations
+    finally:
+        if engine is not None:
+            await engine.close()
+        await trees.close()
+
+
+def work_on_engine(
+    url: str, open_engine: OpenEngine, concurrency: int, connection: Connection
+) -> None:
+    """The main function of a worker of ours, as ``anabranch worker`` has it."""
+
+    async def work() -> None:
+        async with conversations_at(url, open_engine, concurrency):
+            await until_closed(connection)
+
+    asyncio.run(work())
+
+
+async def until_closed(connection: Connection) -> None:
+    """Report to the parent that this process is ready, and wait until it closes the connection."""
+    connection.send(None)
+    with suppress(EOFError):
+        await asyncio.to_thread(connection.recv)
+
+
+@asynccontextmanager
+async def workers(number: int, work: Callable[[Connection], None]) -> AsyncGenerator[list[int]]:
+    """So many processes that ``work``; yields their ids when all are ready."""
+    spawning = multiprocessing.get_context("spawn")
+    pipes = [spawning.Pipe() for _ in range(number)]
+    processes = [spawning.Process(target=work, args=(theirs,)) for _, theirs in pipes]
+    for process in processes:
+        process.start()
+    for _, theirs in pipes:
+        theirs.close()  # so that a process that dies is not waited for
+    try:
+        for ours, _ in pipes:
+            await asyncio.to_thread(ours.recv)
+        yield [process.pid or 0 for process in processes]
+    finally:
+        for ours, _ in pipes:
+            ours.close()
+        for process in processes:
+            await asyncio.to_thread(process.join)
+
+
+# -- what it takes -------------------------------------------------------------------------
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU time of these processes, and of their children that have ended."""
+    ticks = sum(int(field) for pid in pids for field in _stat(pid)[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def server_seconds(folder: Path) -> float:
+    """Return the CPU time of the Postgres server in a folder, with all that it has started."""
+    first = (folder / "data" / "postmaster.pid").read_text().split()[0]
+    spent = cpu_seconds([int(first)])
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            if _stat(int(entry.name))[1] == first:
+                spent += cpu_seconds([int(entry.name)])
+    return spent
+
+
+def memory(pid: int) -> int:
+    """Return how many bytes of memory a process has."""
+    pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def connections(url: str) -> int:
+    """Return how many connections a Postgres server has, but for the one that asks."""
+    return _number(url, "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname IS NOT NULL")
+
+
+def stored(url: str) -> int:
+    """Return how many bytes the tables of a store in Postgres take, with their indexes."""
+    return _number(
+        url,
+        "SELECT sum(pg_total_relation_size(oid)) FROM pg_class"
+        " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace",
+    )
+
+
+def _number(url: str, query: LiteralString) -> int:
+    with psycopg.connect(url) as connection:
+        found = connection.execute(query).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def _stat(pid: int) -> list[str]:
+    """Return what the kernel says of a process, from its state on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -2,8 +2,9 @@
 
 Servers run in processes of their own, clients in this one: sockets that send a request as bytes and
 count what arrives. ``ours`` is ``POST /agui`` of an agent whose conversations and events are in a
-SQLite file; ``bare`` is a Starlette response that streams the bytes of such a run, event by event,
-and does nothing else. Both write one token in each pass of their loop, as fast as they can.
+SQLite file; ``bare`` is a Starlette response that streams the events of such a run, each token as one,
+and does nothing else. Both have one token in each pass of their loop, as fast as they can; ours makes
+one event of those that wait for the store together.
 
 A first token carries the time at which the model gave it, on the clock that all processes share;
 its lateness is what passes until the client has it, one run at a time. The ratio is of the times of
@@ -19,7 +20,7 @@ import multiprocessing
 import re
 import socket
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from multiprocessing.connection import Connection
@@ -165,10 +166,20 @@ def frames_of(received: bytes) -> list[bytes]:
     return FRAME.findall(re.sub(rb"\r\n[0-9a-f]+\r\n", b"", b"\r\n" + body))
 
 
+def one_by_one(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the events of a run, each token as one."""
+    for frame in frames:
+        start, text, rest = frame.partition(b'"delta":"')
+        tokens = re.findall(rb"word \d+ ", rest) if text else [b""]
+        for token in tokens:
+            yield start + text + token + (rest[rest.index(b'"') :] if text else b"")
+
+
 async def compare() -> list[Row]:
     """Measure both servers."""
     async with served_ours() as port:
-        frames = frames_of((await run_once(port, "sample", "words"))[0])
+        received, _ = await run_once(port, "sample", "words")
+        frames = list(one_by_one(frames_of(received)))
         assert len(frames) > TOKENS, frames
         async with served(frames) as plain:
             late, least = await first_tokens(port), await first_tokens(plain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
@@ -12,8 +13,8 @@ from ag_ui.core import CustomEvent
 
 from anabranch._durable.run_events import NewEvents, RunEvents
 from anabranch.chat._web import log_writer
-from anabranch.chat._web.log_writer import LogWriter
-from anabranch.chat._web.thread_log import TextPiece, ThreadLog, encoded
+from anabranch.chat._web.log_writer import LogWriter, TextPiece, encoded
+from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.stores import open_run_events
 from anabranch.testing import ManualClock
 
@@ -64,6 +65,27 @@ async def test_all_threads_are_stored_together(watched: Any) -> None:
     await one.flush()
     assert watched.batches == [{"a": 1, "b": 2, "c": 1}]
     assert two.is_written
+    await watched.close()
+
+
+async def test_pieces_of_a_text_that_wait_together_are_one_event(watched: Any) -> None:
+    one, two, _ = logs(watched)
+    one.add([piece("a")])
+    for each in ("b", "c"):
+        one.add([piece(each)])
+    two.add([piece("other")])
+    one.add([TextPiece("m", "in a branch", "branch")])
+    one.add([TextPiece("n", "next", "branch"), notice("y"), TextPiece("n", "last", "branch")])
+    await two.flush()
+    assert watched.batches == [{"a": 5, "b": 1}]
+    read = [json.loads(each) for each in await one.read(0)]
+    assert [(each.get("messageId"), each.get("delta")) for each in read] == [
+        ("m", "abc"),
+        ("m", "in a branch"),
+        ("n", "next"),
+        (None, None),
+        ("n", "last"),
+    ]
     await watched.close()
 
 

@@ -18,8 +18,8 @@ from anabranch.agents import Notice, ToolNoticed
 from anabranch.chat._web import event_stream, thread_log
 from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.event_stream import EventStream
-from anabranch.chat._web.log_writer import LogWriter
-from anabranch.chat._web.thread_log import TextPiece, ThreadLog, encoded
+from anabranch.chat._web.log_writer import LogWriter, TextPiece, encoded
+from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.errors import StoreError
 from anabranch.messages import ToolUseBlock
 from anabranch.stores import open_run_events, open_tree_store

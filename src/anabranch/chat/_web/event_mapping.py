@@ -38,8 +38,8 @@ from anabranch.agents import (
     ToolNoticed,
     ToolStarted,
 )
+from anabranch.chat._web.log_writer import TextPiece
 from anabranch.chat._web.shown_node import shown_data
-from anabranch.chat._web.thread_log import TextPiece
 from anabranch.messages import text_of
 from anabranch.tree import Node, node_to_json
 

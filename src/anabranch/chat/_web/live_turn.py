@@ -25,9 +25,10 @@ from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
 from anabranch.agents import Event, NodeAdded
 from anabranch.chat._web.event_mapping import EventMapping
+from anabranch.chat._web.log_writer import encoded
 from anabranch.chat._web.run_input import ends_of_all_open
 from anabranch.chat._web.thread_lease import OpenRun, ThreadLease
-from anabranch.chat._web.thread_log import ThreadLog, encoded
+from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.errors import StoreError
 
 __all__ = ["LiveTurn", "current_turn", "stop_run"]

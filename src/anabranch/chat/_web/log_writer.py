@@ -2,7 +2,8 @@
 
 Adding never waits for the store. One batch at a time is written, with what all threads have added
 until then. What a person waits for is stored at once; a text that grows is stored a few times in a
-frame of the page at most, and the less often, the more the store has to do.
+frame of the page at most, and the less often, the more the store has to do. Pieces of one text that
+wait for the same batch are stored as one event.
 """
 
 from __future__ import annotations
@@ -10,16 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import NamedTuple
+
+from pydantic import BaseModel
+from pydantic_core import to_json
 
 from anabranch._durable.run_events import NewEvents, RunEvents
+from anabranch._encodable import encodable
 from anabranch._engine.clock import Clock, pause
 from anabranch.errors import StoreError
 
-__all__ = ["LogWriter"]
+__all__ = ["LogWriter", "TextPiece", "encoded"]
 
 REST, LEAST_REST = 3.0, 0.008
 """How long nothing is stored after a batch: in units of the time that it has taken; in seconds."""
@@ -30,13 +36,45 @@ RETRY, PATIENCE = 0.25, 60.0
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
+class TextPiece(NamedTuple):
+    """A ``TextMessageContentEvent``, as most events are: AG-UI's model takes ten times as long."""
+
+    message_id: str
+    delta: str
+    subagent_run_id: str | None
+
+
 @dataclass(slots=True)
 class _Waiting:
-    """What waits for the store in one thread."""
+    """What waits for the store in one thread: events, and then the pieces of one text."""
 
     events: list[bytes] = field(default_factory=list[bytes])
+    text: TextPiece | None = None
+    deltas: list[str] = field(default_factory=list[str])
     size: int = 0
     release: str | None = None
+
+    def add_text(self, piece: TextPiece) -> None:
+        """Add a piece of a text; it becomes part of the event of the pieces before it."""
+        text = self.text
+        if text is None or text[0] != piece[0] or text[2] != piece[2]:
+            self.end_text()
+            self.text = piece
+        self.deltas.append(piece[1])
+        self.size += len(piece[1])
+
+    def add(self, event: bytes) -> None:
+        """Add an event."""
+        self.end_text()
+        self.events.append(event)
+        self.size += len(event)
+
+    def end_text(self) -> None:
+        """Make an event of the pieces."""
+        if self.text is not None:
+            self.events.append(encoded(self.text._replace(delta="".join(self.deltas))))
+            self.text = None
+            self.deltas.clear()
 
 
 class LogWriter:
@@ -61,14 +99,20 @@ class LogWriter:
         self._task: asyncio.Task[None] | None = None
 
     def add(
-        self, thread_id: str, events: Sequence[bytes], *, release: str | None, urgent: bool
+        self, thread_id: str, events: Iterable[BaseModel | TextPiece], *, release: str | None = None
     ) -> None:
         """Add events to a thread's log; they release the lease of owner ``release``."""
-        waiting = self._waiting.get(thread_id)
-        if waiting is None:
-            waiting = self._waiting[thread_id] = _Waiting()
-        waiting.events += events
-        waiting.size += sum(map(len, events))
+        waiting = self._waiting.get(thread_id) or _Waiting()
+        urgent = False
+        for event in events:
+            if type(event) is TextPiece:
+                waiting.add_text(event)
+            else:
+                waiting.add(encoded(event))
+                urgent = True
+        if not waiting.events and waiting.text is None:
+            return
+        self._waiting[thread_id] = waiting
         waiting.release = release or waiting.release
         if urgent:
             self._call_for(thread_id)
@@ -115,7 +159,10 @@ class LogWriter:
         urgent, self._urgent = self._urgent, set()
         self._called.clear()
         names = list(self._waiting) if all_threads else urgent & self._waiting.keys()
-        return {name: self._waiting.pop(name) for name in names}
+        taken = {name: self._waiting.pop(name) for name in names}
+        for each in taken.values():
+            each.end_text()
+        return taken
 
     async def _rest(self, seconds: float) -> None:
         if seconds > 0:
@@ -150,3 +197,20 @@ class LogWriter:
                 await pause(self.clock, RETRY)
             else:
                 return
+
+
+def encoded(event: BaseModel | TextPiece) -> bytes:
+    """Return an event as it is sent."""
+    shown: object = event
+    if isinstance(event, TextPiece):
+        branch = event.subagent_run_id
+        shown = {
+            "type": "TEXT_MESSAGE_CONTENT",
+            "messageId": event.message_id,
+            "delta": event.delta,
+            **({"subagentRunId": branch} if branch else {}),
+        }
+    try:
+        return to_json(shown, by_alias=True, exclude_none=True)
+    except ValueError:  # texts of tools and models may have what UTF-8 has not
+        return to_json(encodable(shown), by_alias=True, exclude_none=True)

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from typing import NamedTuple
 
 from pydantic import BaseModel
-from pydantic_core import to_json
 
 from anabranch._durable.run_events import MissedEventsError
-from anabranch._encodable import encodable
-from anabranch.chat._web.log_writer import LogWriter
+from anabranch.chat._web.log_writer import LogWriter, TextPiece, encoded
 
-__all__ = ["MISSED", "RUN_ENDS", "TextPiece", "ThreadLog", "encoded", "position"]
+__all__ = ["MISSED", "RUN_ENDS", "ThreadLog", "position"]
 
 RUN_ENDS = (b'{"type":"RUN_FINISHED"', b'{"type":"RUN_ERROR"')
 """How the last event of a run begins."""
@@ -29,14 +26,6 @@ MISSED = b'{"type":"CUSTOM","name":"anabranch.missed","value":null}'
 
 MOST_WAITING = 2**20
 """The most bytes that wait for the store before a turn waits, too."""
-
-
-class TextPiece(NamedTuple):
-    """A ``TextMessageContentEvent``, as most events are: AG-UI's model takes ten times as long."""
-
-    message_id: str
-    delta: str
-    subagent_run_id: str | None
 
 
 class ThreadLog:
@@ -86,13 +75,7 @@ class ThreadLog:
 
     def add(self, events: Iterable[BaseModel | TextPiece], *, release: str | None = None) -> None:
         """Add events; they are stored soon, and release the lease of owner ``release``."""
-        new: list[bytes] = []
-        urgent = False
-        for event in events:
-            new.append(encoded(event))
-            urgent = urgent or type(event) is not TextPiece
-        if new:
-            self._writer.add(self.thread_id, new, release=release, urgent=urgent)
+        self._writer.add(self.thread_id, events, release=release)
 
     async def room(self) -> None:
         """Wait while too much waits for the store."""
@@ -132,23 +115,6 @@ class ThreadLog:
             except MissedEventsError as error:
                 after = error.last
                 yield after, [MISSED]
-
-
-def encoded(event: BaseModel | TextPiece) -> bytes:
-    """Return an event as it is sent."""
-    shown: object = event
-    if isinstance(event, TextPiece):
-        branch = event.subagent_run_id
-        shown = {
-            "type": "TEXT_MESSAGE_CONTENT",
-            "messageId": event.message_id,
-            "delta": event.delta,
-            **({"subagentRunId": branch} if branch else {}),
-        }
-    try:
-        return to_json(shown, by_alias=True, exclude_none=True)
-    except ValueError:  # texts of tools and models may have what UTF-8 has not
-        return to_json(encodable(shown), by_alias=True, exclude_none=True)
 
 
 def position(text: str) -> int:

@@ -117,7 +117,9 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     async def fill() -> None:
         store = open_store(named)
         for number, (name, deadline) in enumerate(CALLS.items()):
-            await store.begin(CallRecord(name, "book", "{}", -number, deadline))
+            await store.begin(
+                CallRecord(name, "book", "{}", -number, deadline, version=f"1.{number}")
+            )
         for name in ("tried", "busy", "done"):
             await store.record(name, 0, {FAILED: "{}"})
         assert await store.lease("busy", "worker", 0.0, FAR)
@@ -149,7 +151,13 @@ def test_calls_whose_undos_are_left_are_listed(capsys: pytest.CaptureFixture[str
         "late": "expired",
     }
     shown = printed(capsys, "show", "tried")
-    assert shown == {"call": "tried", "tool": "book", "state": "undos left", "due": FAR}
+    assert shown == {
+        "call": "tried",
+        "tool": "book",
+        "state": "undos left",
+        "due": FAR,
+        "version": "1.0",
+    }
 
 
 def test_undos_that_are_left_are_brought_forward_and_nothing_else(

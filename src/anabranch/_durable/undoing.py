@@ -28,12 +28,15 @@ class Unfinished:
         state: ``undoing`` while a process runs its undos; ``undos left`` of those that were tried
             in vain, or were cut off; ``expired`` if none was tried yet.
         due: when the next attempt is made, seconds since the epoch.
+        version: that of the code which has begun it: the process must have this, or code that takes
+            the same way; empty if it is not known.
     """
 
     call: str
     tool: str
     state: _State
     due: float
+    version: str = ""
 
 
 async def unfinished(store: CallStore, now: float, limit: int) -> list[Unfinished]:
@@ -52,6 +55,7 @@ async def unfinished(store: CallStore, now: float, limit: int) -> list[Unfinishe
             record.tool,
             await _state_of(store, record, now, has_failed=record.call_id in known),
             record.deadline,
+            record.version,
         )
         for record in found.values()
     ]

@@ -134,6 +134,7 @@ def _lines_of_calls(found: Sequence[Unfinished]) -> list[str]:
     wide = max((len(each.call) for each in found), default=0)
     return [
         f"{each.call:<{wide}}  {each.state:<10}  {each.tool}  due {local_time(each.due)}"
+        f"  {each.version}".rstrip()
         for each in found
     ]
 

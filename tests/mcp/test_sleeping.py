@@ -167,3 +167,15 @@ async def test_a_saga_client_waits_for_a_saga_that_sleeps(era: str, clock: Oblig
         saga = SagaClient(client, Person(lambda _, __: {"yes": True}))
         assert text_of(await saga.call_tool("nap")) == "slept 800 s"
         assert text_of(await saga.call_tool("in_time")) == "yes"
+
+
+async def test_a_chain_that_is_too_long_ends_with_how_to_wait_on() -> None:
+    async with connected(serving(nap, store="memory:", patience=0.01), MODERN) as client:
+        reply = await call_once(client, "nap")
+        while reply["resultType"] == "input_required":
+            reply = await call_once(client, "nap", state=reply["requestState"])
+        said = reply["structuredContent"]["result"]
+        assert "it waits for a time" in said
+        handle = re.findall(r"call='([^']+)'", said)[0]
+        reply = await call_once(client, "continue_call", {"call": handle})
+    assert (reply["resultType"], "inputRequests" in reply) == ("input_required", False)

@@ -25,7 +25,7 @@ WORDS = 24
 COMMON = 1_000
 """As many memories are counted for one word; one that has more is as common as any."""
 
-ENOUGH = 2_000
+ENOUGH = 1_000
 """The rarest words are taken until they may find this many memories together; no more are ranked."""
 
 FEW = 3

@@ -19,7 +19,7 @@ from anabranch.tool import Tool
 
 __all__ = ["checked_version", "code_version"]
 
-_WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+_WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 
 
 def code_version(tools: Iterable[Tool[Any]], given: str | None = None) -> str:

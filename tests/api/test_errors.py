@@ -24,6 +24,7 @@ from anabranch.errors import (
     InvalidTokenError,
     NonDeterminismError,
     NoProgressError,
+    OtherVersionError,
     SampleValidationError,
     SerializationError,
     StepFailed,
@@ -72,6 +73,7 @@ EXAMPLES: list[tuple[AnabranchError, str, str]] = [
     (InvalidTokenError(), "Invalid or expired token", "Call the tool again"),
     (CallExpiredError("call_1"), "call 'call_1' has expired", "Call the tool again"),
     (IdempotencyKeyError("it is another's; take a new one"), "cannot be used", "take a new one"),
+    (OtherVersionError("call_1", "v7"), "begun by version 'v7'", "send the same request again"),
     (UnknownCallError("call_1"), "no call 'call_1'", "was pruned"),
 ]
 

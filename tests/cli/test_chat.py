@@ -258,8 +258,9 @@ def test_whatever_ends_a_chat_in_the_middle_of_a_turn_the_thread_is_valid(
     if number == signal.SIGINT:
         assert process.returncode == 130
         shown = shown.replace(STILL_RUNNING, "")  # where that takes longer than a second
-        assert shown.splitlines()[-2:] == [
+        assert shown.splitlines()[-3:] == [
             "Interrupted. What was received is stored.",
+            "To go on: anabranch chat --thread t",
             "anabranch: cancelled",
         ]
     assert [node["kind"] for node in desk.exported()["nodes"]] == ["user", "assistant"]

@@ -283,6 +283,23 @@ async def test_a_child_has_no_more_time_than_its_parent() -> None:
     assert inner.deadline == outer.deadline
 
 
+async def test_a_parent_and_its_child_whose_time_is_over_are_closed_once_and_charged_once() -> None:
+    folding = Folding()
+    outer = await folding.create(timeout_seconds=10, session_id="one")
+    inner = await folding.create(timeout_seconds=10, session_id="one")
+    assert inner.parent_id == outer.id
+    folding.clock.advance(10)
+    following = await folding.create(session_id="one")
+    assert following.parent_id is None
+    closed = [event.branch.id for event in folding.events if not event.branch.is_open]
+    assert sorted(closed) == sorted([outer.id, inner.id])
+    session = await folding.store.transaction(lambda rows: rows.session("one"))
+    spent = await folding.service.status(branch_id=outer.id)
+    assert session is not None
+    assert spent is not None
+    assert (session.budget_used, session.open) == (spent.budget_used, 1)
+
+
 async def test_a_pass_closes_what_is_overdue_and_deletes_what_is_old() -> None:
     """Excludes finished branches that are never archived and never deleted."""
     folding = Folding(archive_after_seconds=50, delete_after_seconds=100)

@@ -115,7 +115,7 @@ class Console:
         if self.region is not None:
             self.region.print(Text(printable(text)))
         else:
-            print(_in_lines(printable(text), self.stream), file=self.stream, flush=True)
+            print(printable(_in_lines(text, self.stream)), file=self.stream, flush=True)
 
 
 def _in_lines(text: str, stream: TextIO) -> str:

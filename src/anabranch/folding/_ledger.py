@@ -188,7 +188,8 @@ class Ledger:
         """Return the deepest active branch of a session, of several the newest."""
         self._rows.session(session_id)
         for branch in self._rows.open_branches(session_id):
-            self._in_time(branch)
+            if branch.deadline <= self._now:  # the end of another may have closed it meanwhile
+                self._in_time(self._rows.branch(branch.id) or branch)
         active = [each for each in self._rows.open_branches(session_id) if each.status == "active"]
         return max(active, key=_nesting, default=None)
 

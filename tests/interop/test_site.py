@@ -40,6 +40,7 @@ async def test_an_error_is_found_by_its_message_and_nothing_leaves_the_host(site
         tab = Tab(page)
         await page.goto(site)
         await page.keyboard.press("/")
+        await expect(page.get_by_role("combobox", name="Search")).to_be_focused()
         await page.keyboard.type("Nest fewer branches")
         await expect(page.get_by_text("would exceed max_depth").first).to_be_visible()
         await tab.screen("site-search")

@@ -13,7 +13,12 @@ export function Memories({ address, go, links }) {
     setDrawer(false);
     go({ room: "memory", ...(memory && { memory }) });
   };
-  const search = () => api.get(`memories?${new URLSearchParams({ query })}`).then(setFound, setProblem);
+  const searches = useRef(0);
+  const search = () => {
+    const number = ++searches.current;
+    const ifLast = (set) => (value) => number === searches.current && set(value);
+    api.get(`memories?${new URLSearchParams({ query })}`).then(ifLast(setFound), ifLast(setProblem));
+  };
   const submit = (event) => {
     event.preventDefault();
     search();

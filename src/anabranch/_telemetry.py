@@ -1,4 +1,4 @@
-"""Traces and metrics of calls and turns, by the API of OpenTelemetry; without its SDK they cost next to nothing.
+"""Traces and metrics of calls and turns, by the API of OpenTelemetry; without its SDK they cost little.
 
 Nothing that a call handles is in them: no argument, value, answer or prompt, and of an error its type
 alone. A span cannot be longer than its process lives, so the span of a call that runs by rounds ends

@@ -1,12 +1,14 @@
 """``ctx.sleep_until`` and ``ctx.sleep``: alive and replayed, alone and as a time limit on a question."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, NonDeterminismError, run_tool, tool
+from anabranch._engine.clock import Timer
 from anabranch.messages import ElicitRequest
 from anabranch.replay_check import check_replay
 from anabranch.testing import ManualClock, MockClient, MockExhausted
@@ -20,10 +22,18 @@ class Yes(BaseModel):
     yes: bool = True
 
 
-async def settled() -> None:
-    """Let all that is about to happen happen."""
-    for _ in range(20):
-        await asyncio.sleep(0)
+class Watched(ManualClock):
+    """A clock that says when someone sleeps by it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sleeper = asyncio.Event()
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        timer = super().call_at(when, callback)
+        if when >= (START + WEEK).timestamp():
+            self.sleeper.set()
+        return timer
 
 
 async def asked(ctx: BranchContext) -> str:
@@ -87,17 +97,17 @@ async def test_who_answers_in_time_is_heard(replay: bool) -> None:
     assert await run_tool(within_a_week, {}, client, replay=replay, clock=ManualClock()) == "yes"
 
 
-async def test_what_is_answered_after_the_time_comes_too_late(replay: bool) -> None:
-    clock = ManualClock()
+async def test_what_is_answered_after_the_time_comes_too_late() -> None:
+    """In a replay; a tool that is alive has withdrawn the question by then."""
+    clock = Watched()
 
     async def slowly(_: ElicitRequest) -> Accepted[Yes]:
-        await settled()  # the tool sleeps
+        await clock.sleeper.wait()
         clock.advance(WEEK.total_seconds())
-        await settled()
         return Accepted(Yes())
 
     client = MockClient(elicits=slowly)
-    assert await run_tool(within_a_week, {}, client, replay=replay, clock=clock) == "too late"
+    assert await run_tool(within_a_week, {}, client, replay=True, clock=clock) == "too late"
 
 
 async def test_what_the_client_raises_ends_the_call(replay: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -86,18 +86,25 @@ async def answer(client: httpx2.AsyncClient, asked: list[dict[str, Any]]) -> Non
     await accepted(client, resume(entry))
 
 
-async def until_waiting(url: str) -> OpenWork:
-    """Return the run when it waits for a version."""
+async def open_runs(url: str) -> Sequence[OpenWork]:
     events = open_run_events(url)
     try:
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                found = await open_work(events, 0.0, 2)
-                if found and found[0].version:
-                    return found[0]
-                await asyncio.sleep(0)
+        return await open_work(events, 0.0, 2)
     finally:
         await events.close()
+
+
+@asynccontextmanager
+async def waiting_for_version_1(url: str, engine: Engine) -> AsyncGenerator[httpx2.AsyncClient]:
+    """A process with version 2 and the run ``r2``, whose call version 1 has begun: it waits."""
+    async with at_version(url, engine, book_1, "1") as old:
+        asked = await run(old, message("/book"))
+    async with at_version(url, engine, book_2, "2") as new:
+        await answer(new, asked)
+        async with asyncio.timeout(PATIENCE):
+            while not any(each.version for each in await open_runs(url)):
+                pass
+        yield new
 
 
 async def end_of(client: httpx2.AsyncClient, run_id: str) -> list[dict[str, Any]]:
@@ -114,11 +121,8 @@ async def end_of(client: httpx2.AsyncClient, run_id: str) -> list[dict[str, Any]
 
 async def test_a_run_waits_for_a_worker_of_the_version_of_its_call(url: str) -> None:
     engine = InProcessEngine()
-    async with at_version(url, engine, book_1, "1") as old:
-        asked = await run(old, message("/book"))
-    async with at_version(url, engine, book_2, "2") as new:
-        await answer(new, asked)
-        waits = await until_waiting(url)
+    async with waiting_for_version_1(url, engine) as new:
+        [waits] = await open_runs(url)
         assert (waits.state, waits.version, waits.attempt) == ("waiting", "1", 0)
         assert (await new.get("/threads/t1/tree")).json()["running"] is True
         assert DONE == ["reserved"]
@@ -144,12 +148,7 @@ async def test_code_that_takes_the_same_way_goes_on_with_the_run(url: str) -> No
 
 
 async def test_a_run_that_waits_for_a_version_is_stopped_by_any_process(url: str) -> None:
-    engine = InProcessEngine()
-    async with at_version(url, engine, book_1, "1") as old:
-        asked = await run(old, message("/book"))
-    async with at_version(url, engine, book_2, "2") as new:
-        await answer(new, asked)
-        await until_waiting(url)
+    async with waiting_for_version_1(url, InProcessEngine()) as new:
         assert (await new.post("/threads/t1/stop", json={})).json() == {"stopped": True}
         events = await end_of(new, "r2")
     assert events[-1]["outcome"] == {"type": "cancelled"}
@@ -158,12 +157,8 @@ async def test_a_run_that_waits_for_a_version_is_stopped_by_any_process(url: str
 
 async def test_a_run_that_is_called_for_again_is_tried_by_any_worker(url: str) -> None:
     """It may be one whose code takes the same way, under a version of its own."""
-    engine = InProcessEngine()
-    async with at_version(url, engine, book_1, "1") as old:
-        asked = await run(old, message("/book"))
-    async with at_version(url, engine, book_2, "2") as new:
-        await answer(new, asked)
-        await until_waiting(url)
+    async with waiting_for_version_1(url, InProcessEngine()):
+        pass
     events = open_run_events(url)
     assert await retry(events, "t1", 1.0)
     await events.close()
@@ -173,12 +168,8 @@ async def test_a_run_that_is_called_for_again_is_tried_by_any_worker(url: str) -
 
 
 async def test_a_call_that_is_undone_on_request_lets_its_conversation_go_on(url: str) -> None:
-    engine = InProcessEngine()
-    async with at_version(url, engine, book_1, "1") as old:
-        asked = await run(old, message("/book"))
-    async with at_version(url, engine, book_2, "2") as new:
-        await answer(new, asked)
-        await until_waiting(url)
+    async with waiting_for_version_1(url, InProcessEngine()):
+        pass
     stores = Stores.at(url)
     [record] = await stores.calls.calls(2)
     runtime = await runtime_of(stores.trees, record)

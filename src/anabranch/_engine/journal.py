@@ -52,7 +52,7 @@ class Answer:
 
 
 class Ask(NamedTuple):
-    """A request that must be answered from outside the call.
+    """What the call waits for: a request that is answered from outside, or a sleep, by the clock.
 
     ``request`` is one of the request shapes of ``messages.py``; the engine only carries it.
     """
@@ -61,6 +61,11 @@ class Ask(NamedTuple):
     kind: AskKind
     request: Any
     fingerprint: str
+
+    @property
+    def is_question(self) -> bool:
+        """Whether it is answered from outside."""
+        return self.kind != "sleep"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The asks of one run that wait for an answer: which they are, in what order, and which task waits.
 
-A sleep is one of them; but no one sees it who answers the others, for the clock answers it. Whether waiting ends a round, and where answers come from, is decided elsewhere.
+Sleeps are among them; they are answered by the clock, and never shown to whoever answers the
+questions. Whether waiting ends a round, and where answers come from, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class OpenAsks:
         """Add ``ask``; the returned future is done once it is answered."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open[ask.step_id] = _Open(ask, future, task)
-        if ask.kind != "sleep":
+        if ask.is_question:
             self._unseen.append(ask)
         return future
 
@@ -47,7 +48,7 @@ class OpenAsks:
 
     def is_open(self, step_id: str) -> bool:
         """Whether the answer to ``step_id`` is still awaited from outside."""
-        return self.is_awaited(step_id) and self._open[step_id].ask.kind != "sleep"
+        return self.is_awaited(step_id) and self._open[step_id].ask.is_question
 
     def is_awaited(self, step_id: str) -> bool:
         """Whether the answer to ``step_id`` is still awaited, from outside or of the clock."""
@@ -81,7 +82,7 @@ class OpenAsks:
     def asks(self) -> tuple[Ask, ...]:
         """Return all that is answered from outside, in the order in which it was asked."""
         asks = (opened.ask for opened in self._open.values())
-        return tuple(ask for ask in asks if ask.kind != "sleep")
+        return tuple(ask for ask in asks if ask.is_question)
 
     def futures(self) -> Iterator[asyncio.Future[None]]:
         """Yield what is waited for."""

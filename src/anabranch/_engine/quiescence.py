@@ -40,6 +40,7 @@ __all__ = [
     "UNSEEN",
     "Quiescence",
     "Quiet",
+    "RoundOwner",
     "check_support",
     "checked_patience",
 ]
@@ -81,8 +82,8 @@ class Quiet(NamedTuple):
     cut_off: str | None = None
 
 
-class Owner(Protocol):
-    """What a round belongs to; ``scheduler.py`` says more."""
+class RoundOwner(Protocol):
+    """What a round belongs to."""
 
     def seconds_asleep(self) -> float | None:
         """In how many seconds the clock answers a sleep, if there is nothing else to wait for."""
@@ -93,7 +94,7 @@ class Owner(Protocol):
         ...
 
     def on_quiet(self, quiet: Quiet) -> None:
-        """The round is over."""
+        """What leads to the result waits for open asks, or has taken too long: the round is over."""
         ...
 
 
@@ -112,7 +113,7 @@ class Quiescence:
         self,
         strands: dict[AnyTask, Strand],
         parked: Callable[[], Iterable[AnyFuture]],
-        owner: Owner,
+        owner: RoundOwner,
         patience: float | None = None,
     ) -> None:
         self._strands = strands

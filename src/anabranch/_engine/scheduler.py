@@ -18,7 +18,7 @@ from types import CoroutineType
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from anabranch._engine.quiescence import Quiescence, Quiet
+from anabranch._engine.quiescence import Quiescence, RoundOwner
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import (
     Strand,
@@ -39,7 +39,7 @@ REFUSALS = 100
 """How often a run that is over cancels strands again before it leaves them parked."""
 
 
-class Owner(Protocol):
+class Owner(RoundOwner, Protocol):
     """The call whose strands are scheduled."""
 
     @property
@@ -49,18 +49,6 @@ class Owner(Protocol):
 
     def parked(self) -> Iterable[asyncio.Future[None]]:
         """Return the futures of open asks, which are not completed in this round."""
-        ...
-
-    def seconds_asleep(self) -> float | None:
-        """In how many seconds the clock answers a sleep, if there is nothing else to wait for."""
-        ...
-
-    def answer_late(self) -> bool:
-        """Give answers that were held back; whether strands go on from them."""
-        ...
-
-    def on_quiet(self, quiet: Quiet) -> None:
-        """What leads to the result waits for open asks, or has taken too long."""
         ...
 
     def on_strand_ended(self, strand: Strand) -> None:

@@ -37,8 +37,9 @@ class Turn:
     async def run(self, node: Node, messages: RequestMessages | None = None) -> Node:
         """Continue at ``node`` until the model calls no more tools, or returns from its branch.
 
-        Returns the last node. The turn also ends where tools wait for answers: then that is a question or an answer, or
-        the node that has called the tools. ``messages`` is the path to ``node`` as messages, where it is known already.
+        Returns the last node. The turn also ends where tools wait for answers: then that is a
+        question or an answer, or the node that has called the tools. ``messages`` is the path to
+        ``node`` as messages, where it is known already.
 
         Raises:
             TurnLimitError: a limit is reached; the thread can be continued.

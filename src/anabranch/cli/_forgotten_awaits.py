@@ -1,4 +1,4 @@
-"""Warnings of operations that were never awaited: they name the author's line, without the frames of libraries.
+"""Warnings of operations that were never awaited: they name the author's line, and no library's.
 
 It costs a little at each call of a coroutine function, so it is for servers whose author looks on.
 """
@@ -15,7 +15,7 @@ from anabranch._author_frames import is_authors
 __all__ = ["name_forgotten_awaits"]
 
 DEPTH = 4
-"""Frames of the place where a coroutine was made: an operation is made at most three below the author's line."""
+"""How many frames of the place are recorded: an operation is made three below the author's line at most."""
 _FRAME = re.compile(r'  File "([^"]+)", line \d+.*\n(?:    .*\n?)*')
 
 

@@ -40,7 +40,7 @@ def chat_at_url(url: str, token: str | None, options: ChatOptions, *, as_json: b
         run_command(_chat, url, token, options, Console())
         return
     left = run_command(_leave, url, token, options, options.prompt)
-    print_either(left, [f"{left['page']}", f"To look again: {left['command']}"], as_json=as_json)
+    print_either(left, [left["page"], f"To look again: {left['command']}"], as_json=as_json)
 
 
 def _check(options: ChatOptions) -> None:

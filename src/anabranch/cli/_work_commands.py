@@ -1,4 +1,7 @@
-"""``anabranch work``: what has not ended: runs of chats, and calls whose undos are left; tried again, or stopped."""
+"""``anabranch work``: runs of chats that have not ended, and calls whose undos are left.
+
+They can be looked at, tried again and stopped.
+"""
 
 from __future__ import annotations
 

@@ -141,7 +141,6 @@ class RestateEngine:
             for tool, own in tools.items()
             for version in sorted({"", own})
         ]
-        worker = RestateWorker(self._prefix, advance, self._clock)
         listening = listen(self._listen)
         host, port, *_ = listening.getsockname()
         address = self._address or f"http://{f'[{host}]' if ':' in host else host}:{port}"

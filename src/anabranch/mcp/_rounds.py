@@ -1,9 +1,10 @@
 """MCP 2026-07-28: the questions of a round as an ``InputRequiredResult``, and the answers in a retry.
 
 The state travels as ``requestState``, which the server's boundary seals and unseals; only plaintext
-that this server wrote arrives here (SEP-2322). A call that only sleeps asks nothing: its result has the
-state alone, with which its client repeats the request. Answers are accepted only for questions that are open
-in the journal, and only of the right kind; any other is ignored, and the question asked again.
+that this server wrote arrives here (SEP-2322). A call that only sleeps asks nothing: its result has
+the state alone, with which its client repeats the request. Answers are accepted only for questions
+that are open in the journal, and only of the right kind; any other is ignored, and the question
+asked again.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 They are proposed in https://gist.github.com/ggoodman/f814a181155c5a81706905ec08432870. What the
 proposal leaves open is settled here as follows. A token expires, and is bound to the server, the
 caller, the tool and its arguments. ``completedSteps`` holds every result so far; earlier ones must
-be repeated unchanged, and every open step must be in it, once. A saga that only sleeps has no open step. A step's error is raised in the
-tool, on the line that has asked. A token may be presented again: without a store that runs the
-round again, with one it gets the same reply.
+be repeated unchanged, and every open step must be in it, once. A saga that only sleeps has no open
+step. A step's error is raised in the tool, on the line that has asked. A token may be presented
+again: without a store that runs the round again, with one it gets the same reply.
 """
 
 from __future__ import annotations

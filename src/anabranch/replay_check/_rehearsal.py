@@ -54,8 +54,9 @@ async def check_replay(
     """Run ``tool`` as ``run_tool`` does, each round twice, and return how the two runs differ.
 
     The tool really runs. Its steps, notices and questions happen once; what it does outside of
-    steps happens twice in each round. A sleep is not waited for: its time comes at once. The check ends with the first round that differs, or with
-    the tool; a tool that fails in the same way twice is safe to replay.
+    steps happens twice in each round. A sleep is not waited for: its time comes at once. The check
+    ends with the first round that differs, or with the tool; a tool that fails in the same way twice
+    is safe to replay.
 
     Raises:
         InvalidArgumentsError: ``arguments`` do not fit; nothing has run.

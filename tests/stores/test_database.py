@@ -296,6 +296,24 @@ async def test_postgres_ends_transactions_of_processes_that_are_gone(postgres: A
     await database.close()
 
 
+async def test_postgres_ends_statements_that_take_too_long(
+    postgres: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "STATEMENT_AT_MOST", 0.001)
+    database = Database(read_url(postgres.new_url()))
+    forever = sa.text("SELECT pg_sleep(3600)")
+
+    with pytest.raises(StoreError, match="has ended a statement that took a minute; try again"):
+        await database.read(lambda connection: connection.execute(forever))
+    await database.close()
+
+
+async def test_a_connection_that_is_cut_off_is_noticed(postgres: Any) -> None:
+    wanted = {"keepalives_idle": "10", "tcp_user_timeout": "30000"}
+    given = read_url(f"{postgres.new_url()}&keepalives_idle=99").url.query
+    assert {name: given[name] for name in wanted} == {**wanted, "keepalives_idle": "99"}
+
+
 async def test_a_connection_that_breaks_in_use_is_reported_once(postgres: Any) -> None:
     async with opened(partial(open_store, postgres.new_url())) as store:
         await store.begin(a_call())

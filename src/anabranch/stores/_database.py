@@ -182,6 +182,8 @@ class Database:
                 if self.is_postgresql:  # SQLite's transaction is a lock on the whole file
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
                 if current(connection) != SCHEMA:
+                    if self.is_postgresql:
+                        connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
                     migrate(connection, self._target.label)
             self._prepared = True
 

@@ -31,6 +31,7 @@ _POSTGRES = {
     "42501": "does not let this user make or use its tables; grant the rights",
     "3F000": "has no schema that this user may look into; grant the rights, or set search_path",
     "23503": "was asked to add to what had just been deleted; look again what is there",
+    "57014": "has ended a statement that took a minute; try again when it is less busy",
     "25006": "cannot be written to; name the primary server",
 }
 _POSTGRES_CLASSES = {

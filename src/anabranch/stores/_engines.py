@@ -40,6 +40,12 @@ IDLE_AT_MOST = 30
 Without it, what it has locked would be locked for hours.
 """
 
+STATEMENT_AT_MOST = 60
+"""Seconds after which Postgres ends one statement; each of ours reads or writes a bounded part.
+
+A migration has no such limit.
+"""
+
 _WAL_SIZE_LIMIT = 64 * 1024 * 1024
 
 
@@ -135,6 +141,7 @@ def _postgresql(target: Target) -> sa.Engine:
     settings = (
         f"SET lock_timeout = {int(target.timeout * 1000)};"
         f" SET idle_in_transaction_session_timeout = {IDLE_AT_MOST * 1000};"
+        f" SET statement_timeout = {int(STATEMENT_AT_MOST * 1000)};"
         " SET default_transaction_isolation = 'read committed'"
     ).encode()  # what the driver takes for SQL that is not a literal
 

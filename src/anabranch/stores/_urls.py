@@ -26,6 +26,16 @@ _SCHEMES: Mapping[str, Kind] = {
     "postgresql": "postgresql",
     "postgresql+psycopg": "postgresql",
 }
+_CUT_OFF = {
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+"""libpq's options with which half a minute without a sign of the server breaks a connection.
+
+A network that is cut says nothing: without them, a process would wait for a quarter of an hour.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,8 @@ def read_url(text: str) -> Target:
     _require_psycopg()
     options.setdefault("connect_timeout", str(max(2, math.ceil(timeout))))  # libpq's least is 2
     options.setdefault("application_name", "anabranch")
+    for option, value in _CUT_OFF.items():
+        options.setdefault(option, value)
     url = url.set(drivername="postgresql+psycopg", query=options)
     return Target(kind, url, label, timeout)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any, TypeAlias
 
 import httpx2
 import pytest
@@ -25,6 +26,9 @@ from tests.chat.web import browsing, events_in, message, resume, run
 from tests.patience import PATIENCE
 
 DONE: list[str] = []
+
+Process: TypeAlias = Callable[[Tool[Any], str], AbstractAsyncContextManager[httpx2.AsyncClient]]
+"""Begins a process of the chat with a tool, as this version of its code."""
 
 
 class Number(BaseModel):
@@ -95,11 +99,11 @@ async def open_runs(url: str) -> Sequence[OpenWork]:
 
 
 @asynccontextmanager
-async def waiting_for_version_1(url: str, engine: Engine) -> AsyncGenerator[httpx2.AsyncClient]:
+async def waiting_for_version_1(url: str, process: Process) -> AsyncGenerator[httpx2.AsyncClient]:
     """A process with version 2 and the run ``r2``, whose call version 1 has begun: it waits."""
-    async with at_version(url, engine, book_1, "1") as old:
+    async with process(book_1, "1") as old:
         asked = await run(old, message("/book"))
-    async with at_version(url, engine, book_2, "2") as new:
+    async with process(book_2, "2") as new:
         await answer(new, asked)
         async with asyncio.timeout(PATIENCE):
             while not any(each.version for each in await open_runs(url)):
@@ -120,14 +124,14 @@ async def end_of(client: httpx2.AsyncClient, run_id: str) -> list[dict[str, Any]
 
 
 async def test_a_run_waits_for_a_worker_of_the_version_of_its_call(url: str) -> None:
-    engine = InProcessEngine()
-    async with waiting_for_version_1(url, engine) as new:
+    process = partial(at_version, url, InProcessEngine())
+    async with waiting_for_version_1(url, process) as new:
         [waits] = await open_runs(url)
         assert (waits.state, waits.version, waits.attempt) == ("waiting", "1", 0)
         assert (await new.get("/threads/t1/tree")).json()["running"] is True
         assert DONE == ["reserved"]
 
-        async with at_version(url, engine, book_1, "1"):
+        async with process(book_1, "1"):
             events = await end_of(new, "r2")
     assert DONE == ["reserved", "charged"]
     assert events[-1]["outcome"] == {"type": "success"}
@@ -148,7 +152,7 @@ async def test_code_that_takes_the_same_way_goes_on_with_the_run(url: str) -> No
 
 
 async def test_a_run_that_waits_for_a_version_is_stopped_by_any_process(url: str) -> None:
-    async with waiting_for_version_1(url, InProcessEngine()) as new:
+    async with waiting_for_version_1(url, partial(at_version, url, InProcessEngine())) as new:
         assert (await new.post("/threads/t1/stop", json={})).json() == {"stopped": True}
         events = await end_of(new, "r2")
     assert events[-1]["outcome"] == {"type": "cancelled"}
@@ -157,7 +161,7 @@ async def test_a_run_that_waits_for_a_version_is_stopped_by_any_process(url: str
 
 async def test_a_run_that_is_called_for_again_is_tried_by_any_worker(url: str) -> None:
     """It may be one whose code takes the same way, under a version of its own."""
-    async with waiting_for_version_1(url, InProcessEngine()):
+    async with waiting_for_version_1(url, partial(at_version, url, InProcessEngine())):
         pass
     events = open_run_events(url)
     assert await retry(events, "t1", 1.0)
@@ -168,7 +172,7 @@ async def test_a_run_that_is_called_for_again_is_tried_by_any_worker(url: str) -
 
 
 async def test_a_call_that_is_undone_on_request_lets_its_conversation_go_on(url: str) -> None:
-    async with waiting_for_version_1(url, InProcessEngine()):
+    async with waiting_for_version_1(url, partial(at_version, url, InProcessEngine())):
         pass
     stores = Stores.at(url)
     [record] = await stores.calls.calls(2)

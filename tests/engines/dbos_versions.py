@@ -10,6 +10,7 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -18,14 +19,12 @@ from anabranch.engines import DBOSEngine
 from anabranch.tool import Tool
 from tests.chat.test_web_versions import (
     DONE,
-    answer,
     at_version,
     book_1,
-    book_2,
     end_of,
-    until_waiting,
+    open_runs,
+    waiting_for_version_1,
 )
-from tests.chat.web import message, run
 
 
 @asynccontextmanager
@@ -37,11 +36,8 @@ async def process(url: str, tool: Tool[Any], version: str) -> AsyncGenerator[htt
 
 
 async def main(url: str) -> None:
-    async with process(url, book_1, "1") as old:
-        asked = await run(old, message("/book"))
-    async with process(url, book_2, "2") as new:
-        await answer(new, asked)
-        waits = await until_waiting(url)
+    async with waiting_for_version_1(url, partial(process, url)):
+        [waits] = await open_runs(url)
         assert (waits.state, waits.version) == ("waiting", "1"), waits
     async with process(url, book_1, "1") as again:
         events = await end_of(again, "r2")

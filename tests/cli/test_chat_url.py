@@ -120,9 +120,14 @@ def test_an_open_question_is_asked_when_the_chat_begins(
             person.wait_for("Book Ulm?")
             person.wait_for("(y/N)")
             person.type("y")
+            person.wait_for("← book: Ulm: accept")
+            person.wait_for("All right.")
+            person.wait_for(PROMPT)
+            person.type("\rhello\r")
             person.wait_for("All right.")
             person.wait_for(PROMPT)
             person.type("\x04")
+            assert "blank" not in person.shown
 
 
 def test_a_chat_with_a_server_is_led_by_a_script(

@@ -69,14 +69,18 @@ class TypedLines:
         self._prompts.completer = completer
 
     async def next(self, prompt: str) -> str | None:
-        """Return what is typed, ``None`` after Ctrl-D.
+        """Return the next line that is typed and not blank, ``None`` after Ctrl-D.
 
         Raises:
             LeftError: Ctrl-C was typed. What had been typed before is in the history.
         """
         draft, self.draft = self.draft, ""
         try:
-            return await self._prompts.prompt_async(printable(prompt), default=draft)
+            while not (
+                line := await self._prompts.prompt_async(printable(prompt), default=draft)
+            ).strip():
+                draft = ""
+            return line
         except EOFError:
             return None
         except KeyboardInterrupt:

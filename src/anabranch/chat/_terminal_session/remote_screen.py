@@ -64,11 +64,11 @@ class RemoteScreen:
                 self._tools[use] = self._replies.running[use] = name
             case ToolCallArgsEvent(tool_call_id=use, delta=delta):
                 self._say(f"→ {self._tools.get(use, '?')}({delta})")
-            case ToolCallResultEvent(tool_call_id=use, content=content):
+            case ToolCallResultEvent(tool_call_id=use, content=content, metadata=about):
                 self._replies.running.pop(use, None)
                 text = content if isinstance(content, str) else "(media)"
                 self._unsaid = "" if inner else text
-                self._say(f"← {self._tools.get(use, '?')}: {' '.join(text.split())}")
+                self._say(f"← {self._name(use, about)}: {' '.join(text.split())}")
             case CustomEvent(name=name, value=value) if name == NOTICE and isinstance(value, dict):
                 self._notice(cast("Mapping[str, Any]", value))
             case RunFinishedEvent(outcome=RunFinishedCancelledOutcome()):
@@ -93,12 +93,16 @@ class RemoteScreen:
         self._replies.end_line()
 
     def _notice(self, notice: Mapping[str, Any]) -> None:
-        name = self._tools.get(str(notice.get("toolCallId")), "?")
+        name = self._name(str(notice.get("toolCallId")), notice)
         level, far, total = (notice.get(each) for each in ("level", "progress", "total"))
         how = f"{level}: " if level else ""
         if far is not None:
             how = f"{far:g}/{total:g} " if total is not None else f"{far:g} "
         self._say(f"[{name}] {how}{notice.get('message') or ''}")
+
+    def _name(self, use: str, about: Mapping[str, Any] | None) -> str:
+        """Return the name of a tool that was called here, or in a run that was not seen."""
+        return self._tools.get(use) or str((about or {}).get("toolName", "?"))
 
     def _say(self, line: str) -> None:
         self._replies.end_line()

@@ -114,6 +114,7 @@ class EventMapping:
                     value={
                         "id": notice.id,
                         "toolCallId": use.id,
+                        "toolName": use.name,
                         "message": notice.message,
                         "level": notice.level,
                         "progress": notice.progress,
@@ -133,7 +134,10 @@ class EventMapping:
                     tool_call_id=use.id,
                     content=text_of(result.pending or result.content),
                     role="tool",
-                    metadata={"isError": True} if result.is_error else None,
+                    metadata={
+                        "toolName": use.name,  # the call may be in an earlier run
+                        **({"isError": True} if result.is_error else {}),
+                    },
                     subagent_run_id=self._branches.get(result.node_id),
                 )
 

@@ -74,20 +74,19 @@ class TypedLines:
         Raises:
             LeftError: Ctrl-C was typed. What had been typed before is in the history.
         """
-        draft, self.draft = self.draft, ""
-        try:
-            while not (
-                line := await self._prompts.prompt_async(printable(prompt), default=draft)
-            ).strip():
-                draft = ""
-            return line
-        except EOFError:
-            return None
-        except KeyboardInterrupt:
-            draft = self._prompts.default_buffer.text
-            if draft.strip():
-                self._prompts.history.append_string(draft)
-            raise LeftError from None
+        line = ""
+        while not line.strip():
+            draft, self.draft = self.draft, ""
+            try:
+                line = await self._prompts.prompt_async(printable(prompt), default=draft)
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                draft = self._prompts.default_buffer.text
+                if draft.strip():
+                    self._prompts.history.append_string(draft)
+                raise LeftError from None
+        return line
 
 
 class ScriptedLines:

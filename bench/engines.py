@@ -150,7 +150,10 @@ class Alone:
         last = await work.run(name, Message(SAID), is_new=True)
         while last.kind == "question":
             sent = perf_counter_ns()
-            last = await work.go_on(await agent.add_answer(last.id, YES))
+            await agent.add_answer(last.id, YES)
+            around = await agent.store.around(name)
+            assert around is not None
+            last = await work.go_on(around)
             if last.kind == "question":
                 late.append((int(last.text) - sent) / 1e9)
         return late

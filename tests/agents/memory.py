@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch.errors import StoreError
-from anabranch.tree import Node, Path, Ref, RefusedError, Result, Thread, Tree, check_place
+from anabranch.tree import (
+    HEAD,
+    Node,
+    Path,
+    Ref,
+    RefusedError,
+    Result,
+    Surroundings,
+    Thread,
+    Tree,
+    check_place,
+)
 
 BESIDE = {"branch", "question", "answer"}
 
@@ -92,8 +103,20 @@ class MemoryTrees:
         results = {key: result for key, result in self._results.items() if key[0] in on}
         return Path(tuple(reversed(nodes)), results)
 
+    async def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
+        at = self._refs.get(thread_id, {}).get(HEAD) if node_id is None else node_id
+        if at is None or at not in self._nodes or self._nodes[at].thread_id != thread_id:
+            return None
+        path = await self.path(at)
+        below: dict[str, list[Node]] = {}
+        for node in reversed(path.nodes):
+            below[node.id] = self._below(node.id)
+            if node.kind not in {"question", "answer"}:
+                break
+        return Surroundings(path.nodes, path.results, self._threads[thread_id], below)
+
     async def children(self, node_id: str) -> list[Node]:
-        return [node for node in self._nodes.values() if node.parent_id == node_id]
+        return self._below(node_id)
 
     async def beginnings(self, thread_id: str) -> list[Node]:
         nodes = self._nodes.values()
@@ -132,6 +155,9 @@ class MemoryTrees:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError("The store is closed.")
+
+    def _below(self, node_id: str) -> list[Node]:
+        return [node for node in self._nodes.values() if node.parent_id == node_id]
 
     def _known(self, node_id: str) -> Node:
         self._check_open()

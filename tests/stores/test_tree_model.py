@@ -58,6 +58,8 @@ READING: st.SearchStrategy[Operation] = st.one_of(
     operation("node", IDS),
     operation("path", IDS),
     operation("path", IDS),
+    operation("around", THREADS),
+    operation("around", THREADS, IDS),
     operation("children", IDS),
     operation("beginnings", THREADS),
     operation("refs", THREADS),

@@ -11,7 +11,7 @@ from anabranch.testing.suites import TREE_STORE_CHECKS, TreeStoreCheck
 from anabranch.testing.suites import _tree_change_checks as changes
 from anabranch.testing.suites import _tree_reading_checks as reading
 from anabranch.testing.suites import _tree_store_checks as suite
-from anabranch.tree import Node, Path, Ref, Result, Thread, Tree, TreeStore
+from anabranch.tree import Node, Path, Ref, Result, Surroundings, Thread, Tree, TreeStore
 
 
 class Saboteur:
@@ -70,6 +70,12 @@ class StopsAfterAThousand(Saboteur):
     async def path(self, node_id: str) -> Path:
         found = await self.good.path(node_id)
         return Path(found.nodes[-1000:], found.results)
+
+
+class LooksBelowTheLastAlone(Saboteur):
+    async def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
+        found = await self.good.around(thread_id, node_id)
+        return found and replace(found, below={found.last.id: found.below[found.last.id]})
 
 
 class SortsChildren(Saboteur):
@@ -148,6 +154,7 @@ SABOTEURS: list[tuple[type[Saboteur], TreeStoreCheck]] = [
     (AppendsOneByOne, suite.an_append_is_all_or_nothing),
     (LosesResultsOfThePath, reading.a_path_leads_from_the_beginning),
     (StopsAfterAThousand, reading.a_path_may_be_long),
+    (LooksBelowTheLastAlone, reading.surroundings_are_path_and_what_follows),
     (SortsChildren, reading.children_come_in_the_order_of_appending),
     (ShowsChildrenFirst, reading.a_tree_is_all_of_a_thread),
     (ReadsOnPastWhatIsGone, reading.a_thread_is_read_on_from_what_is_known),

@@ -28,6 +28,8 @@ class Job:
             too, instead of awaited and recorded.
         watch: reports the branches of the call.
         wakes: whether a call that sleeps goes on without its client, and does not expire meanwhile.
+        begins_lines: whether a later round begins a line that the store does not have, from its
+            state: a conversation has stored that.
     """
 
     tool: Tool[Any]
@@ -38,3 +40,4 @@ class Job:
     cuts_effects: Callable[[], bool] = lambda: False
     watch: Watch | None = None
     wakes: bool = False
+    begins_lines: bool = False

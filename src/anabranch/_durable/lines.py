@@ -16,7 +16,7 @@ from anabranch._durable.store import CallRecord, CallStore, RoundRecord
 from anabranch._engine import Answer, Journal
 from anabranch.errors import CallExpiredError, ToolError
 
-__all__ = ["begin_line", "ensure_line", "find_line", "is_compensated", "name_line"]
+__all__ = ["begin_line", "find_line", "is_compensated", "name_line"]
 
 
 def name_line(journal: Journal, answers: Mapping[str, Answer]) -> None:
@@ -29,12 +29,6 @@ async def begin_line(store: CallStore, record: CallRecord, journal: Journal) -> 
     await store.begin(record)
     before = RoundRecord(journal.rounds - 1, "", "{}", journal.dumps())
     await store.end_round(journal.line, before, deadline=None)
-
-
-async def ensure_line(store: CallStore, record: CallRecord, journal: Journal) -> None:
-    """Store the line of ``journal``, unless it is stored: its state comes from elsewhere."""
-    if await store.find(journal.line) is None:
-        await begin_line(store, record, journal)
 
 
 async def is_compensated(store: CallStore, known: CallRecord, journal: Journal) -> bool:

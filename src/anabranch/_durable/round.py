@@ -192,7 +192,7 @@ class Rounds:
         try:
             while True:
                 async with self._lease(journal.line) as lease:
-                    opened = await lease.open_round(journal.rounds, new)
+                    opened = await self._open(job, journal, lease, new)
                     _require_continuable(opened, journal, new)
                     if _was_given(opened, journal.rounds, given):
                         if opened.ended is None:
@@ -207,6 +207,17 @@ class Rounds:
                 await self._fork(job, journal, answers)
         except UnknownCallError as error:
             raise _refused(journal, "it is unknown") from error
+
+    async def _open(
+        self, job: Job, journal: Journal, lease: Lease, new: CallRecord | None
+    ) -> OpenedRound:
+        try:
+            return await lease.open_round(journal.rounds, new)
+        except UnknownCallError:
+            if not job.begins_lines:
+                raise
+        await begin_line(self.policy.store, self.record_of(job, journal), journal)
+        return await lease.open_round(journal.rounds)
 
     def _lease(self, line: str) -> Lease:
         """Return the lease on a call, not yet taken."""

@@ -24,7 +24,7 @@ from contextlib import (
 from typing import Any, TypeVar
 
 from anabranch._durable.job import Job
-from anabranch._durable.lines import ensure_line, find_line, name_line
+from anabranch._durable.lines import find_line, name_line
 from anabranch._durable.policy import Durability
 from anabranch._durable.reading import MAX_STATE, StoredCalls, store_errors_mapped
 from anabranch._durable.replies import (
@@ -202,24 +202,6 @@ class CallService:
             f"This server runs {most} calls already, which is all that it takes at the same time."
             f" Nothing was done: call the tool again in {COME_BACK} s."
         )
-
-    async def find_state(
-        self, job: Job, journal: Journal, answers: Mapping[str, Answer], *, differs: bool
-    ) -> None:
-        """Prepare a round of ``journal``, which a conversation has stored.
-
-        ``answers`` are what the round will be given; ``differs`` says that others were given
-        before, so that, without a store that would know them, another line begins.
-
-        Raises:
-            ToolError: the store does not answer.
-        """
-        if self.durability is not None:
-            record = self._rounds(self.durability).record_of(job, journal)
-            with store_errors_mapped():
-                await ensure_line(self.durability.store, record, journal)
-        elif differs:
-            name_line(journal, answers)
 
     async def find_line(
         self, job: Job, journal: Journal, answers: Mapping[str, Answer], *, differs: bool

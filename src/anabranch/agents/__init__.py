@@ -58,6 +58,7 @@ from anabranch.agents._flows import (
 )
 from anabranch.agents._folding_tool import Folding
 from anabranch.agents._line_writer import QuestionAnsweredError
+from anabranch.agents._path_end import PathEnd
 from anabranch.agents._ports import Model, Naming, Question, random_names
 from anabranch.agents._recombination import Recombined
 from anabranch.agents._timeline import RequestMessages, Timeline
@@ -112,6 +113,7 @@ __all__ = [
     "NodeAdded",
     "Notice",
     "Outcome",
+    "PathEnd",
     "Price",
     "Question",
     "QuestionAnsweredError",

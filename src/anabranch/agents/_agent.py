@@ -21,18 +21,18 @@ from anabranch.agents._answers import (
     check_unasked,
     end_below,
     line_at_head,
-    read_answer,
     store_answer,
 )
-from anabranch.agents._batch_line import ASIDE, BatchLine
-from anabranch.agents._branch_progress import BranchProgress, OpenFork, open_fork
+from anabranch.agents._batch_line import BatchLine
+from anabranch.agents._branch_progress import OpenFork, open_fork
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import Listener, NodeAdded, ignore_event
-from anabranch.agents._line_writer import LineWriter
+from anabranch.agents._line_writer import LineWriter, surroundings_of
+from anabranch.agents._path_end import PathEnd
 from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._timeline import Timeline
-from anabranch.agents._tool_questions import Given, Reply
+from anabranch.agents._tool_questions import Given, Reply, reply_of
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn, observed, resume, use_line
 from anabranch.agents._turn_limits import TurnLimits
@@ -40,7 +40,7 @@ from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import ToolError
 from anabranch.limits import Limits
 from anabranch.tool import Tool
-from anabranch.tree import HEAD, Node, Ref, Result, Thread, TreeStore
+from anabranch.tree import HEAD, Node, Ref, Result, Surroundings, Thread, TreeStore, project
 
 __all__ = ["Agent"]
 
@@ -173,14 +173,14 @@ class Agent:
         nodes = [node(thread_id, parent, "user", text) for parent, text in messages]
         return await self.add(nodes, head=head)
 
-    async def go_on(self, node: Node) -> Node:
+    async def go_on(self, node: Node | Surroundings) -> Node:
         """Run a turn from ``node`` on, and return its last node.
 
         If ``node`` calls tools, those that have no result yet are run first. If it is a question of
         a tool, or an answer, the tools of its line go on as far as they have answers. If it is in a
         branch whose tool has not returned, that branch goes on, and then, when all branches have
         ended, the tool's caller. If the turn is cancelled, what was received until then is stored,
-        and the thread is valid.
+        and the thread is valid. A node can be given as its surroundings, where these were just read.
 
         Raises:
             ToolError: one of these tools has asked a question. Running it again would repeat what
@@ -188,30 +188,33 @@ class Agent:
             TurnLimitError: a limit of the turn is reached.
             Exception: what the model raises.
         """
-        return await observed(node.thread_id, self._go_on(node))
+        around = await surroundings_of(self.store, node)
+        return await observed(around.thread.id, self._go_on(around))
 
-    async def _go_on(self, node: Node) -> Node:
-        if (fork := await self._open_fork(node)) is not None:
+    async def _go_on(self, around: Surroundings) -> Node:
+        node, turn = around.last, self._turn_in(around.thread)
+        if (fork := None if node.kind == "user" else open_fork(around)) is not None:
             return await self._go_on_in(fork)
-        turn = await self.turn(node)
+        if BatchLine.read(around) is None:
+            return await turn.run(node, project(around.nodes, around.results))
+        writer = await LineWriter.at(turn.timeline, around)
         if node.tool_uses:
-            check_unasked((await LineWriter.at(turn.timeline, node)).line)
-        return await turn.go_on(node)
+            check_unasked(writer.line)
+        return await resume(turn, writer)
 
-    async def use_tools(self, node: Node) -> Node:
+    async def use_tools(self, node: Node | Surroundings) -> Node:
         """Go on with the tools of a line as :meth:`go_on` does, without the model."""
-        turn = await self.turn(node)
-        writer = await LineWriter.at(turn.timeline, node)
-        return await observed(node.thread_id, use_line(turn, writer))
-
-    async def _open_fork(self, node: Node) -> OpenFork | None:
-        return None if node.kind == "user" else open_fork(await self.store.path(node.id))
+        around = await surroundings_of(self.store, node)
+        turn = self._turn_in(around.thread)
+        writer = await LineWriter.at(turn.timeline, around)
+        return await observed(around.thread.id, use_line(turn, writer))
 
     async def _go_on_in(self, fork: OpenFork) -> Node:
         """Go on in these branches, and then with the tools that have opened them."""
-        turn = await self.turn(fork.caller)
+        around = await self._line_of(fork.caller)
+        turn = self._turn_in(around.thread)
         turn.continuation = replace(turn.continuation, within=fork.within)
-        writer = await line_at_head(turn, fork.caller)
+        writer = await LineWriter.at(turn.timeline, around)
         return await end_below(turn, writer) or await resume(turn, writer)
 
     async def answer(self, question_id: str, reply: Reply) -> Node:
@@ -235,31 +238,37 @@ class Agent:
         return await observed(question.thread_id, self._answer(question, reply))
 
     async def _answer(self, question: Node, reply: Reply) -> Node:
-        turn, fork = await self._turn_at(question)
-        writer = await store_answer(turn, question, reply, again=fork is None)
+        around = await self._line_of(question)
+        turn, fork = self._turn_at(around)
+        writer = await store_answer(turn, around, question, reply, again=fork is None)
         if fork is not None:
             return await self._go_on_in(fork)
         return await end_below(turn, writer) or await resume(turn, writer)
 
-    async def add_answer(self, question_id: str, reply: Reply, *, again: bool = False) -> Node:
+    async def add_answer(
+        self, question_id: str, reply: Reply, *, again: bool = False, at: Surroundings | None = None
+    ) -> Node:
         """Store the first answer to a question, without going on; :meth:`go_on` does.
 
         Returns the last node of the question's line. With this same answer, nothing is changed.
-        With ``again``, another answer begins another line, as for :meth:`answer`.
+        With ``again``, another answer begins another line, as for :meth:`answer`. ``at`` is the
+        question's :meth:`line`, where that was just read.
 
         Raises:
             QuestionAnsweredError: it has been answered differently, maybe just now in another
                 process.
             ToolError: as for :meth:`answer`.
         """
-        question = await self._question(question_id)
-        turn, fork = await self._turn_at(question)
-        writer = await store_answer(turn, question, reply, again=again and fork is None)
+        known = [] if at is None else [node for node in at.nodes if node.id == question_id]
+        question = known[0] if known else await self._question(question_id)
+        around = at if at is not None and known else await self._line_of(question)
+        turn, fork = self._turn_at(around)
+        writer = await store_answer(turn, around, question, reply, again=again and fork is None)
         return writer.after or writer.line.last
 
-    async def _turn_at(self, question: Node) -> tuple[Turn, OpenFork | None]:
+    def _turn_at(self, around: Surroundings) -> tuple[Turn, OpenFork | None]:
         """Return a turn at a question; in a branch, the thread's head stays on the main path."""
-        turn, fork = await self.turn(question), await self._open_fork(question)
+        turn, fork = self._turn_in(around.thread), open_fork(around)
         turn.timeline.moves_head = fork is None
         return turn, fork
 
@@ -269,11 +278,28 @@ class Agent:
             raise ToolError(f"There is no question {question_id!r}.")
         return question
 
-    async def given_answer(self, question: Node) -> Given | None:
-        """Return the answer to a question, ``None`` while it has none."""
-        return await read_answer(await self.turn(question), question)
+    async def line(self, thread_id: str, node_id: str) -> Surroundings | None:
+        """Return the surroundings of the last known node on the line of a node.
 
-    async def cancel_questions(self, node: Node) -> Node:
+        Of several lines, it is the one at the thread's head. ``None`` if there is no such node.
+        """
+        return await line_at_head(self.store, thread_id, node_id)
+
+    async def _line_of(self, node: Node) -> Surroundings:
+        around = await self.line(node.thread_id, node.id)
+        return around or await surroundings_of(self.store, node)
+
+    async def given_answer(self, question: Node, at: Surroundings | None = None) -> Given | None:
+        """Return the answer to a question, ``None`` while it has none.
+
+        ``at`` is the question's :meth:`line`, where that was just read.
+        """
+        around = at or await self._line_of(question)
+        writer = await LineWriter.at(self._turn_in(around.thread).timeline, around)
+        answer = writer.line.answers.get(question.id)
+        return None if answer is None or not answer.data else reply_of(answer)
+
+    async def cancel_questions(self, node: Node | Surroundings) -> Node:
         """Answer all open questions of a line with ``cancel``; return the node where it ends.
 
         The tools go on with that, also if they ask more, until they have returned. The model is
@@ -283,21 +309,21 @@ class Agent:
         Raises:
             ToolError: no tool waits there.
         """
-        turn, fork = await self.turn(node), await self._open_fork(node)
+        around = await surroundings_of(self.store, node)
+        turn, fork = self._turn_in(around.thread), open_fork(around)
         turn.continuation = Continuation(Cancelling(), is_left=True)
-        at = node if fork is None else (await line_at_head(turn, fork.caller)).line.last
-        return await use_line(turn, await LineWriter.at(turn.timeline, at))
+        if fork is not None:
+            around = await self._line_of(fork.caller)
+        return await use_line(turn, await LineWriter.at(turn.timeline, around))
 
-    async def open_questions(self, node: Node) -> list[Node]:
+    async def open_questions(self, node: Node | Surroundings) -> list[Node]:
         """Return the questions that wait for an answer on the line of ``node``, in their order.
 
         Those in branches that its tools have opened follow. Where a turn ends at questions, its
         last node is such a ``node``.
         """
-        line = BatchLine.read(await self.store.path(node.id))
-        if line is None:
-            return []
-        return (await BranchProgress.below(self.store, line.caller)).questions(line)
+        around = await surroundings_of(self.store, node)
+        return list((await PathEnd.read(self.store, around)).questions)
 
     async def cut_off(self, thread_id: str) -> Node | None:
         """Return the node at the head if tools were cut off there, as by a crash.
@@ -305,15 +331,13 @@ class Agent:
         These are tools that have neither returned nor been interrupted, and wait for no answer, or
         have branches that wait for none; :meth:`go_on` continues them.
         """
-        head = await self.head(thread_id)
-        node = None if head is None else await self.store.node(head)
-        if node is None or not (node.tool_uses or node.kind in ASIDE):
-            return None
-        line = BatchLine.read(await self.store.path(node.id))
-        if line is None:
-            return None
-        progress = await BranchProgress.below(self.store, line.caller)
-        return node if progress.can_go_on(line) else None
+        end = await self.end(thread_id)
+        return end.around.last if end is not None and end.can_go_on else None
+
+    async def end(self, thread_id: str, node_id: str | None = None) -> PathEnd | None:
+        """Return the end of the path to a node, by default the head; ``None`` if there is none."""
+        around = await self.store.around(thread_id, node_id)
+        return None if around is None else await PathEnd.read(self.store, around)
 
     def suspend(self) -> None:
         """Have turns that are interrupted from now on continued later: the process ends.
@@ -332,6 +356,9 @@ class Agent:
         thread = await self.store.thread(node.thread_id)
         if thread is None:
             raise ToolError(f"There is no thread {node.thread_id!r}.")
+        return self._turn_in(thread)
+
+    def _turn_in(self, thread: Thread) -> Turn:
         continuation = Continuation(self.dependencies.person)
         return Turn(Timeline(self.dependencies, thread), self.tools, continuation)
 

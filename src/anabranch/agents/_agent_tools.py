@@ -18,7 +18,7 @@ from anabranch.agents._ports import Model
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._turn_limits import UsageTotal
 from anabranch.messages import ResultBlock, SampleReply, SampleRequest, ToolSpec, ToolUseBlock
-from anabranch.tree import Node
+from anabranch.tree import Node, Path
 
 __all__ = ["AgentTool", "Asked", "AskedInBranches", "Continuation", "Outcome", "ToolUse"]
 
@@ -115,6 +115,7 @@ class ToolUse:
         side_usage: usage of requests beside the thread; stored with the next node of the tools.
         record: stores an outcome before the tool returns, in case it never does.
         continuation: how the turn goes on at questions.
+        above: the path to what the caller follows, ``None`` if it was not read.
     """
 
     block: ToolUseBlock
@@ -125,6 +126,7 @@ class ToolUse:
     side_usage: UsageTotal
     record: Callable[[Outcome], Awaitable[None]]
     continuation: Continuation
+    above: Path | None = None
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Return what the agent's model replies to ``request``, which is not of this thread.

@@ -8,18 +8,17 @@ from anabranch._asking.answerer import Absent
 from anabranch.agents._batch_line import ASIDE, BatchLine
 from anabranch.agents._line_writer import LineWriter, QuestionAnsweredError
 from anabranch.agents._ports import Question
-from anabranch.agents._tool_questions import Given, Reply, reply_of, same_reply, stored_with
+from anabranch.agents._tool_questions import Reply, same_reply, stored_with
 from anabranch.agents._turn import Turn
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply
-from anabranch.tree import HEAD, Node
+from anabranch.tree import Node, Surroundings, TreeStore
 
 __all__ = [
     "Cancelling",
     "check_unasked",
     "end_below",
     "line_at_head",
-    "read_answer",
     "store_answer",
 ]
 
@@ -33,11 +32,14 @@ class Cancelling(Absent):
         return ElicitReply(action="cancel")
 
 
-async def store_answer(turn: Turn, question: Node, reply: Reply, *, again: bool) -> LineWriter:
+async def store_answer(
+    turn: Turn, around: Surroundings, question: Node, reply: Reply, *, again: bool
+) -> LineWriter:
     """Store an answer in ``turn``; return the line that has it.
 
     Args:
         turn: in the thread of the question.
+        around: the surroundings of a node on the line of the question, not above it.
         question: the question.
         reply: the answer.
         again: whether the question may have another answer, so that this one begins a line.
@@ -46,20 +48,13 @@ async def store_answer(turn: Turn, question: Node, reply: Reply, *, again: bool)
         QuestionAnsweredError: it has another answer, and ``again`` is false.
         ToolError: the question is closed, or the agent does not have its tool.
     """
-    writer = await line_at_head(turn, question)
+    writer = await LineWriter.at(turn.timeline, around)
     _check_tool(turn, question, writer.line)
     if not same_reply(await writer.answer(question, reply), reply):
         if not again:
             raise QuestionAnsweredError(question.id)
         await writer.answer_differently(question, reply)
     return writer
-
-
-async def read_answer(turn: Turn, question: Node) -> Given | None:
-    """Return the answer to a question on its line, ``None`` while it has none."""
-    writer = await line_at_head(turn, question)
-    answer = writer.line.answers.get(question.id)
-    return None if answer is None or not answer.data else reply_of(answer)
 
 
 async def end_below(turn: Turn, writer: LineWriter) -> Node | None:
@@ -87,15 +82,20 @@ def check_unasked(line: BatchLine) -> None:
             )
 
 
-async def line_at_head(turn: Turn, node: Node) -> LineWriter:
-    """Return the line that ``node`` is on: of several, the one at the thread's head."""
-    store, end = turn.timeline.dependencies.store, node
-    head = (await store.refs(node.thread_id)).get(HEAD)
-    nodes = list((await store.path(head)).nodes) if head is not None else []
-    if node in nodes:
-        below = nodes[nodes.index(node) + 1 :]
-        end = [node, *takewhile(lambda each: each.kind in ASIDE, below)][-1]
-    return await LineWriter.at(turn.timeline, end)
+async def line_at_head(store: TreeStore, thread_id: str, node_id: str) -> Surroundings | None:
+    """Return the surroundings of the last known node on the line of a node.
+
+    Of several lines, it is the one at the thread's head. ``None`` if there is no such node.
+    """
+    head = await store.around(thread_id)
+    ids = [] if head is None else [node.id for node in head.nodes]
+    if head is None or node_id not in ids:
+        return await store.around(thread_id, node_id)
+    [*_, end] = takewhile(
+        lambda each: each.id == node_id or each.kind in ASIDE,
+        head.nodes[ids.index(node_id) :],
+    )
+    return head if end is head.last else await store.around(thread_id, end.id)
 
 
 def _check_tool(turn: Turn, question: Node, line: BatchLine) -> None:

@@ -78,14 +78,21 @@ class BatchLine:
     Args:
         nodes: the node that calls the tools, and the questions and answers below it.
         results: the results that these nodes hold.
+        above: the path to what the first of these nodes follows, ``None`` if it was not read.
 
     Attributes:
         rounds: the last round that each tool has asked in, by tool use.
         answers: all answers on the line, by question; the nearest to its end, if there are several.
     """
 
-    def __init__(self, nodes: Sequence[Node], results: Mapping[tuple[str, str], Result]) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        results: Mapping[tuple[str, str], Result],
+        above: Path | None = None,
+    ) -> None:
         self.nodes: tuple[Node, ...] = tuple(nodes)
+        self.above: Path | None = above
         self.rounds: dict[str, AskedRound] = {}
         self.answers: dict[str, Node] = {}
         self._results = results
@@ -112,7 +119,10 @@ class BatchLine:
         first = len(path.nodes) - 1
         while first > 0 and path.nodes[first].kind in ASIDE:
             first -= 1
-        return cls(path.nodes[first:], path.results) if path.nodes[first].tool_uses else None
+        if not path.nodes[first].tool_uses:
+            return None
+        above = Path(path.nodes[:first], path.results) if first else None
+        return cls(path.nodes[first:], path.results, above)
 
     @property
     def caller(self) -> Node:
@@ -127,7 +137,7 @@ class BatchLine:
     def extended(self, nodes: Iterable[Node], results: Iterable[Result] = ()) -> BatchLine:
         """Return the line with further nodes and results."""
         added = {(each.node_id, each.tool_use_id): each for each in results}
-        return BatchLine((*self.nodes, *nodes), {**self._results, **added})
+        return BatchLine((*self.nodes, *nodes), {**self._results, **added}, self.above)
 
     @cached_property
     def unfinished(self) -> tuple[ToolUseBlock, ...]:
@@ -162,7 +172,7 @@ class BatchLine:
 
     def cut(self, length: int) -> BatchLine:
         """Return the beginning of the line."""
-        return BatchLine(self.nodes[:length], self._results)
+        return BatchLine(self.nodes[:length], self._results, self.above)
 
     def holder(self, use_id: str) -> Node:
         """Return the node that holds a tool's result: its last answer, or the caller.

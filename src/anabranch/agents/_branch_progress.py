@@ -69,9 +69,15 @@ class BranchProgress:
             self._below.setdefault(node.parent_id or "", []).append(node)
 
     @classmethod
-    async def below(cls, store: TreeStore, caller: Node) -> BranchProgress:
-        """Read the branches that the tools of ``caller`` have opened, if there are any."""
-        if not any(node.kind == "branch" for node in await store.children(caller.id)):
+    async def below(
+        cls, store: TreeStore, caller: Node, children: Sequence[Node] | None = None
+    ) -> BranchProgress:
+        """Read the branches that the tools of ``caller`` have opened, if there are any.
+
+        ``children`` are those of the caller, where they were just read.
+        """
+        known = await store.children(caller.id) if children is None else children
+        if not any(node.kind == "branch" for node in known):
             return cls((), {})
         tree = await store.tree(caller.thread_id)
         return cls(tree.nodes, tree.results)

@@ -14,7 +14,7 @@ from anabranch._durable.store import CallRecord
 from anabranch._opening import Runtime
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.tool import Tool
-from anabranch.tree import Node, Thread, TreeStore, project
+from anabranch.tree import Node, Path, Thread, TreeStore, project
 
 __all__ = ["caller_in", "principal_of", "reaper_of", "runtime_at", "runtime_of"]
 
@@ -38,11 +38,19 @@ def caller_in(principal: str) -> tuple[str, str | None] | None:
     return node_id, owner if owned else None
 
 
-async def runtime_at(dependencies: AgentDependencies, caller: Node) -> Runtime:
-    """Return what encloses a call that ``caller`` makes: the conversation before it."""
-    at = await _conversation_at(dependencies.store, caller)
+async def runtime_at(
+    dependencies: AgentDependencies,
+    caller: Node,
+    thread: Thread | None = None,
+    above: Path | None = None,
+) -> Runtime:
+    """Return what encloses a call that ``caller`` makes: the conversation before it.
+
+    ``thread`` and ``above``, the path to what the caller follows, are given where they are known.
+    """
+    store = dependencies.store
     return replace(
-        at,
+        await _conversation_at(store, caller, thread, above),
         limits=dependencies.tool_limits,
         clock=dependencies.clock,
         version=dependencies.version,
@@ -57,9 +65,11 @@ async def runtime_of(store: TreeStore, record: CallRecord) -> Runtime | None:
     return None if caller is None else await _conversation_at(store, caller)
 
 
-async def _conversation_at(store: TreeStore, caller: Node) -> Runtime:
-    path = await store.path(caller.parent_id or caller.id)
-    thread = await store.thread(caller.thread_id)
+async def _conversation_at(
+    store: TreeStore, caller: Node, thread: Thread | None = None, above: Path | None = None
+) -> Runtime:
+    path = above or await store.path(caller.parent_id or caller.id)
+    thread = thread or await store.thread(caller.thread_id)
     return Runtime(
         parent_messages=project(path.nodes, path.results),
         parent_system_prompt=None if thread is None else thread.system_prompt,

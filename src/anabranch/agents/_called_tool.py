@@ -16,6 +16,7 @@ from typing import Any
 
 from anabranch._asking.host import Host
 from anabranch._durable.job import Job
+from anabranch._durable.lines import name_line
 from anabranch._durable.service import CallService
 from anabranch._engine import Answer, Ask, Journal, Notice
 from anabranch._engine.clock import pause
@@ -91,7 +92,8 @@ class CalledTool:
             AnabranchError: what the call raises.
         """
         dependencies, job = here.timeline.dependencies, await self._checked_job(here)
-        runtime = await runtime_at(dependencies, here.caller)
+        thread = here.timeline.thread
+        runtime = await runtime_at(dependencies, here.caller, thread, here.above)
         service = CallService(runtime, dependencies.calls)
         journal, answers = await _opened(here, service, job)
         try:
@@ -142,6 +144,7 @@ class CalledTool:
             lambda: not suspension.begun,
             watch,
             wakes=True,
+            begins_lines=True,
         )
 
     async def _end(self, here: ToolUse, service: CallService, job: Job, journal: Journal) -> None:
@@ -191,7 +194,8 @@ async def _opened(
         return new_journal(runtime, _call_id(here)), {}
     journal, answers = _loaded(answered), answered.answers
     if not answered.began_live:
-        await service.find_state(job, journal, answers, differs=answered.other)
+        if answered.other and service.durability is None:  # no store knows the other answers
+            name_line(journal, answers)
         return journal, answers
     await service.find_line(job, journal, answers, differs=answered.other)
     journal.answer(answers)

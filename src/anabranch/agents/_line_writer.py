@@ -30,9 +30,9 @@ from anabranch.agents._tool_questions import (
 )
 from anabranch.agents._turn_limits import SideUsage
 from anabranch.errors import ToolError
-from anabranch.tree import Kind, Node, RefusedError, Result
+from anabranch.tree import Kind, Node, RefusedError, Result, Surroundings, TreeStore
 
-__all__ = ["LineWriter", "QuestionAnsweredError"]
+__all__ = ["LineWriter", "QuestionAnsweredError", "surroundings_of"]
 
 
 class QuestionAnsweredError(ToolError):
@@ -57,32 +57,33 @@ class LineWriter:
         self._lock = asyncio.Lock()
 
     @classmethod
-    async def at(cls, timeline: Timeline, node: Node) -> LineWriter:
-        """Return a writer at the end of the line that ``node`` is on.
+    async def at(cls, timeline: Timeline, around: Surroundings) -> LineWriter:
+        """Return a writer at the end of the line that surroundings are on.
 
         Raises:
-            ToolError: the node is not among those of a tool batch.
+            ToolError: they are not those of a node in a tool batch.
         """
-        line = BatchLine.read(await timeline.dependencies.store.path(node.id))
+        line = BatchLine.read(around)
         if line is None:
-            raise ToolError(f"No tool waits at the node {node.id!r}.")
+            raise ToolError(f"No tool waits at the node {around.last.id!r}.")
         writer = cls(timeline, line)
-        await writer.refresh()
+        await writer._follow(around)
         return writer
 
     async def refresh(self) -> None:
         """Read what has been added to the line."""
-        store, last = self._timeline.dependencies.store, self.line.last
-        self.after = None
+        await self._follow(await surroundings_of(self._timeline.dependencies.store, self.line.last))
+
+    async def _follow(self, around: Surroundings) -> None:
+        """Go to the end of the line, from a node on it."""
         while True:
-            below = await store.children(last.id)
+            self.line = BatchLine.read(around) or self.line
             # Answers that begin other lines come later than the node that continues this one.
-            follower = next((each for each in below if each.kind in (*ASIDE, "results")), None)
-            if follower is None or follower.kind == "results":
-                self.after = follower
-                break
-            last = follower
-        self.line = BatchLine.read(await store.path(last.id)) or self.line
+            below = around.below[around.last.id]
+            self.after = next((each for each in below if each.kind in (*ASIDE, "results")), None)
+            if self.after is None or self.after.kind == "results":
+                return
+            around = await surroundings_of(self._timeline.dependencies.store, self.after)
 
     # -- what a batch adds -------------------------------------------------------------------
 
@@ -217,6 +218,20 @@ class LineWriter:
         """Return the part of the line that is above ``node``."""
         ids = [each.id for each in self.line.nodes]
         return self.line.cut(ids.index(node.id))
+
+
+async def surroundings_of(store: TreeStore, node: Node | Surroundings) -> Surroundings:
+    """Return the surroundings of a node, unless it is given as these.
+
+    Raises:
+        ToolError: the node does not exist.
+    """
+    if isinstance(node, Surroundings):
+        return node
+    around = await store.around(node.thread_id, node.id)
+    if around is None:
+        raise ToolError(f"There is no node {node.id!r} in the thread {node.thread_id!r}.")
+    return around
 
 
 def _answers(node: Node, question: Node) -> bool:

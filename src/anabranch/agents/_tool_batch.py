@@ -199,6 +199,7 @@ class ToolBatch:
             self._side_usage.of(use.id),
             partial(self._record, use),
             self._continuation,
+            self._line.above,
         )
 
     # -- results -----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping
 from anabranch._telemetry import observe_turn
 from anabranch.agents._agent_tools import AgentTool, Continuation
 from anabranch.agents._batch_line import ASIDE, BatchLine
-from anabranch.agents._line_writer import LineWriter
+from anabranch.agents._line_writer import LineWriter, surroundings_of
 from anabranch.agents._timeline import RequestMessages, Timeline
 from anabranch.agents._tool_batch import ToolBatch
 from anabranch.agents._turn_limits import TurnLimitError
@@ -58,7 +58,8 @@ class Turn:
     async def go_on(self, node: Node) -> Node:
         """Continue at any node: with the tools of its line, if it is on one, and then the model."""
         if node.tool_uses or node.kind in ASIDE:
-            return await resume(self, await LineWriter.at(self.timeline, node))
+            around = await surroundings_of(self.timeline.dependencies.store, node)
+            return await resume(self, await LineWriter.at(self.timeline, around))
         return node if self.continuation.is_left else await self.run(node)
 
     async def use_tools(self, caller: Node) -> Node:

@@ -12,6 +12,8 @@ from anabranch.stores._columns import Opaque
 from anabranch.stores._tree_tables import NODE, REF, THREAD, THREAD_SEQ
 
 __all__ = [
+    "AROUND",
+    "AROUND_REF",
     "BEGINNINGS",
     "CHILDREN",
     "COUNT_UNTIL",
@@ -35,8 +37,8 @@ _NODE = """
 _RESULT = "result.tool_use_id, result.content, result.is_error, result.pending"
 
 
-def _reading(statement: str) -> sa.TextClause:
-    text = statement.format(node=_NODE, result=_RESULT)
+def _reading(statement: str, start: str = "") -> sa.TextClause:
+    text = statement.format(node=_NODE, result=_RESULT, start=start)
     return sa.text(text).bindparams(sa.bindparam("this", type_=Opaque))
 
 
@@ -118,3 +120,41 @@ PATH = _reading("""
     JOIN anabranch_node AS node ON node.seq = up.seq
     LEFT JOIN anabranch_result AS result ON result.node = node.seq
 """)
+# A row for each result on the path, one for each node of it without any, and one for each child of
+# a node that is open. The columns of the thread come with the path's first node alone.
+_AROUND = """
+    WITH RECURSIVE up (seq, parent, kind, is_open) AS (
+        SELECT node.seq, node.parent, node.kind, 1 {start}
+        UNION ALL
+        SELECT node.seq, node.parent, node.kind,
+            CASE WHEN up.kind IN ('question', 'answer') THEN up.is_open ELSE 0 END
+        FROM up JOIN anabranch_node AS node ON node.seq = up.parent
+    )
+    SELECT {node}, thread.id, thread.created_at, thread.system_prompt, thread.title, thread.owner,
+        {result}, 0
+    FROM up
+    JOIN anabranch_node AS node ON node.seq = up.seq
+    LEFT JOIN anabranch_thread AS thread ON thread.seq = node.thread AND node.parent IS NULL
+    LEFT JOIN anabranch_result AS result ON result.node = node.seq
+    UNION ALL
+    SELECT {node}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1
+    FROM up JOIN anabranch_node AS node ON node.parent = up.seq
+    WHERE up.is_open = 1
+"""
+AROUND = _reading(
+    _AROUND,
+    start="""
+        FROM anabranch_thread AS thread
+        JOIN anabranch_node AS node ON node.thread = thread.seq AND node.id = :at
+        WHERE thread.id = :this
+    """,
+).bindparams(sa.bindparam("at", type_=Opaque))
+AROUND_REF = _reading(
+    _AROUND,
+    start="""
+        FROM anabranch_thread AS thread
+        JOIN anabranch_ref AS ref ON ref.thread = thread.seq AND ref.name = :at
+        JOIN anabranch_node AS node ON node.seq = ref.node
+        WHERE thread.id = :this
+    """,
+).bindparams(sa.bindparam("at", type_=Opaque))

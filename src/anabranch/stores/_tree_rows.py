@@ -19,15 +19,17 @@ from anabranch.errors import StoreError
 from anabranch.messages import Block, ResultBlock, Usage
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._statements import Row
-from anabranch.tree import Node, Result
+from anabranch.tree import Node, Result, Surroundings, Thread
 
-__all__ = ["node_row", "result_row", "to_nodes", "to_path", "to_results"]
+__all__ = ["node_row", "result_row", "to_nodes", "to_path", "to_results", "to_surroundings"]
 
 T = TypeVar("T")
 
 _SEQ, _ID = 0, 2
 _PER_NODE = 9
 """So many columns of a path's row are the node's; those of its result come after."""
+_THREAD_END = 13
+"""In the row of surroundings, the thread's other columns end here, and its result's come after."""
 
 _CONTENT: TypeAdapter[tuple[Block, ...]] = TypeAdapter(tuple[Block, ...])
 _CONTENTS: TypeAdapter[tuple[tuple[Block, ...], ...]] = TypeAdapter(tuple[tuple[Block, ...], ...])
@@ -106,6 +108,32 @@ def to_path(rows: Iterable[Row]) -> tuple[tuple[Node, ...], dict[tuple[str, str]
     nodes = to_nodes(of_nodes, to_text(of_nodes[0][_PER_NODE - 1]))
     held = [(row[_ID], *row[_PER_NODE:]) for row in ordered if row[_PER_NODE] is not None]
     return tuple(nodes), to_results(held)
+
+
+def to_surroundings(rows: Sequence[Row]) -> Surroundings:
+    """Return surroundings, from the rows of the path and of what is below.
+
+    Raises:
+        StoreError: a row does not hold a node.
+    """
+    nodes, results = to_path(
+        [(*row[:_PER_NODE], *row[_THREAD_END:-1]) for row in rows if not row[-1]]
+    )
+    found = sorted((row for row in rows if row[-1]), key=itemgetter(_SEQ))
+    parents = {row[_SEQ]: to_text(row[_ID]) for row in rows if not row[-1]}
+    [first] = {row[_PER_NODE - 1 : _THREAD_END] for row in rows if row[_PER_NODE] is not None}
+    name, began, prompt, title, owner = first
+    thread = Thread(
+        to_text(name), began, *(each and to_text(each) for each in (prompt, title, owner))
+    )
+    below: dict[str, list[Node]] = {}
+    for node in reversed(nodes):
+        below[node.id] = []
+        if node.kind not in ("question", "answer"):
+            break
+    for child in to_nodes(found, thread.id, parents):
+        below[child.parent_id or ""].append(child)
+    return Surroundings(nodes, results, thread, below)
 
 
 def to_results(rows: Sequence[Row]) -> dict[tuple[str, str], Result]:

@@ -26,6 +26,8 @@ from anabranch.stores._tree_lookups import (
     unknown_node,
 )
 from anabranch.stores._tree_queries import (
+    AROUND,
+    AROUND_REF,
     BEGINNINGS,
     CHILDREN,
     COUNT_UNTIL,
@@ -37,7 +39,14 @@ from anabranch.stores._tree_queries import (
     PATH,
     RESULTS,
 )
-from anabranch.stores._tree_rows import node_row, result_row, to_nodes, to_path, to_results
+from anabranch.stores._tree_rows import (
+    node_row,
+    result_row,
+    to_nodes,
+    to_path,
+    to_results,
+    to_surroundings,
+)
 from anabranch.stores._tree_tables import (
     DELETE_REF,
     DELETE_SUBTREE,
@@ -46,7 +55,7 @@ from anabranch.stores._tree_tables import (
     SETTLE,
     WritingStatements,
 )
-from anabranch.tree import Node, Path, Ref, Result, Thread, Tree
+from anabranch.tree import HEAD, Node, Path, Ref, Result, Surroundings, Thread, Tree
 
 __all__ = ["Trees"]
 
@@ -71,6 +80,8 @@ class Trees:
         self._add_node = Statement(self._statements.add_node, database.dialect)
         self._settle = Statement(SETTLE, database.dialect)
         self._find_path = Statement(PATH, database.dialect)
+        self._find_around = Statement(AROUND, database.dialect)
+        self._find_around_ref = Statement(AROUND_REF, database.dialect)
         self._find_nodes_after = Statement(NODES_AFTER, database.dialect)
 
     async def create_thread(self, thread: Thread) -> None:
@@ -167,6 +178,12 @@ class Trees:
         if not rows:
             raise StoreError(f"The store has no node {node_id!r}.")
         return Path(*to_path(rows))
+
+    async def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
+        find = self._find_around_ref if node_id is None else self._find_around
+        values = {"this": to_bytes(thread_id), "at": to_bytes(HEAD if node_id is None else node_id)}
+        rows = await self.database.read(lambda connection: find.rows(connection, values))
+        return to_surroundings(rows) if rows else None
 
     async def children(self, node_id: str) -> list[Node]:
         def work(connection: sa.Connection) -> list[Node]:

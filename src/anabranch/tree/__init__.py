@@ -35,7 +35,7 @@ from anabranch.tree._projection import (
 )
 from anabranch.tree._short_ids import AmbiguousIdError, match_id, short_ids
 from anabranch.tree._thread_file import LoadedThread, thread_from_json, thread_to_json
-from anabranch.tree._tree_store import Path, RefusedError, Tree, TreeStore
+from anabranch.tree._tree_store import Path, RefusedError, Surroundings, Tree, TreeStore
 from anabranch.tree._wire_names import wire_name
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "Result",
     "Results",
     "Role",
+    "Surroundings",
     "Thread",
     "Tree",
     "TreeStore",

@@ -13,7 +13,7 @@ from typing import Protocol
 from anabranch.errors import StoreError
 from anabranch.tree._nodes import Node, Ref, Result, Thread
 
-__all__ = ["Path", "RefusedError", "Tree", "TreeStore"]
+__all__ = ["Path", "RefusedError", "Surroundings", "Tree", "TreeStore"]
 
 
 class RefusedError(StoreError):
@@ -29,6 +29,25 @@ class Path:
 
     nodes: tuple[Node, ...]
     results: Mapping[tuple[str, str], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings(Path):
+    """The path to a node and what follows on it, as of one moment.
+
+    Attributes:
+        thread: the node's thread.
+        below: the children of the node, and of those before it back to the first that is neither a
+            question nor an answer; by the parent's id, the oldest first.
+    """
+
+    thread: Thread
+    below: Mapping[str, Sequence[Node]]
+
+    @property
+    def last(self) -> Node:
+        """The node."""
+        return self.nodes[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +128,13 @@ class TreeStore(Protocol):
         """Return the path to a node, in one statement whatever its length and the thread's size.
 
         An unknown node is an error.
+        """
+        ...
+
+    async def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
+        """Return the surroundings of a node of the thread, by default of the one at its head.
+
+        They are read in one statement, as a path is. ``None`` if the thread has no such node.
         """
         ...
 

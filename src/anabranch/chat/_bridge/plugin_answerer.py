@@ -60,7 +60,7 @@ class PluginAnswerer(Absent):
         """Give the question at the node ``step_id`` to its handler, and return the answer."""
         node = await self._store.node(step_id)
         if node is not None and isinstance(question, ElicitRequest) and question.key:
-            stored = await read_question(self._store, node, self._tools)
+            stored = read_question(await self._store.path(step_id), node, self._tools)
             plugin = self._plugins.get(stored.id.tool_name)
             if plugin is not None and stored.id.key in plugin.client.elicits:
                 return await plugin.client.answer(_request(plugin, stored, question))

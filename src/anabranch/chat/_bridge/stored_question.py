@@ -18,7 +18,7 @@ from anabranch.chat._bridge.plugin_request import ElicitId
 from anabranch.errors import InvalidArgumentsError
 from anabranch.messages import ElicitRequest, SampleRequest, UrlRequest
 from anabranch.tool import Tool
-from anabranch.tree import Node, TreeStore
+from anabranch.tree import Node, Path
 
 __all__ = ["StoredQuestion", "read_question"]
 
@@ -55,22 +55,21 @@ class StoredQuestion:
                 return "sample"
 
 
-async def read_question(
-    store: TreeStore, node: Node, tools: Mapping[str, Tool[Any]]
-) -> StoredQuestion:
+def read_question(path: Path, node: Node, tools: Mapping[str, Tool[Any]]) -> StoredQuestion:
     """Return what the question ``node`` asks, as one of ``tools`` if it is among them.
+
+    ``path`` leads to the node, or through it.
 
     Raises:
         ToolError: the question comes from a file, and is closed.
-        StoreError: the store cannot be read.
     """
     request = request_of(node)
     caller_id, use_id = str(stored_with(node, "caller")), str(stored_with(node, "tool_use_id"))
-    path = (await store.path(node.id)).nodes
-    asked = [each for each in path if each.kind == "question" and _is_of(each, caller_id, use_id)]
-    uses = [use for each in path if each.id == caller_id for use in each.tool_uses]
+    above = path.nodes[: path.nodes.index(node) + 1]
+    asked = [each for each in above if each.kind == "question" and _is_of(each, caller_id, use_id)]
+    uses = [use for each in above if each.id == caller_id for use in each.tool_uses]
     use = next(use for use in uses if use.id == use_id)
-    first = await store.node(str(node.data.get("round", node.id))) or node
+    first = next((each for each in above if each.id == node.data.get("round")), node)
     journal = _journal(str(stored_with(first, "state")))
     key = (request.key if isinstance(request, ElicitRequest) else None) or ""
     values: dict[str, Any] = {"params": _parameters(tools.get(use.name), use.input)}

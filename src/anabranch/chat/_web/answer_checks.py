@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pydantic import ValidationError
 
 from anabranch.agents import Agent, Reply
@@ -9,9 +11,9 @@ from anabranch.chat._web.pending_questions import FieldError, Questions, read_re
 from anabranch.elicitation import describe
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply
-from anabranch.tree import Node
+from anabranch.tree import Node, Surroundings
 
-__all__ = ["ANSWERED", "AnswerChecks", "AnswerRefusedError"]
+__all__ = ["ANSWERED", "AnswerChecks", "AnswerRefusedError", "CheckedAnswer"]
 
 ANSWERED = "The question was answered differently."
 OPEN = "The question is still open: answer it in its conversation."
@@ -34,6 +36,21 @@ class AnswerRefusedError(Exception):
         super().__init__(message)
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedAnswer:
+    """An answer that a question can have.
+
+    Attributes:
+        question: the question.
+        reply: the answer, as it is stored.
+        around: the surroundings of the last node on the question's line, when the answer was checked.
+    """
+
+    question: Node
+    reply: Reply
+    around: Surroundings
+
+
 class AnswerChecks:
     """Checks answers to the questions of one thread."""
 
@@ -42,62 +59,63 @@ class AnswerChecks:
         self._questions = questions
         self._thread_id = thread_id
 
-    async def first(self, question_id: str, given: ElicitReply) -> Reply | None:
-        """Return a first answer as it is stored, ``None`` if the question has this answer already.
+    async def first(self, question_id: str, given: ElicitReply) -> CheckedAnswer | None:
+        """Return a first answer, ``None`` if the question has this answer already.
 
         Raises:
             AnswerRefusedError: it cannot be answered, or not like this.
         """
-        node, reply = await self._read(question_id, given)
-        before = await self._agent.given_answer(node)
+        read = await self._read(question_id, given)
+        before = await self._agent.given_answer(read.question, read.around)
         if before is not None:
-            if before == reply:
+            if before == read.reply:
                 return None
             raise AnswerRefusedError("answered", ANSWERED)
-        await self._check(node, reply)
-        return reply
+        await self._check(read)
+        return read
 
-    async def another(self, question_id: str, given: ElicitReply) -> Reply:
-        """Return another answer to a question that has one, as it is stored.
+    async def another(self, question_id: str, given: ElicitReply) -> CheckedAnswer:
+        """Return another answer to a question that has one.
 
         Raises:
             AnswerRefusedError: it cannot be answered, or not like this.
         """
-        node, reply = await self._read(question_id, given)
-        if await self._agent.given_answer(node) is None:
+        read = await self._read(question_id, given)
+        if await self._agent.given_answer(read.question, read.around) is None:
             raise AnswerRefusedError("open", OPEN)
-        await self._check(node, reply)
-        if await self._questions.is_undone(node):
+        await self._check(read)
+        if await self._questions.is_undone(read.question, read.around):
             raise AnswerRefusedError("closed", UNDONE)
-        return reply
+        return read
 
-    async def _read(self, question_id: str, given: ElicitReply) -> tuple[Node, Reply]:
-        """Return a question of the thread, and an answer to it as it is stored.
+    async def _read(self, question_id: str, given: ElicitReply) -> CheckedAnswer:
+        """Return a question of the thread, and an answer to it that is not checked yet.
 
         Raises:
             AnswerRefusedError: there is no such question, or the answer is none of its kind.
         """
-        node = await self._agent.store.node(question_id)
-        if node is None or node.kind != "question" or node.thread_id != self._thread_id:
+        around = await self._agent.line(self._thread_id, question_id)
+        nodes = () if around is None else around.nodes
+        node = next((each for each in nodes if each.id == question_id), None)
+        if around is None or node is None or node.kind != "question":
             raise AnswerRefusedError("unknown", f"There is no question {question_id!r} here.")
         try:
-            return node, read_reply(node, given)
+            return CheckedAnswer(node, read_reply(node, given), around)
         except ValidationError as problem:
             raise AnswerRefusedError("invalid", f"{describe(problem)}.") from None
 
-    async def _check(self, node: Node, reply: Reply) -> None:
+    async def _check(self, read: CheckedAnswer) -> None:
         """Check that a question has time left, and that an answer fits it.
 
         Raises:
             AnswerRefusedError: one of these is not so.
         """
         try:
-            expired = await self._questions.has_expired(node)
-            shown = await self._questions.shown(node)
+            shown = await self._questions.unexpired(read.question, read.around)
         except ToolError as error:
             raise AnswerRefusedError("expired", str(error)) from error
-        if expired:
+        if shown is None:
             raise AnswerRefusedError("expired", "The question has expired: its call has ended.")
-        if errors := self._questions.errors(shown, reply):
+        if errors := self._questions.errors(shown, read.reply):
             message = "; ".join(f"{each.field or 'answer'}: {each.message}" for each in errors)
             raise AnswerRefusedError("invalid", f"The answer does not fit: {message}.", errors)

@@ -12,6 +12,8 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 
+from ag_ui.core import Interrupt
+
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
 from anabranch._telemetry import trace_here
@@ -19,7 +21,7 @@ from anabranch.agents import Agent, QuestionAnsweredError
 from anabranch.chat._web.answer_checks import ANSWERED, AnswerChecks, AnswerRefusedError
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
 from anabranch.chat._web.log_writer import LogWriter
-from anabranch.chat._web.pending_questions import Questions, as_interrupt
+from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import HEAD, Message, Place, message_in, started
 from anabranch.chat._web.thread_lease import BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
@@ -149,18 +151,21 @@ class Conversation:
             AnswerRefusedError: one cannot be answered, or not like this.
         """
         async with self._lock:
-            taken = {each: await self._checks.first(each, reply) for each, reply in replies.items()}
-            new = [(each, reply) for each, reply in taken.items() if reply is not None]
+            checked = [await self._checks.first(*each) for each in replies.items()]
+            new = [each for each in checked if each is not None]
             if not new:
                 return await self.log.begun(run_id)
-            turn, after = self._new_turn(), await self.log.last()
+            turn = self._new_turn()
             current_turn.set(turn)
             begins = started(self.thread_id, run_id)
             try:
-                with suppress(BusyError):  # the turn that runs takes the answers up
+                try:
                     after = await turn.begin(begins)
-                for each in new:
-                    await self._agent.add_answer(*each)
+                except BusyError:  # the turn that runs takes the answers up
+                    after = await self.log.last()
+                for number, each in enumerate(new):
+                    at = each.around if number == 0 else None  # it has grown by then
+                    await self._agent.add_answer(each.question.id, each.reply, at=at)
                 if turn.run is None:  # it may have ended before the answers were there
                     with suppress(BusyError):
                         after = await turn.begin(begins)
@@ -181,12 +186,12 @@ class Conversation:
             BusyError: a turn is running.
         """
         async with self._lock:
-            reply = await self._checks.another(question_id, given)
+            other = await self._checks.another(question_id, given)
             turn = self._new_turn()
             current_turn.set(turn)
             try:
                 await turn.begin(started(self.thread_id, run_id))
-                await self._agent.add_answer(question_id, reply, again=True)
+                await self._agent.add_answer(question_id, other.reply, again=True, at=other.around)
             except AnabranchError as error:
                 await turn.fail(str(error))
             finally:
@@ -258,12 +263,10 @@ class Conversation:
         new, self._new = self._new, None
         if new is not None and new.is_new:
             return new
-        turn = self._new_turn()
-        if await turn.take():
-            return turn
-        if not is_sure or await self._right.open_run() is not None:
-            return None
-        node = await self._agent.cut_off(self.thread_id)
+        turn, run = self._new_turn(), await self._right.open_run()
+        if run is not None:
+            return turn if await turn.take(run) else None
+        node = await self._agent.cut_off(self.thread_id) if is_sure else None
         if node is None:
             return None
         with suppress(BusyError):
@@ -309,15 +312,16 @@ class Conversation:
 
     async def _end(self, turn: LiveTurn, last: Node) -> None:
         """Report that a turn has ended at ``last``, after all that has answers now."""
-        waiting = list[Node]()
+        asked = list[Interrupt]()
         while last.kind in ASIDE or last.tool_uses:
-            node = await self._agent.cut_off(self.thread_id)
-            if node is None:
-                waiting = await self._agent.open_questions(last)
+            end = await self._agent.end(self.thread_id)
+            if end is None or not end.can_go_on:
+                is_there = end is not None and end.around.last.id == last.id
+                end = end if is_there else await self._agent.end(self.thread_id, last.id)
+                asked = [] if end is None else await self._questions.asked_at(end)
                 break
-            last = await self._work.go_on(node)
-        shown = [as_interrupt(await self._questions.shown(each)) for each in waiting]
-        await (turn.interrupt(shown) if shown else turn.succeed())
+            last = await self._work.go_on(end.around)
+        await (turn.interrupt(asked) if asked else turn.succeed())
 
     def _new_turn(self) -> LiveTurn:
         return LiveTurn(self.log, self._right)

@@ -84,18 +84,18 @@ class LiveTurn:
         self._begun = after, [encoded(started)]
         return after
 
-    async def take(self, *, to_end: bool = False) -> bool:
-        """Take the thread's run, if one waits for a worker such as this process.
+    async def take(self, run: OpenRun, *, to_end: bool = False) -> bool:
+        """Take a run of the thread, if it waits for a worker such as this process.
 
         With ``to_end``, that does not matter: the run is ended.
 
         Raises:
             StoreError: the store failed.
         """
-        taken = await self._right.take(self._on_lost, to_end=to_end)
-        if taken is not None:
-            self.run, self._lease = taken
-        return taken is not None
+        lease = await self._right.take(run, self._on_lost, to_end=to_end)
+        if lease is not None:
+            self.run, self._lease = run, lease
+        return lease is not None
 
     async def read(self) -> list[bytes]:
         """Return the events of the run so far; end what the process that has died left open.
@@ -205,10 +205,10 @@ async def stop_run(log: ThreadLog, right: ThreadLease) -> bool:
     Raises:
         StoreError: the store failed.
     """
-    if await right.open_run() is None:
+    if (run := await right.open_run()) is None:
         return False
     turn = LiveTurn(log, right)
-    if await turn.take(to_end=True):  # no worker has taken it yet
+    if await turn.take(run, to_end=True):  # no worker has taken it yet
         await turn.read()
         await turn.stop()
         await log.flush()

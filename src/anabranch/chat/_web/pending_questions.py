@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch._durable.lines import is_compensated
 from anabranch._form_fields import misfits
-from anabranch.agents import AgentDependencies, Reply, open_questions
+from anabranch.agents import AgentDependencies, PathEnd, Reply, open_questions
 from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.plugin import PluginServer
 from anabranch.chat._bridge.plugin_request import SAMPLE_REQUIRED, ElicitId
@@ -30,9 +30,9 @@ from anabranch.messages import (
     UrlRequest,
 )
 from anabranch.tool import Tool
-from anabranch.tree import Node
+from anabranch.tree import Navigator, Node, Path
 
-__all__ = ["FieldError", "PendingQuestion", "Questions", "as_interrupt", "errors_in", "read_reply"]
+__all__ = ["FieldError", "PendingQuestion", "Questions", "errors_in", "read_reply"]
 
 SHOWN = ("kind", "url", "params", "handoff", "context", "sample")
 
@@ -87,29 +87,36 @@ class Questions:
     async def open_in(self, thread_id: str) -> list[PendingQuestion]:
         """Return the open questions of a thread, the oldest first."""
         found: list[PendingQuestion] = []
-        for node in open_questions(await self._dependencies.store.tree(thread_id)):
+        tree = await self._dependencies.store.tree(thread_id)
+        navigator = Navigator(tree)
+        for node in open_questions(tree):
+            path = Path(tuple(navigator.path(node.id)), tree.results)
             try:
-                if not await self.has_expired(node):
-                    found.append(await self.shown(node))
+                if (question := await self.unexpired(node, path)) is not None:
+                    found.append(question)
             except ToolError:  # it comes from a file, and is closed
                 continue
         return found
 
-    async def has_expired(self, node: Node) -> bool:
-        """Whether the call that has asked can no longer be continued, for its time is over.
+    async def unexpired(self, node: Node, path: Path) -> PendingQuestion | None:
+        """Return a question on a path; ``None`` if its call's time is over.
 
         Raises:
             ToolError: the question is closed.
         """
-        stored, calls = await self._read(node), self._dependencies.calls
+        stored = read_question(path, node, self._tools())
+        return None if await self._has_expired(stored) else self._shown(stored)
+
+    async def _has_expired(self, stored: StoredQuestion) -> bool:
+        calls = self._dependencies.calls
         if stored.expires_at is not None and stored.expires_at <= self._dependencies.clock.now():
             return True
         record = None if calls is None else await calls.store.find(stored.id.call_id)
         return record is not None and record.status == "expired"
 
-    async def is_undone(self, node: Node) -> bool:
+    async def is_undone(self, node: Node, path: Path) -> bool:
         """Whether what the call had done before it asked is undone: it does not go on from there."""
-        stored, calls = await self._read(node), self._dependencies.calls
+        stored, calls = read_question(path, node, self._tools()), self._dependencies.calls
         if calls is None or stored.journal is None:
             return False
         record = await calls.store.find(stored.id.call_id)
@@ -118,22 +125,26 @@ class Questions:
     async def asked_by(self, thread_id: str, line: str, step_id: str) -> Node | None:
         """Return the question that a line of a call has asked in a step, or a line above it."""
         found: dict[str, Node] = {}
-        for node in (await self._dependencies.store.tree(thread_id)).nodes:
+        tree = await self._dependencies.store.tree(thread_id)
+        navigator, tools = Navigator(tree), self._tools()
+        for node in tree.nodes:
             if node.kind == "question" and node.data.get("step_id") == step_id:
-                found.setdefault((await self._read(node)).id.call_id, node)
+                path = Path(tuple(navigator.path(node.id)), tree.results)
+                found.setdefault(read_question(path, node, tools).id.call_id, node)
         lines = accumulate(line.split("~"), "{}~{}".format)
         return next((found[each] for each in reversed([*lines]) if each in found), None)
 
-    async def _read(self, node: Node) -> StoredQuestion:
-        return await read_question(self._dependencies.store, node, self._tools())
-
-    async def shown(self, node: Node) -> PendingQuestion:
-        """Return what a page is sent of the question ``node``.
+    async def asked_at(self, end: PathEnd) -> list[Interrupt]:
+        """Return what waits for answers at the end of a path, as a run reports it.
 
         Raises:
-            ToolError: it is closed.
+            ToolError: a question is closed.
         """
-        return self._shown(await self._read(node))
+        found, around, store = list[Interrupt](), end.around, self._dependencies.store
+        for node in end.questions:  # those in branches are not on the path
+            path = around if node in around.nodes else await store.path(node.id)
+            found.append(_as_interrupt(self._shown(read_question(path, node, self._tools()))))
+        return found
 
     def _shown(self, stored: StoredQuestion) -> PendingQuestion:
         server, request = self._servers.get(stored.id.tool_name), stored.request
@@ -182,7 +193,7 @@ def _infinite(content: Mapping[str, Any]) -> list[FieldError]:
     return found
 
 
-def as_interrupt(question: PendingQuestion) -> Interrupt:
+def _as_interrupt(question: PendingQuestion) -> Interrupt:
     """Return a question as AG-UI has it."""
     data = question.model_dump(mode="json", by_alias=True)
     return Interrupt(

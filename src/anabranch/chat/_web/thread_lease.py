@@ -154,26 +154,25 @@ class ThreadLease:
             await pause(self._clock, SOON)  # this same run is about to begin in another process
 
     async def take(
-        self, on_lost: Callable[[], object], *, to_end: bool = False
-    ) -> tuple[OpenRun, RenewedLease] | None:
-        """Take it for the run that waits for a worker; ``None`` if none does, or for another one.
+        self, run: OpenRun, on_lost: Callable[[], object], *, to_end: bool = False
+    ) -> RenewedLease | None:
+        """Take it for a run that waits for a worker; ``None`` if it does not, or for another one.
 
         Args:
+            run: as it was found.
             on_lost: called if another process takes it over, because this one was suspended.
             to_end: the run is not worked on, so whose version it waits for does not matter.
 
         Raises:
             StoreError: the store failed.
         """
-        run = await self.open_run()
-        if run is None or run.worker:
+        if run.worker:
             return None
         if not to_end and run.version not in {"", self._version}:
             return None
         lease = self._lease(replace(run, version=""), on_lost)
         ask = partial(self._events.take_over, self._thread_id, run.name, lease.owner, math.inf)
-        is_taken = await lease.take(ask)
-        return (run, lease) if is_taken else None
+        return lease if await lease.take(ask) else None
 
     def _lease(self, run: OpenRun, on_lost: Callable[[], object]) -> RenewedLease:
         return RenewedLease(

@@ -14,7 +14,7 @@ from anabranch.chat._session.typed_values import read_arguments
 from anabranch.chat._web.run_input import HEAD, Message, node_id
 from anabranch.errors import ToolError
 from anabranch.messages import ToolUseBlock
-from anabranch.tree import Node
+from anabranch.tree import Node, Surroundings
 
 __all__ = ["ASIDE", "TurnWork"]
 
@@ -57,39 +57,33 @@ class TurnWork:
             name = node_id(self._thread_id, run_id)
             if is_new or await self._agent.store.node(name) is None:
                 return await self._reply(await self._say(message, name))
-        head = await self._agent.head(self._thread_id)
-        node = None if head is None else await self._agent.store.node(head)
-        if node is None:
+        end = await self._agent.end(self._thread_id)
+        if end is None:
             raise ToolError("There is nothing to go on with in this conversation.")
+        node = end.around.last
         if node.kind == "user":
             return await self._reply(node)
-        if (ready := await self._agent.cut_off(self._thread_id)) is not None:
-            return await self.go_on(ready)
-        if node.kind == "results" and not await self._is_by_person(node):
-            return await self._agent.go_on(node)
+        if end.can_go_on:
+            return await self.go_on(end.around)
+        if node.kind == "results" and not _is_by_person(end.around):
+            return await self._agent.go_on(end.around)
         return node
 
-    async def go_on(self, node: Node) -> Node:
+    async def go_on(self, around: Surroundings) -> Node:
         """Go on at a question or an answer; the model follows unless the person called the tool."""
-        if await self._is_by_person(node):
-            return await self._agent.use_tools(node)
-        return await self._agent.go_on(node)
-
-    async def _is_by_person(self, node: Node) -> bool:
-        nodes = (await self._agent.store.path(node.id)).nodes
-        turn = takewhile(lambda each: each.kind != "user", reversed(nodes))
-        return any(each.data.get("by") == "person" for each in turn)
+        by_person = _is_by_person(around)
+        return await (self._agent.use_tools if by_person else self._agent.go_on)(around)
 
     async def _say(self, message: Message, name: str) -> Node:
         """Add a message; open questions are left first: their tools read that they were cancelled."""
-        agent, at = self._agent, message.at
-        head = await agent.head(self._thread_id)
-        last = None if head is None else await agent.store.node(head)
-        is_open = last is not None and await agent.open_questions(last)
-        if last is not None and (is_open or last.kind in ASIDE):
-            head = (await agent.cancel_questions(last)).id
-        if at is HEAD or (last is not None and at == last.id):
-            at = head
+        agent = self._agent
+        end = await agent.end(self._thread_id)
+        last = None if end is None else end.around.last
+        head = None if last is None else last.id
+        at = head if message.at is HEAD else message.at
+        if end is not None and last is not None and (end.questions or last.kind in ASIDE):
+            left = await agent.cancel_questions(end.around)
+            at = left.id if at == head else at
         new = agent.dependencies.node(self._thread_id, at, "user", message.text.strip())
         [said] = await agent.add([replace(new, id=name)])
         return said
@@ -115,3 +109,8 @@ class TurnWork:
             return await (await agent.turn(caller)).use_tools(caller)
 
         return work
+
+
+def _is_by_person(around: Surroundings) -> bool:
+    turn = takewhile(lambda each: each.kind != "user", reversed(around.nodes))
+    return any(each.data.get("by") == "person" for each in turn)

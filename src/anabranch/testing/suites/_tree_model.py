@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from anabranch.errors import StoreError
 from anabranch.testing.suites._linearizability import Operation
-from anabranch.tree import Node, Path, Ref, Result, Thread, Tree, check_place
+from anabranch.tree import HEAD, Node, Path, Ref, Result, Surroundings, Thread, Tree, check_place
 
 __all__ = ["TreeModel"]
 
@@ -120,6 +120,17 @@ class TreeModel:
         _expect(node_id in self._state.nodes)
         nodes = tuple(self._up(self._state.nodes[node_id])[::-1])
         return Path(nodes, self._held_by(nodes))
+
+    def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
+        """See the port."""
+        at = self.refs(thread_id).get(HEAD) if node_id is None else node_id
+        node = None if at is None else self.node(at)
+        if node is None or node.thread_id != thread_id:
+            return None
+        path, above = self.path(node.id), self._up(node)
+        beside = list(takewhile(lambda one: one.kind in {"question", "answer"}, above))
+        below = {one.id: self.children(one.id) for one in above[: len(beside) + 1]}
+        return Surroundings(path.nodes, path.results, self._state.threads[thread_id], below)
 
     def _up(self, node: Node) -> list[Node]:
         above = [node]

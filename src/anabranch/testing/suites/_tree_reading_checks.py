@@ -13,7 +13,7 @@ from anabranch.testing.suites._tree_samples import (
     calls_tool,
     ids_of,
 )
-from anabranch.tree import Path, Ref
+from anabranch.tree import Path, Ref, Surroundings
 
 __all__ = ["TREE_READING_CHECKS"]
 
@@ -52,6 +52,36 @@ async def a_path_may_be_long(open_store: OpenTreeStore) -> None:
         yes([node.id for node in (await store.tree("t")).nodes] == names, "so is the tree")
         expect(await store.delete_subtree(names[1]), _LONG - 1, "all can be deleted")
         expect(ids_of((await store.tree("t")).nodes), names[0], "one is left")
+
+
+async def surroundings_are_path_and_what_follows(open_store: OpenTreeStore) -> None:
+    """The path, the thread, and the children of the open end: back to what has asked."""
+    async with opened(open_store) as store:
+        await begin_caller(store)
+        await store.create_thread(a_thread("other", owner="Ann"))
+        expect(await store.around("other"), None, "a thread without a head has none")
+        theirs = a_node("theirs", thread_id="other")
+        await store.append([theirs], refs=[Ref("head", "theirs")])
+        held = a_result("b", "1", pending="2")
+        asked, answered = a_node("q", "b", "question"), a_node("w", "q", "answer")
+        beside = [a_node("y", "b", "branch"), a_node("x", "q", "answer"), a_node("s", "a")]
+        nodes = [asked, beside[0], answered, beside[1], beside[2]]
+        await store.append(nodes, results=[held], refs=[Ref("head", "w"), Ref("good", "y")])
+        path = await store.path("w")
+        below = {"w": [], "q": [answered, beside[1]], "b": [asked, beside[0]]}
+        head = Surroundings(path.nodes, {("b", "use"): held}, a_thread(), below)
+        expect(await store.around("t"), head, "those of the head")
+        expect(await store.around("t", "w"), head, "and of its node")
+        expect(head.last, answered, "which is the last of the path")
+        inner = await store.around("t", "a")
+        expect(None if inner is None else ids_of(inner.nodes), "a", "the path ends at the node")
+        expect(None if inner is None else ids_of(inner.below["a"]), "b s", "with its children")
+        alone = Surroundings((theirs,), {}, a_thread("other", owner="Ann"), {"theirs": []})
+        expect(await store.around("other"), alone, "a thread's beginning has some")
+        expect(await store.around("other", "w"), None, "a node has none in another thread")
+        expect(await store.around("t", "unknown"), None, "nor has what is unknown")
+        expect(await store.around("unknown"), None, "nor an unknown thread")
+        expect(await store.around("t", ""), None, "an empty id is not the head's")
 
 
 async def children_come_in_the_order_of_appending(open_store: OpenTreeStore) -> None:
@@ -116,6 +146,7 @@ async def a_thread_is_read_on_from_what_is_known(open_store: OpenTreeStore) -> N
 TREE_READING_CHECKS: tuple[TreeStoreCheck, ...] = (
     a_path_leads_from_the_beginning,
     a_path_may_be_long,
+    surroundings_are_path_and_what_follows,
     children_come_in_the_order_of_appending,
     a_tree_is_all_of_a_thread,
     a_thread_is_read_on_from_what_is_known,

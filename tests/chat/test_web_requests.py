@@ -1,0 +1,128 @@
+"""How often a conversation asks its store: each request takes a thread, a connection, and time."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, cast
+
+import pytest
+
+from anabranch import Accepted, BranchContext, tool
+from anabranch.agents import _agent
+from anabranch.chat._web.conversation import RUNS, Conversation
+from anabranch.chat._web.conversations import Conversations
+from anabranch.chat._web.thread_log import RUN_ENDS
+from anabranch.engines import InProcessEngine, Wake
+from anabranch.messages import ElicitReply
+from anabranch.stores._calls import Calls
+from anabranch.stores._database import Database
+from anabranch.stores._trees import Trees
+from anabranch.stores._urls import read_url
+from anabranch.testing import ManualClock, MockModel
+from anabranch.tree import Thread
+from tests.chat.web import SEAT
+
+YES = ElicitReply(action="accept", content={"row": 7})
+
+
+class Counted(Database):
+    """Counts what is asked of it, by the method of the store that asks."""
+
+    def __init__(self) -> None:
+        super().__init__(read_url("memory:"))
+        self.requests: Counter[str] = Counter()
+
+    async def _do(self, workers: Any, work: Any, *, lasting: bool = True) -> Any:
+        self.requests[work.__qualname__.partition(".<locals>")[0]] += 1
+        return await super()._do(workers, work, lasting=lasting)
+
+
+@tool(elicits=[SEAT])
+async def journey(ctx: BranchContext) -> int:
+    """Ask three times, and act on each answer."""
+    rows = 0
+    for _ in range(3):
+        answer = await ctx.elicit(SEAT, "Which row?")
+        rows += await ctx.step(taken, answer.content.row if isinstance(answer, Accepted) else 0)
+    return rows
+
+
+def taken(row: int) -> int:
+    return row
+
+
+class Rounds:
+    """A conversation whose runs are taken by a worker that is called by hand."""
+
+    def __init__(self, conversations: Conversations, conversation: Conversation) -> None:
+        self.conversations = conversations
+        self.conversation = conversation
+        self.seen = 0
+
+    async def work(self, run: str) -> str:
+        """Take a run to its end; return the question with which it ends."""
+        await self.conversations.advance(Wake("t", run, RUNS))
+        await self.conversation.log.flush()
+        async with aclosing(self.conversation.log.follow(self.seen)) as following:
+            async for first, events in following:
+                self.seen = first + len(events) - 1
+                ends = [json.loads(each) for each in events if each.startswith(RUN_ENDS)]
+                if ends:
+                    [asked] = ends[-1]["outcome"]["interrupts"]
+                    return str(asked["id"])
+        raise AssertionError
+
+
+@asynccontextmanager
+async def begun(database: Database) -> AsyncGenerator[tuple[Rounds, str]]:
+    """A conversation that has asked, and its question."""
+    trees, engine = Trees(database), InProcessEngine()
+    conversations = Conversations(
+        trees, MockModel(lambda _: "Done."), [journey], calls=Calls(database), engine=engine
+    )
+    conversation = await conversations.begin(Thread("t", 0.0))
+    rounds = Rounds(conversations, cast("Conversation", conversation))
+    await rounds.conversation.say("/journey", "run.0")
+    yield rounds, await rounds.work("run.0")
+    await engine.close()
+    await trees.close()
+
+
+BY_WEB = {
+    "Trees.around": 1,  # the question, and whether it is answered
+    "Calls._read": 1,  # whether its call has expired
+    "Events.lease": 1,
+    "Events._rows": 1,  # whether the run has begun before
+    "Events._append": 2,  # it begins; the answer
+    "Trees.append": 1,
+    "Events.take_over": 1,
+}
+BY_WORKER = {
+    "Events._rows": 4,  # the run that is open; where it begins, and ends; whether another is open
+    "Events.take_over": 1,
+    "Events._read": 2,  # its events so far; this test's own reading
+    "Trees.around": 4,  # what to do; what has come after each of two steps; after the end
+    "Calls.open_round": 1,
+    "Calls.record": 2,  # the answer, before its effect; the effect
+    "Calls.end_round": 1,
+    "Trees.append": 1,
+    "Events._append": 2,  # the question; the end of the run
+}
+
+
+async def test_a_round_asks_the_store_for_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_agent, "SystemClock", ManualClock)  # no lease is renewed, however slow
+    database = Counted()
+    async with begun(database) as (rounds, question):
+        asked = question
+        for number in (1, 2):
+            database.requests.clear()
+            await rounds.conversation.answer({asked: YES}, f"run.{number}")
+            by_web = database.requests.copy()
+            database.requests.clear()
+            asked = await rounds.work(f"run.{number}")
+            assert by_web <= Counter(BY_WEB), by_web
+            assert database.requests <= Counter(BY_WORKER), database.requests

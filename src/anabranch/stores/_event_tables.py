@@ -27,6 +27,7 @@ __all__ = [
     "SET_FIRST",
     "SHORTEN",
     "TAKE_OVER",
+    "UNWAITED",
     "adding",
     "counting",
     "leasing",
@@ -81,6 +82,8 @@ RELEASE = (
     .where(_THIS, RUN.c.owner == sa.bindparam("old_owner"))
     .values(owner=sa.null(), leased_until=sa.null())
 )
+UNWAITED = sa.func.set_config("synchronous_commit", "off", True)  # noqa: FBT003 - of Postgres
+"""What a statement of Postgres returns whose commit does not wait for the disk."""
 TAKE_OVER = (
     sa.update(RUN)
     .where(
@@ -115,17 +118,18 @@ _following = (
     .limit(sa.bindparam("most"))
     .subquery()
 )
+_is_next = _following.c.number == sa.bindparam("after") + 1
 PAGE = (
-    sa.select(_following.c.number, _following.c.data)
-    .where(
-        sa.or_(
-            _following.c.number == sa.bindparam("after") + 1,
-            _following.c.size <= sa.bindparam("bytes"),
-        )
-    )
+    sa.select(RUN.c.first, RUN.c.last, _following.c.number, _following.c.data)
+    .outerjoin_from(RUN, _following, sa.or_(_is_next, _following.c.size <= sa.bindparam("bytes")))
+    .where(_THIS)
     .order_by(_following.c.number)
 )
-"""The events after a number: at most so many, and so many bytes, but always the next one."""
+"""The run's first and last number, beside each event after a number.
+
+At most so many events, and so many bytes, but always the next one; one row without an event if
+there is none.
+"""
 
 
 def counting(count: int) -> sa.ClauseElement:
@@ -160,7 +164,7 @@ def adding(count: int) -> sa.ClauseElement:
     )
 
 
-def leasing(*, is_postgresql: bool) -> sa.ClauseElement:
+def leasing(*, is_postgresql: bool) -> sa.Insert:
     """Return the statement that takes or renews a lease that is free, of a run that may be new."""
     insert = insert_of(is_postgresql=is_postgresql)(RUN).values(
         run=sa.bindparam("this"),
@@ -175,7 +179,7 @@ def leasing(*, is_postgresql: bool) -> sa.ClauseElement:
         RUN.c.owner == sa.bindparam("new_owner"),
         RUN.c.leased_until <= sa.bindparam("now"),
     )
-    made: sa.ClauseElement = insert.on_conflict_do_update(
+    made: sa.Insert = insert.on_conflict_do_update(
         index_elements=[RUN.c.run],
         set_={RUN.c.owner: sa.bindparam("new_owner"), RUN.c.leased_until: sa.bindparam("until")},
         where=free,

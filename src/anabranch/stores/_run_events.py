@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from itertools import chain, count, repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -28,6 +28,7 @@ from anabranch.stores._event_tables import (
     SET_FIRST,
     SHORTEN,
     TAKE_OVER,
+    UNWAITED,
     adding,
     counting,
     leasing,
@@ -35,8 +36,11 @@ from anabranch.stores._event_tables import (
 from anabranch.stores._event_tails import Page, Tails
 from anabranch.stores._event_watches import watch_of
 from anabranch.stores._statements import Row, RowsStatement, Statement
+from anabranch.stores._threads import Work
 
 __all__ = ["HELD", "Events"]
+
+T = TypeVar("T")
 
 HELD = 20_000
 """How many events of a run are stored at least; it may be twice as many."""
@@ -62,12 +66,13 @@ class Events:
         dialect, is_postgresql = database.dialect, database.is_postgresql
         self._count, self._insert = RowsStatement(counting), RowsStatement(adding)
         self._insert_all = Statement(APPEND_POSTGRES, dialect)
-        self._lease = Statement(leasing(is_postgresql=is_postgresql), dialect)
+        self._lease, self._shorten, self._release, self._take_over = (
+            Statement(each.returning(UNWAITED) if is_postgresql else each, dialect)
+            for each in (leasing(is_postgresql=is_postgresql), SHORTEN, RELEASE, TAKE_OVER)
+        )
         self._head, self._page = Statement(HEAD, dialect), Statement(PAGE, dialect)
         self._find, self._holder = Statement(FIND, dialect), Statement(HOLDER, dialect)
-        self._shorten, self._release = Statement(SHORTEN, dialect), Statement(RELEASE, dialect)
         self._old_runs, self._overdue = Statement(OLD_RUNS, dialect), Statement(OVERDUE, dialect)
-        self._take_over = Statement(TAKE_OVER, dialect)
         self._delete, self._set_first = Statement(DELETE, dialect), Statement(SET_FIRST, dialect)
 
     async def append(
@@ -143,17 +148,13 @@ class Events:
         return self._tails.follow(run, after)
 
     async def _read(self, run: str, after: int) -> Page:
-        this = to_bytes(run)
-        wanted = {"this": this, "after": after, "most": PAGE_EVENTS, "bytes": PAGE_BYTES}
-
-        def work(connection: sa.Connection) -> Page:
-            first, last = next(iter(self._head.rows(connection, {"this": this})), (1, 0))
-            rows = self._page.rows(connection, wanted)
-            if not first <= after + 1 <= last + 1:
-                raise MissedEventsError(run, after, last)
-            return Page([data for _, data in rows], last)
-
-        return await self._database.read_at_once(work)
+        rows = await self._rows(
+            self._page, this=to_bytes(run), after=after, most=PAGE_EVENTS, bytes=PAGE_BYTES
+        )
+        first, last = next(((first, last) for first, last, *_ in rows), (1, 0))
+        if not first <= after + 1 <= last + 1:
+            raise MissedEventsError(run, after, last)
+        return Page([data for *_, number, data in rows if number is not None], last)
 
     async def lease(self, run: str, owner: str, now: float, until: float) -> bool:
         this = to_bytes(run)
@@ -165,13 +166,11 @@ class Events:
             self._shorten.count(connection, {"this": this, "until": until})
             return False
 
-        return await self._database.write(work, lasting=False)
+        return await self._change(work)
 
     async def release(self, run: str, owner: str) -> None:
         values = {"this": to_bytes(run), "old_owner": to_bytes(owner)}
-        await self._database.write(
-            lambda connection: self._release.count(connection, values), lasting=False
-        )
+        await self._change(lambda connection: self._release.count(connection, values))
 
     async def holder(self, run: str, now: float) -> str | None:
         found = await self._rows(self._holder, this=to_bytes(run), now=now)
@@ -180,10 +179,7 @@ class Events:
     async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
         values = {"this": to_bytes(run), "old_owner": to_bytes(owner), "now": now}
         values |= {"new_owner": to_bytes(other), "until": until}
-        taken = await self._database.write(
-            lambda connection: self._take_over.count(connection, values), lasting=False
-        )
-        return taken > 0
+        return await self._change(lambda connection: self._take_over.count(connection, values)) > 0
 
     async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str]]:
         found = await self._rows(self._overdue, now=now, most=limit)
@@ -206,6 +202,12 @@ class Events:
         if self._closes:
             await self._database.close()
         self._tails.wake_all()
+
+    async def _change(self, work: Work[T]) -> T:
+        """Do work in which one statement at most changes something; no commit waits for the disk."""
+        if self._database.is_postgresql:
+            return await self._database.write_single(work)
+        return await self._database.write(work, lasting=False)
 
     async def _rows(self, statement: Statement, **values: Any) -> Sequence[Row]:  # noqa: ANN401
         return await self._database.read(lambda connection: statement.rows(connection, values))

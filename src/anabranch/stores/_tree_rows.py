@@ -57,10 +57,10 @@ def node_row(node: Node) -> dict[str, Any]:
 
 
 def result_row(result: Result) -> dict[str, Any]:
-    """Return the values of the statement that sets a result."""
+    """Return the values of the statement that sets a result, as the driver takes them."""
     return {
-        "node_id": result.node_id,
-        "new_tool_use_id": result.tool_use_id,
+        "node_id": to_bytes(result.node_id),
+        "new_tool_use_id": to_bytes(result.tool_use_id),
         "new_content": _blocks(result.content),
         "new_is_error": result.is_error,
         "new_pending": None if result.pending is None else _blocks(result.pending),

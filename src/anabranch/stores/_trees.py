@@ -78,6 +78,8 @@ class Trees:
         self.database: Database = database
         self._statements = WritingStatements(is_postgresql=database.is_postgresql)
         self._add_node = Statement(self._statements.add_node, database.dialect)
+        self._set_result = Statement(self._statements.set_result, database.dialect)
+        self._set_ref = Statement(self._statements.set_ref, database.dialect)
         self._settle = Statement(SETTLE, database.dialect)
         self._find_path = Statement(PATH, database.dialect)
         self._find_around = Statement(AROUND, database.dialect)
@@ -147,12 +149,12 @@ class Trees:
 
     def _set_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
         rows = [result_row(result) for result in results]
-        if rows and connection.execute(self._statements.set_result, rows).rowcount != len(rows):
+        if rows and self._set_result.count(connection, *rows) != len(rows):
             raise unknown_node(connection, (result.node_id for result in results))
 
     def _set_refs(self, connection: sa.Connection, refs: Sequence[Ref]) -> None:
-        rows = [{"new_name": ref.name, "node_id": ref.node_id} for ref in refs]
-        if rows and connection.execute(self._statements.set_ref, rows).rowcount != len(rows):
+        rows = [{"new_name": to_bytes(ref.name), "node_id": to_bytes(ref.node_id)} for ref in refs]
+        if rows and self._set_ref.count(connection, *rows) != len(rows):
             raise unknown_node(connection, (ref.node_id for ref in refs))
 
     async def set_ref(self, thread_id: str, ref: Ref) -> None:

@@ -81,6 +81,23 @@ class Advances:
         again = [replace(each, not_before=now) for each in running.again.values()]
         return [*([] if following is None else [following]), *again]
 
+    async def run_due(self, wake: Wake, advance: Advance) -> list[Wake]:
+        """Advance a call until nothing is due for it at once; return the wakes for later.
+
+        For an engine to which it costs much to take a wake: what came meanwhile does not go through
+        its queue once more, and one advance is enough for all of that.
+        """
+        later: list[Wake] = []
+        due: Wake | None = wake
+        while due is not None:
+            now_due, due = due, None
+            for each in await self.run(now_due, advance):
+                if each.not_before <= self._clock.now():
+                    due = each
+                else:
+                    later.append(each)
+        return later
+
     async def _advanced(self, wake: Wake, advance: Advance) -> Wake | None:
         try:
             with observe_wake(wake.call, wake.turn, wake.tool, wake.trace):

@@ -40,8 +40,11 @@ logger: logging.Logger = logging.getLogger("anabranch.engines")
 
 T = TypeVar("T")
 
-POLL = 0.1
-"""Seconds from one look into a queue to the next; DBOS has no other way to notice a wake."""
+POLL, POLL_VERSION = 0.1, 1.0
+"""Seconds from one look into a queue to the next; DBOS has no other way to notice a wake.
+
+The second is for the queue of a version: what waits there has waited for such a worker.
+"""
 
 TAKE_UP_EVERY = 2.0
 """Seconds from one look for dead workers to the next."""
@@ -180,7 +183,7 @@ class DBOSEngine:
 
     async def _advance(self, wake: Wake, advance: Advance) -> None:
         try:
-            following = await self._advances.run(wake, advance)
+            following = await self._advances.run_due(wake, advance)
         except asyncio.CancelledError:  # this worker ends, and the others take it
             # It begins after all that came meanwhile, so that it stands for them, too.
             following = [replace(wake, not_before=self._clock.now())]
@@ -297,7 +300,7 @@ async def _register_queues(
                 global_concurrency=most,
                 worker_concurrency=_least(limits.concurrency, most),
                 partition_concurrency=_least(limits.per_share, most),
-                polling_interval_sec=POLL,
+                polling_interval_sec=POLL_VERSION if version else POLL,
                 on_conflict="always_update",
             )
     return names

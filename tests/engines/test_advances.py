@@ -1,0 +1,39 @@
+"""Advances of a call: what comes while one is in progress is not taken from the queue once more."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from anabranch.engines import Wake
+from anabranch.engines._advances import Advances
+from anabranch.testing import ManualClock
+from anabranch.testing.suites._engine_samples import Worker, a_wake
+
+
+async def test_what_came_meanwhile_is_advanced_once_where_the_call_is_advanced() -> None:
+    advances, worker = Advances(ManualClock()), Worker(is_open=False)
+    first = asyncio.create_task(advances.run_due(a_wake("c", "0"), worker.advance))
+    await worker.until_times("c", 1, "it begins")
+    for turn in ("1", "2"):
+        assert await advances.run_due(a_wake("c", turn), worker.advance) == []
+    worker.gate.set()
+    assert await first == []
+    assert [wake.turn for wake in worker.begun] == ["0", "2"]
+
+
+async def test_what_an_advance_returns_is_done_at_its_time() -> None:
+    clock, worker = ManualClock(), Worker()
+    later = a_wake("c", "2", not_before=clock.now() + 5.0)
+    worker.following["c"] = [a_wake("c", "1"), later]
+    assert await Advances(clock).run_due(a_wake("c", "0"), worker.advance) == [later]
+    assert [wake.turn for wake in worker.begun] == ["0", "1"]
+
+
+async def test_an_advance_that_fails_is_for_later(caplog: pytest.LogCaptureFixture) -> None:
+    clock, worker = ManualClock(), Worker()
+    worker.following["c"] = [ValueError("once")]
+    [again] = await Advances(clock).run_due(Wake("c", "0", "a"), worker.advance)
+    assert (again.turn, again.not_before > clock.now()) == ("0", True)
+    assert "was not advanced" in caplog.text

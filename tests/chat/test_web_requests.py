@@ -101,9 +101,10 @@ BY_WEB = {
     "Events.take_over": 1,
 }
 BY_WORKER = {
-    "Events._rows": 4,  # the run that is open; where it begins, and ends; whether another is open
+    # The run that is open; where it begins and ends, and its events; whether another is open then;
+    # and this test's own reading.
+    "Events._rows": 6,
     "Events.take_over": 1,
-    "Events._read": 2,  # its events so far; this test's own reading
     "Trees.around": 4,  # what to do; what has come after each of two steps; after the end
     "Calls.open_round": 1,
     "Calls.record": 2,  # the answer, before its effect; the effect

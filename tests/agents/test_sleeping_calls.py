@@ -1,4 +1,4 @@
-"""A tool that sleeps holds its turn; with a store, another process goes on with it at its time."""
+"""A tool that sleeps waits alive in its turn; where its call is stored, the turn ends, and any process goes on."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from pydantic import BaseModel
 
-from anabranch import BranchContext, tool
+from anabranch import BranchContext, Capabilities, tool
 from anabranch._engine.clock import Timer
-from anabranch.agents import Agent, CallStore, Durability
-from anabranch.messages import SampleReply, SampleRequest, ToolResultBlock
+from anabranch.agents import (
+    Absent,
+    Agent,
+    Answerer,
+    BranchSelf,
+    CallStore,
+    Durability,
+    Event,
+    ToolSuspended,
+)
+from anabranch.messages import SampleReply, SampleRequest
 from anabranch.testing import ManualClock, MockModel, calls
-from anabranch.tree import Node, Thread
+from anabranch.tree import Node
+from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
 from tests.durable.stores import Modelled
 
@@ -44,10 +55,26 @@ async def remind(ctx: BranchContext) -> str:
     return f"Remember: {noted}"
 
 
+class Yes(BaseModel):
+    ok: bool
+
+
+@tool
+async def ask(ctx: BranchContext) -> str:
+    """Ask, and sleep whatever the answer is."""
+    answer = await ctx.elicit(Yes, "Go?")
+    await ctx.step(note, answer.action, undo=forget)
+    await ctx.sleep(DAY)
+    return "Slept."
+
+
 def decide(request: SampleRequest) -> SampleReply:
-    """Call the tool once."""
-    called = any(isinstance(each, ToolResultBlock) for each in request.messages[-1].content)
-    return calls(text="Done.") if called else calls(("use", "remind", {}))
+    """Call the tool that was named, once."""
+    said = heard(request).removeprefix("(self-prompt): ").partition(" ")[0]
+    if said == "fork":
+        wanted = {"prompts": ["remind", "nothing"], "allow_work": True}
+        return calls(("fork", "branch_self", wanted))
+    return calls(("use", said, {})) if said in {"remind", "ask"} else calls(text="Done.")
 
 
 class Watched(ManualClock):
@@ -65,75 +92,139 @@ class Watched(ManualClock):
 
 
 class Setting:
-    def __init__(self, store: CallStore | None) -> None:
+    def __init__(self, store: CallStore | None, person: Answerer | None = None) -> None:
         self.clock = Watched()
         self.trees = MemoryTrees()
         self.store = store
+        self.person = person
+        self.slept: list[tuple[str, float]] = []
 
     def agent(self) -> Agent:
         """Another agent, as another process has it."""
-        model = MockModel(decide)
-        kept = None if self.store is None else Durability(self.store, expire_after=DAY)
-        return Agent(self.trees, model, tools=[remind], calls=kept, clock=self.clock)
+        stored = None if self.store is None else Durability(self.store, expire_after=DAY)
+        return Agent(
+            self.trees,
+            MockModel(decide),
+            tools=[remind, ask, BranchSelf()],
+            person=self.person,
+            listener=self.listen,
+            calls=stored,
+            clock=self.clock,
+            capabilities=Capabilities(),
+        )
 
-    async def asleep(self, agent: Agent) -> tuple[Thread, asyncio.Task[Node]]:
-        """A turn of ``agent`` whose tool sleeps."""
-        thread = await agent.begin()
-        turn = asyncio.ensure_future(agent.say(thread.id, "Remind me"))
-        await self.is_asleep(turn)
-        return thread, turn
+    async def listen(self, event: Event) -> None:
+        if isinstance(event, ToolSuspended):
+            self.slept.append((event.caller, event.until))
 
-    async def is_asleep(self, turn: asyncio.Task[Node]) -> None:
-        """Wait until it is; or raise what the turn has failed with."""
-        self.clock.asleep.clear()
+    async def begun(self, text: str) -> Node:
+        """The end of a turn."""
+        agent = self.agent()
+        return await agent.say((await agent.begin()).id, text)
+
+    async def asleep(self) -> asyncio.Task[Node]:
+        """A turn in which a tool sleeps."""
+        turn = asyncio.ensure_future(self.begun("remind"))
         waiting = asyncio.ensure_future(self.clock.asleep.wait())
         await asyncio.wait({turn, waiting}, return_when=asyncio.FIRST_COMPLETED)
         assert not turn.done(), turn.result()
+        return turn
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["alive", "stored"])
-async def test_a_turn_goes_on_when_its_tool_has_slept(stored: bool) -> None:
-    setting = Setting(Modelled() if stored else None)
-    _, turn = await setting.asleep(setting.agent())
+def alive() -> Setting:
+    """Nothing is stored."""
+    return Setting(None)
+
+
+def beside_a_person() -> Setting:
+    """A call is stored, but a person waits for it."""
+    return Setting(Modelled(), Absent())
+
+
+waiting_alive = pytest.mark.parametrize("setting_of", [alive, beside_a_person])
+
+
+@waiting_alive
+async def test_a_turn_goes_on_when_its_tool_has_slept(setting_of: Callable[[], Setting]) -> None:
+    setting = setting_of()
+    turn = await setting.asleep()
     setting.clock.advance(WEEK)
     assert (await turn).text == "Done."
-    assert DONE == ["milk"]
+    assert (DONE, setting.slept) == (["milk"], [])
 
 
-async def test_a_call_does_not_expire_while_it_sleeps() -> None:
-    store = Modelled()
-    setting = Setting(store)
-    _, turn = await setting.asleep(setting.agent())
-    [record] = await store.calls(limit=10)
-    assert record.deadline >= setting.clock.now() + WEEK + DAY
-    setting.clock.advance(WEEK)
-    await turn
-
-
-async def test_another_process_goes_on_with_a_call_that_sleeps() -> None:
-    setting = Setting(Modelled())
-    first = setting.agent()
-    thread, turn = await setting.asleep(first)
-    first.suspend()
-    turn.cancel()
-    await asyncio.wait({turn})
-
-    second = setting.agent()
-    node = await second.cut_off(thread.id)
-    assert node is not None
-    turn = asyncio.ensure_future(second.use_tools(node))
-    await setting.is_asleep(turn)  # once more, for what is left of the week
-    setting.clock.advance(WEEK)
-    results = (await setting.trees.path((await turn).id)).results
-    assert [each.content[0].model_dump()["text"] for each in results.values()] == ["Remember: milk"]
-    assert DONE == ["milk"]
-
-
-@pytest.mark.parametrize("stored", [False, True], ids=["alive", "stored"])
-async def test_a_call_that_is_stopped_in_its_sleep_is_undone(stored: bool) -> None:
-    setting = Setting(Modelled() if stored else None)
-    _, turn = await setting.asleep(setting.agent())
+@waiting_alive
+async def test_a_call_that_is_stopped_in_its_sleep_is_undone(
+    setting_of: Callable[[], Setting],
+) -> None:
+    turn = await setting_of().asleep()
     turn.cancel()
     with suppress(asyncio.CancelledError):
         await turn
     assert DONE == ["milk", "not milk"]
+
+
+async def test_a_call_does_not_expire_while_it_sleeps() -> None:
+    setting = Setting(Modelled())
+    await setting.begun("remind")
+    assert setting.store is not None
+    [record] = await setting.store.calls(limit=10)
+    assert record.deadline == setting.clock.now() + WEEK + DAY
+
+
+async def test_the_turn_of_a_stored_call_that_sleeps_ends_and_goes_on_at_its_time() -> None:
+    setting = Setting(Modelled())
+    caller = await setting.begun("remind")
+    until = setting.clock.now() + WEEK
+    assert setting.slept == [(caller.id, until)]
+    agent = setting.agent()
+    assert await agent.cut_off(caller.thread_id) == caller
+    assert await agent.cut_off(caller.thread_id, {(caller.id, "use")}) is None
+    setting.clock.advance(DAY)
+    assert await agent.go_on(caller) == caller  # before its time
+    assert setting.slept == [(caller.id, until)] * 2
+    setting.clock.advance(WEEK - DAY)
+    assert (await setting.agent().go_on(caller)).text == "Done."
+    assert DONE == ["milk"]
+
+
+async def test_a_call_that_sleeps_is_undone_where_its_turn_is_stopped() -> None:
+    setting = Setting(Modelled())
+    caller = await setting.begun("remind")
+    agent = setting.agent()
+    await agent.interrupt_tools(caller.thread_id)
+    assert DONE == ["milk", "not milk"]
+    assert await agent.cut_off(caller.thread_id) is None
+    await agent.interrupt_tools(caller.thread_id)
+    assert (await agent.say(caller.thread_id, "more")).text == "Done."
+    assert DONE == ["milk", "not milk"]
+
+
+async def test_a_tool_does_not_sleep_whose_questions_were_left() -> None:
+    setting = Setting(Modelled())
+    agent, question = setting.agent(), await setting.begun("ask")
+    await agent.cancel_questions(question)
+    assert (DONE, setting.slept) == (["cancel", "not cancel"], [])
+    assert await agent.cut_off(question.thread_id) is None
+
+
+async def test_a_branch_waits_for_its_tool_that_sleeps() -> None:
+    setting = Setting(Modelled())
+    caller = await setting.begun("fork")
+    [(inside, until)] = setting.slept
+    agent = setting.agent()
+    assert until == setting.clock.now() + WEEK
+    assert await agent.cut_off(caller.thread_id) == caller
+    assert await agent.cut_off(caller.thread_id, {(inside, "use")}) is None
+    setting.clock.advance(WEEK)
+    assert (await agent.go_on(caller)).text == "Done."
+    assert DONE == ["milk"]
+
+
+async def test_a_branch_ends_where_the_turn_is_stopped_in_which_its_tool_sleeps() -> None:
+    setting = Setting(Modelled())
+    caller = await setting.begun("fork")
+    agent = setting.agent()
+    await agent.interrupt_tools(caller.thread_id)
+    assert DONE == ["milk", "not milk"]
+    assert await agent.cut_off(caller.thread_id) is None

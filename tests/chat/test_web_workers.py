@@ -210,10 +210,12 @@ async def test_a_run_that_was_never_stored_makes_room(url: str) -> None:
         ("a/b.c/2", OpenRun("a/b.c", 2)),
         ("a/b.c/2.token", OpenRun("a/b.c", 2, "token")),
         ("r1/0~1.2-a~", OpenRun("r1", version="1.2-a")),
+        ("r1/0@1000.5@", OpenRun("r1", until=1000.5)),
+        ("a@1@/0~1~@1e+22@", OpenRun("a@1@", version="1", until=1e22)),
         ("r1.token", OpenRun("r1", 0, "token")),
         ("a/b.token", OpenRun("a/b", 0, "token")),
     ],
-    ids=["waits", "slashes", "worked-on", "pinned", "older", "older-slash"],
+    ids=["waits", "slashes", "worked-on", "pinned", "timed", "both", "older", "older-slash"],
 )
 def test_an_owner_names_its_run(owner: str, run: OpenRun) -> None:
     assert OpenRun.of(owner) == run
@@ -222,6 +224,7 @@ def test_an_owner_names_its_run(owner: str, run: OpenRun) -> None:
 def test_a_run_whose_worker_is_gone_has_one_attempt_more() -> None:
     assert OpenRun("r1", 1, "dead").next == OpenRun("r1", 2)
     assert OpenRun("r1", 1).next == OpenRun("r1", 1)
+    assert OpenRun("r1", until=5.0).next == OpenRun("r1", until=5.0)
 
 
 @pytest.mark.parametrize("at", [HEAD, None, "node_1"], ids=["head", "root", "node"])

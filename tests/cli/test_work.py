@@ -14,6 +14,7 @@ from anabranch._durable.entries import FAILED
 from anabranch.cli import main
 from anabranch.cli._options import STORE
 from anabranch.stores import CallRecord, open_run_events, open_store
+from anabranch.tree import local_time
 
 FAR = 4e9
 """A time that does not come."""
@@ -96,6 +97,25 @@ def test_a_run_that_waits_for_a_version_is_called_for_whatever_the_version(
     assert "waiting  r1  waits for a worker of version 1.2" in capsys.readouterr().out
     assert printed(capsys, "retry", "waits") is None
     assert holder(url, "waits") == "r1/0"
+
+
+def test_a_run_that_sleeps_says_until_when(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sleep() -> None:
+        events = open_run_events(url)
+        assert await events.take_over("waits", "r1/0", f"r1/0@{FAR!r}@", FAR, FAR)
+        await events.close()
+
+    asyncio.run(sleep())
+    shown = printed(capsys, "show", "waits")
+    assert (shown["run"], shown["state"], shown["until"]) == ("r1", "asleep", FAR)
+    with monkeypatch.context() as terminal:
+        terminal.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+        assert main(["work", "list"]) == 0
+    assert f"asleep   r1  until {local_time(FAR)}" in capsys.readouterr().out
+    assert printed(capsys, "retry", "waits") is None
+    assert holder(url, "waits") == f"r1/0@{FAR!r}@"
 
 
 def test_what_waits_is_stopped(url: str, capsys: pytest.CaptureFixture[str]) -> None:

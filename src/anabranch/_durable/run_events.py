@@ -128,7 +128,7 @@ class RunEvents(Protocol):
     async def prune(self, before: float, limit: int) -> int:
         """Delete events of runs to which nothing was appended since ``before``; return how many.
 
-        At most ``limit`` events go, the oldest of a run first. A run's numbers go on.
+        Those of a run whose lease was not released stay: someone goes on with it. At most ``limit`` events go, the oldest of a run first. A run's numbers go on.
         """
         ...
 

@@ -21,6 +21,7 @@ from anabranch.agents._agent_tools import (
     AgentTool,
     Asked,
     AskedInBranches,
+    Asleep,
     Continuation,
     Outcome,
     ToolUse,
@@ -40,6 +41,7 @@ from anabranch.agents._events import (
     ToolEnded,
     ToolNoticed,
     ToolStarted,
+    ToolSuspended,
     ignore_event,
 )
 from anabranch.agents._flows import (
@@ -93,6 +95,7 @@ __all__ = [
     "Ask",
     "Asked",
     "AskedInBranches",
+    "Asleep",
     "BranchEnded",
     "BranchOutcome",
     "BranchResumed",
@@ -134,6 +137,7 @@ __all__ = [
     "ToolSet",
     "ToolSource",
     "ToolStarted",
+    "ToolSuspended",
     "ToolUse",
     "Turn",
     "TurnLimitError",

@@ -5,7 +5,7 @@ An agent has no state of its own between turns; all of it is in the store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -325,19 +325,40 @@ class Agent:
         around = await surroundings_of(self.store, node)
         return list((await PathEnd.read(self.store, around)).questions)
 
-    async def cut_off(self, thread_id: str) -> Node | None:
+    async def cut_off(self, thread_id: str, asleep: Container[tuple[str, str]] = ()) -> Node | None:
         """Return the node at the head if tools were cut off there, as by a crash.
 
         These are tools that have neither returned nor been interrupted, and wait for no answer, or
-        have branches that wait for none; :meth:`go_on` continues them.
+        have branches that wait for none; :meth:`go_on` continues them. The uses that are known to
+        be ``asleep``, each after the id of its caller, are not among them.
         """
-        end = await self.end(thread_id)
+        end = await self.end(thread_id, asleep=asleep)
         return end.around.last if end is not None and end.can_go_on else None
 
-    async def end(self, thread_id: str, node_id: str | None = None) -> PathEnd | None:
-        """Return the end of the path to a node, by default the head; ``None`` if there is none."""
+    async def end(
+        self,
+        thread_id: str,
+        node_id: str | None = None,
+        *,
+        asleep: Container[tuple[str, str]] = (),
+    ) -> PathEnd | None:
+        """Return the end of the path to a node, by default the head; ``None`` if there is none.
+
+        ``asleep`` is as for :meth:`cut_off`.
+        """
         around = await self.store.around(thread_id, node_id)
-        return None if around is None else await PathEnd.read(self.store, around)
+        return None if around is None else await PathEnd.read(self.store, around, asleep)
+
+    async def interrupt_tools(self, thread_id: str) -> None:
+        """Undo what tools at the head have done that sleep, or were cut off: they have ended.
+
+        What waits for an answer goes on waiting. The model is not asked.
+        """
+        end = await self.end(thread_id)
+        if end is not None and end.can_go_on:
+            turn = await self.turn(end.around.last)
+            turn.continuation = Continuation(is_stopped=True)
+            await use_line(turn, await LineWriter.at(turn.timeline, end.around))
 
     def suspend(self) -> None:
         """Have turns that are interrupted from now on continued later: the process ends.

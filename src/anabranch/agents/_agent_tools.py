@@ -20,7 +20,15 @@ from anabranch.agents._turn_limits import UsageTotal
 from anabranch.messages import ResultBlock, SampleReply, SampleRequest, ToolSpec, ToolUseBlock
 from anabranch.tree import Node, Path
 
-__all__ = ["AgentTool", "Asked", "AskedInBranches", "Continuation", "Outcome", "ToolUse"]
+__all__ = [
+    "AgentTool",
+    "Asked",
+    "AskedInBranches",
+    "Asleep",
+    "Continuation",
+    "Outcome",
+    "ToolUse",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +70,40 @@ class AskedInBranches:
 
 
 @dataclass(frozen=True, slots=True)
+class Asleep:
+    """What a tool returns whose call waits for a time, and is stored.
+
+    Nothing of it is alive. The tool is used again, in whatever process; before the time, it returns
+    this once more.
+
+    Attributes:
+        until: the time, in seconds since the epoch.
+    """
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class Continuation:
-    """How a turn, and each branch that it opens, goes on at questions.
+    """How a turn, and each branch that it opens, goes on at questions and sleeps.
 
     Attributes:
         person: answers them at once; without one, the turn ends at them.
         within: the first nodes of the branches that go on, of those that were open before;
             ``None`` if all do.
         is_left: whether the person has left the questions: tools end, and the model is not asked.
+        is_stopped: whether what tools have done is undone that wait for no answer, instead.
     """
 
     person: Answerer | None = None
     within: frozenset[str] | None = None
     is_left: bool = False
+    is_stopped: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the turn ends with its tools."""
+        return self.is_left or self.is_stopped
 
 
 class AgentTool(Protocol):
@@ -97,8 +126,8 @@ class AgentTool(Protocol):
         """The name by which the model calls it."""
         ...
 
-    async def use(self, here: ToolUse) -> Outcome | Asked | AskedInBranches:
-        """Run the tool for one tool use, and return its outcome, or what it asks first."""
+    async def use(self, here: ToolUse) -> Outcome | Asked | AskedInBranches | Asleep:
+        """Run the tool for one tool use; return its outcome, or what it asks or waits for first."""
         ...
 
 

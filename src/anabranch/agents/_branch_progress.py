@@ -6,7 +6,7 @@ differently there, is beside its line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from anabranch.agents._batch_line import ASIDE, BatchLine
@@ -60,17 +60,27 @@ class BranchOutcome:
 
 
 class BranchProgress:
-    """The branches among ``nodes``, parents before children, with the results these hold."""
+    """The branches among ``nodes``, parents before children, with the results these hold.
 
-    def __init__(self, nodes: Iterable[Node], results: Results) -> None:
+    ``asleep`` are the tool uses that wait for a time, each after the node that calls it.
+    """
+
+    def __init__(
+        self, nodes: Iterable[Node], results: Results, asleep: Container[tuple[str, str]] = ()
+    ) -> None:
         self._results = results
+        self._asleep = asleep
         self._below: dict[str, list[Node]] = {}
         for node in nodes:
             self._below.setdefault(node.parent_id or "", []).append(node)
 
     @classmethod
     async def below(
-        cls, store: TreeStore, caller: Node, children: Sequence[Node] | None = None
+        cls,
+        store: TreeStore,
+        caller: Node,
+        children: Sequence[Node] | None = None,
+        asleep: Container[tuple[str, str]] = (),
     ) -> BranchProgress:
         """Read the branches that the tools of ``caller`` have opened, if there are any.
 
@@ -78,9 +88,9 @@ class BranchProgress:
         """
         known = await store.children(caller.id) if children is None else children
         if not any(node.kind == "branch" for node in known):
-            return cls((), {})
+            return cls((), {}, asleep)
         tree = await store.tree(caller.thread_id)
-        return cls(tree.nodes, tree.results)
+        return cls(tree.nodes, tree.results, asleep)
 
     def opened(self, caller: Node, tool_use_id: str) -> list[Node]:
         """Return the first nodes of the branches that one tool use has opened."""
@@ -146,9 +156,11 @@ class BranchProgress:
         return [each for each in open_now if is_asked or not self.waits(each)]
 
     def can_go_on(self, line: BatchLine) -> bool:
-        """Whether a tool of ``line``, or a branch of one, can go on without another answer."""
+        """Whether a tool of ``line``, or a branch of one, can go on now, without another answer."""
         return any(
-            self._is_ready(line, use.id) for use in line.unfinished if not line.is_waiting(use.id)
+            self._is_ready(line, use.id)
+            for use in line.unfinished
+            if not line.is_waiting(use.id) and (line.caller.id, use.id) not in self._asleep
         )
 
     def _is_ready(self, line: BatchLine, tool_use_id: str) -> bool:

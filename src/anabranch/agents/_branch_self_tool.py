@@ -82,8 +82,8 @@ class BranchSelf:
         try:
             await fork.run(paths)
             if not await fork.has_ended():
-                left = here.continuation.is_left
-                return await fork.interrupted() if left else AskedInBranches()
+                is_over = here.continuation.is_over
+                return await fork.interrupted() if is_over else AskedInBranches()
             branches = await fork.branches()
             made = await self._recombined(here, fork.wanted, branches)
         except asyncio.CancelledError:

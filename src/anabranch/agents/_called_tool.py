@@ -23,7 +23,7 @@ from anabranch._engine.clock import pause
 from anabranch._engine.sleeping import wakes_at
 from anabranch._opening import Runtime, new_journal
 from anabranch._shielded import run_shielded
-from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
+from anabranch.agents._agent_tools import Asked, Asleep, Outcome, ToolUse
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._call_expiry import principal_of, reaper_of, runtime_at
 from anabranch.agents._events import ToolBranched, ToolNoticed
@@ -80,11 +80,12 @@ class CalledTool:
         """The tool's name."""
         return self.tool.name
 
-    async def use(self, here: ToolUse) -> Outcome | Asked:
-        """Run the next round of the call, which begins with the first; while it sleeps, wait.
+    async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
+        """Run the next round of the call, which begins with the first.
 
         What an earlier round has recorded is replayed. If the round is interrupted, what the call
-        has done is undone, and it has ended; unless the agent's turns are suspended.
+        has done is undone, and it has ended; unless the agent's turns are suspended. While a call
+        sleeps that is not stored, or one beside which a person waits, this waits.
 
         Raises:
             ToolError: the call cannot be continued.
@@ -96,18 +97,25 @@ class CalledTool:
         runtime = await runtime_at(dependencies, here.caller, thread, here.above)
         service = CallService(runtime, dependencies.calls)
         journal, answers = await _opened(here, service, job)
+        if here.continuation.is_stopped:
+            return await self._undone(here, service, job, journal)
+        is_left_alone = dependencies.calls is not None and dependencies.person is None
         try:
             outcome = await service.run_round(job, journal, answers, _RESUMABLE)
             while isinstance(outcome, Asked) and not outcome.asks:
                 journal = Journal.loads(outcome.state)
                 until = wakes_at(journal) or 0.0
+                if is_left_alone and until > runtime.clock.now():
+                    if here.continuation.is_over:
+                        return await self._undone(here, service, job, journal)
+                    return Asleep(until)
                 await pause(runtime.clock, until - runtime.clock.now())
                 outcome = await service.run_round(job, journal, {}, _RESUMABLE)
         except InvalidTokenError as error:
             raise ToolError(_OVER) from error
         except asyncio.CancelledError:
             if not dependencies.suspension.begun:
-                await run_shielded(self._end(here, service, job, journal))
+                await run_shielded(self._interrupt(here, service, job, journal))
             raise
         if isinstance(outcome, Asked):
             return outcome
@@ -147,17 +155,25 @@ class CalledTool:
             begins_lines=True,
         )
 
-    async def _end(self, here: ToolUse, service: CallService, job: Job, journal: Journal) -> None:
+    async def _interrupt(
+        self, here: ToolUse, service: CallService, job: Job, journal: Journal
+    ) -> None:
         """Undo what an interrupted call has done, and record that it has ended."""
-        dependencies = here.timeline.dependencies
         try:
-            if dependencies.calls is None:
-                await service.undo(job, journal)
-            else:
-                await reaper_of(dependencies, {self.name: self.tool}).end(journal.line)
-            await here.record(Outcome(NO_RESULT, is_error=True))
+            await here.record(await self._undone(here, service, job, journal))
         except Exception:  # the interruption is about to be raised, and must not be replaced
             logger.exception("the interrupted tool %r could not be ended", self.name)
+
+    async def _undone(
+        self, here: ToolUse, service: CallService, job: Job, journal: Journal
+    ) -> Outcome:
+        """Undo what a call has done that does not go on; return its outcome."""
+        dependencies = here.timeline.dependencies
+        if dependencies.calls is None:
+            await service.undo(job, journal)
+        else:
+            await reaper_of(dependencies, {self.name: self.tool}).end(journal.line)
+        return Outcome(NO_RESULT, is_error=True)
 
 
 async def check_version(here: ToolUse) -> None:

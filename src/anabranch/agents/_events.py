@@ -26,6 +26,7 @@ __all__ = [
     "ToolEnded",
     "ToolNoticed",
     "ToolStarted",
+    "ToolSuspended",
     "ignore_event",
 ]
 
@@ -90,6 +91,18 @@ class ToolBranched:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolSuspended:
+    """The call of a tool sleeps until a time, in seconds since the epoch, and nothing of it is alive.
+
+    When the turn goes on sooner, for another reason, this comes again.
+    """
+
+    caller: str
+    use: ToolUseBlock
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class ToolEnded:
     """A tool has returned.
 
@@ -109,6 +122,7 @@ Event: TypeAlias = (
     | ToolStarted
     | ToolNoticed
     | ToolBranched
+    | ToolSuspended
     | ToolEnded
 )
 """What happens during a turn, as a listener receives it."""

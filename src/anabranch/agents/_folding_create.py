@@ -119,7 +119,7 @@ class BranchCreate(FoldingTool):
         [outcome] = outcomes.values()
         if not outcome.waits:
             return seen_outside(await self._ended(working, outcome))
-        if here.continuation.is_left:
+        if here.continuation.is_over:
             return seen_outside(await self.branches.force(working.id, "its questions were left"))
         return AskedInBranches()
 

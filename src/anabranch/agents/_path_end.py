@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from anabranch.agents._batch_line import BatchLine
@@ -18,7 +18,7 @@ class PathEnd:
 
     Attributes:
         around: the path, with what follows there.
-        can_go_on: whether a tool, or a branch of one, can go on without another answer.
+        can_go_on: whether a tool, or a branch of one, can go on now, without another answer.
         questions: what waits for an answer, in the order of the line; then that in branches.
     """
 
@@ -27,10 +27,16 @@ class PathEnd:
     questions: Sequence[Node] = ()
 
     @classmethod
-    async def read(cls, store: TreeStore, around: Surroundings) -> PathEnd:
-        """Return the end of a path; branches are read, if there are any."""
+    async def read(
+        cls, store: TreeStore, around: Surroundings, asleep: Container[tuple[str, str]] = ()
+    ) -> PathEnd:
+        """Return the end of a path; branches are read, if there are any.
+
+        The tool uses ``asleep``, each after its caller, wait for a time, and cannot go on.
+        """
         line = BatchLine.read(around)
         if line is None:
             return cls(around)
-        progress = await BranchProgress.below(store, line.caller, around.below[line.caller.id])
+        below = around.below[line.caller.id]
+        progress = await BranchProgress.below(store, line.caller, below, asleep)
         return cls(around, progress.can_go_on(line), progress.questions(line))

@@ -5,8 +5,8 @@ the unfinished turn, a placeholder is stored for every result first, and what th
 becomes visible with the next message only: so the branches' requests go on sharing their beginning,
 and a result is never lost, wherever the turn is interrupted.
 
-A tool that asks is resumed when all questions of its round are answered. Until then nothing of it is
-alive: its questions are in the tree, each tool's beside those of the others.
+A tool that asks is resumed when all questions of its round are answered, and one that sleeps at its
+time, if its call is stored. Until then nothing of it is alive: its questions are in the tree, each tool's beside those of the others.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from anabranch.agents._agent_tools import (
     AgentTool,
     Asked,
     AskedInBranches,
+    Asleep,
     Continuation,
     Outcome,
     ToolUse,
 )
 from anabranch.agents._batch_line import AskedRound, BatchLine
 from anabranch.agents._called_tool import check_version
-from anabranch.agents._events import ToolEnded, ToolNoticed, ToolStarted
+from anabranch.agents._events import ToolEnded, ToolNoticed, ToolStarted, ToolSuspended
 from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._timeline import Timeline
@@ -69,7 +70,7 @@ class ToolBatch:
         self._uses = writer.line.unfinished
         self._placeholder: str | None = None
         self._results: dict[str, Result] = {}
-        self._in_branches: set[str] = set()
+        self._suspended: set[str] = set()
         self._elsewhere: OtherVersionError | None = None
         self._side_usage = SideUsage()
 
@@ -82,7 +83,7 @@ class ToolBatch:
 
         Returns:
             The node of kind ``results`` at which the model sees the results. Or the last node of
-            the line, if a tool waits for answers, or another process has ended the batch.
+            the line, if a tool waits for answers or sleeps, or another process has ended the batch.
 
         Raises:
             OtherVersionError: a tool can only go on with other code; the others have come as far
@@ -106,7 +107,7 @@ class ToolBatch:
         return [use for use in self._uses if not self._is_done(use)]
 
     def _waits(self, use: ToolUseBlock) -> bool:
-        return self._line.is_waiting(use.id) or use.id in self._in_branches
+        return self._line.is_waiting(use.id) or use.id in self._suspended
 
     def _is_done(self, use: ToolUseBlock) -> bool:
         return use.id in self._results or self._line.has_returned(use.id)
@@ -128,7 +129,7 @@ class ToolBatch:
     # -- one tool ----------------------------------------------------------------------------
 
     async def _use(self, use: ToolUseBlock) -> None:
-        """Run a tool round by round, until it has returned or waits for answers."""
+        """Run a tool round by round, until it has returned, or waits for answers or a time."""
         if self._line.round_id(use.id) is None and self._line.result(use.id) is None:
             await self._timeline.dependencies.listener(ToolStarted(self._line.caller.id, use))
         while not self._is_done(use):
@@ -149,7 +150,10 @@ class ToolBatch:
             elif isinstance(outcome, Asked):
                 await self._writer.ask(use.id, outcome, round_, self._side_usage)
             else:
-                self._in_branches.add(use.id)
+                self._suspended.add(use.id)
+                if isinstance(outcome, Asleep):
+                    slept = ToolSuspended(self._line.caller.id, use, outcome.until)
+                    await self._timeline.dependencies.listener(slept)
                 return
 
     async def _ask(self, person: Answerer, round_: AskedRound) -> None:
@@ -161,7 +165,7 @@ class ToolBatch:
 
     async def _outcome(
         self, use: ToolUseBlock, round_: AskedRound | None
-    ) -> Outcome | Asked | AskedInBranches:
+    ) -> Outcome | Asked | AskedInBranches | Asleep:
         """Return how the tool's next round ends; what it raises becomes an outcome."""
         tool, here = self._tools.get(use.name), self._tool_use(use, round_)
         try:

@@ -60,7 +60,7 @@ class Turn:
         if node.tool_uses or node.kind in ASIDE:
             around = await surroundings_of(self.timeline.dependencies.store, node)
             return await resume(self, await LineWriter.at(self.timeline, around))
-        return node if self.continuation.is_left else await self.run(node)
+        return node if self.continuation.is_over else await self.run(node)
 
     async def use_tools(self, caller: Node) -> Node:
         """Run the tools that ``caller`` calls, concurrently.
@@ -73,7 +73,7 @@ class Turn:
         """Whether the model is asked next."""
         working = self.timeline.branch_of_folding
         has_returned = working is not None and working.returned is not None
-        return node.kind == "results" and not has_returned and not self.continuation.is_left
+        return node.kind == "results" and not has_returned and not self.continuation.is_over
 
 
 async def resume(turn: Turn, line: LineWriter) -> Node:

@@ -130,6 +130,8 @@ def _lines(found: Sequence[OpenWork]) -> list[str]:
 
 
 def _awaited(work: OpenWork) -> str:
+    if work.until:
+        return f"  until {local_time(work.until)}"
     return f"  waits for a worker of version {work.version}" if work.version else ""
 
 

@@ -101,7 +101,7 @@ DELETE = sa.delete(EVENT).where(_OF_THIS, EVENT.c.number < sa.bindparam("until")
 SET_FIRST = sa.update(RUN).where(_THIS).values(first=sa.bindparam("until"))
 OLD_RUNS = (
     sa.select(RUN.c.run, RUN.c.first, RUN.c.last)
-    .where(RUN.c.at < sa.bindparam("before"), RUN.c.first <= RUN.c.last)
+    .where(RUN.c.at < sa.bindparam("before"), RUN.c.first <= RUN.c.last, RUN.c.owner.is_(None))
     .order_by(RUN.c.at, RUN.c.run)
     .limit(sa.bindparam("most"))
     .with_for_update(skip_locked=True)  # another process prunes those; SQLite ignores it

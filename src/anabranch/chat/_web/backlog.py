@@ -85,7 +85,7 @@ class Backlog:
     async def counted(self, most: int) -> tuple[int, int]:
         """Return how many runs wait, and how many are in progress; ``most`` are looked at.
 
-        One that waits for other code is neither: the workers that there are do not come to it.
+        One that waits for other code, or for a time, is neither: no worker comes to it now.
 
         Raises:
             StoreError: the store failed.
@@ -93,6 +93,6 @@ class Backlog:
         found = await self._events.overdue(math.inf, most)
         runs = [OpenRun.of(owner) for _, owner in found]
         taken = sum(bool(run.worker) for run in runs)
-        waiting = sum(not run.worker and not run.version for run in runs)
+        waiting = sum(not (run.worker or run.version or run.until) for run in runs)
         here = self._here()  # the store has them as this process's
         return waiting + here, taken - here

@@ -23,7 +23,7 @@ from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import HEAD, Message, Place, message_in, started
-from anabranch.chat._web.thread_lease import BusyError, ThreadLease
+from anabranch.chat._web.thread_lease import STOP, BusyError, OpenRun, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.chat._web.turn_work import ASIDE, TurnWork
 from anabranch.engines import Engine, Wake
@@ -209,7 +209,7 @@ class Conversation:
 
     async def stop(self) -> bool:
         """Stop the run that has not ended, and wait for its end; return whether there was one."""
-        return await stop_run(self.log, self._right)
+        return await stop_run(self.log, self._right, self._wake)
 
     async def _call_worker(self, turn: LiveTurn, run_id: str) -> None:
         """Have a worker take the run, if it has begun; if that fails, one is called later."""
@@ -217,11 +217,20 @@ class Conversation:
             self._new = turn
         elif await turn.hand_over(is_called=True) is None:
             return
-        await self._wake(run_id)
+        await self._wake(OpenRun(run_id), run_id)
 
-    async def _wake(self, turn: str, version: str = "") -> None:
+    async def _wake(self, run: OpenRun, turn: str = "") -> None:
+        """Call a worker for a run that waits: at its time, if it waits for one."""
+        wake = Wake(
+            self.thread_id,
+            turn or run.name,
+            RUNS,
+            run.version,
+            share=self._share,
+            not_before=run.until,
+            trace=trace_here(),
+        )
         try:
-            wake = Wake(self.thread_id, turn, RUNS, version, share=self._share, trace=trace_here())
             await self._engine.wake(wake)
         except StoreError as error:
             logger.warning("no worker was called for a run: %s; it is looked for later", error)
@@ -252,6 +261,8 @@ class Conversation:
             finally:
                 await run_shielded(cancel_and_wait([turn.task]))
                 self._turn = None
+            if turn.is_waiting:
+                return
             is_sure = True
 
     async def _next_turn(self, *, is_sure: bool) -> LiveTurn | None:
@@ -281,10 +292,9 @@ class Conversation:
             if self._agent.dependencies.suspension.begun:
                 await turn.hand_over()
             else:
-                await turn.stop()
+                await run_shielded(self._stop(turn))
         except OtherVersionError as other:
-            if (run := await turn.hand_over(is_called=True, version=other.version)) is not None:
-                await self._wake(run.name, other.version)
+            await self._wait(turn, version=other.version)
         except (AnabranchError, ModelError) as error:
             if isinstance(error, StoreError):
                 logger.exception("a turn has failed")
@@ -299,6 +309,8 @@ class Conversation:
             await turn.drop()
         elif run.attempt >= MOST_ATTEMPTS:
             await turn.fail(GIVEN_UP)
+        elif STOP in events:
+            await self._stop(turn)
         elif run.attempt and not await self._can_go_on():
             await turn.fail(CUT_OFF)
         else:
@@ -311,17 +323,41 @@ class Conversation:
         return is_stored or await self._agent.cut_off(self.thread_id) is None
 
     async def _end(self, turn: LiveTurn, last: Node) -> None:
-        """Report that a turn has ended at ``last``, after all that has answers now."""
-        asked = list[Interrupt]()
+        """End a turn that has come to ``last``, after all that can go on now: this decides how.
+
+        It ends wholly, or with a person's questions; or it waits for a time.
+        """
+        asked, asleep = list[Interrupt](), dict[tuple[str, str], float]()
         while last.kind in ASIDE or last.tool_uses:
-            end = await self._agent.end(self.thread_id)
+            asleep = turn.asleep(self._agent.dependencies.clock.now())
+            end = await self._agent.end(self.thread_id, asleep=asleep)
             if end is None or not end.can_go_on:
                 is_there = end is not None and end.around.last.id == last.id
                 end = end if is_there else await self._agent.end(self.thread_id, last.id)
                 asked = [] if end is None else await self._questions.asked_at(end)
                 break
             last = await self._work.go_on(end.around)
-        await (turn.interrupt(asked) if asked else turn.succeed())
+        if asked:
+            await turn.interrupt(asked)
+        elif asleep:
+            await self._wait(turn, until=min(asleep.values()))
+        else:
+            await turn.succeed()
+
+    async def _wait(self, turn: LiveTurn, *, version: str = "", until: float = 0.0) -> None:
+        """Have a run wait for a worker of a version, or until a time."""
+        run = await turn.hand_over(is_called=True, version=version, until=until)
+        if run is not None:
+            await self._wake(run)
+
+    async def _stop(self, turn: LiveTurn) -> None:
+        """Report that a turn was stopped, when what its calls have done that sleep is undone."""
+        try:
+            if turn.has_slept:
+                await self._agent.interrupt_tools(self.thread_id)
+        except AnabranchError as error:
+            logger.warning("what a stopped run has done is undone when it expires: %s", error)
+        await turn.stop()
 
     def _new_turn(self) -> LiveTurn:
         return LiveTurn(self.log, self._right)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeGuard
 from anabranch._asking.host import Capabilities
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
-from anabranch._engine.clock import pause
+from anabranch._engine.clock import Clock, pause
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._telemetry import report_backlog
 from anabranch.agents import (
@@ -91,6 +91,7 @@ class Conversations:
         max_backlog: how many runs may wait for a worker when another begins.
         now: seconds that never go back, for the backlog.
         code_version: the version of the tools' code; by default, a digest of it.
+        clock: the time; by default, the system's.
 
     Attributes:
         agent: leads them.
@@ -113,8 +114,9 @@ class Conversations:
         max_backlog: int | None = None,
         now: Callable[[], float] = time.monotonic,
         code_version: str | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        self._engine = engine or InProcessEngine()
+        self._engine = engine or InProcessEngine(clock)
         self._works_here: bool = engine is None
         self._is_tended = engine is not None
         self._worker: asyncio.Task[NoReturn] | None = None
@@ -132,6 +134,7 @@ class Conversations:
             calls=calls,
             samples_asked=samples_asked,
             code_version=code_version,
+            clock=clock,
         )
         self.questions: Questions = Questions(
             self.agent.dependencies,

@@ -37,17 +37,19 @@ from anabranch.agents import (
     ToolEnded,
     ToolNoticed,
     ToolStarted,
+    ToolSuspended,
 )
 from anabranch.chat._web.log_writer import TextPiece
 from anabranch.chat._web.shown_node import shown_data
 from anabranch.messages import text_of
 from anabranch.tree import Node, node_to_json
 
-__all__ = ["BRANCH", "NODE", "NOTICE", "EventMapping"]
+__all__ = ["BRANCH", "NODE", "NOTICE", "SLEEP", "EventMapping"]
 
 NODE = "anabranch.node"
 NOTICE = "anabranch.notice"
 BRANCH = "anabranch.branch"
+SLEEP = "anabranch.sleep"
 
 
 Mapped: TypeAlias = BaseEvent | TextPiece
@@ -83,6 +85,7 @@ class EventMapping:
         | ToolStarted
         | ToolNoticed
         | ToolBranched
+        | ToolSuspended
         | ToolEnded,
     ) -> Iterator[Mapped]:
         match event:
@@ -108,26 +111,8 @@ class EventMapping:
                 yield ToolCallEndEvent(tool_call_id=use.id, subagent_run_id=branch)
             case ToolNoticed(_, _, notice) if notice.id in self._noticed:
                 pass
-            case ToolNoticed(caller, use, notice):
-                yield CustomEvent(
-                    name=NOTICE,
-                    value={
-                        "id": notice.id,
-                        "toolCallId": use.id,
-                        "toolName": use.name,
-                        "message": notice.message,
-                        "level": notice.level,
-                        "progress": notice.progress,
-                        "total": notice.total,
-                    },
-                    subagent_run_id=self._branches.get(caller),
-                )
-            case ToolBranched(caller, use, path, is_open):
-                yield CustomEvent(
-                    name=BRANCH,
-                    value={"toolCallId": use.id, "path": path, "open": is_open},
-                    subagent_run_id=self._branches.get(caller),
-                )
+            case ToolNoticed() | ToolBranched() | ToolSuspended():
+                yield self._custom(event)
             case ToolEnded(use, result):
                 yield ToolCallResultEvent(
                     message_id=f"{result.node_id}/{use.id}",
@@ -140,6 +125,28 @@ class EventMapping:
                     },
                     subagent_run_id=self._branches.get(result.node_id),
                 )
+
+    def _custom(self, event: ToolNoticed | ToolBranched | ToolSuspended) -> CustomEvent:
+        value: dict[str, object] = {"toolCallId": event.use.id}
+        match event:
+            case ToolNoticed(_, _, notice):
+                name = NOTICE
+                value |= {
+                    "id": notice.id,
+                    "toolName": event.use.name,
+                    "message": notice.message,
+                    "level": notice.level,
+                    "progress": notice.progress,
+                    "total": notice.total,
+                }
+            case ToolBranched(_, _, path, is_open):
+                name = BRANCH
+                value |= {"path": path, "open": is_open}
+            case ToolSuspended(_, _, until):
+                name = SLEEP
+                value |= {"until": until}
+        branch = self._branches.get(event.caller)
+        return CustomEvent(name=name, value=value, subagent_run_id=branch)
 
     def end(self, *, suspended: bool = False) -> Iterator[BaseEvent]:
         """Yield the ends of all that is open, for a run that ends; ``suspended`` if another goes on."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 
 from ag_ui.core import (
@@ -23,7 +24,7 @@ from ag_ui.core import (
 from anabranch._durable.lease import RenewedLease
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
-from anabranch.agents import Event, NodeAdded
+from anabranch.agents import Event, NodeAdded, ToolSuspended
 from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.log_writer import encoded
 from anabranch.chat._web.run_input import ends_of_all_open
@@ -48,11 +49,14 @@ class LiveTurn:
     Attributes:
         run: the run, as it was when this process took it; ``None`` while it has none.
         task: works on it.
+        is_waiting: whether it was handed over until a time.
     """
 
     def __init__(self, log: ThreadLog, right: ThreadLease) -> None:
         self.run: OpenRun | None = None
         self.task: asyncio.Task[None] | None = None
+        self.is_waiting = False
+        self._asleep: dict[tuple[str, str], float] = {}
         self._log = log
         self._right = right
         self._mapping = EventMapping()
@@ -100,7 +104,7 @@ class LiveTurn:
     async def read(self) -> list[bytes]:
         """Return the events of the run so far; end what the process that has died left open.
 
-        From then on, the run stops when it is asked to. There are no events if its beginning was
+        From then on, the run stops when it is asked to, and soon if it was asked before. There are no events if its beginning was
         not stored, or is not stored any more.
         """
         if self._begun is not None:
@@ -130,9 +134,20 @@ class LiveTurn:
     async def on_event(self, event: Event) -> None:
         """Report an event of the agent."""
         self._log.add(self._mapping.map(event))
+        if isinstance(event, ToolSuspended):
+            self._asleep[event.caller, event.use.id] = event.until
         if isinstance(event, NodeAdded) and event.node.tool_uses:
             await self._log.flush()  # tools begin next: who sees an effect has seen who called it
         await self._log.room()
+
+    @property
+    def has_slept(self) -> bool:
+        """Whether a call of it slept when this process took it, or later, and may sleep still."""
+        return bool(self._asleep) or (self.run is not None and self.run.until > 0)
+
+    def asleep(self, now: float) -> dict[tuple[str, str], float]:
+        """Return the tool uses that sleep at ``now``, each after its caller, and until when."""
+        return {use: until for use, until in self._asleep.items() if until > now}
 
     async def interrupt(self, interrupts: list[Interrupt]) -> None:
         """Report that the run waits for the answers to these questions, which are in the store."""
@@ -150,16 +165,21 @@ class LiveTurn:
         """Report why the turn has ended."""
         await self._end(RunErrorEvent(message=message))
 
-    async def hand_over(self, *, is_called: bool = False, version: str = "") -> OpenRun | None:
+    async def hand_over(
+        self, *, is_called: bool = False, version: str = "", until: float = 0.0
+    ) -> OpenRun | None:
         """Have the run wait for a worker; return it, ``None`` if it has ended, or never begun.
 
         ``is_called`` says that a worker is called next; else one is looked for. With a ``version``,
-        only a worker of that version takes the run.
+        only a worker of that version takes the run; with ``until``, one is looked for at that time.
         """
         if (lease := await self._leave()) is None or self._is_lost:
             return None
+        self.is_waiting = bool(until)
         try:
-            return await self._right.hand_over(lease, is_called=is_called, version=version)
+            return await self._right.hand_over(
+                lease, is_called=is_called, version=version, until=until
+            )
         except StoreError as error:
             logger.warning("a run waits until its lease has run out: %s", error)
             return OpenRun.of(lease.owner)
@@ -199,8 +219,12 @@ class LiveTurn:
         return lease
 
 
-async def stop_run(log: ThreadLog, right: ThreadLease) -> bool:
+async def stop_run(
+    log: ThreadLog, right: ThreadLease, call: Callable[[OpenRun], Awaitable[object]]
+) -> bool:
     """Stop the run that has not ended, and wait for its end; return whether there was one.
+
+    A worker ends one that waits for a time; ``call`` calls it.
 
     Raises:
         StoreError: the store failed.
@@ -213,5 +237,5 @@ async def stop_run(log: ThreadLog, right: ThreadLease) -> bool:
         await turn.stop()
         await log.flush()
     else:
-        await right.ask_to_stop()
+        await right.ask_to_stop(call)
     return True

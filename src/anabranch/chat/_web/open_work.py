@@ -19,7 +19,7 @@ from anabranch.chat._web.thread_log import ThreadLog
 
 __all__ = ["OpenWork", "WorkState", "cancel", "open_work", "retry"]
 
-WorkState: TypeAlias = Literal["waiting", "running", "cut off"]
+WorkState: TypeAlias = Literal["waiting", "asleep", "running", "cut off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,12 @@ class OpenWork:
     Attributes:
         thread: its conversation.
         run: the run.
-        state: ``waiting`` for a worker, ``running``, or ``cut off`` when its process has died.
+        state: ``waiting`` for a worker, ``asleep``, ``running``, or ``cut off`` when its process
+            has died.
         attempt: how many processes have left it, or died over it.
         events: the number of the last event of its conversation.
         version: the version of the tools' code that it waits for; empty if any will do.
+        until: when it goes on if it is asleep, else 0.
     """
 
     thread: str
@@ -41,6 +43,7 @@ class OpenWork:
     attempt: int
     events: int
     version: str = ""
+    until: float = 0.0
 
 
 async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]:
@@ -52,11 +55,12 @@ async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]
     found: list[OpenWork] = []
     for thread, owner in await events.overdue(math.inf, limit):
         run = OpenRun.of(owner)
-        state: WorkState = "waiting"
+        state: WorkState = "asleep" if run.until > now else "waiting"
         if run.worker:
             state = "running" if await events.holder(thread, now) else "cut off"
         last = await events.last(thread)
-        found.append(OpenWork(thread, run.run_id, state, run.attempt, last, run.version))
+        work = OpenWork(thread, run.run_id, state, run.attempt, last, run.version, run.until)
+        found.append(work)
     return found
 
 
@@ -81,6 +85,14 @@ async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:
     Raises:
         StoreError: the store failed.
     """
-    await retry(events, thread, clock.now())  # what was cut off waits from now on
     log = ThreadLog(LogWriter(events, clock), thread)
-    return await stop_run(log, ThreadLease(events, log, thread, clock))
+    right = ThreadLease(events, log, thread, clock)
+    run = await right.open_run()
+    if run is not None and not run.until:
+        await retry(events, thread, clock.now())  # what was cut off waits from now on
+    return await stop_run(log, right, _is_looked_for)
+
+
+async def _is_looked_for(run: OpenRun) -> None:
+    """Call no worker: there is no engine here."""
+    del run

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +21,7 @@ from anabranch._durable.run_events import RunEvents
 from anabranch._engine.clock import Clock, pause
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 
-__all__ = ["BusyError", "OpenRun", "ThreadLease", "revive"]
+__all__ = ["STOP", "BusyError", "OpenRun", "ThreadLease", "revive"]
 
 SECONDS = 15.0
 """Until another process can go on with the run of one that has died."""
@@ -39,8 +39,8 @@ ALWAYS = 0.0
 """The time at which each lease that was not released is held still."""
 
 
-_OWNER = re.compile(r"(.*)/([0-9]+)(?:~([^~/]+)~)?(?:\.([^/]*))?", re.DOTALL)
-"""A run, how many processes have left it, the version that it waits for, and who works on it."""
+_OWNER = re.compile(r"(.*)/([0-9]+)(?:~([^~/]+)~)?(?:@([^@/]+)@)?(?:\.([^/]*))?", re.DOTALL)
+"""A run, how many processes have left it, the version and the time that it waits for, who works on it."""
 
 
 class BusyError(Exception):
@@ -60,26 +60,29 @@ class OpenRun:
         worker: the process that works on it, empty while it waits for one.
         version: while it waits, the version of the tools' code that a worker must have to take it;
             empty if any will do.
+        until: the time for which it waits, or has waited; 0 if it waits for nothing but a worker.
     """
 
     run_id: str
     attempt: int = 0
     worker: str = ""
     version: str = ""
+    until: float = 0.0
 
     @classmethod
     def of(cls, owner: str) -> OpenRun:
         """Read the name of an owner."""
         if read := _OWNER.fullmatch(owner):
-            run, attempt, version, worker = read.groups(default="")
-            return cls(run, int(attempt), worker, version)
+            run, attempt, version, until, worker = read.groups(default="")
+            return cls(run, int(attempt), worker, version, float(until or 0.0))
         return cls(owner.rpartition(".")[0], 0, owner.rpartition(".")[2])
 
     @property
     def name(self) -> str:
         """The name under which it waits; that of a worker begins with it."""
         pinned = f"~{self.version}~" if self.version else ""
-        return f"{self.run_id}/{self.attempt}{pinned}"
+        timed = f"@{self.until!r}@" if self.until else ""
+        return f"{self.run_id}/{self.attempt}{pinned}{timed}"
 
     @property
     def next(self) -> OpenRun:
@@ -161,16 +164,17 @@ class ThreadLease:
         Args:
             run: as it was found.
             on_lost: called if another process takes it over, because this one was suspended.
-            to_end: the run is not worked on, so whose version it waits for does not matter.
+            to_end: the run is not worked on, so whose version it waits for does not matter; but
+                where it waits for a time, a worker has to end what it has begun.
 
         Raises:
             StoreError: the store failed.
         """
         if run.worker:
             return None
-        if not to_end and run.version not in {"", self._version}:
+        if run.until if to_end else run.version not in {"", self._version}:
             return None
-        lease = self._lease(replace(run, version=""), on_lost)
+        lease = self._lease(replace(run, version="", until=0.0), on_lost)
         ask = partial(self._events.take_over, self._thread_id, run.name, lease.owner, math.inf)
         return lease if await lease.take(ask) else None
 
@@ -186,23 +190,41 @@ class ThreadLease:
         )
 
     async def hand_over(
-        self, lease: RenewedLease, *, is_called: bool, version: str = ""
+        self, lease: RenewedLease, *, is_called: bool, version: str = "", until: float = 0.0
     ) -> OpenRun:
         """Have the run wait for a worker, which is called for at once unless one ``is_called``.
 
-        With a ``version``, for a worker of that version. Returns the run as it waits.
+        With a ``version``, for a worker of that version. With ``until``, for that time: a worker is
+        called for then, and may be called sooner. The process has done what there was to do, and
+        those that died before do not count any more. Returns the run as it waits.
         """
         await self._log.flush()
         await lease.give_up()
         run, now = OpenRun.of(lease.owner), self._clock.now()
-        waits, until = (replace(run, worker=""), now + WAITS) if is_called else (run.next, now)
+        if until:
+            waits, sought = OpenRun(run.run_id, until=until), until
+        elif is_called:
+            waits, sought = replace(run, worker=""), now + WAITS
+        else:
+            waits, sought = run.next, now
         waits = replace(waits, version=version)
-        await self._events.take_over(self._thread_id, lease.owner, waits.name, math.inf, until)
+        await self._events.take_over(self._thread_id, lease.owner, waits.name, math.inf, sought)
         return waits
 
-    async def ask_to_stop(self) -> None:
-        """Ask the run that is in progress to stop, and wait."""
+    async def rouse(self) -> OpenRun | None:
+        """Have a worker looked for now if the run waits for a time; return it, ``None`` if not."""
+        run = await self.open_run()
+        if run is None or not run.until:
+            return None
+        take_over, now = self._events.take_over, self._clock.now()
+        is_sought = await take_over(self._thread_id, run.name, run.name, math.inf, now)
+        return replace(run, until=now) if is_sought else None
+
+    async def ask_to_stop(self, call: Callable[[OpenRun], Awaitable[object]]) -> None:
+        """Ask the run that has not ended to stop, and wait; ``call`` calls a worker for it."""
         asked = await self._log.put(STOP)
+        if (run := await self.rouse()) is not None:
+            await call(run)
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):  # by then, a process that has died has lost it
                 await self._until(asked, RUN_ENDS)

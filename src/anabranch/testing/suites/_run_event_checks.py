@@ -211,6 +211,8 @@ async def pruning_deletes_events_of_old_runs(open_store: OpenRunEvents) -> None:
     async with opened(open_store) as store:
         await store.append("old", some("a", "b", "c", "d", "e"), at=1.0, key="k")
         await store.append("new", some("a"), at=9.0)
+        await store.append("leased", some("a"), at=1.0)
+        yes(await store.lease("leased", "owner", 1.0, 2.0), "it was free")
         expect(await store.prune(1.0, 10), 0, "what is from that time stays")
         expect(await store.prune(9.0, 2), 2, "at most so many")
         expect(await read_from(store, "old", 2, 3), [(3, b"c"), (4, b"d"), (5, b"e")], "the rest")
@@ -225,6 +227,9 @@ async def pruning_deletes_events_of_old_runs(open_store: OpenRunEvents) -> None:
             await read_from(store, "old", 5, 1), [(6, b"f")], "a reader who has seen all goes on"
         )
         expect(await read_from(store, "new", 0, 1), [(1, b"a")], "the other run is as it was")
+        expect(await read_from(store, "leased", 0, 1), [(1, b"a")], "so is one that is leased")
+        await store.release("leased", "owner")
+        expect(await store.prune(9.0, 10), 1, "until it is released")
 
 
 async def a_lease_has_one_holder(open_store: OpenRunEvents) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy import event
 
 from anabranch._durable.store import RoundRecord
 from anabranch.errors import StoreError
+from anabranch.stores import _connections as connections
 from anabranch.stores import _engines as engines
 from anabranch.stores import open_store, open_tree_store
 from anabranch.stores._connections import ThreadConnections
@@ -280,7 +281,7 @@ def test_work_that_comes_after_the_end_is_dropped() -> None:
 async def test_connections_that_the_server_closed_are_replaced(
     postgres: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "TRUSTED", 0.0)
+    monkeypatch.setattr(connections, "TRUSTED", 0.0)
     async with opened(partial(open_store, postgres.new_url())) as store:
         await store.begin(a_call())
         postgres.close_connections()

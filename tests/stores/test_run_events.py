@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch._durable.run_events import MissedEventsError
-from anabranch.stores import _engines as engines
+from anabranch.stores import _connections as connections
 from anabranch.stores import _event_watches as watches
 from anabranch.stores import open_run_events, open_tree_store
 from anabranch.stores._database import Database
@@ -155,7 +155,7 @@ async def test_a_connection_that_breaks_is_opened_again(
 ) -> None:
     monkeypatch.setattr(watches, "CHECK", NEVER)
     monkeypatch.setattr(watches, "RETRY", 0.01)
-    monkeypatch.setattr(engines, "TRUSTED", -1)
+    monkeypatch.setattr(connections, "TRUSTED", -1)
     url = postgres.new_url()
     open_store, database = partial(open_run_events, url), Database(read_url(url))
     async with (

@@ -1,4 +1,4 @@
-"""One connection for each thread that works with SQLite.
+"""One connection for each thread that works with a database.
 
 To take a connection from SQLAlchemy's pool and to return it costs more than a small insert, or than
 reading a node. A thread of a database does nothing else, so it has a connection of its own.
@@ -6,13 +6,19 @@ reading a node. A thread of a database does nothing else, so it has a connection
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = ["ThreadConnections"]
+__all__ = ["ThreadConnections", "is_trusted"]
+
+TRUSTED = 1.0
+"""Seconds after its last use for which a connection is not tested before the next."""
 
 
 class ThreadConnections:
@@ -24,29 +30,50 @@ class ThreadConnections:
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
+        self._is_autocommit = engine.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+        self._is_remote = engine.dialect.name == "postgresql"  # a file does not go away
         self._own: dict[int, sa.Connection] = {}
 
     @contextmanager
     def transaction(self, *, lasting: bool) -> Generator[sa.Connection]:
         """Open a transaction on this thread's connection; it ends with the context.
 
-        If ``lasting``, its commit waits for the disk.
+        If ``lasting``, its commit waits for the disk. With ``AUTOCOMMIT``, each statement is a
+        transaction by itself.
         """
-        thread = threading.get_ident()
-        connection = self._own.get(thread)
-        if connection is None:
-            connection = self._own[thread] = self._engine.connect()
+        connection = self._of_this_thread()
         if connection.get_execution_options().get("lasting", True) != lasting:
             connection.execution_options(lasting=lasting)
         try:
-            with connection.begin():
+            if self._is_autocommit:
                 yield connection
+            else:
+                with connection.begin():
+                    yield connection
+            if self._is_remote:
+                connection.info["used"] = time.monotonic()
         except BaseException:
             # The pool rolls back what the driver may have left open, above all a commit that failed.
-            self._own.pop(thread).close()
+            self._own.pop(threading.get_ident()).close()
             raise
+
+    def _of_this_thread(self) -> sa.Connection:
+        """Return the connection of this thread; the pool tests one that was idle."""
+        thread = threading.get_ident()
+        connection = self._own.get(thread)
+        if connection is not None and not is_trusted(connection.info):
+            self._own.pop(thread).close()
+            connection = None
+        if connection is None:
+            connection = self._own[thread] = self._engine.connect()
+        return connection
 
     def close(self) -> None:
         """Return all connections to the pool; the threads have ended."""
         while self._own:
             self._own.popitem()[1].close()
+
+
+def is_trusted(info: Mapping[Any, Any]) -> bool:
+    """Whether a connection with this ``info`` was just used, or is new, or that of a file."""
+    return time.monotonic() - info.get("used", math.inf) < TRUSTED

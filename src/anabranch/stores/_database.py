@@ -3,7 +3,7 @@
 It knows no table; ``_calls.py`` and ``_trees.py`` hand it work to do on a connection.
 
 SQLite: one thread writes, in batches that share a commit; others read meanwhile.
-Postgres: a few connections, each piece of work on one of them.
+Postgres: a few threads, each with a connection of its own, do one piece of work at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from anabranch.errors import StoreError
 from anabranch.stores._connections import ThreadConnections
 from anabranch.stores._database_faults import translated
-from anabranch.stores._engines import CONNECTIONS, READERS, make_engine, make_file
+from anabranch.stores._engines import READERS, SINGLE, SNAPSHOTS, WRITERS, make_engine, make_file
 from anabranch.stores._migrations import SCHEMA, current, migrate
 from anabranch.stores._threads import Batches, Separately, Transaction, Work, Workers, outcome
 from anabranch.stores._urls import Target
@@ -54,12 +54,11 @@ class Database:
         self._readers: Workers
         self._snapshots: Workers
         if self.is_postgresql:
-            pool = self._new_threads(CONNECTIONS)
             unwrapped = engine.execution_options(isolation_level="AUTOCOMMIT")
             snapshot = engine.execution_options(isolation_level="REPEATABLE READ")
             self._writers, self._single_writers, self._snapshots = (
-                Separately(pool, partial(self._transaction, partial(_pooled, each)))
-                for each in (engine, unwrapped, snapshot)
+                Separately(self._new_threads(number), self._own_connections(each))
+                for each, number in ((engine, WRITERS), (unwrapped, SINGLE), (snapshot, SNAPSHOTS))
             )
             self._readers = self._single_writers
         else:
@@ -186,13 +185,3 @@ class Database:
                         connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
                     migrate(connection, self._target.label)
             self._prepared = True
-
-
-@contextmanager
-def _pooled(engine: sa.Engine, *, lasting: bool) -> Generator[sa.Connection]:
-    """Open a transaction on a connection of the engine's pool."""
-    with engine.connect() as connection:
-        if not lasting:
-            connection.execution_options(lasting=False)
-        with connection.begin():
-            yield connection

@@ -5,10 +5,8 @@ It never opens a connection itself.
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,21 +16,31 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
 from anabranch.errors import StoreError
+from anabranch.stores._connections import is_trusted
 from anabranch.stores._urls import Target
 
 if TYPE_CHECKING:
     import psycopg  # an optional dependency
 
-__all__ = ["CONNECTIONS", "READERS", "TRUSTED", "make_engine", "make_file", "switch_to_wal"]
+__all__ = [
+    "CONNECTIONS",
+    "READERS",
+    "SINGLE",
+    "SNAPSHOTS",
+    "WRITERS",
+    "make_engine",
+    "make_file",
+    "switch_to_wal",
+]
 
-CONNECTIONS = 8
-"""Connections to Postgres that one process opens at most."""
+WRITERS, SINGLE, SNAPSHOTS = 3, 4, 1
+"""Threads that work with Postgres: in transactions, in single statements, and in snapshots."""
+
+CONNECTIONS = WRITERS + SINGLE + SNAPSHOTS
+"""Connections to Postgres that one process opens at most, but for those that listen."""
 
 READERS = 4
 """Threads that read from a SQLite file while one writes."""
-
-TRUSTED = 1.0
-"""Seconds after its last use for which a connection to Postgres is not tested before the next."""
 
 IDLE_AT_MOST = 30
 """Seconds without a word after which Postgres ends a transaction: its process is gone or cut off.
@@ -152,7 +160,7 @@ def _postgresql(target: Target) -> sa.Engine:
     def check(connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
         # A server that was restarted meanwhile has closed this connection. Asking before each use,
         # as pool_pre_ping does, would cost a round trip each time.
-        if time.monotonic() - record.info.get("used", math.inf) < TRUSTED:
+        if is_trusted(record.info):
             return
         try:
             engine.dialect.do_ping(connection)
@@ -163,11 +171,7 @@ def _postgresql(target: Target) -> sa.Engine:
         if not connection.get_execution_options().get("lasting", True):
             connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
 
-    def mark(_connection: object, record: ConnectionPoolEntry) -> None:
-        record.info["used"] = time.monotonic()
-
     event.listen(engine, "connect", set_up)
     event.listen(engine, "begin", begin)
     event.listen(engine, "checkout", check)
-    event.listen(engine, "checkin", mark)
     return engine

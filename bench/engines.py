@@ -36,8 +36,6 @@ from statistics import median
 from time import perf_counter, perf_counter_ns
 from typing import Protocol
 
-import psycopg
-
 from anabranch import Capabilities
 from anabranch.agents import Agent
 from anabranch.chat._web.conversation import Conversation
@@ -313,22 +311,13 @@ async def errands(persons: InChat, name: str) -> float:
     return perf_counter() - start
 
 
-def allow_connections(server: Server) -> None:
-    """Have a server take more connections than by default: there are nine processes."""
-    with psycopg.connect(server.new_url(), autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET max_connections = 400")
-    server.stop()
-    server.start_again()
-
-
 async def rows() -> list[Row]:
     found: list[Row] = []
     # The path of a socket is short, and the server's user must get there.
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
-        server = Server(Path(place), durable=True)
+        server = Server(Path(place), durable=True, connections=400)  # of nine processes
         server.start()
         try:
-            await asyncio.to_thread(allow_connections, server)
             for engine in ENGINES:
                 found += [*await compared(server, engine), *await waiting(server, engine)]
         finally:

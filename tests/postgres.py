@@ -44,9 +44,17 @@ class Server:
         folder: holds everything of the server. Objects of the same folder are the same server.
         database: where ``new_url`` creates its schemas; created by ``share``.
         durable: commits wait for the disk. No test is about a power cut, so none needs that.
+        connections: the most connections at the same time.
     """
 
-    def __init__(self, folder: Path, *, database: str = "postgres", durable: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        database: str = "postgres",
+        durable: bool = False,
+        connections: int = 100,
+    ) -> None:
         self.folder = folder
         self._database = database
         self._names = count(1)
@@ -55,7 +63,10 @@ class Server:
             names = {entry.pw_name for entry in pwd.getpwall()}
             self._user = "postgres" if "postgres" in names else "nobody"
         fsync = "on" if durable else "off"
-        self._options = f"-c fsync={fsync} -c listen_addresses= -c unix_socket_directories={folder}"
+        self._options = (
+            f"-c fsync={fsync} -c max_connections={connections}"
+            f" -c listen_addresses= -c unix_socket_directories={folder}"
+        )
 
     @property
     def is_running(self) -> bool:

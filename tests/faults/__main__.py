@@ -1,7 +1,8 @@
 """``python -m tests.faults --seed 7 --store URL --runs N`` kills workers, and reports the outcome.
 
-With ``--chaos stop restart cut clocks`` their database is one of its own, and workers are suspended,
-it is restarted, the way to it is cut, and clocks are apart.
+With ``--chaos kill stop restart cut clocks`` their database is one of its own, and workers are killed
+and suspended, it is restarted, the way to it is cut, and clocks are apart; with ``--chat`` besides, calls
+are made in a chat, by two web processes, and four workers take them.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from pathlib import Path
 import anyio
 
 from tests.faults import chaos
-from tests.faults.chaos import EVERY, own_server, plan_of
+from tests.faults.chaos import EVERY, own_server, plan_in_chat, plan_of
 from tests.faults.journey import EngineName
 from tests.faults.runs import Report, Trial, plan
+from tests.faults.stages import IN_CHAT, OVER_MCP
 
 
 async def disturb(
@@ -30,13 +32,12 @@ async def disturb(
 
 def _chaos(folder: Path, given: argparse.Namespace) -> Report:
     with own_server() as server:
-        runs = plan_of(given.seed, given.runs or 200)
+        stage = IN_CHAT if given.chat else OVER_MCP
+        runs = (plan_in_chat if given.chat else plan_of)(given.seed, given.runs or 200)
         urls: list[str] | None = given.restate
         engine: EngineName = (urls[0], urls[1]) if urls else "dbos"
-        work = partial(
-            chaos.disturb, folder, server, runs, given.chaos, times=given.times, engine=engine
-        )
-        return anyio.run(partial(work, speed=given.speed, at_once=given.at_once))
+        work = partial(chaos.disturb, folder, server, runs, given.chaos, stage=stage, engine=engine)
+        return anyio.run(partial(work, speed=given.speed, at_once=given.at_once, times=given.times))
 
 
 def main() -> int:
@@ -52,6 +53,9 @@ def main() -> int:
     parser.add_argument("--chaos", nargs="*", choices=EVERY, help="on a Postgres of its own")
     parser.add_argument(
         "--restate", nargs=2, metavar="URL", help="the ingress and the admin API, instead of DBOS"
+    )
+    parser.add_argument(
+        "--chat", action="store_true", help="with --chaos: two web processes and four workers"
     )
     parser.add_argument("--times", type=int, default=3, help="how often each of these comes")
     given = parser.parse_args()

@@ -19,20 +19,19 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from anabranch._engine.clock import SystemClock, pause
-from tests.faults.cluster import WORKERS, Cluster
-from tests.faults.journey import LEASE, EngineName
+from tests.faults import errand
+from tests.faults.cluster import Cluster
+from tests.faults.journey import LEASE, EngineName, has_undo
 from tests.faults.ledger import Ledger
 from tests.faults.runs import Report, Run, Trial, plan
+from tests.faults.stages import OVER_MCP, Stage
 from tests.postgres import Server
 
-Chaos: TypeAlias = Literal["stop", "restart", "cut", "clocks"]
-EVERY: tuple[Chaos, ...] = ("stop", "restart", "cut", "clocks")
+Chaos: TypeAlias = Literal["kill", "stop", "restart", "cut", "clocks"]
+EVERY: tuple[Chaos, ...] = ("kill", "stop", "restart", "cut", "clocks")
 
 HALF_A_MINUTE = 30.0
 """By which a clock is ahead or behind: so two of them are apart by a minute."""
-
-LEAST_LINES = 32
-"""What any run writes into the ledger, at least."""
 
 SOCKET = ".s.PGSQL.5432"
 
@@ -41,12 +40,29 @@ SOCKET = ".s.PGSQL.5432"
 def own_server() -> Generator[Server]:
     """A database server that can be stopped: no one else has it."""
     with tempfile.TemporaryDirectory(prefix="chaos-") as name:
-        server = Server(Path(name))
+        server = Server(Path(name), connections=400)
         server.start()
         try:
             yield server
         finally:
             server.stop()
+
+
+def plan_in_chat(seed: int, number: int) -> list[Run]:
+    """Return so many runs of a chat: one in ten fails, and a worker dies in one of ten."""
+    order = random.Random(seed)
+    runs: list[Run] = []
+    for index in range(number):
+        fails = index % 10 == 0
+        steps = range(1, errand.STEPS + 1)
+        places = [f"{when}-step-{n}" for n in steps for when in ("before", "gap", "after")]
+        if fails:
+            undone = filter(has_undo, steps)
+            places += [f"{when}-undo-{n}" for n in undone for when in ("before", "gap")]
+        points = (order.choice(places),) if index % 10 == index // 10 % 10 else ()
+        name = f"run{seed}.{index}"
+        runs.append(Run(name, "failure" if fails else "success", "rounds", points, anyone=()))
+    return runs
 
 
 def plan_of(seed: int, number: int) -> list[Run]:
@@ -174,16 +190,20 @@ class Disturbance:
     async def __call__(self, ledger: Ledger, cluster: Cluster) -> Collection[int]:
         """Disturb them while they work."""
         for number in range(1, self._times + 1):
-            while len(ledger.read()) < number * self._after:
+            while ledger.length() < number * self._after:
                 await pause(SystemClock(), 0.1)  # other processes do the work, and do not call
             self._cut_off.update(cluster.pids())
             for way in self._ways:
-                await self._disturb(way, cluster.pids()[number % WORKERS])
+                pids = cluster.pids()
+                await self._disturb(way, pids[number % len(pids)])
             self._cut_off.update(cluster.pids())
         return self._cut_off
 
     async def _disturb(self, way: Chaos, pid: int) -> None:
-        if way == "stop":
+        if way == "kill":
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        elif way == "stop":
             with suppress(ProcessLookupError):  # it has been killed
                 os.kill(pid, signal.SIGSTOP)
                 await pause(SystemClock(), self._seconds)
@@ -205,26 +225,38 @@ async def disturb(
     at_once: int,
     times: int,
     engine: EngineName = "dbos",
+    stage: Stage = OVER_MCP,
 ) -> Report:
-    """Have ``runs`` on a database of ``server``, which is nobody else's; ``folder`` is empty."""
+    """Have ``runs`` on a database of ``server``, which no one else has; ``folder`` is empty."""
     url = server.new_url()
-    lines = [Line(server) for _ in range(WORKERS // 2)]
+    lines = [Line(server) for _ in range(2)]
+    apart = HALF_A_MINUTE if "clocks" in kinds else 0.0
     async with lines[0].open() as first, lines[1].open() as second:
-        folders = [first, second, server.folder, server.folder]
-        aheads = [-HALF_A_MINUTE, 0.0, 0.0, HALF_A_MINUTE] if "clocks" in kinds else [0.0] * WORKERS
+        ways = {0: first, 1: second, None: server.folder}
         workers: list[Mapping[str, Any]] = [
-            {"url": url.replace(str(server.folder), str(way)), "ahead": ahead, "engine": engine}
-            for way, ahead in zip(folders, aheads, strict=True)
+            {
+                "url": url.replace(str(server.folder), str(ways[place.line])),
+                "ahead": place.ahead * apart,
+                "engine": engine,
+                "concurrency": None if index < stage.fronts else at_once,
+            }
+            for index, place in enumerate(stage.places)
         ]
         disturbing = Disturbance(
             kinds,
             server,
             lines,
             seconds=1.5 * LEASE / speed,
-            after=len(runs) * LEAST_LINES // (times + 1),
+            after=len(runs) * stage.least_lines // (times + 1),
             times=times,
         )
         trial = Trial(
-            folder, url, speed=speed, at_once=at_once, workers=workers, disturb=disturbing
+            folder,
+            url,
+            speed=speed,
+            at_once=at_once,
+            stage=stage,
+            workers=workers,
+            disturb=disturbing,
         )
         return await trial.go(runs)

@@ -95,7 +95,7 @@ class Client:
         }
         while True:
             try:
-                response = await self.http.post(self.url, json=body, headers=headers)
+                response = await self.http.post(f"{self.url}/mcp", json=body, headers=headers)
                 message = response.json()
             except (httpx2.TransportError, ValueError):  # broken off, maybe in the middle
                 self.repeated += 1

@@ -1,4 +1,4 @@
-"""Four workers on ports of their own, and one port that leads to each of them in turn.
+"""Processes on ports of their own, and one port that leads to some of them in turn.
 
 A process that ends is replaced, and how it ended is noted. The proxy knows nothing
 of what passes through it; when either side breaks off, so does the other.
@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from itertools import cycle
@@ -19,13 +19,11 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
-import anyio
-import uvicorn
+from tests.faults.journey import Settings
 
-from tests.faults.journey import Settings, make_server
-
-WORKERS = 4
 ROOT = Path(__file__).parents[2]
+PLAYED = ("tests.faults.errand", "tests.faults.journey")
+"""What the processes serve."""
 
 for late in (
     "alembic.command",
@@ -45,7 +43,7 @@ for late in (
 def _have_a_process_to_fork() -> ForkServerContext:
     """Start a process that has loaded everything: no worker then waits for its imports."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, *PLAYED])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(ROOT)  # it does not inherit sys.path
     try:
@@ -58,42 +56,44 @@ def _have_a_process_to_fork() -> ForkServerContext:
     return context
 
 
-def work(settings: Settings, listener: socket.socket) -> None:
-    """The main function of a worker."""
-    app = make_server(settings).streamable_http_app(stateless_http=True)
-    config = uvicorn.Config(app, log_level="critical", ws="none")
-    anyio.run(uvicorn.Server(config).serve, [listener])
-
-
 class Cluster:
-    """The workers.
+    """The processes.
 
     Args:
-        settings: those of each worker.
+        work: the main function of each.
+        settings: those of each.
+        fronts: to how many of them, the first ones, the proxy leads.
 
     Attributes:
-        killed: process ids of the workers that were killed.
+        killed: process ids of those that were killed.
         ended: process ids of those that ended in any other way, with their exit status.
     """
 
-    def __init__(self, settings: Sequence[Settings]) -> None:
+    def __init__(
+        self,
+        work: Callable[[Settings, socket.socket], None],
+        settings: Sequence[Settings],
+        fronts: int,
+    ) -> None:
         self.killed: set[int] = set()
         self.ended: dict[int, int | None] = {}
+        self._work = work
         self._settings = settings
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in settings]
-        self._ports = cycle([listener.getsockname()[1] for listener in self._listeners])
+        ports = [listener.getsockname()[1] for listener in self._listeners[:fronts]]
+        self._ports = cycle(ports)
         self._leading: set[asyncio.Task[None]] = set()
         self._running: dict[ForkServerProcess, int] = {}
         self._context = _have_a_process_to_fork()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[str]:
-        """Have the workers run; yields the address of the proxy before them."""
+        """Have them run; yields the address of the proxy before them."""
         for place in range(len(self._settings)):
             self._start(place)
         proxy = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         try:
-            yield f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}/mcp"
+            yield f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
         finally:
             proxy.close()
             for leading in self._leading:
@@ -113,7 +113,7 @@ class Cluster:
 
     def _start(self, place: int) -> None:
         target = (self._settings[place], self._listeners[place])
-        process = self._context.Process(target=work, args=target)
+        process = self._context.Process(target=self._work, args=target)
         process.start()
         self._running[process] = place
         asyncio.get_running_loop().add_reader(process.sentinel, self._replace, process)

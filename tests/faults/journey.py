@@ -6,12 +6,15 @@ The tool, its effects, and the server of one worker.
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+import anyio
+import uvicorn
 from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
@@ -53,7 +56,8 @@ class Settings:
         url: the store's.
         epoch, speed: of the workers' clock.
         ahead: seconds by which the clock of this worker is ahead of the others'.
-        engine: by which one worker of all expires calls.
+        engine: by which one worker of all expires calls, and workers are called.
+        concurrency: how many runs of a chat it takes at the same time.
     """
 
     folder: str
@@ -62,6 +66,7 @@ class Settings:
     speed: float
     ahead: float = 0.0
     engine: EngineName | None = None
+    concurrency: int | None = None
 
 
 class FastClock:
@@ -182,7 +187,7 @@ class Deadly:
         return operate
 
 
-def _engine(settings: Settings, clock: FastClock) -> Engine | None:
+def engine_of(settings: Settings, clock: FastClock) -> Engine | None:
     if settings.engine == "dbos":
         return DBOSEngine(settings.url, clock=clock)
     if settings.engine is None:
@@ -202,5 +207,12 @@ def make_server(settings: Settings) -> MCPServer[Any]:
         ttl=36_000,
         store=Durability(store, lease=LEASE, expire_after=36_000),
         clock=clock,
-        engine=_engine(settings, clock),
+        engine=engine_of(settings, clock),
     )
+
+
+def serve(settings: Settings, listener: socket.socket) -> None:
+    """The main function of a worker."""
+    app = make_server(settings).streamable_http_app(stateless_http=True)
+    config = uvicorn.Config(app, log_level="critical", ws="none")
+    anyio.run(uvicorn.Server(config).serve, [listener])

@@ -31,10 +31,11 @@ import httpx2
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import SystemClock, pause
 from anabranch.stores import open_store
-from tests.faults.client import Client, Way
-from tests.faults.cluster import WORKERS, Cluster
+from tests.faults.client import Way
+from tests.faults.cluster import Cluster
 from tests.faults.journey import ANYONE, BEFORE_QUESTION, END, STEPS, Settings, has_undo
 from tests.faults.ledger import Ledger, Line
+from tests.faults.stages import OVER_MCP, Player, Stage
 from tests.faults.verdict import broken_rules
 
 Scenario = Literal["success", "failure", "expired"]
@@ -132,7 +133,8 @@ class Trial:
         url: the store's.
         speed: of the workers' clock.
         at_once: calls that run at the same time.
-        workers: the settings in which workers differ.
+        stage: what is disturbed.
+        workers: the settings in which its processes differ.
         disturb: what else is done to the workers meanwhile; it returns the ids of those processes
             that were out of reach for longer than a lease.
     """
@@ -144,12 +146,17 @@ class Trial:
         *,
         speed: float,
         at_once: int,
-        workers: Sequence[Mapping[str, Any]] = ({},) * WORKERS,
+        stage: Stage = OVER_MCP,
+        workers: Sequence[Mapping[str, Any]] | None = None,
         disturb: Callable[[Ledger, Cluster], Awaitable[Collection[int]]] = _nothing,
     ) -> None:
         settings = Settings(str(folder), url, time.time(), speed)
         self.ledger = Ledger(folder)
-        self._cluster = Cluster([replace(settings, **each) for each in workers])
+        given = workers or [dict[str, Any]()] * len(stage.places)
+        each_of = [replace(settings, **each) for each in given]
+        self._stage = stage
+        self._cluster = Cluster(stage.work, each_of, stage.fronts)
+        self._results: list[tuple[Run, dict[str, Any]]] = []
         self._disturb = disturb
         self._cut_off: Collection[int] = ()
         self._store: CallStore = open_store(url)
@@ -162,14 +169,14 @@ class Trial:
             disturbing = asyncio.ensure_future(self._disturb(self.ledger, self._cluster))
             async with anyio.create_task_group() as group:
                 for run in runs:
-                    group.start_soon(self._play, run, Client(run.name, url, http))
+                    group.start_soon(self._play, run, self._stage.client(run.name, url, http))
             self._cut_off = await disturbing
             await self._expire_all()
         report = await self._judge(runs)
         await self._store.close()
         return report
 
-    async def _play(self, run: Run, client: Client) -> None:
+    async def _play(self, run: Run, client: Player) -> None:
         async with self._at_once:
             for point in run.points:
                 self.ledger.arm(run.name, point)
@@ -181,9 +188,9 @@ class Trial:
             result = await client.play(run.way, arguments, leave_at=leave_at)
         self._repeated += client.repeated
         if result is not None:
-            self._wrong += [f"{run.name}: {wrong}" for wrong in self._wrong_with(run, result)]
+            self._results.append((run, result))
 
-    def _wrong_with(self, run: Run, result: dict[str, Any]) -> Iterable[str]:
+    def _wrong_with(self, run: Run, result: dict[str, Any], seen: set[str]) -> Iterable[str]:
         text, failed = result["content"][0]["text"], result.get("isError", False)
         if run.scenario == "failure":
             if not failed or END not in text:
@@ -192,8 +199,7 @@ class Trial:
             yield f"it failed with {text}"
         else:
             keys = text.split()
-            seen = {x.key for x in self.ledger.read() if x.run == run.name and x.kind == "seen"}
-            if len(set(keys)) != STEPS or not set(keys) <= seen:
+            if len(set(keys)) != self._stage.steps or not set(keys) <= seen:
                 yield f"it returned {text}"
 
     async def _expire_all(self) -> None:
@@ -215,6 +221,13 @@ class Trial:
         calls: dict[str, list[Line]] = {}
         for line in lines:
             calls.setdefault(line.call, []).append(line)
+        seen: dict[str, set[str]] = {run.name: set() for run in runs}
+        for line in lines:
+            if line.kind == "seen":
+                seen[line.run].add(line.key)
+        for run, result in self._results:
+            wrongs = self._wrong_with(run, result, seen[run.name])
+            self._wrong += [f"{run.name}: {wrong}" for wrong in wrongs]
         ended = {call: await self._store.find(call) for call in calls}
         for run in runs:
             of_run = {name: own for name, own in calls.items() if own[0].run == run.name}
@@ -230,7 +243,9 @@ class Trial:
             done = record is not None and record.status == "done"
             self._wrong += [
                 f"{name} ({own[0].run}): {wrong}"
-                for wrong in broken_rules(own, killed, self._cut_off, done=done)
+                for wrong in broken_rules(
+                    own, killed, self._cut_off, done=done, steps_of_all=self._stage.steps
+                )
             ]
         for number, status in self._cluster.ended.items():
             self._wrong.append(f"worker {number} ended by itself with {status}")

@@ -21,11 +21,17 @@ ASIDE = (SIDES, SIDES[::-1])
 
 
 def broken_rules(
-    lines: Sequence[Line], killed: Collection[int], cut_off: Collection[int] = (), *, done: bool
+    lines: Sequence[Line],
+    killed: Collection[int],
+    cut_off: Collection[int] = (),
+    *,
+    done: bool,
+    steps_of_all: int = STEPS,
 ) -> Iterable[str]:
     """Return, in words, which rules a call has broken; ``lines`` are all of its own, in order.
 
-    ``cut_off`` are the processes that were out of reach for longer than a lease.
+    ``cut_off`` are the processes that were out of reach for longer than a lease, ``steps_of_all`` is
+    how many steps there are.
     """
     steps = [line for line in lines if line.kind == "step"]
     undos = [line for line in lines if line.kind == "undo"]
@@ -36,7 +42,7 @@ def broken_rules(
     if done:
         if undos:
             yield f"it is done, and {len(undos)} times something was undone"
-        if {line.number for line in steps} != set(range(1, STEPS + 1)):
+        if {line.number for line in steps} != set(range(1, steps_of_all + 1)):
             yield f"it is done, and {len(steps)} steps have happened"
     else:
         yield from _undone_wrongly(lines, killed)

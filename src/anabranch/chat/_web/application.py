@@ -17,6 +17,7 @@ from starlette.middleware import Middleware
 from anabranch._asking.host import Capabilities
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
+from anabranch._engine.clock import Clock
 from anabranch._health import Health, Watched
 from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits
 from anabranch.chat._bridge.plugin import Plugin
@@ -51,6 +52,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     hosts: Iterable[str] = LOOPBACK,
     rates: RateLimits | None = None,
     now: Callable[[], float] = time.monotonic,
+    clock: Clock | None = None,
     engine: Engine | None = None,
     concurrency: int | None = CONCURRENCY,
     max_backlog: int | None = None,
@@ -86,6 +88,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         rates: how much a principal, or an address without one, may do in a minute; by default, as
             much as they like.
         now: seconds that never go back, for the rates and the backlog.
+        clock: the time; by default, the system's.
         engine: calls a worker for each run, which it takes to its end or to its next questions, and
             has one of the processes that share the store expire calls and delete old events; by
             default, each process is its own worker.
@@ -121,6 +124,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         engine=engine,
         max_backlog=max_backlog,
         now=now,
+        clock=clock,
         code_version=code_version,
     )
     rooms: dict[str, CallsRoom | MemoryRoom] = {}

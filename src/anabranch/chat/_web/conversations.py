@@ -90,6 +90,7 @@ class Conversations:
         engine: calls the workers that work on runs; by default, in this process.
         max_backlog: how many runs may wait for a worker when another begins.
         now: seconds that never go back, for the backlog.
+        clock: the time; by default, the system's.
         code_version: the version of the tools' code; by default, a digest of it.
         clock: the time; by default, the system's.
 
@@ -113,6 +114,7 @@ class Conversations:
         engine: Engine | None = None,
         max_backlog: int | None = None,
         now: Callable[[], float] = time.monotonic,
+        clock: Clock | None = None,
         code_version: str | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -131,6 +133,7 @@ class Conversations:
             capabilities=capabilities or offered(Capabilities(), model),
             limits=limits,
             listener=_report,
+            clock=clock,
             calls=calls,
             samples_asked=samples_asked,
             code_version=code_version,

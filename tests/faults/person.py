@@ -1,0 +1,137 @@
+"""A person in a chat: begins a run, answers what it asks, and reads its events as a page does.
+
+It repeats a request, byte for byte, until it has a reply, and comes back to the events after the last
+one that it has. So it sees whether each event is there once, in order, whatever has died.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from anabranch._engine.clock import SystemClock, pause
+from tests.faults.client import Way
+
+Event = dict[str, Any]
+
+
+class RefusedError(Exception):
+    """A request was refused that no one may refuse."""
+
+
+@dataclass(slots=True)
+class Person:
+    """Plays one call.
+
+    Attributes:
+        name: the thread's.
+        url: the proxy's.
+        http: connections.
+        repeated: how many requests had to be sent again.
+    """
+
+    name: str
+    url: str
+    http: httpx2.AsyncClient
+    repeated: int = 0
+    _events: list[tuple[int, Event]] = field(default_factory=list[tuple[int, Event]])
+
+    async def play(
+        self, way: Way, arguments: dict[str, Any], *, leave_at: int | None = None
+    ) -> dict[str, Any]:
+        """Answer all questions; return the tool's result, or what went wrong."""
+        del way, leave_at  # there is one, and no question is left
+        try:
+            return await self._play(arguments)
+        except RefusedError as error:
+            return _result(str(error))
+
+    async def _play(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        thread = f"/threads/{self.name}"
+        values = [f"{name}={value}" for name, value in arguments.items()]
+        said = {"id": "m1", "role": "user", "content": " ".join(["/errand", *values])}
+        empty: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
+        begun = {"threadId": self.name, "runId": f"{self.name}.1", "messages": [said], **empty}
+        await self._request("POST", "/agui", begun)
+        while (ended := await self._end_of_a_run())["type"] == "RUN_FINISHED":
+            if not (asked := ended["outcome"].get("interrupts")):
+                break
+            answer = {"action": "accept", "content": {"on": True}}
+            await self._request(
+                "POST", f"{thread}/answers", {"interrupt_id": asked[0]["id"], **answer}
+            )
+        nodes = (await self._request("GET", f"{thread}/tree"))["nodes"]
+        if ended.get("outcome") != {"type": "success"}:
+            return _result(f"its run ended with {ended}, at {[node['kind'] for node in nodes]}")
+        if wrong := " ".join(_wrong_with(self._events, nodes)):
+            return _result(wrong)
+        if nodes[-1]["kind"] != "results":
+            return _result(f"its last node is {nodes[-1]}")
+        block = nodes[-1]["content"][0]
+        [text] = [each["text"] for each in block["content"]]
+        return _result(text, is_error=block["is_error"])
+
+    async def _request(self, method: str, path: str, body: object = None) -> Any:
+        while True:
+            try:
+                response = await self.http.request(
+                    method, self.url + path, json=body, headers={"Accept": "application/json"}
+                )
+                reply = response.json()
+            except (httpx2.TransportError, ValueError):  # broken off, maybe in the middle
+                self.repeated += 1
+                continue
+            if response.is_success:
+                return reply
+            if response.is_client_error:
+                raise RefusedError(f"{path} was refused: {reply}")
+            self.repeated += 1
+            await pause(SystemClock(), 0.1)  # the store cannot be reached: a page waits, too
+
+    async def _end_of_a_run(self) -> Event:
+        """Read events until a run ends, in as many pieces as they come; return the last one."""
+        while True:
+            try:
+                async with aclosing(self._following()) as following:
+                    async for event in following:
+                        if event["type"] in {"RUN_FINISHED", "RUN_ERROR"}:
+                            return event
+            except httpx2.TransportError:
+                self.repeated += 1
+            else:
+                await pause(SystemClock(), 0.1)  # the store cannot be reached
+
+    async def _following(self) -> AsyncGenerator[Event]:
+        after = self._events[-1][0] if self._events else 0
+        path = f"{self.url}/threads/{self.name}/events?after={after}"
+        async with self.http.stream("GET", path) as response:
+            number = 0
+            async for line in response.aiter_lines():
+                name, _, value = line.partition(": ")
+                if name == "id":
+                    number = int(value)
+                elif name == "data":
+                    self._events.append((number, json.loads(value)))
+                    yield self._events[-1][1]
+
+
+def _result(text: str, *, is_error: bool = True) -> dict[str, Any]:
+    return {"content": [{"text": text}], "isError": is_error}
+
+
+def _wrong_with(events: list[tuple[int, Event]], nodes: list[Event]) -> Iterable[str]:
+    """Return, in words, what a page has seen wrongly."""
+    if [number for number, _ in events] != list(range(1, len(events) + 1)):
+        yield f"its events have the numbers {[number for number, _ in events]}."
+    shown = [each["value"]["id"] for _, each in events if each.get("name") == "anabranch.node"]
+    if shown != [node["id"] for node in nodes]:
+        yield f"it has shown the nodes {shown}, of {[node['id'] for node in nodes]}."
+    begun = [each["runId"] for _, each in events if each["type"] == "RUN_STARTED"]
+    ended = [each["runId"] for _, each in events if each["type"] == "RUN_FINISHED"]
+    if len(set(begun)) != len(begun) or begun != ended:
+        yield f"the runs {begun} have begun, and {ended} have ended."

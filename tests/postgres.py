@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from typing import Literal
 
 import psycopg
 
@@ -94,8 +95,9 @@ class Server:
             with self._connected("postgres") as connection:
                 connection.execute(f"CREATE DATABASE {self._database}".encode())
 
-    def stop(self) -> None:
-        self._run("pg_ctl", *WAIT, "--mode=immediate", "stop")
+    def stop(self, mode: Literal["immediate", "fast"] = "immediate") -> None:
+        """Stop it as a crash does, or, ``fast``, after what was committed is written."""
+        self._run("pg_ctl", *WAIT, f"--mode={mode}", "stop")
 
     def new_url(self, *, user: str = "postgres") -> str:
         """Return the URL of a new, empty schema, which is faster to create than a database."""

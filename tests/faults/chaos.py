@@ -167,6 +167,7 @@ class Disturbance:
         seconds: how long it takes each time.
         after: lines of the ledger between one time and the next.
         times: how often.
+        restart: how the database is stopped.
     """
 
     def __init__(
@@ -178,7 +179,9 @@ class Disturbance:
         seconds: float,
         after: int,
         times: int,
+        restart: Literal["immediate", "fast"],
     ) -> None:
+        self._restart: Literal["immediate", "fast"] = restart
         self._server = server
         self._lines = cycle(lines)
         self._seconds = seconds
@@ -209,7 +212,7 @@ class Disturbance:
                 await pause(SystemClock(), self._seconds)
                 os.kill(pid, signal.SIGCONT)
         elif way == "restart":
-            await asyncio.to_thread(self._server.stop)
+            await asyncio.to_thread(self._server.stop, self._restart)
             await asyncio.to_thread(self._server.start_again)
         else:
             await next(self._lines).cut(self._seconds)
@@ -249,6 +252,7 @@ async def disturb(
             seconds=1.5 * LEASE / speed,
             after=len(runs) * stage.least_lines // (times + 1),
             times=times,
+            restart=stage.restart,
         )
         trial = Trial(
             folder,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import httpx2
 
@@ -53,6 +53,8 @@ class Stage:
         client: plays a call: its name, the address, and connections.
         steps: how many a call has.
         least_lines: what any run writes into the ledger, at least.
+        restart: how the database is stopped. In a crash the last events of a chat may be lost, for
+            which no one waits; what calls have done is not.
     """
 
     work: Callable[[Settings, socket.socket], None]
@@ -61,6 +63,7 @@ class Stage:
     client: Callable[[str, str, httpx2.AsyncClient], Player]
     steps: int
     least_lines: int
+    restart: Literal["immediate", "fast"]
 
 
 OVER_MCP = Stage(
@@ -70,6 +73,7 @@ OVER_MCP = Stage(
     client=Client,
     steps=journey.STEPS,
     least_lines=32,
+    restart="immediate",
 )
 IN_CHAT = Stage(
     errand.serve,
@@ -78,4 +82,5 @@ IN_CHAT = Stage(
     client=Person,
     steps=errand.STEPS,
     least_lines=2 * errand.STEPS,
+    restart="fast",
 )

@@ -19,7 +19,7 @@ from anabranch._durable.store import CallRecord, RoundRecord
 from anabranch._engine import Answer, Journal
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
 
-__all__ = ["MAX_STATE", "StoredCalls", "store_errors_mapped"]
+__all__ = ["MAX_STATE", "StoredCalls", "UnreachableError", "store_errors_mapped"]
 
 MAX_STATE = 8 * 2**20
 """Bytes that the answers of a call may take together: a small token may hold much when inflated."""
@@ -115,6 +115,10 @@ class StoredCalls:
             return await entered(self._policy.store, journal)
 
 
+class UnreachableError(ToolError, recordable=False):
+    """The store did not answer a round; the same request can be sent again."""
+
+
 @contextmanager
 def store_errors_mapped() -> Generator[None]:
     """Report to the client that the store failed, without the details."""
@@ -123,8 +127,8 @@ def store_errors_mapped() -> Generator[None]:
     except StoreError as error:
         logger.error("the store failed: %s", error)  # noqa: TRY400 - the sentence is all
         if "unrecorded" in error.facts:
-            raise ToolError(str(error)) from error
-        raise ToolError(
+            raise UnreachableError(str(error)) from error
+        raise UnreachableError(
             "This server cannot reach its records just now. Nothing is lost; send the same request"
             " again."
         ) from error

@@ -366,7 +366,7 @@ class Agent:
         Without this, what an interrupted tool has done is undone, and the tool has ended; and what
         the model had said of an interrupted reply is stored.
         """
-        self.dependencies.suspension.begun = True
+        self.dependencies.suspension.begin()
 
     async def turn(self, node: Node) -> Turn:
         """Return a turn in the thread of ``node``; nothing has happened in it yet.

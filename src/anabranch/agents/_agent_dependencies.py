@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
@@ -21,14 +22,33 @@ from anabranch.limits import Limits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
 from anabranch.tree import Kind, Node, TreeStore
 
-__all__ = ["AgentDependencies", "durability_of", "offered"]
+__all__ = ["AgentDependencies", "Suspension", "durability_of", "offered"]
 
 
-@dataclass(slots=True)
 class Suspension:
-    """Says that turns which are interrupted from now on will be continued."""
+    """Says that turns which are interrupted from now on will be continued: all, or one of them."""
 
-    begun: bool = False
+    def __init__(self) -> None:
+        self._begun = False
+
+    def begin(self) -> None:
+        """Have an interruption be a suspension from now on."""
+        self._begun = True
+
+    def enter(self) -> None:
+        """Have it hold for the turn that this task runs, whatever its agent's others do."""
+        _of_turn.set(self)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the turn that is asked from will be continued."""
+        own = _of_turn.get()
+        if self._begun or own is None or own is self:
+            return self._begun
+        return own.begun
+
+
+_of_turn: ContextVar[Suspension | None] = ContextVar("suspension of the turn", default=None)
 
 
 @dataclass(frozen=True, slots=True)

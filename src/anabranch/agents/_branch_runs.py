@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from anabranch._engine.clock import Clock
 from anabranch._shielded import run_shielded
+from anabranch.agents._agent_tools import ELSEWHERE
 from anabranch.agents._branch_progress import ERROR, PARTIAL, BranchOutcome
 from anabranch.agents._events import BranchEnded
 from anabranch.agents._gather_structured import gather_structured
@@ -28,7 +29,6 @@ from anabranch.errors import (
     AnabranchError,
     BranchTimeoutError,
     BranchTokenError,
-    OtherVersionError,
 )
 from anabranch.models import INTERRUPTED, ModelError
 from anabranch.tree import Node
@@ -73,13 +73,14 @@ async def run_branches(
     Raises:
         OtherVersionError: a branch can only go on with other code; the others have come as far as
             they can.
+        CutOffError: likewise, one can only go on later.
     """
-    elsewhere: list[OtherVersionError] = []
+    elsewhere: list[AnabranchError] = []
 
     async def run(path: Sequence[Node], messages: RequestMessages | None) -> BranchOutcome:
         try:
             outcome = await _run_branch(turn.branch(working), path, messages, work=work)
-        except OtherVersionError as other:
+        except ELSEWHERE as other:
             elsewhere.append(other)
             return BranchOutcome(path[0], path[-1], waits=True)
         outcomes[path[0].id] = outcome
@@ -106,7 +107,7 @@ async def _run_branch(
         end = await _in_time(turn, start, _running(turn, path, messages, work=work))
     except (TurnLimitError, BranchTokenError) as limit:
         return await _forced(turn, start, limit)
-    except OtherVersionError:
+    except ELSEWHERE:
         raise
     except Exception as error:  # noqa: BLE001 - an unexpected one is logged by _message
         # Models and listeners may raise anything; if it left the branch, it would end the others.

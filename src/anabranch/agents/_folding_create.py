@@ -10,7 +10,13 @@ from functools import partial
 from pydantic import JsonValue
 
 from anabranch._shielded import run_shielded
-from anabranch.agents._agent_tools import AgentTool, AskedInBranches, Outcome, ToolUse
+from anabranch.agents._agent_tools import (
+    ELSEWHERE,
+    AgentTool,
+    AskedInBranches,
+    Outcome,
+    ToolUse,
+)
 from anabranch.agents._branch_progress import BranchOutcome, BranchProgress
 from anabranch.agents._branch_runs import BranchPath, run_branches
 from anabranch.agents._branch_self_tool import PLACEHOLDER
@@ -20,7 +26,7 @@ from anabranch.agents._folding_texts import seen_outside, so_far, task_text
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.agents._working_branch import WorkingBranch
-from anabranch.errors import OtherVersionError, StoreError, ToolError
+from anabranch.errors import StoreError, ToolError
 from anabranch.folding import (
     ROOT,
     Branch,
@@ -128,7 +134,7 @@ class BranchCreate(FoldingTool):
         """Close the branch if it is interrupted, unless the agent's turns are suspended."""
         try:
             yield
-        except OtherVersionError:  # it goes on in another process
+        except ELSEWHERE:
             raise
         except BaseException as error:
             interrupted = isinstance(error, asyncio.CancelledError)

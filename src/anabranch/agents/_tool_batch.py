@@ -20,6 +20,7 @@ from anabranch._asking.answerer import Answerer
 from anabranch._engine import Notice
 from anabranch._error_ids import masked
 from anabranch.agents._agent_tools import (
+    ELSEWHERE,
     AgentTool,
     Asked,
     AskedInBranches,
@@ -71,7 +72,7 @@ class ToolBatch:
         self._placeholder: str | None = None
         self._results: dict[str, Result] = {}
         self._suspended: set[str] = set()
-        self._elsewhere: OtherVersionError | None = None
+        self._elsewhere: AnabranchError | None = None
         self._side_usage = SideUsage()
 
     @property
@@ -88,6 +89,7 @@ class ToolBatch:
         Raises:
             OtherVersionError: a tool can only go on with other code; the others have come as far
                 as they can.
+            CutOffError: likewise, one can only go on later.
         """
         await self._store_placeholders()
         while True:
@@ -141,9 +143,10 @@ class ToolBatch:
                 continue
             try:
                 outcome = await self._outcome(use, round_)
-            except OtherVersionError as other:
+            except ELSEWHERE as other:
                 self._elsewhere = other
-                await self._notice(use, other)
+                if isinstance(other, OtherVersionError):
+                    await self._notice(use, other)
                 return
             if isinstance(outcome, Outcome):
                 await self._record(use, outcome)
@@ -176,7 +179,7 @@ class ToolBatch:
             if _is_cut(self._line.caller, use):
                 return Outcome(CUT, is_error=True)
             return await tool.use(here)
-        except OtherVersionError:
+        except ELSEWHERE:
             raise
         except Exception as error:
             # Each tool use needs a result, or no provider accepts the thread. An error that was

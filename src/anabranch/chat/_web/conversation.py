@@ -30,7 +30,7 @@ from anabranch.engines import Engine, Wake
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError
 from anabranch.messages import ElicitReply
 from anabranch.models import ModelError
-from anabranch.tree import Node, Thread
+from anabranch.tree import Node, RefusedError, Thread
 
 __all__ = ["RUNS", "Conversation"]
 
@@ -286,6 +286,7 @@ class Conversation:
 
     async def _run(self, turn: LiveTurn) -> None:
         current_turn.set(turn)
+        turn.suspension.enter()
         try:
             await self._take_to_its_end(turn)
         except asyncio.CancelledError:
@@ -295,9 +296,12 @@ class Conversation:
                 await run_shielded(self._stop(turn))
         except OtherVersionError as other:
             await self._wait(turn, version=other.version)
+        except RefusedError as error:
+            await turn.fail(str(error))
+        except StoreError as error:  # another process may reach the store, or this one, later
+            logger.warning("a turn was cut off: %s", error)
+            await turn.hand_over()
         except (AnabranchError, ModelError) as error:
-            if isinstance(error, StoreError):
-                logger.exception("a turn has failed")
             await turn.fail(str(error))
         except Exception:  # what is not meant for the page is for the log
             logger.exception("a turn has failed")

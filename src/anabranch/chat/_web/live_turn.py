@@ -25,6 +25,7 @@ from anabranch._durable.lease import RenewedLease
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
 from anabranch.agents import Event, NodeAdded, ToolSuspended
+from anabranch.agents._agent_dependencies import Suspension
 from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.log_writer import encoded
 from anabranch.chat._web.run_input import ends_of_all_open
@@ -50,6 +51,7 @@ class LiveTurn:
         run: the run, as it was when this process took it; ``None`` while it has none.
         task: works on it.
         is_waiting: whether it was handed over until a time.
+        suspension: begins when another process takes the run over: nothing of it is undone here.
     """
 
     def __init__(self, log: ThreadLog, right: ThreadLease) -> None:
@@ -57,6 +59,7 @@ class LiveTurn:
         self.task: asyncio.Task[None] | None = None
         self.is_waiting = False
         self._asleep: dict[tuple[str, str], float] = {}
+        self.suspension: Suspension = Suspension()
         self._log = log
         self._right = right
         self._mapping = EventMapping()
@@ -128,6 +131,7 @@ class LiveTurn:
     def _on_lost(self) -> None:
         """Stop, and report nothing: another process runs in the thread by now."""
         self._is_lost = True
+        self.suspension.begin()
         if self.task is not None:
             self.task.cancel()
 

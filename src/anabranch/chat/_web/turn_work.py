@@ -63,7 +63,8 @@ class TurnWork:
         node = end.around.last
         if node.kind == "user":
             return await self._reply(node)
-        if end.can_go_on:
+        has_returned = (node.tool_uses or node.kind in ASIDE) and not end.questions
+        if end.can_go_on or has_returned:  # and then the node of the results is not there yet
             return await self.go_on(end.around)
         if node.kind == "results" and not _is_by_person(end.around):
             return await self._agent.go_on(end.around)

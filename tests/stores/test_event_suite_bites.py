@@ -156,7 +156,7 @@ class TakesOverFromAnyOwner(Saboteur):
 
 
 class FindsWhatIsHeld(Saboteur):
-    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str]]:
+    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str, float]]:
         return await self.good.overdue(now + 100, limit)
 
 

@@ -132,8 +132,13 @@ class RenewedLease:
             StoreError: it has run out, because this process was suspended or the store did not
                 answer; another worker may run the call by now.
         """
-        if self._clock.now() >= self._until:
+        if self.is_over:
             raise StoreError(f"The lease on {self._what} has run out. Try again.")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has run out, so that another worker may have it by now."""
+        return self._clock.now() >= self._until
 
     def _renew_from(self, until: float) -> None:
         self._until = until
@@ -147,6 +152,7 @@ class RenewedLease:
             try:
                 if not await self._leases.lease(self._name, self.owner, now, until):
                     logger.error("%s: another worker has taken it over", self._what)
+                    self._until = 0.0
                     self._on_lost()
                     return
             except StoreError as error:

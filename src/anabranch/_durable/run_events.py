@@ -113,8 +113,11 @@ class RunEvents(Protocol):
         """
         ...
 
-    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str]]:
-        """Return runs whose lease has run out and was not released, with its owner; the longest first."""
+    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str, float]]:
+        """Return runs whose lease has run out at ``now`` and was not released; the longest first.
+
+        Each with the owner of the lease, and the time at which it has run out.
+        """
         ...
 
     async def release(self, run: str, owner: str) -> None:

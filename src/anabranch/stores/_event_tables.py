@@ -92,7 +92,7 @@ TAKE_OVER = (
     .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
 )
 OVERDUE = (
-    sa.select(RUN.c.run, RUN.c.owner)
+    sa.select(RUN.c.run, RUN.c.owner, RUN.c.leased_until)
     .where(RUN.c.owner.is_not(None), RUN.c.leased_until <= sa.bindparam("now"))
     .order_by(RUN.c.leased_until)
     .limit(sa.bindparam("most"))

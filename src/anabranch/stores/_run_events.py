@@ -181,9 +181,9 @@ class Events:
         values |= {"new_owner": to_bytes(other), "until": until}
         return await self._change(lambda connection: self._take_over.count(connection, values)) > 0
 
-    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str]]:
+    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str, float]]:
         found = await self._rows(self._overdue, now=now, most=limit)
-        return [(to_text(run), to_text(owner)) for run, owner in found]
+        return [(to_text(run), to_text(owner), until) for run, owner, until in found]
 
     async def prune(self, before: float, limit: int) -> int:
         def work(connection: sa.Connection) -> int:

@@ -91,7 +91,7 @@ class Backlog:
             StoreError: the store failed.
         """
         found = await self._events.overdue(math.inf, most)
-        runs = [OpenRun.of(owner) for _, owner in found]
+        runs = [OpenRun.of(owner) for _, owner, _ in found]
         taken = sum(bool(run.worker) for run in runs)
         waiting = sum(not (run.worker or run.version or run.until) for run in runs)
         here = self._here()  # the store has them as this process's

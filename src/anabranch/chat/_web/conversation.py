@@ -11,14 +11,16 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import takewhile
 
 from ag_ui.core import Interrupt
 
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
 from anabranch._telemetry import trace_here
-from anabranch.agents import Agent, QuestionAnsweredError
+from anabranch.agents import Agent, NodeAdded, QuestionAnsweredError
 from anabranch.chat._web.answer_checks import ANSWERED, AnswerChecks, AnswerRefusedError
+from anabranch.chat._web.event_mapping import shown_in
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions
@@ -318,8 +320,19 @@ class Conversation:
         elif run.attempt and not await self._can_go_on():
             await turn.fail(CUT_OFF)
         else:
+            if run.attempt:
+                await self._show_missed(turn)
             message = message_in(events[0])
             await self._end(turn, await self._work.run(run.run_id, message, is_new=turn.is_new))
+
+    async def _show_missed(self, turn: LiveTurn) -> None:
+        """Report the last nodes, which a process has stored, but not reported before it died."""
+        head = await self._agent.head(self.thread_id)
+        nodes = () if head is None else (await self._agent.store.path(head)).nodes
+        shown = shown_in(await self.log.read(0))
+        missed = takewhile(lambda node: node.id not in shown, reversed(nodes))
+        for node in reversed([*missed]):
+            await turn.on_event(NodeAdded(node))
 
     async def _can_go_on(self) -> bool:
         """Whether no effect is repeated by a run that was cut off."""

@@ -36,7 +36,7 @@ from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions
-from anabranch.chat._web.thread_lease import revive
+from anabranch.chat._web.thread_lease import Revival
 from anabranch.engines import Engine, InProcessEngine, Wake, WorkLimits
 from anabranch.engines._advances import run_job
 from anabranch.errors import StoreError
@@ -123,6 +123,7 @@ class Conversations:
         self._is_tended = engine is not None
         self._worker: asyncio.Task[NoReturn] | None = None
         self._events = open_run_events(store)
+        self._revival = Revival(self._events)
         given = list(tools)
         plugins = [each for each in given if isinstance(each, Plugin)]
         own = [each for each in given if not isinstance(each, Plugin)]
@@ -218,7 +219,7 @@ class Conversations:
             StoreError: the store failed.
         """
         now = self.agent.dependencies.clock.now()
-        for thread_id, run in await revive(self._events, now, REVIVED_AT_ONCE):
+        for thread_id, run in await self._revival.revive(now, REVIVED_AT_ONCE):
             if run.version:  # there may be no such worker for long: one wake is enough
                 await self._engine.cancel(thread_id)
             wake = Wake(thread_id, run.name, RUNS, version=run.version, not_before=now)

@@ -44,7 +44,7 @@ from anabranch.chat._web.shown_node import shown_data
 from anabranch.messages import text_of
 from anabranch.tree import Node, node_to_json
 
-__all__ = ["BRANCH", "NODE", "NOTICE", "SLEEP", "EventMapping"]
+__all__ = ["BRANCH", "NODE", "NOTICE", "SLEEP", "EventMapping", "shown_in"]
 
 NODE = "anabranch.node"
 NOTICE = "anabranch.notice"
@@ -186,6 +186,13 @@ class EventMapping:
 
 def _is_notice(event: bytes) -> bool:
     return event.startswith(b'{"type":"CUSTOM","name":"%s"' % NOTICE.encode())
+
+
+def shown_in(events: Iterable[bytes]) -> set[str]:
+    """Return the ids of the nodes that events of a log announce."""
+    start = b'{"type":"CUSTOM","name":"%s"' % NODE.encode()
+    nodes = (CustomEvent.model_validate_json(each) for each in events if each.startswith(start))
+    return {each.value["id"] for each in nodes}
 
 
 def _started(branch: Node) -> BaseEvent:

@@ -119,7 +119,7 @@ class LiveTurn:
             return []
         self._stopping = asyncio.create_task(self._stop_when_asked(begun))
         events = await self._log.read(begun)
-        self._log.add(ends_of_all_open(events))
+        self._log.add(ends_of_all_open(events), lease=self._lease)
         self._mapping.go_on_after(events)
         return events
 
@@ -137,7 +137,7 @@ class LiveTurn:
 
     async def on_event(self, event: Event) -> None:
         """Report an event of the agent."""
-        self._log.add(self._mapping.map(event))
+        self._log.add(self._mapping.map(event), lease=self._lease)
         if isinstance(event, ToolSuspended):
             self._asleep[event.caller, event.use.id] = event.until
         if isinstance(event, NodeAdded) and event.node.tool_uses:
@@ -213,7 +213,7 @@ class LiveTurn:
         if (lease := await self._leave()) is not None:
             await run_shielded(lease.give_up())
             if not self._is_lost:
-                self._log.add(events, release=lease.owner)
+                self._log.add(events, lease=lease, release=True)
 
     async def _leave(self) -> RenewedLease | None:
         """Stop to wait for a stop; return the lease, once."""

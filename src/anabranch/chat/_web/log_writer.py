@@ -20,6 +20,7 @@ from typing import NamedTuple
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import NewEvents, RunEvents
 from anabranch._encodable import encodable
 from anabranch._engine.clock import Clock, pause
@@ -52,7 +53,18 @@ class _Waiting:
     text: TextPiece | None = None
     deltas: list[str] = field(default_factory=list[str])
     size: int = 0
-    release: str | None = None
+    lease: RenewedLease | None = None
+    is_released: bool = False
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the run that reports it may be another process's by now."""
+        return self.lease is not None and self.lease.is_over
+
+    @property
+    def release(self) -> str | None:
+        """The owner whose lease is released with it."""
+        return self.lease.owner if self.lease is not None and self.is_released else None
 
     def add_text(self, piece: TextPiece) -> None:
         """Add a piece of a text; it becomes part of the event of the pieces before it."""
@@ -99,9 +111,17 @@ class LogWriter:
         self._task: asyncio.Task[None] | None = None
 
     def add(
-        self, thread_id: str, events: Iterable[BaseModel | TextPiece], *, release: str | None = None
+        self,
+        thread_id: str,
+        events: Iterable[BaseModel | TextPiece],
+        *,
+        lease: RenewedLease | None = None,
+        release: bool = False,
     ) -> None:
-        """Add events to a thread's log; they release the lease of owner ``release``."""
+        """Add events to a thread's log, as ``lease`` allows: when it has run out, they are dropped.
+
+        With ``release``, they release it.
+        """
         waiting = self._waiting.get(thread_id) or _Waiting()
         urgent = False
         for event in events:
@@ -113,7 +133,8 @@ class LogWriter:
         if not waiting.events and waiting.text is None:
             return
         self._waiting[thread_id] = waiting
-        waiting.release = release or waiting.release
+        waiting.lease = lease or waiting.lease
+        waiting.is_released = release or waiting.is_released
         if urgent:
             self._call_for(thread_id)
         if self._task is None:
@@ -178,25 +199,34 @@ class LogWriter:
     async def _store(self, batch: Mapping[str, _Waiting]) -> None:
         """Store a batch, once, although the store may fail after it has done its work."""
         key, until = next(self._keys), self.clock.now() + PATIENCE
-        new = [NewEvents(name, each.events, release=each.release) for name, each in batch.items()]
-        new[0] = replace(new[0], key=key)  # all are stored or none
-        is_repeated = False
-        while True:
+        tried = dict[str, None]()  # the runs under which the batch may be stored
+        while new := _to_store(batch, key):
             try:
-                if is_repeated and await self.events.find(new[0].run, key):
-                    return
+                for run in tried:
+                    if await self.events.find(run, key):
+                        return
                 await self.events.append_all(new, at=self.clock.now())
             except StoreError as error:
                 if self.clock.now() >= until:
                     lost = sum(len(each.events) for each in new)
                     logger.exception("%d events of %d conversations are lost", lost, len(new))
                     return
-                if not is_repeated:
+                if not tried:
                     logger.warning("events of conversations cannot be stored yet: %s", error)
-                is_repeated = True
+                tried[new[0].run] = None
                 await pause(self.clock, RETRY)
             else:
                 return
+
+
+def _to_store(batch: Mapping[str, _Waiting], key: str) -> list[NewEvents]:
+    """Return what of a batch may be stored now; all of it is stored or none, so one has the key."""
+    new = [
+        NewEvents(name, each.events, release=each.release)
+        for name, each in batch.items()
+        if not each.is_stale
+    ]
+    return [replace(each, key="" if place else key) for place, each in enumerate(new)]
 
 
 def encoded(event: BaseModel | TextPiece) -> bytes:

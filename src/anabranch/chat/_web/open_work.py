@@ -53,7 +53,7 @@ async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]
         StoreError: the store failed.
     """
     found: list[OpenWork] = []
-    for thread, owner in await events.overdue(math.inf, limit):
+    for thread, owner, _ in await events.overdue(math.inf, limit):
         run = OpenRun.of(owner)
         state: WorkState = "asleep" if run.until > now else "waiting"
         if run.worker:

@@ -21,10 +21,16 @@ from anabranch._durable.run_events import RunEvents
 from anabranch._engine.clock import Clock, pause
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 
-__all__ = ["STOP", "BusyError", "OpenRun", "ThreadLease", "revive"]
+__all__ = ["STOP", "BusyError", "OpenRun", "Revival", "ThreadLease"]
 
 SECONDS = 15.0
 """Until another process can go on with the run of one that has died."""
+
+UNRENEWED = SECONDS / 2
+"""Seconds in which a lease is renewed, if its process lives."""
+
+APART = 60.0
+"""Seconds by which the clocks of two processes may differ."""
 
 WAITS = 60.0
 """Seconds for which a run waits for a worker before it is called for once more."""
@@ -240,17 +246,38 @@ class ThreadLease:
                     return
 
 
-async def revive(events: RunEvents, now: float, limit: int) -> Sequence[tuple[str, OpenRun]]:
-    """Have runs wait for a worker whose process has died; return them, each with its thread.
+class Revival:
+    """Finds runs whose process has died, although the clocks of processes may differ.
 
-    Runs that have waited for long are among them. Of several processes, one has each.
+    A lease that is over by the clock here may be valid by its owner's, who renews it then. So it
+    counts as over only when nothing has renewed it for longer than a renewal takes; it is looked at
+    early enough that this costs no time where clocks agree.
 
-    Raises:
-        StoreError: the store failed.
+    Args:
+        events: has the leases.
     """
-    found: list[tuple[str, OpenRun]] = []
-    for thread_id, owner in await events.overdue(now, limit):
-        run = OpenRun.of(owner).next
-        if await events.take_over(thread_id, owner, run.name, now, now + WAITS):
-            found.append((thread_id, run))
-    return found
+
+    def __init__(self, events: RunEvents) -> None:
+        self._events = events
+        self._seen: dict[tuple[str, str, float], float] = {}
+
+    async def revive(self, now: float, limit: int) -> Sequence[tuple[str, OpenRun]]:
+        """Have runs wait for a worker whose process has died; return them, each with its thread.
+
+        Runs that have waited for long are among them. Of several processes, one has each.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        found: list[tuple[str, OpenRun]] = []
+        before, self._seen = self._seen, {}
+        for held in await self._events.overdue(now + UNRENEWED, limit):
+            thread_id, owner, until = held
+            run = OpenRun.of(owner)
+            if until > now or (run.worker and until > now - APART):
+                first = self._seen[held] = before.get(held, now)
+                if until > now or now - first < UNRENEWED:
+                    continue
+            if await self._events.take_over(thread_id, owner, run.next.name, until, now + WAITS):
+                found.append((thread_id, run.next))
+        return found

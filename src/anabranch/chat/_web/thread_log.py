@@ -13,6 +13,7 @@ from contextlib import aclosing
 
 from pydantic import BaseModel
 
+from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import MissedEventsError
 from anabranch.chat._web.log_writer import LogWriter, TextPiece, encoded
 
@@ -73,9 +74,18 @@ class ThreadLog:
         found = await self._events.find(self.thread_id, run_id)
         return None if found is None else found - 1
 
-    def add(self, events: Iterable[BaseModel | TextPiece], *, release: str | None = None) -> None:
-        """Add events; they are stored soon, and release the lease of owner ``release``."""
-        self._writer.add(self.thread_id, events, release=release)
+    def add(
+        self,
+        events: Iterable[BaseModel | TextPiece],
+        *,
+        lease: RenewedLease | None = None,
+        release: bool = False,
+    ) -> None:
+        """Add events, which are stored soon, if ``lease`` has not run out by then.
+
+        With ``release``, they release it.
+        """
+        self._writer.add(self.thread_id, events, lease=lease, release=release)
 
     async def room(self) -> None:
         """Wait while too much waits for the store."""

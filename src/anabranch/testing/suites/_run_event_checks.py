@@ -289,7 +289,8 @@ async def leases_that_have_run_out_are_found(open_store: OpenRunEvents) -> None:
             yes(await store.lease(run, f"of {run}", 100.0, until), "it was free")
         await store.append("done", some("x"), at=104.0, release="of done")
         found = list(await store.overdue(120.0, 9))
-        expect(found, [("early", "of early"), ("late", "of late")], "those whose time is over")
+        wanted = [("early", "of early", 110.0), ("late", "of late", 120.0)]
+        expect(found, wanted, "those whose time is over")
         expect(list(await store.overdue(120.0, 1)), found[:1], "the longest first")
 
 

@@ -119,11 +119,11 @@ class Stored:
         self.waiting = waiting
         self.read = 0
 
-    async def overdue(self, now: float, limit: int) -> list[tuple[str, str]]:
+    async def overdue(self, now: float, limit: int) -> list[tuple[str, str, float]]:
         assert now == math.inf
         self.read += 1
-        waiting = [(f"t{number}", f"r{number}/0") for number in range(self.waiting)]
-        others = [("busy", "r/0.worker"), ("for other code", "r/0~1.2~")]
+        waiting = [(f"t{number}", f"r{number}/0", 1.0) for number in range(self.waiting)]
+        others = [("busy", "r/0.worker", 1.0), ("for other code", "r/0~1.2~", 1.0)]
         return [*others, *waiting][:limit]
 
 

@@ -1,0 +1,265 @@
+"""Runs that are cut off, although their process lives: another has taken them over, or a store was away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from anabranch import BranchContext, tool
+from anabranch._durable.lease import RenewedLease
+from anabranch.agents import Agent
+from anabranch.chat._web.conversation import Conversation
+from anabranch.chat._web.conversations import Conversations
+from anabranch.chat._web.event_mapping import shown_in
+from anabranch.chat._web.log_writer import LogWriter
+from anabranch.chat._web.run_input import Message, node_id, started
+from anabranch.chat._web.thread_lease import APART, SECONDS, UNRENEWED, OpenRun, Revival
+from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
+from anabranch.errors import StoreError
+from anabranch.stores import open_run_events, open_stores
+from anabranch.testing import ManualClock, MockModel
+from anabranch.tree import Thread
+from tests.chat.test_web_events import Failing, named, names_in
+
+RENEWED_EVERY = SECONDS / 3
+STEP = 0.0005
+"""Seconds by which the clock moves in each pass of the loop: little, since stores work in threads."""
+
+STARTS = b'{"type":"RUN_STARTED"'
+
+
+class Hall:
+    """Seats are reserved here, and released."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.working = asyncio.Event()
+        self.may_end = asyncio.Event()
+
+    def reserve(self) -> str:
+        self.done.append("reserve")
+        return "seat"
+
+    def release(self, what: str) -> None:
+        self.done.append(f"release {what}")
+
+    async def see(self) -> None:
+        self.working.set()
+        await self.may_end.wait()
+
+
+class Away:
+    """A store of which one method fails so many times: it cannot be reached just then."""
+
+    def __init__(self, store: Any, method: str = "", times: int = 1) -> None:
+        self._store = store
+        self._method = method
+        self._left = times
+
+    def __getattr__(self, name: str) -> Any:
+        if name != self._method or not self._left:
+            return getattr(self._store, name)
+        self._left -= 1
+        return self._fail
+
+    async def _fail(self, *_: object, **__: object) -> None:
+        raise StoreError("The store cannot be reached.")
+
+
+class Chat:
+    """A conversation, in which a tool reserves a seat; what fails is a method of one of its stores."""
+
+    def __init__(self, url: str, away: str = "", calls_away: str = "", times: int = 1) -> None:
+        self.hall = hall = Hall()
+        self.clock = ManualClock()
+        self.calls, self.trees = open_stores(url)
+        self.events = open_run_events(url)
+
+        @tool
+        async def book(ctx: BranchContext) -> str:
+            """Reserve a seat, and see."""
+            await ctx.step(hall.reserve, undo=hall.release)
+            await ctx.step(hall.see)
+            return "booked"
+
+        self.conversations = Conversations(
+            self.trees,
+            MockModel(lambda _: "unused"),
+            [book],
+            calls=cast("Any", Away(self.calls, calls_away, times)),
+            clock=self.clock,
+        )
+        agent = self.conversations.agent.dependencies
+        object.__setattr__(agent, "store", Away(self.trees, away, times))
+
+    @asynccontextmanager
+    async def begun(self) -> AsyncGenerator[Conversation]:
+        """The conversation, which a process works on inside the block."""
+        async with self.conversations.running(4):
+            found = await self.conversations.begin(Thread("t1", 0.0))
+            assert found is not None
+            yield found
+        await self.events.close()
+        await self.trees.close()
+
+    async def take_over(self, by: str, until: float) -> None:
+        """Have another process work on the run, until a time."""
+        owner = await self.events.holder("t1", 0.0)
+        assert owner is not None
+        assert await self.events.take_over("t1", owner, by, math.inf, until)
+
+    async def kinds(self) -> list[str]:
+        return [node.kind for node in (await self.trees.tree("t1")).nodes]
+
+
+async def ended(conversation: Conversation) -> list[bytes]:
+    """Return the events up to the end of a run."""
+    found: list[bytes] = []
+    async with aclosing(conversation.log.follow(0)) as following:
+        async for _, events in following:
+            found += events
+            if found[-1].startswith(RUN_ENDS):
+                break
+    return found
+
+
+def whole(events: list[bytes], trees: list[str]) -> bool:
+    """Whether one run has begun and ended well, and each node was shown."""
+    runs = [json.loads(each) for each in events if each.startswith((STARTS, *RUN_ENDS))]
+    assert [each["type"] for each in runs] == ["RUN_STARTED", "RUN_FINISHED"]
+    assert runs[-1]["outcome"] == {"type": "success"}
+    assert len(shown_in(events)) == len(trees)
+    return trees == ["user", "assistant", "results"]
+
+
+async def test_what_a_run_has_done_is_not_undone_by_a_process_that_has_lost_it(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    chat = Chat(url)
+    async with chat.begun() as conversation:
+        await conversation.say("/book", "r1")
+        await chat.hall.working.wait()
+        await chat.take_over("r1/1.another", 1e12)
+        chat.clock.advance(RENEWED_EVERY)
+        while "another worker has taken it over" not in caplog.text:  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0)
+        chat.hall.may_end.set()  # an effect in flight is waited for
+        while not conversation.is_idle:  # noqa: ASYNC110 - as a page that asks again
+            await asyncio.sleep(0)
+        [call] = await chat.calls.calls(9)
+        assert (chat.hall.done, call.status) == (["reserve"], "open")
+        await chat.take_over("r1/2", 0.0)  # that one has died
+        async with chat.clock.running(STEP):
+            assert whole(await ended(conversation), await chat.kinds())
+        assert chat.hall.done == ["reserve"]
+
+
+@pytest.mark.parametrize("method", ["open_round", "end_round", "record"])
+async def test_a_run_goes_on_when_the_store_of_calls_is_back(url: str, method: str) -> None:
+    chat = Chat(url, calls_away=method, times=2)
+    chat.hall.may_end.set()
+    async with chat.begun() as conversation, chat.clock.running(STEP):
+        await conversation.say("/book", "r1")
+        assert whole(await ended(conversation), await chat.kinds())
+        assert chat.hall.done in (["reserve"], ["reserve"] * 2)
+        [call] = await chat.calls.calls(9)
+        assert call.status == "done"
+
+
+@pytest.mark.parametrize("method", ["set_results", "append", "path"])
+async def test_a_run_goes_on_when_the_tree_is_back(url: str, method: str) -> None:
+    """What the tools have returned may be stored then, and not where the model sees it."""
+    chat = Chat(url)
+    async with chat.begun() as conversation:
+        await conversation.say("/book", "r1")
+        await chat.hall.working.wait()
+        agent = chat.conversations.agent.dependencies
+        object.__setattr__(agent, "store", Away(chat.trees, method))
+        chat.hall.may_end.set()
+        async with chat.clock.running(STEP):
+            assert whole(await ended(conversation), await chat.kinds())
+        assert chat.hall.done == ["reserve"]
+
+
+async def test_nodes_that_a_process_has_not_reported_before_it_died_are_reported(url: str) -> None:
+    chat = Chat(url)
+    chat.hall.may_end.set()
+    agent = Agent(chat.trees, MockModel(lambda _: "unused"))
+    async with chat.begun() as conversation:
+        assert await chat.events.lease("t1", "r1/0.dead", 0.0, 0.0)
+        message = Message("/book")
+        await conversation.log.begin("r1", started("t1", "r1", message))
+        said = agent.dependencies.node("t1", None, "user", message.text)
+        await agent.add([replace(said, id=node_id("t1", "r1"))])
+        async with chat.clock.running(STEP):
+            events = await ended(conversation)
+        assert node_id("t1", "r1") in shown_in(events)
+        assert whole(events, await chat.kinds())
+
+
+# -- leases, by whatever clock -------------------------------------------------------------------
+
+
+async def test_a_run_is_left_to_a_process_whose_clock_is_behind() -> None:
+    events, now = open_run_events("memory:"), 1_000.0
+    revival = Revival(events)
+    for _ in range(20):
+        until = now - APART / 2 + SECONDS
+        assert await events.lease("t", "r/0.behind", now, until)
+        assert await revival.revive(now, 9) == []
+        now += RENEWED_EVERY
+    now += UNRENEWED
+    assert await revival.revive(now, 9) == [("t", OpenRun("r", 1))]
+    await events.close()
+
+
+async def test_a_run_is_taken_from_a_dead_process_when_its_lease_is_over() -> None:
+    events, until = open_run_events("memory:"), 1_000.0 + SECONDS
+    revival = Revival(events)
+    assert await events.lease("t", "r/0.dead", 1_000.0, until)
+    assert await events.lease("long", "r/0.dead", 0.0, until - APART - 2 * SECONDS)
+    assert await revival.revive(until - UNRENEWED, 9) == [("long", OpenRun("r", 1))]
+    assert await revival.revive(until - 1, 9) == []
+    assert await revival.revive(until, 9) == [("t", OpenRun("r", 1))]
+    await events.close()
+
+
+async def lost(
+    lease: RenewedLease, events: Any, clock: ManualClock, is_lost: asyncio.Event
+) -> None:
+    """Have another process take the lease over, and its owner notice it."""
+    await events.take_over("t", lease.owner, "r/1.another", math.inf, 1e12)
+    clock.advance(RENEWED_EVERY)
+    await is_lost.wait()
+
+
+async def test_what_is_reported_under_a_lost_lease_is_not_stored() -> None:
+    clock, events, is_lost = ManualClock(), open_run_events("memory:"), asyncio.Event()
+    failing: Any = Failing(events, "after")
+    writer = LogWriter(failing, clock)
+    ours, others = ThreadLog(writer, "t"), ThreadLog(writer, "other")
+    lease = RenewedLease(
+        events, "t", clock, worker="r/0", seconds=SECONDS, kind="thread", on_lost=is_lost.set
+    )
+    async with lease:
+        assert await lease.take()
+        ours.add(named("ours"), lease=lease)
+        others.add(named("other"))
+        while not failing.failures:  # noqa: ASYNC110 - the store works in a thread
+            await asyncio.sleep(0)
+        await lost(lease, events, clock, is_lost)
+        ours.add(named("late"), lease=lease, release=True)
+        async with clock.running(1.0):
+            await ours.flush()
+            await others.flush()
+    assert await names_in(events, await events.last("t")) == ["ours"]
+    assert await events.last("other") == 1
+    assert await events.holder("t", 0.0) == "r/1.another"
+    await events.close()

@@ -92,7 +92,6 @@ class Conversations:
         now: seconds that never go back, for the backlog.
         clock: the time; by default, the system's.
         code_version: the version of the tools' code; by default, a digest of it.
-        clock: the time; by default, the system's.
 
     Attributes:
         agent: leads them.
@@ -116,7 +115,6 @@ class Conversations:
         now: Callable[[], float] = time.monotonic,
         clock: Clock | None = None,
         code_version: str | None = None,
-        clock: Clock | None = None,
     ) -> None:
         self._engine = engine or InProcessEngine(clock)
         self._works_here: bool = engine is None
@@ -138,7 +136,6 @@ class Conversations:
             calls=calls,
             samples_asked=samples_asked,
             code_version=code_version,
-            clock=clock,
         )
         self.questions: Questions = Questions(
             self.agent.dependencies,

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         SuspensionError,
         ToolError,
         UnknownCallError,
+        UnreachableError,
         UnsupportedRuntimeError,
     )
     from anabranch.inprocess import run_tool
@@ -121,6 +122,7 @@ __all__ = [
     "ToolError",
     "ToolSpec",
     "UnknownCallError",
+    "UnreachableError",
     "UnsupportedRuntimeError",
     "Usage",
     "assistant",

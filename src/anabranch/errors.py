@@ -2,6 +2,7 @@
 
     AnabranchError
     ├── ToolError                     the tool refuses the call, in a message for the caller
+    │   └── UnreachableError          the store of calls does not answer just now
     │   └── agents.QuestionAnsweredError  the question has another answer already
     ├── InvalidArgumentsError         the arguments do not fit the tool's parameters
     ├── CapabilityError               neither client nor server offers what the tool needs
@@ -106,6 +107,7 @@ __all__ = [
     "SuspensionError",
     "ToolError",
     "UnknownCallError",
+    "UnreachableError",
     "UnsupportedRuntimeError",
     "error_from_json",
     "error_to_json",
@@ -117,6 +119,10 @@ class ToolError(AnabranchError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, message=message)
+
+
+class UnreachableError(ToolError, recordable=False):  # what a call comes to is not known yet
+    """The store of calls does not answer; nothing is lost, and the call can be continued later."""
 
 
 @dataclass(eq=False, repr=False)

@@ -17,9 +17,9 @@ from anabranch._durable.replies import Replies, repeat_reply
 from anabranch._durable.states import is_reference, load_reference, refer
 from anabranch._durable.store import CallRecord, RoundRecord
 from anabranch._engine import Answer, Journal
-from anabranch.errors import InvalidTokenError, StoreError, ToolError
+from anabranch.errors import InvalidTokenError, StoreError, UnreachableError
 
-__all__ = ["MAX_STATE", "StoredCalls", "UnreachableError", "store_errors_mapped"]
+__all__ = ["MAX_STATE", "StoredCalls", "store_errors_mapped"]
 
 MAX_STATE = 8 * 2**20
 """Bytes that the answers of a call may take together: a small token may hold much when inflated."""
@@ -113,10 +113,6 @@ class StoredCalls:
             return {}
         with store_errors_mapped():
             return await entered(self._policy.store, journal)
-
-
-class UnreachableError(ToolError, recordable=False):
-    """The store did not answer a round; the same request can be sent again."""
 
 
 @contextmanager

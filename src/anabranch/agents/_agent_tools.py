@@ -17,7 +17,7 @@ from anabranch.agents._events import Event
 from anabranch.agents._ports import Model
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._turn_limits import UsageTotal
-from anabranch.errors import OtherVersionError, StoreError
+from anabranch.errors import OtherVersionError, UnreachableError
 from anabranch.messages import ResultBlock, SampleReply, SampleRequest, ToolSpec, ToolUseBlock
 from anabranch.tree import Node, Path
 
@@ -28,22 +28,12 @@ __all__ = [
     "AskedInBranches",
     "Asleep",
     "Continuation",
-    "CutOffError",
     "Outcome",
     "ToolUse",
 ]
 
 
-class CutOffError(StoreError, recordable=False):
-    """The store of calls did not answer: the call is as it was, and its tool has no outcome."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The calls of tools cannot be reached just now. Go on with the turn later."
-        )
-
-
-ELSEWHERE = (OtherVersionError, CutOffError)
+ELSEWHERE = (OtherVersionError, UnreachableError)
 """Why a turn goes on later, or in another process, from where its tools are."""
 
 

@@ -73,7 +73,7 @@ async def run_branches(
     Raises:
         OtherVersionError: a branch can only go on with other code; the others have come as far as
             they can.
-        CutOffError: likewise, one can only go on later.
+        UnreachableError: likewise, one can only go on later.
     """
     elsewhere: list[AnabranchError] = []
 

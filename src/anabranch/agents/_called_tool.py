@@ -17,14 +17,13 @@ from typing import Any
 from anabranch._asking.host import Host
 from anabranch._durable.job import Job
 from anabranch._durable.lines import name_line
-from anabranch._durable.reading import UnreachableError
 from anabranch._durable.service import CallService
 from anabranch._engine import Answer, Ask, Journal, Notice
 from anabranch._engine.clock import pause
 from anabranch._engine.sleeping import wakes_at
 from anabranch._opening import Runtime, new_journal
 from anabranch._shielded import run_shielded
-from anabranch.agents._agent_tools import Asked, Asleep, CutOffError, Outcome, ToolUse
+from anabranch.agents._agent_tools import Asked, Asleep, Outcome, ToolUse
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._call_expiry import principal_of, reaper_of, runtime_at
 from anabranch.agents._events import ToolBranched, ToolNoticed
@@ -91,15 +90,9 @@ class CalledTool:
         Raises:
             ToolError: the call cannot be continued.
             OtherVersionError: it can only be continued by the code that has begun it.
-            CutOffError: the store of calls did not answer.
+            UnreachableError: the store of calls does not answer.
             AnabranchError: what the call raises.
         """
-        try:
-            return await self._use(here)
-        except UnreachableError as error:
-            raise CutOffError from error
-
-    async def _use(self, here: ToolUse) -> Outcome | Asked | Asleep:
         dependencies, job = here.timeline.dependencies, await self._checked_job(here)
         thread = here.timeline.thread
         runtime = await runtime_at(dependencies, here.caller, thread, here.above)

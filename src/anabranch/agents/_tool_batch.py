@@ -89,7 +89,7 @@ class ToolBatch:
         Raises:
             OtherVersionError: a tool can only go on with other code; the others have come as far
                 as they can.
-            CutOffError: likewise, one can only go on later.
+            UnreachableError: likewise, one can only go on later.
         """
         await self._store_placeholders()
         while True:

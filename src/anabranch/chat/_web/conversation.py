@@ -29,7 +29,7 @@ from anabranch.chat._web.thread_lease import STOP, BusyError, OpenRun, ThreadLea
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.chat._web.turn_work import ASIDE, TurnWork
 from anabranch.engines import Engine, Wake
-from anabranch.errors import AnabranchError, OtherVersionError, StoreError
+from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
 from anabranch.messages import ElicitReply
 from anabranch.models import ModelError
 from anabranch.tree import Node, RefusedError, Thread
@@ -300,7 +300,10 @@ class Conversation:
             await self._wait(turn, version=other.version)
         except RefusedError as error:
             await turn.fail(str(error))
-        except StoreError as error:  # another process may reach the store, or this one, later
+        except (
+            StoreError,
+            UnreachableError,
+        ) as error:  # another process may reach the store, or this one, later
             logger.warning("a turn was cut off: %s", error)
             await turn.hand_over()
         except (AnabranchError, ModelError) as error:

@@ -142,6 +142,8 @@ class LiveTurn:
             self._asleep[event.caller, event.use.id] = event.until
         if isinstance(event, NodeAdded) and event.node.tool_uses:
             await self._log.flush()  # tools begin next: who sees an effect has seen who called it
+            if self._lease is not None:
+                self._lease.check()  # else another process has called them by now
         await self._log.room()
 
     @property

@@ -76,4 +76,5 @@ class ThreadConnections:
 
 def is_trusted(info: Mapping[Any, Any]) -> bool:
     """Whether a connection with this ``info`` was just used, or is new, or that of a file."""
-    return time.monotonic() - info.get("used", math.inf) < TRUSTED
+    used: float = info.get("used", math.inf)
+    return time.monotonic() - used < TRUSTED

@@ -13,8 +13,8 @@ import pytest
 from anabranch._durable.entries import FAILED
 from anabranch.cli import main
 from anabranch.cli._options import STORE
-from anabranch.stores import CallRecord, open_run_events, open_store
-from anabranch.tree import local_time
+from anabranch.stores import CallRecord, open_run_events, open_store, open_stores
+from anabranch.tree import Thread, local_time
 
 FAR = 4e9
 """A time that does not come."""
@@ -192,6 +192,52 @@ def test_undos_that_are_left_are_brought_forward_and_nothing_else(
         assert "no undo of it is left" in capsys.readouterr().err
     after = deadlines(calls)
     assert {name for name in CALLS if after[name] != before[name]} == {"tried"}
+
+
+@pytest.fixture
+def threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store with two conversations whose runs wait, and two calls that have expired."""
+    named = f"sqlite:///{tmp_path}/chat.db"
+
+    async def fill() -> None:
+        calls, trees = open_stores(named)
+        events = open_run_events(trees)
+        for number, name in enumerate(["thread_abcdef1", "thread_abcdef2"]):
+            await trees.create_thread(Thread(name, float(number)))
+            assert await events.lease(name, "r1/0", 0.0, 3.0)
+            await events.append(name, [BEGUN], at=FAR, key="r1")
+        for name in ("call_xyz1", "call_xyz2"):
+            await calls.begin(CallRecord(name, "book", "{}", 0.0, 5.0))
+        await trees.close()
+
+    asyncio.run(fill())
+    monkeypatch.setenv(STORE, named)
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [("last", "thread_abcdef2"), ("abcdef1", "thread_abcdef1"), ("xyz1", "call_xyz1")],
+)
+def test_the_beginning_of_an_id_or_last_is_understood(
+    name: str, whole: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = printed(capsys, "show", name)
+    assert shown.get("thread", shown.get("call")) == whole
+    assert printed(capsys, "retry", name) is None
+    if whole.startswith("thread"):
+        assert printed(capsys, "cancel", name) is None
+        assert main(["work", "show", whole]) == 1
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("name", ["abcdef", "xyz"])
+@pytest.mark.parametrize("command", ["show", "retry", "cancel"])
+def test_the_beginning_of_several_ids_is_refused(
+    command: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["work", command, name]) == 1
+    assert "is the beginning of several" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("url")

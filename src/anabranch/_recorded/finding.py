@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch._durable.store import CallRecord, CallStore
 
-__all__ = ["NoSuchCallError", "find_call"]
+__all__ = ["AmbiguousCallError", "NoSuchCallError", "find_call"]
 
 LATEST = "last"
 _PREFIX = "call_"
@@ -13,6 +13,10 @@ SHOWN = 5
 
 class NoSuchCallError(LookupError):
     """A name stands for no call, or for several."""
+
+
+class AmbiguousCallError(NoSuchCallError):
+    """A name stands for several calls."""
 
 
 async def find_call(store: CallStore, name: str) -> CallRecord:
@@ -37,7 +41,7 @@ async def find_call(store: CallStore, name: str) -> CallRecord:
         if found:
             names = ", ".join(each.call_id for each in found[:SHOWN])
             more = ", …" if len(found) > SHOWN else ""
-            raise NoSuchCallError(
+            raise AmbiguousCallError(
                 f"{name!r} is the beginning of several calls: {names}{more}. Type more of it."
             )
     raise NoSuchCallError(f"The store has no call {name!r}; it was never begun, or was deleted.")

@@ -14,12 +14,13 @@ from cyclopts import App, Parameter
 from anabranch._durable.undoing import Unfinished, undo_again, unfinished
 from anabranch._engine.clock import SystemClock
 from anabranch._extras import needs_extra
+from anabranch._recorded.finding import AmbiguousCallError, NoSuchCallError, find_call
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.cli._commands import example, installed_version
 from anabranch.cli._options import AsJson, Store
 from anabranch.cli._output import print_either
 from anabranch.cli._stores import Stores, with_store
-from anabranch.tree import local_time
+from anabranch.tree import AmbiguousIdError, find_thread, local_time
 
 if TYPE_CHECKING:
     from anabranch.chat._web.open_work import OpenWork
@@ -38,7 +39,13 @@ work_app: App = App(
 ALL = 100_000
 """More than is open at the same time."""
 
-Name: TypeAlias = Annotated[str, Parameter(help="The id of a conversation, or of a call.")]
+Name: TypeAlias = Annotated[
+    str,
+    Parameter(
+        help="The id of a conversation, or of a call, or the beginning of it; “last” for the latest"
+        " conversation."
+    ),
+]
 
 
 @work_app.command(name="list", help_epilogue=example("anabranch work list --limit 10"))
@@ -66,13 +73,14 @@ def list_command(
 @work_app.command(name="show", help_epilogue=example("anabranch work show thread_1a2b"))
 def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) -> None:
     """Show the run of one conversation that has not ended, or one call that is to be undone."""
+    whole = _with_stores(store, lambda stores: _whole(stores, name))
     runs, calls = _open(store, ALL)
     found = [
-        *(asdict(each) for each in runs if each.thread == name),
-        *(asdict(each) for each in calls if each.call == name),
+        *(asdict(each) for each in runs if each.thread == whole),
+        *(asdict(each) for each in calls if each.call == whole),
     ]
     if not found:
-        raise _none_open(name)
+        raise _none_open(whole)
     lines = [f"{each:<8} {value}" for each, value in found[0].items()]
     print_either(found[0], lines, as_json=json)
 
@@ -88,7 +96,8 @@ def retry_command(name: Name, /, *, store: Store = None) -> None:
     now = SystemClock().now()
 
     async def work(stores: Stores) -> bool:
-        return await retry(stores.events, name, now) or await undo_again(stores.calls, name, now)
+        whole = await _whole(stores, name)
+        return await retry(stores.events, whole, now) or await undo_again(stores.calls, whole, now)
 
     if not _with_stores(store, work):
         raise FailedError(
@@ -99,13 +108,43 @@ def retry_command(name: Name, /, *, store: Store = None) -> None:
 
 @work_app.command(name="cancel", help_epilogue=example("anabranch work cancel thread_1a2b"))
 def cancel_command(
-    name: Annotated[str, Parameter(help="A conversation's id.")], /, *, store: Store = None
+    name: Annotated[
+        str,
+        Parameter(help="A conversation's id, or the beginning of it; “last” for the latest."),
+    ],
+    /,
+    *,
+    store: Store = None,
 ) -> None:
     """Stop the run of a conversation, wherever it is in progress."""
     with needs_extra("chat", "`anabranch work`", UsageError):
         from anabranch.chat._web.open_work import cancel  # noqa: PLC0415 - an extra
-    if not _with_stores(store, lambda stores: cancel(stores.events, name, SystemClock())):
+
+    async def work(stores: Stores) -> bool:
+        return await cancel(stores.events, await _whole(stores, name), SystemClock())
+
+    if not _with_stores(store, work):
         raise _none_open(name)
+
+
+async def _whole(stores: Stores, name: str) -> str:
+    """Return the whole id of the conversation, or call, that ``name`` stands for, if there is one.
+
+    Raises:
+        AmbiguousIdError: several conversations begin like this.
+        AmbiguousCallError: several calls do.
+        StoreError: the store failed.
+    """
+    if await stores.events.holder(name, 0.0) is not None:
+        return name
+    if (thread := await find_thread(stores.trees, name)) is not None:
+        return thread
+    try:
+        return (await find_call(stores.calls, name)).call_id
+    except AmbiguousCallError:
+        raise
+    except NoSuchCallError:
+        return name
 
 
 def _open(store: str | None, limit: int) -> tuple[list[OpenWork], list[Unfinished]]:
@@ -145,4 +184,4 @@ def _lines_of_calls(found: Sequence[Unfinished]) -> list[str]:
 
 
 def _with_stores(url: str | None, work: Callable[[Stores], Awaitable[T]]) -> T:
-    return with_store(Stores.at, url, work)
+    return with_store(Stores.at, url, work, AmbiguousIdError, AmbiguousCallError)

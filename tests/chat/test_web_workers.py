@@ -14,7 +14,8 @@ import pytest
 from anabranch import BranchContext, tool
 from anabranch.agents import Agent
 from anabranch.chat import make_chat_app
-from anabranch.chat._web.conversation import CUT_OFF, GIVEN_UP, MOST_ATTEMPTS, RUNS
+from anabranch.chat._web.branch_work import MOST_ATTEMPTS
+from anabranch.chat._web.conversation import CUT_OFF, GIVEN_UP, RUNS
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.log_writer import encoded
 from anabranch.chat._web.run_input import HEAD, Message, ends_of_all_open, message_in, started

@@ -15,6 +15,7 @@ import httpx2
 import psycopg
 
 from tests.chat.test_web_killed import SCRIPT, TOOLS, until_ended
+from tests.chat.test_web_shared_branches import check_branches
 from tests.chat.web import events_in, message, types_of
 from tests.postgres import Server
 
@@ -55,12 +56,10 @@ class Fleet:
                 yield process, client
 
     @asynccontextmanager
-    async def worker(self) -> AsyncGenerator[Process]:
-        async with self._process("worker", "--concurrency", "4", "--grace", "120") as (
-            process,
-            line,
-        ):
-            assert line == "The worker takes runs, 4 at a time.\n"
+    async def worker(self, concurrency: int = 4) -> AsyncGenerator[Process]:
+        options = ("--concurrency", str(concurrency), "--grace", "120")
+        async with self._process("worker", *options) as (process, line):
+            assert line == f"The worker takes runs, {concurrency} at a time.\n"
             yield process
 
     def let_leases_run_out(self) -> None:
@@ -68,6 +67,16 @@ class Fleet:
         with psycopg.connect(self.url, autocommit=True) as store:
             store.execute("UPDATE anabranch_call SET leased_until = 1 WHERE owner IS NOT NULL")
             store.execute("UPDATE anabranch_run SET leased_until = 1 WHERE owner IS NOT NULL")
+
+    def let_leases_of_branch_run_out(self, branch: str, effect: str) -> None:
+        """Give up a branch of a killed process, and its call, which has had this effect."""
+        ledger = (self.folder / "ledger").read_text().splitlines()
+        [key] = [line.partition(" ")[2] for line in ledger if line.startswith(f"{effect} ")]
+        with psycopg.connect(self.url, autocommit=True) as store:
+            of_call = "UPDATE anabranch_call SET leased_until = 1 WHERE call_id = %s"
+            store.execute(of_call, [key.partition(":")[0].encode()])
+            of_branch = "UPDATE anabranch_run SET leased_until = 1 WHERE run = %s"
+            store.execute(of_branch, [f"t1/{branch}".encode()])
 
     def effects(self) -> list[str]:
         """What was done, in its order."""
@@ -108,3 +117,75 @@ async def expect_a_run_to_outlive_its_processes(fleet: Fleet) -> None:
     assert shown == [node["id"] for node in nodes]  # each once, in their order
     kinds = types_of(events)
     assert (kinds[0], kinds.count("RUN_STARTED"), kinds[-1]) == ("RUN_STARTED", 1, "RUN_FINISHED")
+
+
+CITIES = ["Rome", "Oslo", "Bonn", "Graz"]
+FORKING = [
+    {"when": "branches completed", "text": "All is done."},
+    {"when": "booked", "text": "It is booked.", "repeat": True},
+    *(
+        {
+            "when": f"take {city}",
+            "tool_calls": [{"name": "travel", "arguments": {"to": city, "asks": False}}],
+        }
+        for city in CITIES
+    ),
+    {
+        "when": "go",
+        "tool_calls": [
+            {
+                "name": "branch_self",
+                "arguments": {"prompts": [f"take {c}" for c in CITIES], "allow_work": True},
+            }
+        ],
+    },
+]
+
+
+async def until_reserved(page: httpx2.AsyncClient, count: int) -> list[tuple[str, str]]:
+    """Return the branches that have made so many reservations, each with its city."""
+    text = ""
+    async with page.stream("GET", "/threads/t1/events?after=0") as response:
+        async for piece in response.aiter_text():
+            text += piece
+            events = events_in(text[: text.rfind("\n\n") + 1])
+            made = [each for each in events if each.get("name") == "anabranch.notice"]
+            if len(made) >= count:
+                break
+    return [(e["subagentRunId"], e["value"]["message"].removeprefix("reserved ")) for e in made]
+
+
+async def test_branches_are_worked_on_by_several_processes_and_outlive_one(
+    tmp_path: Path, postgres: Server
+) -> None:
+    """Each worker has one place: two branches that work at the same time are in two processes."""
+    fleet = Fleet(tmp_path, postgres.new_url())
+    (tmp_path / "script.json").write_text(json.dumps(FORKING))
+    held = [tmp_path / f"held-book-{city}" for city in CITIES]
+    for each in held:
+        each.touch()
+    async with fleet.web() as (_, page), fleet.worker(1) as one, fleet.worker(1) as two:
+        accepted = {"Accept": "application/json"}
+        assert (await page.post("/agui", json=message("go"), headers=accepted)).status_code == 202
+        branch, city = (await until_reserved(page, 2))[0]
+        (tmp_path / f"before-book-{city}").touch()  # there a worker dies
+        for each in held:
+            each.unlink()
+        ends = [asyncio.create_task(each.wait()) for each in (one, two)]
+        died, alive = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        assert [each.result() for each in died] == [-signal.SIGKILL]
+        fleet.let_leases_of_branch_run_out(branch, f"reserve-{city}")
+        sent = await until_ended(page, 0, 1)
+        for living in alive:
+            living.cancel()
+        nodes = (await page.get("/threads/t1/tree")).json()["nodes"]
+    done = [f"{what}-{city}" for what in ("book", "reserve") for city in CITIES]
+    assert sorted(fleet.effects()) == sorted(done)
+    assert nodes[-1]["content"][0]["text"] == "All is done."
+    events = events_in("\n\n".join(sent))
+    assert "4/4 branches completed" in str(events)
+    shown = [each["value"]["id"] for each in events if each.get("name") == "anabranch.node"]
+    assert sorted(shown) == sorted(node["id"] for node in nodes)
+    numbers = [each.partition("\n")[0] for each in sent]
+    assert numbers == [f"id: {number}" for number in range(1, len(sent) + 1)]
+    check_branches(events)

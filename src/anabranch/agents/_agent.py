@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn
 
 from anabranch._asking.answerer import Absent, Answerer
@@ -25,6 +26,7 @@ from anabranch.agents._answers import (
 )
 from anabranch.agents._batch_line import BatchLine
 from anabranch.agents._branch_progress import OpenFork, open_fork
+from anabranch.agents._branch_shares import spent_in_turn
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import Listener, NodeAdded, ignore_event
@@ -35,7 +37,7 @@ from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import Given, Reply, reply_of
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn, observed, resume, use_line
-from anabranch.agents._turn_limits import TurnLimits
+from anabranch.agents._turn_limits import Meter, TurnLimits
 from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import ToolError
 from anabranch.limits import Limits
@@ -70,6 +72,8 @@ class Agent:
             answers with a :class:`~anabranch.SampleReply`; by default, ``model`` answers them.
         code_version: the version of the tools' code, under which ``calls`` are stored; by default,
             a digest of the files in which the tools are defined.
+        shares_branches: whether a turn ends where its tools open branches side by side, each of
+            which any process may then work on. That is for an application that calls workers.
 
     Attributes:
         tools: all tools, by name, as they are at present.
@@ -92,6 +96,7 @@ class Agent:
         calls: CallStore | Durability | None = None,
         samples_asked: bool = False,
         code_version: str | None = None,
+        shares_branches: bool = False,
     ) -> None:
         self.tools: ToolSet = ToolSet(tools)
         self.dependencies: AgentDependencies = AgentDependencies(
@@ -108,6 +113,7 @@ class Agent:
             durability_of(calls),
             samples_asked,
             "" if calls is None else self.tools.version(code_version),
+            shares_branches,
         )
 
     @property
@@ -192,7 +198,7 @@ class Agent:
         return await observed(around.thread.id, self._go_on(around))
 
     async def _go_on(self, around: Surroundings) -> Node:
-        node, turn = around.last, self._turn_in(around.thread)
+        node, turn = around.last, self._turn_in(around.thread, around.last)
         if (fork := None if node.kind == "user" else open_fork(around)) is not None:
             return await self._go_on_in(fork)
         if BatchLine.read(around) is None:
@@ -205,14 +211,14 @@ class Agent:
     async def use_tools(self, node: Node | Surroundings) -> Node:
         """Go on with the tools of a line as :meth:`go_on` does, without the model."""
         around = await surroundings_of(self.store, node)
-        turn = self._turn_in(around.thread)
+        turn = self._turn_in(around.thread, around.last)
         writer = await LineWriter.at(turn.timeline, around)
         return await observed(around.thread.id, use_line(turn, writer))
 
     async def _go_on_in(self, fork: OpenFork) -> Node:
         """Go on in these branches, and then with the tools that have opened them."""
         around = await self._line_of(fork.caller)
-        turn = self._turn_in(around.thread)
+        turn = self._turn_in(around.thread, around.last)
         turn.continuation = replace(turn.continuation, within=fork.within)
         writer = await LineWriter.at(turn.timeline, around)
         return await end_below(turn, writer) or await resume(turn, writer)
@@ -268,7 +274,7 @@ class Agent:
 
     def _turn_at(self, around: Surroundings) -> tuple[Turn, OpenFork | None]:
         """Return a turn at a question; in a branch, the thread's head stays on the main path."""
-        turn, fork = self._turn_in(around.thread), open_fork(around)
+        turn, fork = self._turn_in(around.thread, around.last), open_fork(around)
         turn.timeline.moves_head = fork is None
         return turn, fork
 
@@ -295,7 +301,7 @@ class Agent:
         ``at`` is the question's :meth:`line`, where that was just read.
         """
         around = at or await self._line_of(question)
-        writer = await LineWriter.at(self._turn_in(around.thread).timeline, around)
+        writer = await LineWriter.at(self._turn_in(around.thread, around.last).timeline, around)
         answer = writer.line.answers.get(question.id)
         return None if answer is None or not answer.data else reply_of(answer)
 
@@ -310,7 +316,7 @@ class Agent:
             ToolError: no tool waits there.
         """
         around = await surroundings_of(self.store, node)
-        turn, fork = self._turn_in(around.thread), open_fork(around)
+        turn, fork = self._turn_in(around.thread, around.last), open_fork(around)
         turn.continuation = Continuation(Cancelling(), is_left=True)
         if fork is not None:
             around = await self._line_of(fork.caller)
@@ -347,7 +353,10 @@ class Agent:
         ``asleep`` is as for :meth:`cut_off`.
         """
         around = await self.store.around(thread_id, node_id)
-        return None if around is None else await PathEnd.read(self.store, around, asleep)
+        shared = self.dependencies.shares_branches
+        if around is None:
+            return None
+        return await PathEnd.read(self.store, around, asleep, shared=shared)
 
     async def interrupt_tools(self, thread_id: str) -> None:
         """Undo what tools at the head have done that sleep, or were cut off: they have ended.
@@ -377,11 +386,14 @@ class Agent:
         thread = await self.store.thread(node.thread_id)
         if thread is None:
             raise ToolError(f"There is no thread {node.thread_id!r}.")
-        return self._turn_in(thread)
+        return self._turn_in(thread, node)
 
-    def _turn_in(self, thread: Thread) -> Turn:
+    def _turn_in(self, thread: Thread, node: Node) -> Turn:
         continuation = Continuation(self.dependencies.person)
-        return Turn(Timeline(self.dependencies, thread), self.tools, continuation)
+        shared = self.dependencies.shares_branches
+        earlier = partial(spent_in_turn, self.store, node, shared=shared)
+        meter = Meter(self.dependencies.limits, None if node.kind == "user" else earlier)
+        return Turn(Timeline(self.dependencies, thread, meter), self.tools, continuation)
 
     async def expire_calls(self, engine: Engine | None = None) -> NoReturn:
         """Undo what tools have done whose questions are not answered in time, until cancelled.

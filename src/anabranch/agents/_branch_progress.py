@@ -17,8 +17,10 @@ from anabranch.tree import Node, Path, Results, Tree, TreeStore
 __all__ = [
     "ALLOW_WORK",
     "BEFORE",
+    "BRANCH_ID",
     "ERROR",
     "PARTIAL",
+    "SHARE",
     "BranchOutcome",
     "BranchProgress",
     "OpenFork",
@@ -31,6 +33,10 @@ ALLOW_WORK = "allow_work"
 """In a branch's first node: whether its tools run; by default, they do."""
 BEFORE = "before"
 """In a branch's first node: the first node of the branch that has to end before this one begins."""
+BRANCH_ID = "branch_id"
+"""In the first node of a branch of folding: its record. What it returns is the result of its tool."""
+SHARE = "share"
+"""In a branch's first node: its share of the turn's limits; workers work on it, not who has opened it."""
 ERROR, PARTIAL = "error", "partial"
 """In the node at which a branch has failed: why, and what had been received of its reply."""
 
@@ -70,8 +76,10 @@ class BranchProgress:
     ) -> None:
         self._results = results
         self._asleep = asleep
+        self._known: dict[str, Node] = {}
         self._below: dict[str, list[Node]] = {}
         for node in nodes:
+            self._known[node.id] = node
             self._below.setdefault(node.parent_id or "", []).append(node)
 
     @classmethod
@@ -135,14 +143,30 @@ class BranchProgress:
             return BranchOutcome(start, end, str(path[-2].data[ERROR]), said_in(path))
         return BranchOutcome(start, end)
 
-    def waits(self, start: Node) -> bool:
-        """Whether a branch can go on only when something is answered, or another branch ends."""
+    def is_over(self, start: Node) -> bool:
+        """Whether a branch has ended, or the tool that has opened it has returned.
+
+        A branch of folding that has a share is over when its worker has stored what it returns.
+        """
+        caller = self._known[start.parent_id or ""]
+        if _has_returned(caller, str(start.data.get("tool_use_id")), self._results):
+            return True
+        is_recorded = SHARE in start.data and BRANCH_ID in start.data
+        return not is_recorded and self.outcome(start) is not None
+
+    def waits(self, start: Node, *, here: bool = False) -> bool:
+        """Whether a branch can go on only when something is answered, or another branch ends.
+
+        ``here`` is as for :meth:`can_go_on`.
+        """
         before = str(start.data.get(BEFORE, ""))
         siblings = self._below.get(start.parent_id or "", [])
         if any(each.id == before and self.outcome(each) is None for each in siblings):
             return True
-        line = self._line(start)
-        return line is not None and not self.can_go_on(line)
+        line = self.line(start)
+        if line is None or not line.unfinished:  # then it goes on after their results
+            return False
+        return not self.can_go_on(line, here=here)
 
     def going(
         self, starts: Iterable[Node], within: frozenset[str] | None, *, is_asked: bool
@@ -155,18 +179,38 @@ class BranchProgress:
         open_now = [each for each in chosen if self.outcome(each) is None]
         return [each for each in open_now if is_asked or not self.waits(each)]
 
-    def can_go_on(self, line: BatchLine) -> bool:
-        """Whether a tool of ``line``, or a branch of one, can go on now, without another answer."""
+    def can_go_on(self, line: BatchLine, *, here: bool = False) -> bool:
+        """Whether a tool of ``line``, or a branch of one, can go on now, without another answer.
+
+        ``here`` leaves out what goes on in branches that have shares: workers do that.
+        """
         return any(
-            self._is_ready(line, use.id)
+            self._is_ready(line, use.id, here=here)
             for use in line.unfinished
             if not line.is_waiting(use.id) and (line.caller.id, use.id) not in self._asleep
         )
 
-    def _is_ready(self, line: BatchLine, tool_use_id: str) -> bool:
+    def _is_ready(self, line: BatchLine, tool_use_id: str, *, here: bool) -> bool:
         starts = self.opened(line.caller, tool_use_id)
-        going = [start for start in starts if self.outcome(start) is None]
-        return not going or not all(map(self.waits, going))
+        going = [start for start in starts if not self.is_over(start)]
+        return not going or any(
+            not (here and SHARE in start.data) and not self.waits(start, here=here)
+            for start in going
+        )
+
+    def elsewhere(self, line: BatchLine) -> list[Node]:
+        """Return the branches of the tools of ``line`` with which workers can go on.
+
+        Those inside of them are their workers' business.
+        """
+        found: list[Node] = []
+        for start in (each for use in line.unfinished for each in self.opened(line.caller, use.id)):
+            inner = None if self.is_over(start) else self.line(start)
+            if SHARE in start.data:
+                found += [] if self.is_over(start) or self.waits(start) else [start]
+            elif inner is not None:
+                found += self.elsewhere(inner)
+        return found
 
     def questions(self, line: BatchLine) -> list[Node]:
         """Return the questions that wait for an answer on ``line``, and those in its branches."""
@@ -174,10 +218,10 @@ class BranchProgress:
         own = {question.id for round_ in waiting for question in round_.unanswered}
         found = [node for node in line.nodes if node.id in own]
         starts = [start for use in line.unfinished for start in self.opened(line.caller, use.id)]
-        lines = [self._line(start) for start in starts if self.outcome(start) is None]
+        lines = [self.line(start) for start in starts if self.outcome(start) is None]
         return found + [each for inner in lines if inner for each in self.questions(inner)]
 
-    def _line(self, start: Node) -> BatchLine | None:
+    def line(self, start: Node) -> BatchLine | None:
         """Return the tool batch at which a branch is, ``None`` if it is at none."""
         return BatchLine.read(Path(tuple(self.path(start)), self._results))
 

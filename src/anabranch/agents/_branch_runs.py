@@ -29,11 +29,12 @@ from anabranch.errors import (
     AnabranchError,
     BranchTimeoutError,
     BranchTokenError,
+    ToolError,
 )
 from anabranch.models import INTERRUPTED, ModelError
 from anabranch.tree import Node
 
-__all__ = ["BranchPath", "run_branches"]
+__all__ = ["BranchPath", "fail_branch", "run_branches"]
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
@@ -99,6 +100,13 @@ async def run_branches(
         raise elsewhere[0]
 
 
+async def fail_branch(turn: Turn, path: Sequence[Node], reason: str) -> None:
+    """End a branch, which has come to the last node of ``path``, with an error."""
+    own = turn.branch()
+    await own.timeline.continue_from(path)
+    await _report(own, await _record_failure(own, path[0], ToolError(reason)))
+
+
 async def _run_branch(
     turn: Turn, path: Sequence[Node], messages: RequestMessages | None, *, work: bool
 ) -> BranchOutcome:
@@ -114,7 +122,8 @@ async def _run_branch(
         return await run_shielded(_record_failure(turn, start, error))
     working = turn.timeline.branch_of_folding
     has_returned = working is not None and working.returned is not None
-    waits = work and (end.kind != "assistant" or bool(end.tool_uses)) and not has_returned
+    is_at_tools = work and (end.kind != "assistant" or bool(end.tool_uses)) and not has_returned
+    waits = is_at_tools or end is start
     return BranchOutcome(start, end, waits=waits)
 
 
@@ -132,6 +141,8 @@ async def _running(
     if len(path) > 1:
         await turn.timeline.continue_from(path)
         return await turn.go_on(path[-1])
+    if turn.continuation.is_over:  # it has not begun, and does not now
+        return path[0]
     return await (turn.run if work else turn.timeline.reply)(path[0], messages)
 
 

@@ -8,30 +8,33 @@ From the next message on, all of them see the summary.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
 from anabranch._shielded import run_shielded
-from anabranch.agents._agent_tools import AskedInBranches, Outcome, ToolUse
+from anabranch.agents._agent_tools import AgentTool, AskedInBranches, Outcome, ToolUse
 from anabranch.agents._branch_progress import (
     ALLOW_WORK,
     BEFORE,
+    SHARE,
     BranchOutcome,
     BranchProgress,
 )
-from anabranch.agents._branch_runs import BranchPath, run_branches
+from anabranch.agents._branch_runs import BranchPath, fail_branch, run_branches
 from anabranch.agents._branch_self_input import SPEC, BranchSelfInput, read_input
 from anabranch.agents._branch_self_summary import EndedBranch, summary
+from anabranch.agents._branch_shares import share_data
 from anabranch.agents._events import NodeAdded
 from anabranch.agents._ports import Model
 from anabranch.agents._recombination import JUDGES, BranchAnswer, Recombined, recombine
+from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.errors import StoreError, ToolError
-from anabranch.messages import ToolSpec
+from anabranch.messages import ToolSpec, ToolUseBlock
 from anabranch.tree import Node, name_branches, project_each
 
 __all__ = ["PLACEHOLDER", "BranchSelf"]
@@ -75,10 +78,13 @@ class BranchSelf:
             paths = fork.continued(progress)
         else:
             path = await dependencies.store.path(here.caller.id)
-            wanted = _checked_input(here, sum(node.kind == "branch" for node in path.nodes))
-            fork = _Fork(here, wanted, await _open(here, wanted))
-            messages = project_each(path.nodes, fork.starts, path.results)
-            paths = [([start], each) for start, each in zip(fork.starts, messages, strict=True)]
+            wanted = await _checked_input(here, sum(node.kind == "branch" for node in path.nodes))
+            starts = _starts(here, wanted)
+            messages = list(project_each(path.nodes, starts, path.results))
+            share = _share(here, wanted, messages)
+            starts = await _open(here, [replace(s, data={**s.data, **share}) for s in starts])
+            fork = _Fork(here, wanted, starts)
+            paths = [] if share else [([s], m) for s, m in zip(starts, messages, strict=True)]
         try:
             await fork.run(paths)
             if not await fork.has_ended():
@@ -94,6 +100,28 @@ class BranchSelf:
                     await run_shielded(fork.record_interruption())
             raise
         return Outcome(summary(fork.wanted, branches, made))
+
+    def tools_in(
+        self, use: ToolUseBlock, tools: Mapping[str, AgentTool]
+    ) -> Mapping[str, AgentTool]:
+        """Return all ``tools``."""
+        del use
+        return tools
+
+    async def work_on(self, here: ToolUse, start: Node) -> None:
+        """See :meth:`BranchingTool.work_on`."""
+        progress = await BranchProgress.below(here.timeline.dependencies.store, here.caller)
+        if not progress.is_over(start):
+            turn = Turn(here.timeline, here.tools, here.continuation)
+            path, works = progress.path(start), bool(start.data[ALLOW_WORK])
+            await run_branches(turn, [(path, None)], {}, work=works, parallel=False)
+
+    async def fail(self, here: ToolUse, start: Node, reason: str) -> None:
+        """See :meth:`BranchingTool.fail`."""
+        progress = await BranchProgress.below(here.timeline.dependencies.store, here.caller)
+        if not progress.is_over(start):
+            turn = Turn(here.timeline, here.tools, here.continuation)
+            await fail_branch(turn, progress.path(start), reason)
 
     async def _recombined(
         self, here: ToolUse, wanted: BranchSelfInput, branches: Sequence[EndedBranch]
@@ -121,7 +149,12 @@ class _Fork:
         """Note the branches that have ended; return the paths of those that go on now."""
         ended = {s.id: outcome for s in self.starts if (outcome := progress.outcome(s))}
         self.outcomes.update(ended)
-        going = [start for start in self.starts if start.id not in self.outcomes]
+        shared = self.here.shares_branches
+        going = [
+            start
+            for start in self.starts
+            if start.id not in self.outcomes and not (shared and SHARE in start.data)
+        ]
         if self.wanted.parallel:  # otherwise the first of them goes on, and then the others
             how = self.here.continuation
             going = progress.going(going, how.within, is_asked=how.person is not None)
@@ -185,7 +218,7 @@ class _Fork:
             await self._name()
 
 
-def _checked_input(here: ToolUse, depth: int) -> BranchSelfInput:
+async def _checked_input(here: ToolUse, depth: int) -> BranchSelfInput:
     limits = here.timeline.dependencies.limits
     if depth >= limits.max_depth:
         raise ToolError(
@@ -194,7 +227,7 @@ def _checked_input(here: ToolUse, depth: int) -> BranchSelfInput:
         )
     wanted = read_input(here.block.input, limits.max_branches_per_call)
     try:
-        here.timeline.meter.open_branches(len(wanted.prompts))
+        await here.timeline.meter.open_branches(len(wanted.prompts))
     except TurnLimitError as error:
         raise ToolError(
             f"branch_self was not run: {len(wanted.prompts)} branches more are too many, as"
@@ -204,8 +237,20 @@ def _checked_input(here: ToolUse, depth: int) -> BranchSelfInput:
     return wanted
 
 
-async def _open(here: ToolUse, wanted: BranchSelfInput) -> list[Node]:
-    """Add the first nodes of all branches in one write, so that none is missing after a crash."""
+def _share(
+    here: ToolUse, wanted: BranchSelfInput, messages: Sequence[RequestMessages]
+) -> dict[str, JsonValue]:
+    """Return what the first nodes of branches say that workers work on; nothing for any others.
+
+    Inside of a branch of folding they stay here: what its open requests reserve is in this process.
+    """
+    if not wanted.parallel or here.timeline.branch_of_folding is not None:
+        return {}
+    return share_data(here, len(messages), messages, of=here.block.id)
+
+
+def _starts(here: ToolUse, wanted: BranchSelfInput) -> list[Node]:
+    """Return the first nodes of all branches."""
     dependencies, thread_id = here.timeline.dependencies, here.timeline.thread.id
     data: dict[str, JsonValue] = {"tool_use_id": here.block.id, ALLOW_WORK: wanted.allow_work}
     starts: list[Node] = []
@@ -213,7 +258,12 @@ async def _open(here: ToolUse, wanted: BranchSelfInput) -> list[Node]:
         before = {} if wanted.parallel or not starts else {BEFORE: starts[-1].id}
         text, given = f"{SELF_PROMPT}{prompt}", {**data, **before}
         starts.append(dependencies.node(thread_id, here.caller.id, "branch", text, data=given))
-    await dependencies.store.append(starts)
+    return starts
+
+
+async def _open(here: ToolUse, starts: list[Node]) -> list[Node]:
+    """Add the first nodes of all branches in one write, so that none is missing after a crash."""
+    await here.timeline.dependencies.store.append(starts)
     for start in starts:
         await here.emit(NodeAdded(start))
     return starts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 
 from pydantic import JsonValue
@@ -17,12 +18,14 @@ from anabranch.agents._agent_tools import (
     Outcome,
     ToolUse,
 )
-from anabranch.agents._branch_progress import BranchOutcome, BranchProgress
+from anabranch.agents._branch_progress import BRANCH_ID, SHARE, BranchOutcome, BranchProgress
 from anabranch.agents._branch_runs import BranchPath, run_branches
 from anabranch.agents._branch_self_tool import PLACEHOLDER
+from anabranch.agents._branch_shares import share_data
 from anabranch.agents._events import NodeAdded
 from anabranch.agents._folding_input import CreateInput, FoldingTool, read_input, spec_of
 from anabranch.agents._folding_texts import seen_outside, so_far, task_text
+from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.agents._working_branch import WorkingBranch
@@ -35,6 +38,8 @@ from anabranch.folding import (
     CreatedBranch,
     FoldingError,
 )
+from anabranch.folding._memory_store import MemoryBranches
+from anabranch.messages import ToolUseBlock
 from anabranch.tree import Node, project_each
 
 __all__ = ["BranchCreate"]
@@ -73,15 +78,50 @@ class BranchCreate(FoldingTool):
         tools, store = _chosen(here.tools, wanted.tools), here.timeline.dependencies.store
         progress = await BranchProgress.below(store, here.caller)
         for start in progress.opened(here.caller, here.block.id):
+            if here.shares_branches and SHARE in start.data:
+                return AskedInBranches()
             return await self._continued(here, tools, start, progress)
         await _check_turn(here)
         created = await self._created(here, wanted)
         working = WorkingBranch(self.branches, created.branch)
         async with self._closing(here, working):
-            start = await _open(here, created)
-            path = await store.path(here.caller.id)
+            path, start = await store.path(here.caller.id), _start(here, created)
             [messages] = project_each(path.nodes, [start], path.results)
+            share = self._share(here, messages)
+            start = await _open(here, replace(start, data={**start.data, **share}))
+            if share:
+                return AskedInBranches()
             return await self._worked(here, tools, working, ([start], messages))
+
+    def _share(self, here: ToolUse, messages: RequestMessages) -> dict[str, JsonValue]:
+        """Return what the first node of a branch says that workers work on; nothing for any other.
+
+        Those have one beside it, and a record that workers can read.
+        """
+        if isinstance(self.branches.store, MemoryBranches):
+            return {}
+        count = sum(use.name == self.name for use in here.caller.tool_uses)
+        return share_data(here, count, [messages], of=here.caller.id)
+
+    def tools_in(
+        self, use: ToolUseBlock, tools: Mapping[str, AgentTool]
+    ) -> Mapping[str, AgentTool]:
+        """Return those that were chosen, and the ones of branches themselves."""
+        return _chosen(tools, read_input(CreateInput, use.input, self.name).tools)
+
+    async def work_on(self, here: ToolUse, start: Node) -> None:
+        """See :meth:`BranchingTool.work_on`; when the branch has ended, its message is stored."""
+        progress = await BranchProgress.below(here.timeline.dependencies.store, here.caller)
+        if not progress.is_over(start):
+            outcome = await self._continued(here, here.tools, start, progress)
+            if isinstance(outcome, Outcome):
+                await here.record(outcome)
+
+    async def fail(self, here: ToolUse, start: Node, reason: str) -> None:
+        """See :meth:`BranchingTool.fail`."""
+        await here.record(
+            seen_outside(await self.branches.force(str(start.data[BRANCH_ID]), reason))
+        )
 
     async def _created(self, here: ToolUse, wanted: CreateInput) -> CreatedBranch:
         within = here.timeline.branch_of_folding
@@ -101,13 +141,14 @@ class BranchCreate(FoldingTool):
     async def _continued(
         self, here: ToolUse, tools: Mapping[str, AgentTool], start: Node, progress: BranchProgress
     ) -> Outcome | AskedInBranches:
-        branch = await self.branches.time_out(str(start.data["branch_id"]))
+        branch = await self.branches.time_out(str(start.data[BRANCH_ID]))
         if not branch.is_open:
             return seen_outside(branch)
-        how = here.continuation
+        how, working = here.continuation, WorkingBranch(self.branches, branch)
+        if (ended := progress.outcome(start)) is not None:  # and was about to be closed
+            return seen_outside(await self._ended(working, ended))
         if not progress.going([start], how.within, is_asked=how.person is not None):
             return AskedInBranches()
-        working = WorkingBranch(self.branches, branch)
         async with self._closing(here, working):
             return await self._worked(here, tools, working, (progress.path(start), None))
 
@@ -182,7 +223,7 @@ async def _check_turn(here: ToolUse) -> None:
             f" depth {depth}. Do the subtask here."
         )
     try:
-        timeline.meter.open_branches(1)
+        await timeline.meter.open_branches(1)
     except TurnLimitError as error:
         raise ToolError(
             f"branch_create was not run: the turn has opened {error.used:g} branches, and may open"
@@ -190,17 +231,19 @@ async def _check_turn(here: ToolUse) -> None:
         ) from None
 
 
-async def _open(here: ToolUse, created: CreatedBranch) -> Node:
-    """Add the first node of the branch, with what it has to do."""
-    dependencies, branch = here.timeline.dependencies, created.branch
-    data: dict[str, JsonValue] = {"tool_use_id": here.block.id, "branch_id": branch.id}
-    node = dependencies.node(
+def _start(here: ToolUse, created: CreatedBranch) -> Node:
+    """Return the first node of the branch, with what it has to do."""
+    return here.timeline.dependencies.node(
         here.timeline.thread.id,
         here.caller.id,
         "branch",
-        task_text(branch, created.injected),
-        data=data,
+        task_text(created.branch, created.injected),
+        data={"tool_use_id": here.block.id, BRANCH_ID: created.branch.id},
     )
-    await dependencies.store.append([node])
-    await here.emit(NodeAdded(node))
-    return node
+
+
+async def _open(here: ToolUse, start: Node) -> Node:
+    """Add the first node of the branch."""
+    await here.timeline.dependencies.store.append([start])
+    await here.emit(NodeAdded(start))
+    return start

@@ -19,24 +19,39 @@ class PathEnd:
     Attributes:
         around: the path, with what follows there.
         can_go_on: whether a tool, or a branch of one, can go on now, without another answer.
+        goes_on_here: whether that is so in the process which leads the turn, or all tools have
+            returned there, and the model has not read that yet.
+        branches: the first nodes of the branches with which workers can go on.
         questions: what waits for an answer, in the order of the line; then that in branches.
     """
 
     around: Surroundings
     can_go_on: bool = False
+    goes_on_here: bool = False
+    branches: Sequence[Node] = ()
     questions: Sequence[Node] = ()
 
     @classmethod
     async def read(
-        cls, store: TreeStore, around: Surroundings, asleep: Container[tuple[str, str]] = ()
+        cls,
+        store: TreeStore,
+        around: Surroundings,
+        asleep: Container[tuple[str, str]] = (),
+        *,
+        shared: bool = False,
     ) -> PathEnd:
         """Return the end of a path; branches are read, if there are any.
 
-        The tool uses ``asleep``, each after its caller, wait for a time, and cannot go on.
+        The tool uses ``asleep``, each after its caller, wait for a time, and cannot go on. ``shared``
+        says that workers go on with branches that have shares.
         """
         line = BatchLine.read(around)
         if line is None:
             return cls(around)
         below = around.below[line.caller.id]
         progress = await BranchProgress.below(store, line.caller, below, asleep)
-        return cls(around, progress.can_go_on(line), progress.questions(line))
+        can_go_on = progress.can_go_on(line)
+        here = progress.can_go_on(line, here=True) if shared else can_go_on
+        branches = progress.elsewhere(line) if shared else ()
+        questions = progress.questions(line)
+        return cls(around, can_go_on, here or not line.unfinished, branches, questions)

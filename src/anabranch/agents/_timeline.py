@@ -16,13 +16,14 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
+from anabranch._asking.tokens import prompt_tokens
 from anabranch._shielded import run_shielded
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._append_queue import AppendQueue
 from anabranch.agents._branch_progress import said_in
 from anabranch.agents._events import BranchResumed, NodeAdded, TextReceived
 from anabranch.agents._ports import Model
-from anabranch.agents._turn_limits import AdmittedRequest, Meter, UsageTotal
+from anabranch.agents._turn_limits import AdmittedRequest, Charge, Meter, UsageTotal
 from anabranch.agents._working_branch import WorkingBranch
 from anabranch.errors import ToolError
 from anabranch.messages import (
@@ -60,10 +61,12 @@ class Timeline:
             the root.
     """
 
-    def __init__(self, dependencies: AgentDependencies, thread: Thread) -> None:
+    def __init__(
+        self, dependencies: AgentDependencies, thread: Thread, meter: Meter | None = None
+    ) -> None:
         self.dependencies = dependencies
         self.thread = thread
-        self.meter: Meter = Meter(dependencies.limits)
+        self.meter: Meter = meter or Meter(dependencies.limits)
         self.moves_head = True
         self.last_added: Node | None = None
         self.last_request: Node | None = None
@@ -125,8 +128,8 @@ class Timeline:
                     part = self._try_to_store_part(node, stream.reply, reason, admitted)
                     await run_shielded(part)
                 raise
-            cost = await admitted.settle(stream.reply)
-        return await self._store_reply(node, stream.reply, cost)
+            charge = await admitted.settle(stream.reply)
+        return await self._store_reply(node, stream.reply, charge)
 
     async def sample(
         self, request: SampleRequest, model: Model | None = None, total: UsageTotal | None = None
@@ -143,9 +146,9 @@ class Timeline:
         """
         async with self._admitted(request, aside=True) as admitted:
             reply = await (model or self.dependencies.model).sample(admitted.request)
-            cost = await admitted.settle(reply)
+            charge = await admitted.settle(reply)
         if total is not None:
-            total.add(reply.usage, cost)
+            total.add(reply.usage, charge.cost, estimate=charge.estimate)
         return reply
 
     async def aside(
@@ -172,6 +175,10 @@ class Timeline:
     async def _messages_at(self, node: Node) -> RequestMessages:
         path = await self.dependencies.store.path(node.id)
         return project(path.nodes, path.results)
+
+    def needed(self, messages: RequestMessages) -> int:
+        """Return about how many tokens the request with these messages takes, without its reply."""
+        return prompt_tokens(self._request(messages)) if self.meter.account.is_limited else 0
 
     def _request(self, messages: RequestMessages) -> SampleRequest:
         return SampleRequest(
@@ -211,10 +218,9 @@ class Timeline:
         for node in nodes:
             await self.dependencies.listener(NodeAdded(node))
 
-    async def _store_reply(self, node: Node, reply: SampleReply, cost: float | None) -> Node:
+    async def _store_reply(self, node: Node, reply: SampleReply, charge: Charge) -> Node:
         data: dict[str, JsonValue] = {"model": reply.model, "stop_reason": reply.stop_reason}
-        if cost is not None:
-            data["cost"] = cost
+        data |= charge.data
         blocks = _with_unique_ids(reply.content)
         self.last_text = reply.text or self.last_text
         return await self.add(
@@ -230,9 +236,9 @@ class Timeline:
         text = (TextBlock(text=reply.text),)
         part = reply.model_copy(update={"content": text, "stop_reason": reason})
         try:
-            cost = await admitted.settle(reply)
+            charge = await admitted.settle(reply)
             if reply.text:
-                await self._store_reply(node, part, cost)
+                await self._store_reply(node, part, charge)
         except Exception:
             # The cancellation, or the model's error, is about to be raised and must not be
             # replaced by an error of the store or of a listener.

@@ -69,7 +69,8 @@ class ToolBatch:
         self._continuation = continuation
         self._asking = asyncio.Lock()
         self._uses = writer.line.unfinished
-        self._placeholder: str | None = None
+        used = (tools[use.name] for use in self._uses if use.name in tools)
+        self._placeholder = next((tool.placeholder for tool in used if tool.placeholder), None)
         self._results: dict[str, Result] = {}
         self._suspended: set[str] = set()
         self._elsewhere: AnabranchError | None = None
@@ -120,8 +121,6 @@ class ToolBatch:
         Until a tool returns, its pending result says that it was interrupted: if no turn goes on
         there, nothing has to be written any more.
         """
-        used = (self._tools[use.name] for use in self._uses if use.name in self._tools)
-        self._placeholder = next((tool.placeholder for tool in used if tool.placeholder), None)
         if self._placeholder is not None:
             caller, shown, none = self._line.caller.id, _text(self._placeholder), _text(NO_RESULT)
             begun = [use.id for use in self._uses if self._line.result(use.id) is None]
@@ -170,7 +169,7 @@ class ToolBatch:
         self, use: ToolUseBlock, round_: AskedRound | None
     ) -> Outcome | Asked | AskedInBranches | Asleep:
         """Return how the tool's next round ends; what it raises becomes an outcome."""
-        tool, here = self._tools.get(use.name), self._tool_use(use, round_)
+        tool, here = self._tools.get(use.name), self.here(use, round_)
         try:
             if tool is None:
                 await check_version(here)
@@ -196,7 +195,8 @@ class ToolBatch:
         notice = Notice(text, "warning", id=f"{other.call} waits for {other.version}")
         await self._timeline.dependencies.listener(ToolNoticed(self._line.caller.id, use, notice))
 
-    def _tool_use(self, use: ToolUseBlock, round_: AskedRound | None) -> ToolUse:
+    def here(self, use: ToolUseBlock, round_: AskedRound | None = None) -> ToolUse:
+        """Return a use as its tool sees it, after the round in which it has asked, if there is one."""
         return ToolUse(
             use,
             self._line.caller,

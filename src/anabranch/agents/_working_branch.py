@@ -19,7 +19,7 @@ from functools import partial
 
 from anabranch._account import Account, BudgetError, Reservation
 from anabranch._asking.tokens import estimate_tokens, prompt_tokens, said, usage_tokens
-from anabranch.agents._turn_limits import AdmittedRequest, Meter, TurnLimitError
+from anabranch.agents._turn_limits import AdmittedRequest, Charge, Meter, TurnLimitError
 from anabranch.errors import BranchTokenError
 from anabranch.folding import (
     Branch,
@@ -179,9 +179,9 @@ class WorkingBranch:
 
     async def _settle(
         self, admission: _Admission, outer: AdmittedRequest, reply: SampleReply
-    ) -> float | None:
+    ) -> Charge:
         """Charge a reply, and what was new in its request; the turn counts it first."""
-        cost = await outer.settle(reply)
+        charge = await outer.settle(reply)
         if admission.aside:
             tokens, partial = usage_tokens(admission.prompt, reply), None
         else:
@@ -189,7 +189,7 @@ class WorkingBranch:
         async with self._lock:
             await self._spend(tokens, None if self.is_fork else partial)
             admission.reserved.release()
-        return cost
+        return charge
 
     def _added(self, admission: _Admission, reply: SampleReply) -> int:
         """Return what a request on the path has added to the context, its reply included."""

@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import takewhile
+from dataclasses import replace
 
 from ag_ui.core import Interrupt
 
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
 from anabranch._telemetry import trace_here
-from anabranch.agents import Agent, NodeAdded, QuestionAnsweredError
+from anabranch.agents import Agent, QuestionAnsweredError
 from anabranch.chat._web.answer_checks import ANSWERED, AnswerChecks, AnswerRefusedError
-from anabranch.chat._web.event_mapping import shown_in
+from anabranch.chat._web.branch_work import MOST_ATTEMPTS, BranchWork
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import HEAD, Message, Place, message_in, started
-from anabranch.chat._web.thread_lease import STOP, BusyError, OpenRun, ThreadLease
+from anabranch.chat._web.thread_lease import STOP, WAITS, BusyError, OpenRun, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.chat._web.turn_work import ASIDE, TurnWork
 from anabranch.engines import Engine, Wake
@@ -40,9 +41,6 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 RUNS = "anabranch.chat"
 """What a worker must have to take the runs of conversations: the name stands in for a tool's."""
-
-MOST_ATTEMPTS = 5
-"""How many processes may die over one run."""
 
 CUT_OFF = "The run was cut off while a tool ran. What the tool had done is not stored, so it is not run again."
 GIVEN_UP = f"The run was cut off {MOST_ATTEMPTS} times, and is not tried again."
@@ -83,6 +81,7 @@ class Conversation:
         self._questions = questions
         self._checks = AnswerChecks(agent, questions, thread.id)
         self._work = TurnWork(agent, thread.id)
+        self._branches = BranchWork(agent, self.log, self._right, writer, self._wake_again)
         self._engine = engine
         self._share = thread.owner or ""
         self._lock = asyncio.Lock()
@@ -109,7 +108,7 @@ class Conversation:
     def is_idle(self) -> bool:
         """Whether nothing happens in it in this process."""
         in_progress = self._turn or self._new or self._lock.locked()
-        return not in_progress and self.log.is_written
+        return not in_progress and self._branches.is_idle and self.log.is_written
 
     @property
     def is_untaken(self) -> bool:
@@ -171,6 +170,8 @@ class Conversation:
                 if turn.run is None:  # it may have ended before the answers were there
                     with suppress(BusyError):
                         after = await turn.begin(begins)
+                if turn.run is None:  # it may wait for branches, of which one can go on now
+                    await self._branches.call_all()
             except QuestionAnsweredError:  # just now, by another process
                 await turn.fail(ANSWERED)
                 raise AnswerRefusedError("answered", ANSWERED) from None
@@ -221,10 +222,10 @@ class Conversation:
             return
         await self._wake(OpenRun(run_id), run_id)
 
-    async def _wake(self, run: OpenRun, turn: str = "") -> None:
-        """Call a worker for a run that waits: at its time, if it waits for one."""
+    async def _wake(self, run: OpenRun, turn: str = "", *, call: str = "") -> None:
+        """Call a worker for a run, or a branch, that waits: at its time, if it waits for one."""
         wake = Wake(
-            self.thread_id,
+            call or self.thread_id,
             turn or run.name,
             RUNS,
             run.version,
@@ -236,6 +237,11 @@ class Conversation:
             await self._engine.wake(wake)
         except StoreError as error:
             logger.warning("no worker was called for a run: %s; it is looked for later", error)
+
+    async def _wake_again(self, call: str, run: OpenRun) -> None:
+        """Call a worker for what has waited before under the same name: at another time."""
+        now = self._agent.dependencies.clock.now()
+        await self._wake(run if run.until else replace(run, until=now), run.name, call=call)
 
     async def close(self) -> None:
         """Leave to other processes what no worker has taken here, and store what was reported."""
@@ -266,6 +272,14 @@ class Conversation:
             if turn.is_waiting:
                 return
             is_sure = True
+
+    async def advance_branch(self, start_id: str) -> None:
+        """Take a branch that waits for a worker to its end, or as far as it comes.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        await self._branches.advance(start_id)
 
     async def _next_turn(self, *, is_sure: bool) -> LiveTurn | None:
         """Return a turn that this process has to work on.
@@ -332,15 +346,13 @@ class Conversation:
         """Report the last nodes, which a process has stored, but not reported before it died."""
         head = await self._agent.head(self.thread_id)
         nodes = () if head is None else (await self._agent.store.path(head)).nodes
-        shown = shown_in(await self.log.read(0))
-        missed = takewhile(lambda node: node.id not in shown, reversed(nodes))
-        for node in reversed([*missed]):
-            await turn.on_event(NodeAdded(node))
+        await turn.show_missed(nodes)
 
     async def _can_go_on(self) -> bool:
         """Whether no effect is repeated by a run that was cut off."""
         is_stored = self._agent.dependencies.calls is not None
-        return is_stored or await self._agent.cut_off(self.thread_id) is None
+        end = None if is_stored else await self._agent.end(self.thread_id)
+        return end is None or not (end.can_go_on and end.goes_on_here)
 
     async def _end(self, turn: LiveTurn, last: Node) -> None:
         """End a turn that has come to ``last``, after all that can go on now: this decides how.
@@ -351,7 +363,10 @@ class Conversation:
         while last.kind in ASIDE or last.tool_uses:
             asleep = turn.asleep(self._agent.dependencies.clock.now())
             end = await self._agent.end(self.thread_id, asleep=asleep)
-            if end is None or not end.can_go_on:
+            if end is not None and end.branches and not end.goes_on_here:
+                await self._wait_for_branches(turn, min(asleep.values(), default=math.inf))
+                return
+            if end is None or not end.goes_on_here:
                 is_there = end is not None and end.around.last.id == last.id
                 end = end if is_there else await self._agent.end(self.thread_id, last.id)
                 asked = [] if end is None else await self._questions.asked_at(end)
@@ -364,6 +379,15 @@ class Conversation:
         else:
             await turn.succeed()
 
+    async def _wait_for_branches(self, turn: LiveTurn, until: float) -> None:
+        """Have a run wait until its branches let it go on, and workers called for these.
+
+        It looks at them from time to time as well: a call may be lost.
+        """
+        now = self._agent.dependencies.clock.now()
+        if await turn.hand_over(is_called=True, until=min(until, now + WAITS)) is not None:
+            await self._branches.call_all()
+
     async def _wait(self, turn: LiveTurn, *, version: str = "", until: float = 0.0) -> None:
         """Have a run wait for a worker of a version, or until a time."""
         run = await turn.hand_over(is_called=True, version=version, until=until)
@@ -373,7 +397,7 @@ class Conversation:
     async def _stop(self, turn: LiveTurn) -> None:
         """Report that a turn was stopped, when what its calls have done that sleep is undone."""
         try:
-            if turn.has_slept:
+            if await self._branches.end() or turn.has_slept:
                 await self._agent.interrupt_tools(self.thread_id)
         except AnabranchError as error:
             logger.warning("what a stopped run has done is undone when it expires: %s", error)

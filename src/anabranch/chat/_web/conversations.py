@@ -32,6 +32,7 @@ from anabranch.agents._agent_dependencies import offered
 from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.backlog import Backlog
+from anabranch.chat._web.branch_work import split_call
 from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
@@ -87,7 +88,8 @@ class Conversations:
         limits: of each turn.
         capabilities: what tools may ask for; by default, everything that the model offers.
         samples_asked: whether clients answer the tools' samples, instead of the model.
-        engine: calls the workers that work on runs; by default, in this process.
+        engine: calls the workers that work on runs, and on branches side by side, any of which
+            may be in another process; by default, runs are worked on in this one, with all branches.
         max_backlog: how many runs may wait for a worker when another begins.
         now: seconds that never go back, for the backlog.
         clock: the time; by default, the system's.
@@ -136,6 +138,7 @@ class Conversations:
             calls=calls,
             samples_asked=samples_asked,
             code_version=code_version,
+            shares_branches=engine is not None,
         )
         self.questions: Questions = Questions(
             self.agent.dependencies,
@@ -243,13 +246,14 @@ class Conversations:
                 await self._engine.wake(wake)
 
     async def advance(self, wake: Wake) -> None:
-        """Work on the run of a thread, if it waits for a worker."""
-        conversation = self._threads.get(wake.call)
+        """Work on the run of a thread, or on a branch of one, if it waits for a worker."""
+        thread_id, start_id = split_call(wake.call)
+        conversation = self._threads.get(thread_id)
         if conversation is None:
-            thread = await self.agent.store.thread(wake.call)
+            thread = await self.agent.store.thread(thread_id)
             conversation = None if thread is None else self._in(thread)
         if conversation is not None:
-            await conversation.advance()
+            await (conversation.advance_branch(start_id) if start_id else conversation.advance())
 
     @asynccontextmanager
     async def running(self, concurrency: int | None) -> AsyncGenerator[None]:

@@ -7,7 +7,7 @@ by their ids, so that a page can show where in the tree something happens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TypeAlias
 
 from ag_ui.core import (
@@ -39,7 +39,9 @@ from anabranch.agents import (
     ToolStarted,
     ToolSuspended,
 )
+from anabranch.agents._branch_progress import SHARE
 from anabranch.chat._web.log_writer import TextPiece
+from anabranch.chat._web.run_input import WORKER
 from anabranch.chat._web.shown_node import shown_data
 from anabranch.messages import text_of
 from anabranch.tree import Node, node_to_json
@@ -56,10 +58,14 @@ Mapped: TypeAlias = BaseEvent | TextPiece
 
 
 class EventMapping:
-    """Maps the events of one run, in their order."""
+    """Maps the events of one run, in their order; or those of one branch, which workers work on.
 
-    def __init__(self) -> None:
-        self._branches: dict[str, str] = {}
+    Such a branch begins among the events of the run, and is open then; its own mapping ends it.
+    """
+
+    def __init__(self, branch: Node | None = None) -> None:
+        self._worker = branch
+        self._branches: dict[str, str] = {} if branch is None else {branch.id: branch.id}
         """Node id to the branch that it is in."""
         self._messages: dict[str, str] = {}
         """Id of the node that a reply follows to the id of the message that is open for it."""
@@ -68,10 +74,13 @@ class EventMapping:
         self._noticed: set[str] = set()
         """Ids of the notices that are in the log already."""
 
-    def go_on_after(self, events: Iterable[bytes]) -> None:
+    def go_on_after(self, events: Collection[bytes]) -> None:
         """Take note of what the log has of a run that was cut off: its notices come once more."""
         noticed = (CustomEvent.model_validate_json(each) for each in events if _is_notice(each))
         self._noticed.update(each.value["id"] for each in noticed if each.value.get("id"))
+        own = self._worker
+        if own is not None and _is_open(own.id, events):
+            self._subagents[own.id] = own
 
     def map(self, event: Event) -> Iterable[Mapped]:
         """Return what ``event`` is in AG-UI."""
@@ -93,8 +102,9 @@ class EventMapping:
                 yield from self._node(node)
             case BranchResumed(path):
                 self._branches.update({node.id: path[0].id for node in path})
-                self._subagents[path[0].id] = path[0]
-                yield _started(path[0])
+                if path[0].id not in self._subagents:
+                    self._subagents[path[0].id] = path[0]
+                    yield self._started(path[0])
             case BranchEnded(outcome):
                 if self._subagents.pop(outcome.start.id, None) is not None:
                     yield _finished(outcome.start.id)
@@ -164,14 +174,24 @@ class EventMapping:
         begun = TextMessageStartEvent(message_id=message, role="assistant", subagent_run_id=branch)
         return [begun, TextPiece(message, event.text, branch)]
 
+    def _started(self, branch: Node) -> BaseEvent:
+        own = branch if SHARE in branch.data else self._worker
+        return SubagentStartedEvent(
+            subagent_run_id=branch.id,
+            name="branch",
+            description=branch.text,
+            metadata=None if own is None else {WORKER: own.id},
+        )
+
     def _node(self, node: Node) -> Iterator[Mapped]:
         parent = node.parent_id or ""
         branch = node.id if node.kind == "branch" else self._branches.get(parent)
         if branch is not None:
             self._branches[node.id] = branch
         if node.kind == "branch":
-            self._subagents[node.id] = node
-            yield _started(node)
+            if SHARE not in node.data:
+                self._subagents[node.id] = node
+            yield self._started(node)
         message = self._messages.pop(parent, None) if node.kind == "assistant" else None
         if message is None and node.kind == "assistant" and node.text:  # it was not streamed
             message = f"after-{parent}"
@@ -184,6 +204,13 @@ class EventMapping:
         yield CustomEvent(name=NODE, value=shown_node(node), subagent_run_id=branch)
 
 
+def _is_open(branch: str, events: Iterable[bytes]) -> bool:
+    """Whether a branch has begun in a log, and has not ended."""
+    named = b'"subagentRunId":%s' % to_json(branch)
+    own = [each for each in events if each.startswith(b'{"type":"SUBAGENT_') and named in each]
+    return bool(own) and own[-1].startswith(b'{"type":"SUBAGENT_STARTED"')
+
+
 def _is_notice(event: bytes) -> bool:
     return event.startswith(b'{"type":"CUSTOM","name":"%s"' % NOTICE.encode())
 
@@ -193,10 +220,6 @@ def shown_in(events: Iterable[bytes]) -> set[str]:
     start = b'{"type":"CUSTOM","name":"%s"' % NODE.encode()
     nodes = (CustomEvent.model_validate_json(each) for each in events if each.startswith(start))
     return {each.value["id"] for each in nodes}
-
-
-def _started(branch: Node) -> BaseEvent:
-    return SubagentStartedEvent(subagent_run_id=branch.id, name="branch", description=branch.text)
 
 
 def _finished(branch: str, *, suspended: bool = False) -> BaseEvent:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
+from itertools import takewhile
 
 from ag_ui.core import (
     BaseEvent,
@@ -26,12 +27,13 @@ from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
 from anabranch.agents import Event, NodeAdded, ToolSuspended
 from anabranch.agents._agent_dependencies import Suspension
-from anabranch.chat._web.event_mapping import EventMapping
+from anabranch.chat._web.event_mapping import EventMapping, shown_in
 from anabranch.chat._web.log_writer import encoded
 from anabranch.chat._web.run_input import ends_of_all_open
 from anabranch.chat._web.thread_lease import OpenRun, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.errors import StoreError
+from anabranch.tree import Node
 
 __all__ = ["LiveTurn", "current_turn", "stop_run"]
 
@@ -46,6 +48,7 @@ class LiveTurn:
     Args:
         log: where it reports.
         right: allows one run at a time.
+        mapping: maps its events; by default, those of a run.
 
     Attributes:
         run: the run, as it was when this process took it; ``None`` while it has none.
@@ -54,7 +57,9 @@ class LiveTurn:
         suspension: begins when another process takes the run over: nothing of it is undone here.
     """
 
-    def __init__(self, log: ThreadLog, right: ThreadLease) -> None:
+    def __init__(
+        self, log: ThreadLog, right: ThreadLease, mapping: EventMapping | None = None
+    ) -> None:
         self.run: OpenRun | None = None
         self.task: asyncio.Task[None] | None = None
         self.is_waiting = False
@@ -62,7 +67,7 @@ class LiveTurn:
         self.suspension: Suspension = Suspension()
         self._log = log
         self._right = right
-        self._mapping = EventMapping()
+        self._mapping = mapping or EventMapping()
         self._lease: RenewedLease | None = None
         self._is_lost = False
         self._stopping: asyncio.Task[None] | None = None
@@ -145,6 +150,13 @@ class LiveTurn:
             if self._lease is not None:
                 self._lease.check()  # else another process has called them by now
         await self._log.room()
+
+    async def show_missed(self, nodes: Sequence[Node]) -> None:
+        """Report the last ``nodes`` of a path that the log does not have."""
+        shown = shown_in(await self._log.read(0))
+        missed = takewhile(lambda node: node.id not in shown, reversed(nodes))
+        for node in reversed([*missed]):
+            await self.on_event(NodeAdded(node))
 
     @property
     def has_slept(self) -> bool:

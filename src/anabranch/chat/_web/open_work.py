@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from anabranch._durable.run_events import RunEvents
 from anabranch._engine.clock import Clock
+from anabranch.chat._web.branch_work import split_call
 from anabranch.chat._web.live_turn import stop_run
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.thread_lease import OpenRun, ThreadLease
@@ -27,7 +28,7 @@ class OpenWork:
     """A run that has not ended.
 
     Attributes:
-        thread: its conversation.
+        thread: its conversation; for a branch that has a worker of its own, ``THREAD/BRANCH``.
         run: the run.
         state: ``waiting`` for a worker, ``asleep``, ``running``, or ``cut off`` when its process
             has died.
@@ -58,7 +59,7 @@ async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]
         state: WorkState = "asleep" if run.until > now else "waiting"
         if run.worker:
             state = "running" if await events.holder(thread, now) else "cut off"
-        last = await events.last(thread)
+        last = await events.last(split_call(thread)[0])
         work = OpenWork(thread, run.run_id, state, run.attempt, last, run.version, run.until)
         found.append(work)
     return found
@@ -80,11 +81,12 @@ async def retry(events: RunEvents, thread: str, now: float) -> bool:
 
 
 async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:
-    """Stop the run of a conversation; false if it has none.
+    """Stop the run of a conversation, or the one that a branch belongs to; false if there is none.
 
     Raises:
         StoreError: the store failed.
     """
+    thread, _ = split_call(thread)
     log = ThreadLog(LogWriter(events, clock), thread)
     right = ThreadLease(events, log, thread, clock)
     run = await right.open_run()

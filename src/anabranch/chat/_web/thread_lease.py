@@ -21,7 +21,7 @@ from anabranch._durable.run_events import RunEvents
 from anabranch._engine.clock import Clock, pause
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 
-__all__ = ["STOP", "BusyError", "OpenRun", "Revival", "ThreadLease"]
+__all__ = ["SOON", "STOP", "WAITS", "BusyError", "OpenRun", "Revival", "ThreadLease"]
 
 SECONDS = 15.0
 """Until another process can go on with the run of one that has died."""
@@ -162,6 +162,28 @@ class ThreadLease:
                 raise BusyError
             await pause(self._clock, SOON)  # this same run is about to begin in another process
 
+    async def call(self, run_id: str) -> OpenRun | None:
+        """Have something wait for a worker that belongs to a run; ``None`` if it has one already.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        run, until = OpenRun(run_id), self._clock.now() + WAITS
+        is_new = await self._events.lease(self._thread_id, run.name, ALWAYS, until)
+        return run if is_new else None
+
+    async def is_left(self) -> bool:
+        """Whether no worker has what :meth:`call` was for; if it waits for one, it does no longer.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        owner = await self._events.holder(self._thread_id, self._clock.now())
+        if owner is not None and not OpenRun.of(owner).worker:
+            await self._events.release(self._thread_id, owner)
+            owner = None
+        return owner is None
+
     async def take(
         self, run: OpenRun, on_lost: Callable[[], object], *, to_end: bool = False
     ) -> RenewedLease | None:
@@ -239,11 +261,17 @@ class ThreadLease:
         """Return when the run that began after this event is asked to stop."""
         await self._until(after, STOP)
 
-    async def _until(self, after: int, start: bytes | tuple[bytes, ...]) -> None:
+    async def ended(self, after: int) -> bool:
+        """Return when the run that began after this event has ended, or is asked to stop: false then."""
+        return (await self._until(after, (STOP, *RUN_ENDS))).startswith(RUN_ENDS)
+
+    async def _until(self, after: int, start: bytes | tuple[bytes, ...]) -> bytes:
         async with aclosing(self._log.follow(after)) as following:
             async for _, events in following:
-                if any(event.startswith(start) for event in events):
-                    return
+                for event in events:
+                    if event.startswith(start):
+                        return event
+        raise AssertionError  # it is followed for ever
 
 
 class Revival:

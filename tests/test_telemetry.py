@@ -22,7 +22,7 @@ from anabranch import Accepted, BranchContext, ToolError, _telemetry, tool
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.policy import Durability
 from anabranch._durable.service import CallService
-from anabranch._durable.store import CallRecord
+from anabranch._durable.store import CallRecord, RoundRecord
 from anabranch._engine import Journal
 from anabranch._opening import Runtime
 from anabranch.agents import Agent
@@ -296,6 +296,11 @@ async def test_the_open_calls_of_a_store_are_measured(collected: Collected) -> N
     await reaper.expire()
     assert collected.metric("calls.open") == {"": 2}
     assert collected.metric("calls.oldest") == {"": 50}
+    assert collected.metric("questions.oldest") == {"": 0}
+    asked = RoundRecord(0, "", "", asked=clock.now() - 20.0)
+    await store.end_round("one", asked, deadline=None)
+    await reaper.expire()
+    assert collected.metric("questions.oldest") == {"": 20}
     await store.close()
 
 

@@ -62,6 +62,11 @@ class Instruments:
         self.oldest_call = meter.create_gauge(
             "anabranch.calls.oldest", unit="s", description="Time since the oldest of them began."
         )
+        self.oldest_question = meter.create_gauge(
+            "anabranch.questions.oldest",
+            unit="s",
+            description="Time for which the longest waiting person has been asked.",
+        )
         self.turn_tokens = meter.create_counter(
             "anabranch.turn.tokens", unit="{token}", description="Tokens that turns have used."
         )
@@ -285,10 +290,11 @@ def report_backlog(waiting: int, running: int) -> None:
     _instruments.backlog["running"].set(running)
 
 
-def report_open_calls(number: int, oldest: float) -> None:
-    """Report how many calls of a store are open, and how many seconds ago the first of them began."""
+def report_open_calls(number: int, oldest: float, asked: float) -> None:
+    """Report how many calls of a store are open, and how many seconds ago the first began, and asked."""
     _instruments.open_calls.set(number)
     _instruments.oldest_call.set(oldest)
+    _instruments.oldest_question.set(asked)
 
 
 @contextmanager

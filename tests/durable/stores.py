@@ -114,7 +114,7 @@ class Watched:
     async def expired(self, now: float, limit: int) -> list[CallRecord]:
         return await self._pass("expired", lambda: self.store.expired(now, limit))
 
-    async def open_calls(self) -> tuple[int, float | None]:
+    async def open_calls(self) -> tuple[int, float | None, float | None]:
         return await self._pass("open_calls", self.store.open_calls)
 
     async def prune(self, before: float, limit: int) -> int:

@@ -72,6 +72,9 @@ def take_back(url: str, version: str) -> None:
         execute(url, "DROP INDEX anabranch_run_leased")
     if version < "0011":
         execute(url, "ALTER TABLE anabranch_call DROP COLUMN version")
+    if version < "0012":
+        execute(url, "DROP INDEX anabranch_call_asked")
+        execute(url, "ALTER TABLE anabranch_call DROP COLUMN asked")
     execute(url, SET_VERSION.format(version))
 
 

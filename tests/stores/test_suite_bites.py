@@ -180,9 +180,16 @@ class ListsWhateverIsRecorded(Saboteur):
 
 
 class CountsCallsThatAreOver(Saboteur):
-    async def open_calls(self) -> tuple[int, float | None]:
+    async def open_calls(self) -> tuple[int, float | None, float | None]:
         found = await self.good.calls(1000)
-        return len(found), min((each.started for each in found), default=None)
+        return len(found), min((each.started for each in found), default=None), None
+
+
+class AsksOnWhileItWorks(Saboteur):
+    async def open_calls(self) -> tuple[int, float | None, float | None]:
+        found = [each.asked for each in await self.good.calls(9, status="open")]
+        first = min((each for each in found if each is not None), default=None)
+        return (*(await self.good.open_calls())[:2], first)
 
 
 class KnowsNoLease(Saboteur):
@@ -225,6 +232,7 @@ SABOTEURS: list[tuple[type[Saboteur], CallStoreCheck]] = [
     (ListsOnePageOnly, listing.the_last_begun_call_comes_first),
     (ListsEveryStatus, listing.calls_are_chosen),
     (CountsCallsThatAreOver, listing.open_calls_are_counted),
+    (AsksOnWhileItWorks, listing.the_longest_waiting_question_is_known),
     (KnowsNoLease, listing.a_lease_can_be_looked_at),
     (ForgetsNotes, listing.notes_are_stored_with_their_round),
     (WorksWhenClosed, suite.a_closed_store_refuses),

@@ -106,8 +106,8 @@ class Reaper:
                 break
             # Calls that others run, or of tools that others have, come first again: read past them.
             limit *= 2
-        number, first = await store.open_calls()
-        report_open_calls(number, 0.0 if first is None else now - first)
+        number, *times = await store.open_calls()
+        report_open_calls(number, *(0.0 if each is None else now - each for each in times))
         while await store.prune(now, BATCH) == BATCH:
             pass
         return ended

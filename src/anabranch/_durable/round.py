@@ -93,13 +93,13 @@ class StoredRound:
         journal: Journal,
         answers: Mapping[str, Answer],
         lease: Lease,
-        stored: Mapping[str, str],
+        opened: OpenedRound,
     ) -> None:
         given = answers_text(answers)
         self.recorder = StoreRecorder(
             rounds.policy.store, journal.line, journal.rounds, given, lease
         )
-        failed = stored.get(FAILED)
+        failed = opened.entries.get(FAILED)
         self.failure: Exception | None = None if failed is None else load_error(json.loads(failed))
         self.left: Mapping[str, Entry] = {}
         self._answers = answers
@@ -109,6 +109,7 @@ class StoredRound:
         self._number = journal.rounds
         self._digest = digest(given)
         self._lease = lease
+        self._asked, self._open = opened.call.asked, {*journal.pending}
 
     async def returned(self, value: object) -> Finished[Any] | RoundRecord:
         """End the round and the call: the tool has returned ``value``.
@@ -146,11 +147,19 @@ class StoredRound:
         notes = notes_text(
             now, self._rounds.worker, asks=asks, answers=self._answers, entries=self.left
         )
-        mine = RoundRecord(self._number, self._digest, reply, state, notes)
+        asked = self._asked_since(asks, now)
+        mine = RoundRecord(self._number, self._digest, reply, state, notes, asked)
         ended = await self._lease.end_round(mine, deadline=deadline, status=status)
         if ended.answers != mine.answers:
             raise StoreError(f"Call {self._journal.line!r} was taken over, with other answers.")
         return None if ended == mine else ended
+
+    def _asked_since(self, asks: tuple[Ask, ...], now: float) -> float | None:
+        """Return since when the person is asked: now, unless a question was open before."""
+        asked = {ask.step_id for ask in asks if ask.kind in {"elicit", "url"}}
+        if asked & self._open and self._asked is not None:
+            return self._asked
+        return now if asked else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +262,7 @@ class Rounds:
             journal.started = opened.call.started  # when it was first asked for
         journal.answer(answers)
         merge(journal, opened.entries)
-        return StoredRound(self, job, journal, answers, lease, opened.entries)
+        return StoredRound(self, job, journal, answers, lease, opened)
 
     def expires(self, job: Job, journal: Journal) -> float:
         """Return when a call expires that waits from now on, or from the end of its sleep."""

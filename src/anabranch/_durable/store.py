@@ -46,6 +46,8 @@ class CallRecord:
         principal: who has called, as the edge names them; empty if it does not know.
         version: that of the code which has begun it, or was the last to continue it; empty if it
             is not known.
+        asked: since when a person is asked; ``None`` if none was when its last round ended. Two calls
+            that differ in nothing else are equal.
     """
 
     call_id: str
@@ -56,6 +58,7 @@ class CallRecord:
     status: str = "open"
     principal: str = ""
     version: str = ""
+    asked: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,8 @@ class RoundRecord:
         state: what the next round starts from; empty if the call has ended.
         notes: what else is known of the round, for those who look at the call later. No run reads
             them, and two rounds that differ in nothing else are equal.
+        asked: since when a person is asked whose answer the call waits for at its end, if one is.
+            It becomes the call's; the store has it nowhere else.
     """
 
     number: int
@@ -76,6 +81,7 @@ class RoundRecord:
     reply: str
     state: str = ""
     notes: str = field(default="", compare=False)
+    asked: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +202,8 @@ class CallStore(Protocol):
     ) -> RoundRecord:
         """Write how a round ended; the first record for a round stays and is returned.
 
-        Only if this one is the first and the call is open, ``deadline`` (unless ``None``) and
-        ``status`` become the call's. In any case, the lease of owner ``release`` is released.
+        Only if this one is the first and the call is open, ``deadline`` (unless ``None``),
+        ``status`` and the time ``asked`` of the record become the call's. In any case, the lease of owner ``release`` is released.
         """
         ...
 
@@ -227,8 +233,11 @@ class CallStore(Protocol):
         """Return open calls whose deadline is ``now`` or earlier, the longest overdue first."""
         ...
 
-    async def open_calls(self) -> tuple[int, float | None]:
-        """Return how many calls are open, and when the first of them began."""
+    async def open_calls(self) -> tuple[int, float | None, float | None]:
+        """Return how many calls are open, when the first of them began, and when the first asked.
+
+        That is the longest waiting for a person: :attr:`CallRecord.asked`, of calls without a lease.
+        """
         ...
 
     async def prune(self, before: float, limit: int) -> int:

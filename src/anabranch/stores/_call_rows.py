@@ -27,15 +27,16 @@ def call_row(
         "version": to_bytes(call.version),
         "owner": None if owner is None else to_bytes(owner),
         "leased_until": until,
+        "asked": None,
     }
 
 
 def to_call(row: Row) -> CallRecord:
     """Return the call in a row."""
-    call_id, tool, arguments, started, deadline, status, principal, version = row
+    call_id, tool, arguments, started, deadline, status, principal, version, asked = row
     texts = to_text(call_id), to_text(tool), to_text(arguments)
     names = to_text(principal), to_text(version or b"")
-    return CallRecord(*texts, started, deadline, status, *names)
+    return CallRecord(*texts, started, deadline, status, *names, asked)
 
 
 def round_row(call_id: str, record: RoundRecord) -> dict[str, Any]:

@@ -13,6 +13,7 @@ __all__ = [
     "ADD_POSTGRES",
     "CALL",
     "CALL_AND_ROUND",
+    "END",
     "ENTRIES",
     "ENTRY",
     "EXPIRED",
@@ -33,6 +34,7 @@ __all__ = [
     "listing",
 ]
 
+_ASKS = sa.text("status = 'open' AND asked IS NOT NULL")
 _IS_OPEN, _IS_OVER = sa.text("status = 'open'"), sa.text("status <> 'open'")
 
 CALL = sa.Table(
@@ -48,6 +50,8 @@ CALL = sa.Table(
     sa.Column[str]("owner", Opaque),
     sa.Column[float]("leased_until", sa.Double()),
     sa.Column[str]("version", Opaque),
+    sa.Column[float]("asked", sa.Double()),
+    sa.Index("anabranch_call_asked", "asked", sqlite_where=_ASKS, postgresql_where=_ASKS),
     sa.Index("anabranch_call_open", "deadline", sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
     sa.Index("anabranch_call_over", "deadline", sqlite_where=_IS_OVER, postgresql_where=_IS_OVER),
     sa.Index("anabranch_call_started", "started", "call_id"),
@@ -92,6 +96,7 @@ _CALL = sa.select(
     CALL.c.status,
     CALL.c.principal,
     CALL.c.version,
+    CALL.c.asked,
 )
 FIND = _CALL.where(_THIS)
 LEASED = sa.select(CALL.c.owner, CALL.c.leased_until).where(_THIS)
@@ -127,6 +132,7 @@ MOVE = (
         version=sa.func.coalesce(sa.bindparam("new_version", type_=Opaque), CALL.c.version),
     )
 )
+END = MOVE.values(asked=sa.bindparam("new_asked", type_=sa.Double))
 _ENDED = (ROUND.c.number, ROUND.c.answers, ROUND.c.reply, ROUND.c.state, ROUND.c.notes)
 _ROUND = sa.select(*_ENDED).where(ROUND.c.call_id == sa.bindparam("this"))
 ROUND_NUMBER = _ROUND.where(ROUND.c.number == sa.bindparam("which"))
@@ -154,7 +160,16 @@ EXPIRED = (
     .order_by(CALL.c.deadline, CALL.c.call_id)
     .limit(sa.bindparam("most"))
 )
-OPEN_CALLS = sa.select(sa.func.count(), sa.func.min(CALL.c.started)).where(_IS_OPEN)
+_asking = CALL.alias("asking")
+_LONGEST = (  # of those that no one works on
+    sa.select(_asking.c.asked)
+    .where(_ASKS, _asking.c.owner.is_(None))
+    .order_by(_asking.c.asked)
+    .limit(1)
+)
+OPEN_CALLS = sa.select(
+    sa.func.count(), sa.func.min(CALL.c.started), _LONGEST.scalar_subquery()
+).where(_IS_OPEN)
 PRUNE = sa.delete(CALL).where(
     CALL.c.call_id.in_(
         sa.select(CALL.c.call_id)

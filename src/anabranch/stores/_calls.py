@@ -34,6 +34,7 @@ from anabranch.stores._call_tables import (
     ADD_POSTGRES,
     CALL,
     CALL_AND_ROUND,
+    END,
     ENTRIES,
     ENTRY,
     EXPIRED,
@@ -77,7 +78,7 @@ class Calls:
         self._lease, self._release = Statement(LEASE, dialect), Statement(RELEASE, dialect)
         self._leased = Statement(LEASED, dialect)
         self._shorten = Statement(SHORTEN, dialect)
-        self._move = Statement(MOVE, dialect)
+        self._move, self._end = Statement(MOVE, dialect), Statement(END, dialect)
         self._call_and_round = Statement(CALL_AND_ROUND, dialect)
         self._round = Statement(ROUND_NUMBER, dialect)
         self._last_round = Statement(LAST_ROUND, dialect)
@@ -174,7 +175,7 @@ class Calls:
                 if self._lock is not None:
                     self._lock.rows(connection, {"this": this})
                 for found in self._call_and_round.rows(connection, which):
-                    call, ended = to_call(found[:8]), to_round(found[8:])
+                    call, ended = to_call(found[:9]), to_round(found[9:])
                     if ended is None and not self._lease.count(connection, lease):
                         self._shorten.count(connection, {"this": this, "until": until})
                         return None
@@ -248,7 +249,7 @@ class Calls:
         release: str | None = None,
     ) -> RoundRecord:
         this, row = to_bytes(call_id), round_row(call_id, record)
-        move = _move(call_id, status, deadline)
+        move = {**_move(call_id, status, deadline), "new_asked": record.asked}
 
         def work(connection: sa.Connection) -> RoundRecord:
             with _known(call_id):
@@ -256,7 +257,7 @@ class Calls:
             if release is not None:
                 self._release.count(connection, {"this": this, "old_owner": to_bytes(release)})
             if first:
-                self._move.count(connection, move)
+                self._end.count(connection, move)
                 return record
             which = {"this": this, "which": record.number}
             for found in self._round.rows(connection, which):
@@ -288,9 +289,9 @@ class Calls:
     async def expired(self, now: float, limit: int) -> list[CallRecord]:
         return list(map(to_call, await self._read(self._expired, {"now": now, "most": limit})))
 
-    async def open_calls(self) -> tuple[int, float | None]:
-        [(number, first)] = await self._read(self._open_calls, {})
-        return number, first
+    async def open_calls(self) -> tuple[int, float | None, float | None]:
+        [(number, first, asked)] = await self._read(self._open_calls, {})
+        return number, first, asked
 
     async def prune(self, before: float, limit: int) -> int:
         return await self._write_single(self._prune, {"before": before, "most": limit})

@@ -16,7 +16,7 @@ from anabranch.errors import StoreError
 
 __all__ = ["SCHEMA", "VERSION_TABLE", "current", "migrate"]
 
-SCHEMA = "0011"
+SCHEMA = "0012"
 """The newest migration."""
 
 VERSION_TABLE = "anabranch_version"

@@ -70,12 +70,35 @@ async def calls_are_chosen_by_any_text(open_store: OpenCallStore) -> None:
 async def open_calls_are_counted(open_store: OpenCallStore) -> None:
     """And the time is known at which the first of them began."""
     async with opened(open_store) as store:
-        expect(await store.open_calls(), (0, None), "none")
+        expect(await store.open_calls(), (0, None, None), "none")
         for name, started in {"one": 3.0, "other": 1.0, "third": 2.0}.items():
             await store.begin(a_call(name, started=started))
-        expect(await store.open_calls(), (3, 1.0), "all")
+        expect(await store.open_calls(), (3, 1.0, None), "all")
         await store.finish("other", "done")
-        expect(await store.open_calls(), (2, 2.0), "those that are not over")
+        expect(await store.open_calls(), (2, 2.0, None), "those that are not over")
+
+
+async def the_longest_waiting_question_is_known(open_store: OpenCallStore) -> None:
+    """Of open calls that no one works on, by the end of their last round."""
+
+    async def asked() -> float | None:
+        return (await store.open_calls())[2]
+
+    async with opened(open_store) as store:
+        for name, since in {"one": 30.0, "other": 20.0, "none": None}.items():
+            await store.begin(a_call(name))
+            ended = RoundRecord(0, "", "", asked=since)
+            await store.end_round(name, ended, deadline=None)
+        expect(await asked(), 20.0, "the one that was asked first")
+        expect((await store.calls(9, begins="other"))[0].asked, 20.0, "the call has it")
+        await store.lease("other", "a", 100.0, 200.0)
+        expect(await asked(), 30.0, "someone works on that one")
+        await store.end_round("other", RoundRecord(1, "", ""), deadline=None, release="a")
+        expect(await asked(), 30.0, "it asks no one any more")
+        await store.finish("one", "open", deadline=900.0)
+        expect(await asked(), 30.0, "to be postponed is no answer")
+        await store.finish("one", "expired")
+        expect(await asked(), None, "what is over waits for no one")
 
 
 async def a_lease_can_be_looked_at(open_store: OpenCallStore) -> None:
@@ -114,6 +137,7 @@ CALL_LISTING_CHECKS: tuple[CallStoreCheck, ...] = (
     calls_are_chosen_by_what_they_have_recorded,
     calls_are_chosen_by_any_text,
     open_calls_are_counted,
+    the_longest_waiting_question_is_known,
     a_lease_can_be_looked_at,
     notes_are_stored_with_their_round,
 )

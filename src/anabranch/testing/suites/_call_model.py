@@ -139,7 +139,7 @@ class CallModel:
             return known.rounds[record.number]
         known.rounds[record.number] = record
         if known.record.status == "open":
-            known.record = replace(known.record, status=status)
+            known.record = replace(known.record, status=status, asked=record.asked)
             if deadline is not None:
                 known.record = replace(known.record, deadline=deadline)
         return record
@@ -179,11 +179,13 @@ class CallModel:
         overdue = [one for one in records if one.status == "open" and one.deadline <= now]
         return sorted(overdue, key=lambda one: (one.deadline, one.call_id))[:limit]
 
-    def open_calls(self) -> tuple[int, float | None]:
+    def open_calls(self) -> tuple[int, float | None, float | None]:
         """See the port."""
-        records = [known.record for known in self._calls.values()]
-        began = [one.started for one in records if one.status == "open"]
-        return len(began), min(began, default=None)
+        known = [each for each in self._calls.values() if each.record.status == "open"]
+        began = [each.record.started for each in known]
+        asked = [each.record.asked for each in known if each.owner is None]
+        first = min((each for each in asked if each is not None), default=None)
+        return len(began), min(began, default=None), first
 
     def prune(self, before: float, limit: int) -> int:
         """See the port."""

@@ -123,6 +123,13 @@ class Machines:
         assert found is not None
         return found
 
+    async def held(self) -> str | None:
+        """Who has the thread: a run, or what is to be done at a time."""
+        events = open_run_events(self.url)
+        found = await events.holder("t1", 0.0)
+        await events.close()
+        return found
+
     async def work(self) -> list[tuple[str, str, int, float]]:
         events = open_run_events(self.url)
         found = await open_work(events, self.clock.now(), 10)

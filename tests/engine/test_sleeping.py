@@ -10,7 +10,7 @@ import pytest
 
 from anabranch._engine import Answer, Branch, Finished, Journal, Stopped, Waiting
 from anabranch._engine.clock import Timer, run_until
-from anabranch._engine.sleeping import is_asleep, wakes_at
+from anabranch._engine.sleeping import hold_sleeps, is_asleep, wakes_at
 from anabranch.errors import BranchTimeoutError, NonDeterminismError
 from anabranch.testing import ManualClock
 from tests.clocks import Obliging
@@ -293,6 +293,35 @@ async def test_a_late_answer_is_seen_after_the_sleep() -> None:
         "t/sleep.1": "sleep",
         "t/ask.1": "elicit",
     }
+
+
+@pytest.mark.parametrize("asks_first", [True, False], ids=["ask", "sleep"])
+async def test_an_answer_that_is_known_to_have_come_before_wins(asks_first: bool) -> None:
+    async def body(_: Branch) -> Any:
+        asking, sleeping = ask("a"), sleep_until(START + HOUR)
+        return await (race(asking, sleeping) if asks_first else race(sleeping, asking))
+
+    world = World()
+    journal = await first_round(body, world=world)
+    world.clock.advance(HOUR)
+    journal.answer({"t/ask.1": Answer("A")})
+    hold_sleeps(journal)
+    assert await next_round(body, world, journal) == Finished("A")
+
+
+async def test_a_sleep_that_was_held_ends_in_the_round_after() -> None:
+    async def body(_: Branch) -> Any:
+        return await gather([ask("a"), sleep_until(START + HOUR)])
+
+    world = World()
+    journal = await first_round(body, world=world)
+    world.clock.advance(HOUR)
+    journal.answer({"t/ask.1": Answer("A")})
+    hold_sleeps(journal)
+    assert await next_round(body, world, journal) == Waiting(())
+    journal = Journal.loads(journal.dumps())
+    hold_sleeps(journal)  # without answers, it holds none
+    assert await next_round(body, world, journal) == Finished(("A", None))
 
 
 # -- what an edge waits with -----------------------------------------------------------------

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Route, ViewportSize, expect
+from pydantic import BaseModel
 
+from anabranch import BranchContext, tool
 from anabranch.chat import make_chat_app, make_plugin
 from anabranch.cli._demo_tool import PickCard
 from anabranch.testing import MockModel, calls
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import serving
+from tests.durable.stores import Modelled
 from tests.interop.browsing import Tab, launched, tab
 from tests.interop.page_scenes import scenes
 
@@ -407,3 +410,40 @@ async def test_an_audit_finds_nothing_serious_in_any_state(
                     page.get_by_role("button", name="New conversation")
                 ).to_be_in_viewport()
                 await audited("conversations")
+
+
+@tool
+async def remind(ctx: BranchContext) -> str:
+    """Remind of something next week."""
+    await ctx.sleep(7 * 86_400.0)
+    return "Remember the milk."
+
+
+class Row(BaseModel):
+    row: int
+
+
+@tool
+async def take_seat(ctx: BranchContext) -> str:
+    """Ask for a row, until tomorrow."""
+    await ctx.race(ctx.elicit(Row, "Which row?"), ctx.sleep(86_400.0))
+    return "A seat."
+
+
+async def test_a_tool_that_sleeps_and_a_question_in_time_say_until_when(browser: Browser) -> None:
+    app = make_chat_app(
+        MemoryTrees(), MockModel(lambda _: "Well."), [remind, take_seat], calls=Modelled()
+    )
+    async with serving(app) as address, tab(browser, address) as opened:
+        page = opened.page
+        await opened.say("/remind")
+        for _ in range(2):
+            await expect(page.get_by_text(re.compile(r"waits until .*\d"))).to_be_visible()
+            await page.reload()
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.get_by_role("article").get_by_text("failed")).to_be_visible()
+        await opened.say("/take_seat")
+        for _ in range(2):
+            limit = page.get_by_text(re.compile(r"Without an answer, it goes on at .*\d"))
+            await expect(limit).to_be_visible()
+            await page.reload()

@@ -30,6 +30,8 @@ class Job:
         wakes: whether a call that sleeps goes on without its client, and does not expire meanwhile.
         begins_lines: whether a later round begins a line that the store does not have, from its
             state: a conversation has stored that.
+        answers_first: whether a round's answers came before the ends of its sleeps, however late
+            the round is run: who stored them has decided that.
     """
 
     tool: Tool[Any]
@@ -41,3 +43,4 @@ class Job:
     watch: Watch | None = None
     wakes: bool = False
     begins_lines: bool = False
+    answers_first: bool = False

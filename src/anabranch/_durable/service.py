@@ -39,7 +39,7 @@ from anabranch._durable.store import RoundRecord
 from anabranch._engine import Answer, Call, Finished, Journal, Waiting, canonical
 from anabranch._engine.clock import pause
 from anabranch._engine.quiescence import PATIENCE
-from anabranch._engine.sleeping import is_asleep, wakes_at
+from anabranch._engine.sleeping import hold_sleeps, is_asleep, wakes_at
 from anabranch._opening import Runtime, new_journal, open_call, patience_of, warn_of_rounds
 from anabranch._shielded import run_shielded
 from anabranch._telemetry import ObservedRound, observe_call, observe_round
@@ -289,6 +289,8 @@ class CallService:
             recorder=opened.recorder,
         )
         call.branches.watch = job.watch
+        if job.answers_first:
+            hold_sleeps(journal)
         try:
             async with call:
                 if opened.failure is not None:

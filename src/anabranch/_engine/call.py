@@ -305,7 +305,7 @@ class Call(Generic[T]):
 
     def seconds_asleep(self) -> float | None:
         """In how many seconds the clock answers a sleep, if there is nothing else to wait for."""
-        sleeps = is_asleep(self.journal) and not self.scheduler.replaying
+        sleeps = is_asleep(self.journal) and not (self.scheduler.replaying or self.journal.held)
         when = wakes_at(self.journal) if sleeps else None
         return None if when is None else when - self._clock.now()
 

@@ -115,6 +115,7 @@ class Journal:
         entries: step id to outcome.
         pending: step id to (kind, fingerprint) of the asks that are open.
         latest: the steps that were answered since the last round; not part of the text.
+        held: the sleeps that do not end in the next round; not part of the text.
         reserved: step id to the tokens that are reserved for it and not settled yet, and to how
             many of them its reply may have.
         delivered: scope path to how many of its notices have been delivered.
@@ -146,6 +147,7 @@ class Journal:
     reserved: dict[str, tuple[int, int]] = field(default_factory=_DICT)
     trace: str = ""
     latest: list[str] = field(default_factory=_LIST, compare=False)
+    held: list[str] = field(default_factory=_LIST, compare=False)
 
     @property
     def questions(self) -> dict[str, tuple[str, str]]:

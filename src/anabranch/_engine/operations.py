@@ -138,7 +138,8 @@ class Operations:
         future = self._asks.open(ask, strand.task)
         self._cursor.ask(ask)
         self._scheduler.strand_parked()
-        alarm = Alarm(self._clock, ask, self._wake) if ask.kind == "sleep" else None
+        wakes = ask.kind == "sleep" and ask.step_id not in self._cursor.journal.held
+        alarm = Alarm(self._clock, ask, self._wake) if wakes else None
         try:
             await future
         finally:

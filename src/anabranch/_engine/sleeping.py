@@ -2,7 +2,8 @@
 
 What a sleep asks is its time, so the journal of a call says when the call goes on by itself. Between
 rounds nothing waits: the round that is run when the clock is past the time answers the sleep. An
-answer that comes in the same round has come later than the clock; the body sees it later, too.
+answer that comes in the same round has come later than the clock; the body sees it later, too. Where
+it is known that it came before, the sleep is held until the round after.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import partial
 from anabranch._engine.clock import Clock, Timer
 from anabranch._engine.journal import Ask, Entry, Journal
 
-__all__ = ["Alarm", "asked_time", "is_asleep", "take_late", "wakes_at"]
+__all__ = ["Alarm", "asked_time", "hold_sleeps", "is_asleep", "take_late", "wakes_at"]
 
 
 def asked_time(until: float) -> str:
@@ -50,6 +51,13 @@ def take_late(journal: Journal, now: float) -> dict[str, Entry]:
     late = {each: journal.entries.pop(each) for each in latest if each in journal.entries}
     journal.pending.update({each: (entry.kind, entry.fingerprint) for each, entry in late.items()})
     return late
+
+
+def hold_sleeps(journal: Journal) -> None:
+    """Have the answers that a round begins with, if any, come before its sleeps end."""
+    if journal.latest:
+        journal.latest.clear()
+        journal.held = [step_id for step_id, _ in _sleeps(journal)]
 
 
 def _sleeps(journal: Journal) -> list[tuple[str, float]]:

@@ -348,15 +348,12 @@ class Agent:
         *,
         asleep: Container[tuple[str, str]] = (),
     ) -> PathEnd | None:
-        """Return the end of the path to a node, by default the head; ``None`` if there is none.
-
-        ``asleep`` is as for :meth:`cut_off`.
-        """
-        around = await self.store.around(thread_id, node_id)
+        """Return the end of the path to a node, by default the head; ``None`` if there is none."""
+        around, now = await self.store.around(thread_id, node_id), self.dependencies.clock.now()
         shared = self.dependencies.shares_branches
         if around is None:
             return None
-        return await PathEnd.read(self.store, around, asleep, shared=shared)
+        return await PathEnd.read(self.store, around, asleep, now, shared=shared)
 
     async def interrupt_tools(self, thread_id: str) -> None:
         """Undo what tools at the head have done that sleep, or were cut off: they have ended.

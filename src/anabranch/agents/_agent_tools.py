@@ -62,10 +62,12 @@ class Asked:
     Attributes:
         asks: what it asks.
         state: what it will be resumed from.
+        until: when it goes on with the answers that there are; ``None`` if it waits for all.
     """
 
     asks: tuple[Ask, ...]
     state: str
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,18 @@ answered differently begins another line, which has the nodes above that answer 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from anabranch._engine import Answer
 from anabranch.agents._tool_questions import (
+    TimeOver,
     is_other_answer,
     question_id,
     recorded_reply,
+    reply_of,
     stored_with,
 )
 from anabranch.messages import ToolUseBlock, text_of
@@ -36,12 +39,14 @@ class AnsweredRound:
         answers: to what it asked, by step.
         other: whether these questions have been answered differently before.
         began_live: whether an earlier release has run the call, and stored its state meanwhile.
+        in_time: whether the answers were stored before a sleep ended beside the questions.
     """
 
     state: str
     answers: Mapping[str, Answer]
     other: bool
     began_live: bool
+    in_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +66,28 @@ class AskedRound:
         """The questions without an answer."""
         return [each for each in self.questions if each.id not in self.answers]
 
+    @property
+    def until(self) -> float:
+        """When its tool goes on with the answers that there are; for most, never."""
+        until = self.questions[0].data.get("until")
+        return float(until) if isinstance(until, int | float) else math.inf
+
     def answered(self) -> AnsweredRound:
         """Return the round with all its answers."""
         first, answers = self.questions[0], self.answers
+        given = {str(q.data["step_id"]): recorded_reply(q, answers[q.id]) for q in self.questions}
         return AnsweredRound(
             str(answers[first.id].data.get("state") or stored_with(first, "state")),
-            {str(q.data["step_id"]): recorded_reply(q, answers[q.id]) for q in self.questions},
+            {step_id: answer for step_id, answer in given.items() if answer is not None},
             other=any(is_other_answer(each) for each in answers.values()),
             began_live="round" not in first.data,
+            in_time=self.until < math.inf and all(map(self._is_in_time, answers.values())),
         )
+
+    def _is_in_time(self, answer: Node) -> bool:
+        """Whether an answer came before the time; one of another line counts as if it had."""
+        is_first = not (is_other_answer(answer) or isinstance(reply_of(answer), TimeOver))
+        return not is_first or answer.created_at < self.until
 
 
 class BatchLine:
@@ -144,9 +162,10 @@ class BatchLine:
         """The uses whose tools have neither returned nor been interrupted."""
         return tuple(use for use in self.caller.tool_uses if not self.has_returned(use.id))
 
-    def is_waiting(self, use_id: str) -> bool:
-        """Whether the tool waits for answers."""
-        return use_id in self.rounds and bool(self.rounds[use_id].unanswered)
+    def is_waiting(self, use_id: str, now: float = 0.0) -> bool:
+        """Whether the tool waits for answers, and goes on ``now`` only when it has them."""
+        round_ = self.rounds.get(use_id)
+        return round_ is not None and bool(round_.unanswered) and now < round_.until
 
     def has_returned(self, use_id: str) -> bool:
         """Whether the tool has a result that is more than a placeholder."""

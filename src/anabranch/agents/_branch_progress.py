@@ -68,14 +68,20 @@ class BranchOutcome:
 class BranchProgress:
     """The branches among ``nodes``, parents before children, with the results these hold.
 
-    ``asleep`` are the tool uses that wait for a time, each after the node that calls it.
+    ``asleep`` are the tool uses that wait for a time, each after the node that calls it. A question
+    whose time is over ``now`` makes no tool wait.
     """
 
     def __init__(
-        self, nodes: Iterable[Node], results: Results, asleep: Container[tuple[str, str]] = ()
+        self,
+        nodes: Iterable[Node],
+        results: Results,
+        asleep: Container[tuple[str, str]] = (),
+        now: float = 0.0,
     ) -> None:
         self._results = results
         self._asleep = asleep
+        self._now = now
         self._known: dict[str, Node] = {}
         self._below: dict[str, list[Node]] = {}
         for node in nodes:
@@ -89,6 +95,7 @@ class BranchProgress:
         caller: Node,
         children: Sequence[Node] | None = None,
         asleep: Container[tuple[str, str]] = (),
+        now: float = 0.0,
     ) -> BranchProgress:
         """Read the branches that the tools of ``caller`` have opened, if there are any.
 
@@ -96,9 +103,9 @@ class BranchProgress:
         """
         known = await store.children(caller.id) if children is None else children
         if not any(node.kind == "branch" for node in known):
-            return cls((), {}, asleep)
+            return cls((), {}, asleep, now)
         tree = await store.tree(caller.thread_id)
-        return cls(tree.nodes, tree.results, asleep)
+        return cls(tree.nodes, tree.results, asleep, now)
 
     def opened(self, caller: Node, tool_use_id: str) -> list[Node]:
         """Return the first nodes of the branches that one tool use has opened."""
@@ -187,7 +194,8 @@ class BranchProgress:
         return any(
             self._is_ready(line, use.id, here=here)
             for use in line.unfinished
-            if not line.is_waiting(use.id) and (line.caller.id, use.id) not in self._asleep
+            if not line.is_waiting(use.id, self._now)
+            and (line.caller.id, use.id) not in self._asleep
         )
 
     def _is_ready(self, line: BatchLine, tool_use_id: str, *, here: bool) -> bool:

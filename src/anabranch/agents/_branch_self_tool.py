@@ -72,7 +72,9 @@ class BranchSelf:
             ToolError: the input is invalid, or a limit allows no such branches; none is opened.
         """
         dependencies = here.timeline.dependencies
-        progress = await BranchProgress.below(dependencies.store, here.caller)
+        progress = await BranchProgress.below(
+            dependencies.store, here.caller, now=dependencies.clock.now()
+        )
         if starts := progress.opened(here.caller, here.block.id):
             fork = _Fork(here, read_input(here.block.input, len(starts)), starts)
             paths = fork.continued(progress)

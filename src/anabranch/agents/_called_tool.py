@@ -119,7 +119,9 @@ class CalledTool:
                 await run_shielded(self._interrupt(here, service, job, journal))
             raise
         if isinstance(outcome, Asked):
-            return outcome
+            if dependencies.person is not None:
+                return outcome
+            return replace(outcome, until=wakes_at(Journal.loads(outcome.state)))
         blocks = result_blocks(outcome.value)
         return Outcome(text_of(blocks), blocks=blocks)
 
@@ -154,6 +156,7 @@ class CalledTool:
             watch,
             wakes=True,
             begins_lines=True,
+            answers_first=here.answered is not None and here.answered.in_time,
         )
 
     async def _interrupt(

@@ -76,7 +76,9 @@ class BranchCreate(FoldingTool):
         """
         wanted = read_input(CreateInput, here.block.input, self.name)
         tools, store = _chosen(here.tools, wanted.tools), here.timeline.dependencies.store
-        progress = await BranchProgress.below(store, here.caller)
+        progress = await BranchProgress.below(
+            store, here.caller, now=here.timeline.dependencies.clock.now()
+        )
         for start in progress.opened(here.caller, here.block.id):
             if here.shares_branches and SHARE in start.data:
                 return AskedInBranches()

@@ -107,7 +107,8 @@ class LineWriter:
             nodes: list[Node] = []
             for ask in asked.asks:
                 node = self._node(nodes[-1] if nodes else line.last, "question", asked_text(ask))
-                first = {"state": asked.state, **data} if not nodes else {}
+                timed = {} if asked.until is None else {"until": asked.until}
+                first = {"state": asked.state, **timed, **data} if not nodes else {}
                 stored: dict[str, JsonValue] = {
                     "caller": line.caller.id,
                     "tool_use_id": tool_use_id,

@@ -37,19 +37,21 @@ class PathEnd:
         store: TreeStore,
         around: Surroundings,
         asleep: Container[tuple[str, str]] = (),
+        now: float = 0.0,
         *,
         shared: bool = False,
     ) -> PathEnd:
         """Return the end of a path; branches are read, if there are any.
 
-        The tool uses ``asleep``, each after its caller, wait for a time, and cannot go on. ``shared``
-        says that workers go on with branches that have shares.
+        The tool uses ``asleep``, each after its caller, wait for a time, and cannot go on. A
+        question whose time is over ``now`` holds up no tool. ``shared`` says that workers go on
+        with branches that have shares.
         """
         line = BatchLine.read(around)
         if line is None:
             return cls(around)
         below = around.below[line.caller.id]
-        progress = await BranchProgress.below(store, line.caller, below, asleep)
+        progress = await BranchProgress.below(store, line.caller, below, asleep, now)
         can_go_on = progress.can_go_on(line)
         here = progress.can_go_on(line, here=True) if shared else can_go_on
         branches = progress.elsewhere(line) if shared else ()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping
 from functools import partial
 
@@ -35,7 +36,7 @@ from anabranch.agents._events import ToolEnded, ToolNoticed, ToolStarted, ToolSu
 from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._timeline import Timeline
-from anabranch.agents._tool_questions import answer_live
+from anabranch.agents._tool_questions import TIME_OVER, answer_live
 from anabranch.agents._turn_limits import SideUsage
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError
 from anabranch.messages import CUT, TextBlock, ToolUseBlock
@@ -136,9 +137,8 @@ class ToolBatch:
         while not self._is_done(use):
             round_ = self._line.rounds.get(use.id)
             if round_ is not None and round_.unanswered:
-                if self._continuation.person is None:
+                if not await self._answer(use, round_):
                     return
-                await self._ask(self._continuation.person, round_)
                 continue
             try:
                 outcome = await self._outcome(use, round_)
@@ -157,6 +157,24 @@ class ToolBatch:
                     slept = ToolSuspended(self._line.caller.id, use, outcome.until)
                     await self._timeline.dependencies.listener(slept)
                 return
+
+    async def _answer(self, use: ToolUseBlock, round_: AskedRound) -> bool:
+        """Answer what is open in a round, if a person is there, or the time for answers is over.
+
+        Returns whether it is answered; otherwise, the tool waits.
+        """
+        dependencies = self._timeline.dependencies
+        if self._continuation.person is not None:
+            await self._ask(self._continuation.person, round_)
+            return True
+        if round_.until == math.inf:
+            return False
+        if dependencies.clock.now() < round_.until:
+            await dependencies.listener(ToolSuspended(self._line.caller.id, use, round_.until))
+            return False
+        for question in round_.unanswered:
+            await self._writer.answer(question, TIME_OVER)
+        return True
 
     async def _ask(self, person: Answerer, round_: AskedRound) -> None:
         """Have ``person`` answer the questions of a round, one after the other."""

@@ -24,9 +24,11 @@ from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRe
 from anabranch.tree import Node
 
 __all__ = [
+    "TIME_OVER",
     "ErrorReply",
     "Given",
     "Reply",
+    "TimeOver",
     "answer_data",
     "answer_live",
     "answer_text",
@@ -51,10 +53,17 @@ class ErrorReply:
     error: dict[str, JsonValue]
 
 
+@dataclass(frozen=True, slots=True)
+class TimeOver:
+    """Stands for the answer to a question whose tool goes on without one: its time is over."""
+
+
+TIME_OVER = TimeOver()
+
 Reply: TypeAlias = ElicitReply | SampleReply
 """What a question is answered with: by a person, or by the client's model."""
 
-Given: TypeAlias = Reply | ErrorReply
+Given: TypeAlias = Reply | ErrorReply | TimeOver
 """An answer as it is stored."""
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
@@ -62,7 +71,7 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 Request: TypeAlias = ElicitRequest | UrlRequest | SampleRequest
 
 _FORM: TypeAdapter[ElicitRequest | UrlRequest] = TypeAdapter(ElicitRequest | UrlRequest)
-_QUESTION, _OTHER = "question", "other"
+_QUESTION, _OTHER, _OVER = "question", "other", "time_over"
 
 
 # -- what is asked -------------------------------------------------------------------------------
@@ -148,6 +157,8 @@ def answer_text(reply: Given) -> str:
         return reply.text
     if isinstance(reply, ErrorReply):
         return "error"
+    if isinstance(reply, TimeOver):
+        return "no answer in time"
     return reply.action if reply.content is None else to_json(encodable(reply.content)).decode()
 
 
@@ -165,15 +176,22 @@ def reply_of(answer: Node) -> Given:
     """Return the reply that the node ``answer`` holds."""
     beside = {"state", _QUESTION, _OTHER}  # an earlier release stored a state with each answer
     given = {name: value for name, value in answer.data.items() if name not in beside}
+    if _OVER in given:
+        return TIME_OVER
     if "error" in given:
         return ErrorReply(cast("dict[str, JsonValue]", given["error"]))
     model = ElicitReply if "action" in given else SampleReply
     return model.model_validate(given)
 
 
-def recorded_reply(question: Node, answer: Node) -> Answer:
-    """Return what the call records of an answer. A model's sample that is cancelled is refused."""
+def recorded_reply(question: Node, answer: Node) -> Answer | None:
+    """Return what the call records of an answer; ``None`` if its time was over: then, nothing.
+
+    A model's sample that is cancelled is refused.
+    """
     reply = reply_of(answer)
+    if isinstance(reply, TimeOver):
+        return None
     if isinstance(reply, ErrorReply):
         return Answer(error=reply.error)
     if question.data.get("kind") == "sample" and isinstance(reply, ElicitReply):
@@ -190,6 +208,8 @@ def same_reply(answer: Node, reply: Given) -> bool:
 def _plain(reply: Given) -> dict[str, JsonValue]:
     if isinstance(reply, ErrorReply):
         return {"error": reply.error}
+    if isinstance(reply, TimeOver):
+        return {_OVER: True}
     return cast("dict[str, JsonValue]", reply.model_dump(mode="json", exclude_none=True))
 
 

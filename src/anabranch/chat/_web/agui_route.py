@@ -36,8 +36,8 @@ def agui_route(conversations: Conversations) -> Route:
 
     async def run(request: Request) -> Response:
         wanted = await read_body(request, RunAgentInput)
-        if len(wanted.run_id) > LONGEST_RUN_ID:
-            raise HTTPException(422, f"A runId has at most {LONGEST_RUN_ID} characters.")
+        if not 0 < len(wanted.run_id) <= LONGEST_RUN_ID:
+            raise HTTPException(422, f"A runId has 1 to {LONGEST_RUN_ID} characters.")
         caller = caller_of(request)
         caller.check_run()
         if not wanted.resume:

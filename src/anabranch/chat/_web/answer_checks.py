@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from anabranch.agents import Agent, Reply
-from anabranch.chat._web.pending_questions import FieldError, Questions, read_reply
+from anabranch.chat._web.pending_questions import FieldError, PendingQuestion, Questions, read_reply
 from anabranch.elicitation import describe
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply
@@ -17,6 +17,7 @@ __all__ = ["ANSWERED", "AnswerChecks", "AnswerRefusedError", "CheckedAnswer"]
 
 ANSWERED = "The question was answered differently."
 OPEN = "The question is still open: answer it in its conversation."
+TOO_LATE = "The time for an answer is over: the tool goes on without one."
 UNDONE = "What this call had done is undone: it cannot be continued."
 
 
@@ -71,7 +72,10 @@ class AnswerChecks:
             if before == read.reply:
                 return None
             raise AnswerRefusedError("answered", ANSWERED)
-        await self._check(read)
+        shown = await self._check(read)
+        now = self._agent.dependencies.clock.now()
+        if shown.goes_on_at is not None and shown.goes_on_at <= now:
+            raise AnswerRefusedError("expired", TOO_LATE)
         return read
 
     async def another(self, question_id: str, given: ElicitReply) -> CheckedAnswer:
@@ -104,8 +108,8 @@ class AnswerChecks:
         except ValidationError as problem:
             raise AnswerRefusedError("invalid", f"{describe(problem)}.") from None
 
-    async def _check(self, read: CheckedAnswer) -> None:
-        """Check that a question has time left, and that an answer fits it.
+    async def _check(self, read: CheckedAnswer) -> PendingQuestion:
+        """Check that a question's call has time left, and that an answer fits; return the question.
 
         Raises:
             AnswerRefusedError: one of these is not so.
@@ -119,3 +123,4 @@ class AnswerChecks:
         if errors := self._questions.errors(shown, read.reply):
             message = "; ".join(f"{each.field or 'answer'}: {each.message}" for each in errors)
             raise AnswerRefusedError("invalid", f"The answer does not fit: {message}.", errors)
+        return shown

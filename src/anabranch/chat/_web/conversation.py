@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -205,7 +205,7 @@ class Conversation:
         turn = self._new_turn()
         try:
             after = await turn.begin(started(self.thread_id, run_id))
-            await turn.succeed()
+            await turn.succeed(is_empty=True)
         finally:
             await run_shielded(self._call_worker(turn, run_id))
         return after
@@ -260,8 +260,8 @@ class Conversation:
         Raises:
             StoreError: the store failed.
         """
-        is_sure = self._agent.dependencies.calls is not None
-        while (turn := await self._next_turn(is_sure=is_sure)) is not None:
+        is_sure, asleep = self._agent.dependencies.calls is not None, set[tuple[str, str]]()
+        while (turn := await self._next_turn(asleep, is_sure=is_sure)) is not None:
             turn.task = asyncio.create_task(self._run(turn))
             self._turn = turn
             try:
@@ -271,7 +271,7 @@ class Conversation:
                 self._turn = None
             if turn.is_waiting:
                 return
-            is_sure = True
+            is_sure, asleep = True, set(turn.asleep(self._agent.dependencies.clock.now()))
 
     async def advance_branch(self, start_id: str) -> None:
         """Take a branch that waits for a worker to its end, or as far as it comes.
@@ -281,23 +281,32 @@ class Conversation:
         """
         await self._branches.advance(start_id)
 
-    async def _next_turn(self, *, is_sure: bool) -> LiveTurn | None:
+    async def _next_turn(
+        self, asleep: Container[tuple[str, str]], *, is_sure: bool
+    ) -> LiveTurn | None:
         """Return a turn that this process has to work on.
 
         Where tools can go on that belong to no run, one begins: they have answers that came when
-        the last run was about to end, or ``is_sure`` says that what they did is stored.
+        the last run was about to end, or their time has come, or ``is_sure`` says that what they
+        did is stored. Those that are known to be ``asleep`` cannot.
         """
         new, self._new = self._new, None
         if new is not None and new.is_new:
             return new
-        turn, run = self._new_turn(), await self._right.open_run()
-        if run is not None:
-            return turn if await turn.take(run) else None
-        node = await self._agent.cut_off(self.thread_id) if is_sure else None
+        turn, held = self._new_turn(), await self._right.held()
+        if held is not None and not held.is_alarm:
+            return turn if await turn.take(held) else None
+        now = self._agent.dependencies.clock.now()
+        alarm = held if held is not None and held.until <= now else None
+        is_looked_at = is_sure or alarm is not None
+        node = await self._agent.cut_off(self.thread_id, asleep) if is_looked_at else None
         if node is None:
+            if alarm is not None:
+                await self._right.clear(alarm)
             return None
+        why = "resumed" if alarm is None else f"at_{alarm.until!r}"
         with suppress(BusyError):
-            await turn.begin(started(self.thread_id, f"run_{node.id}_resumed"))
+            await turn.begin(started(self.thread_id, f"run_{node.id}_{why}"))
         return None if turn.run is None else turn
 
     async def _run(self, turn: LiveTurn) -> None:
@@ -314,10 +323,7 @@ class Conversation:
             await self._wait(turn, version=other.version)
         except RefusedError as error:
             await turn.fail(str(error))
-        except (
-            StoreError,
-            UnreachableError,
-        ) as error:  # another process may reach the store, or this one, later
+        except (StoreError, UnreachableError) as error:  # who comes later may reach the store
             logger.warning("a turn was cut off: %s", error)
             await turn.hand_over()
         except (AnabranchError, ModelError) as error:
@@ -372,10 +378,13 @@ class Conversation:
                 asked = [] if end is None else await self._questions.asked_at(end)
                 break
             last = await self._work.go_on(end.around)
+        until = min(asleep.values(), default=0.0)
         if asked:
-            await turn.interrupt(asked)
-        elif asleep:
-            await self._wait(turn, until=min(asleep.values()))
+            await turn.interrupt(asked, until)
+            if until:
+                await self._wake(OpenRun("", until=until))
+        elif until:
+            await self._wait(turn, until=until)
         else:
             await turn.succeed()
 

@@ -65,6 +65,7 @@ class LiveTurn:
         self.is_waiting = False
         self._asleep: dict[tuple[str, str], float] = {}
         self.suspension: Suspension = Suspension()
+        self._alarm = 0.0
         self._log = log
         self._right = right
         self._mapping = mapping or EventMapping()
@@ -88,9 +89,10 @@ class LiveTurn:
             BusyError: another run has not ended.
             StoreError: the store failed; the run has begun or not.
         """
-        lease = await self._right.begin(started.run_id, self._on_lost)
-        if lease is None:
+        begun = await self._right.begin(started.run_id, self._on_lost)
+        if begun is None:
             return await self._log.begun(started.run_id) or 0
+        lease, self._alarm = begun
         self.run, self._lease = OpenRun.of(lease.owner), lease
         after = await self._log.begin(started.run_id, started)
         self._begun = after, [encoded(started)]
@@ -167,21 +169,31 @@ class LiveTurn:
         """Return the tool uses that sleep at ``now``, each after its caller, and until when."""
         return {use: until for use, until in self._asleep.items() if until > now}
 
-    async def interrupt(self, interrupts: list[Interrupt]) -> None:
-        """Report that the run waits for the answers to these questions, which are in the store."""
-        await self._finish(RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts))
+    async def interrupt(self, interrupts: list[Interrupt], until: float = 0.0) -> None:
+        """Report that the run waits for the answers to these questions, which are in the store.
 
-    async def succeed(self) -> None:
-        """Report that the turn has ended."""
-        await self._finish(RunFinishedSuccessOutcome(type="success"))
+        With ``until``, the thread is looked at then, if no run begins before.
+        """
+        outcome = RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
+        await self._finish(outcome, until)
+
+    async def succeed(self, *, is_empty: bool = False) -> None:
+        """Report that the turn has ended; ``is_empty`` says that nothing was to be done in it."""
+        until = self._earliest() if is_empty else 0.0
+        await self._finish(RunFinishedSuccessOutcome(type="success"), until)
 
     async def stop(self) -> None:
         """Report that the turn was stopped."""
-        await self._finish(RunFinishedCancelledOutcome(type="cancelled"))
+        await self._finish(RunFinishedCancelledOutcome(type="cancelled"), self._earliest())
 
     async def fail(self, message: str) -> None:
         """Report why the turn has ended."""
-        await self._end(RunErrorEvent(message=message))
+        await self._end(RunErrorEvent(message=message), until=self._earliest())
+
+    def _earliest(self) -> float:
+        """Return when there may be something to do after a turn that ends early, 0 for never."""
+        known = [*self._asleep.values(), self._alarm]
+        return min((until for until in known if until), default=0.0)
 
     async def hand_over(
         self, *, is_called: bool = False, version: str = "", until: float = 0.0
@@ -213,6 +225,7 @@ class LiveTurn:
         outcome: RunFinishedSuccessOutcome
         | RunFinishedInterruptOutcome
         | RunFinishedCancelledOutcome,
+        until: float = 0.0,
     ) -> None:
         if self.run is None:
             return
@@ -220,14 +233,20 @@ class LiveTurn:
             thread_id=self._log.thread_id, run_id=self.run.run_id, outcome=outcome
         )
         interrupted = isinstance(outcome, RunFinishedInterruptOutcome)
-        await self._end(*self._mapping.end(suspended=interrupted), ended)
+        await self._end(*self._mapping.end(suspended=interrupted), ended, until=until)
 
-    async def _end(self, *events: BaseEvent) -> None:
-        """Report the end of the run, if one is in progress; the events release its lease."""
+    async def _end(self, *events: BaseEvent, until: float = 0.0) -> None:
+        """Report the end of the run, if one is in progress; the events release its lease.
+
+        If the thread is to be looked at later, its alarm replaces the lease.
+        """
         if (lease := await self._leave()) is not None:
             await run_shielded(lease.give_up())
-            if not self._is_lost:
-                self._log.add(events, lease=lease, release=True)
+            if self._is_lost:
+                return
+            self._log.add(events, lease=lease, release=not until)
+            if until:
+                await run_shielded(self._right.set_alarm(lease, until))
 
     async def _leave(self) -> RenewedLease | None:
         """Stop to wait for a stop; return the lease, once."""

@@ -56,6 +56,8 @@ async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]
     found: list[OpenWork] = []
     for thread, owner, _ in await events.overdue(math.inf, limit):
         run = OpenRun.of(owner)
+        if run.is_alarm:
+            continue
         state: WorkState = "asleep" if run.until > now else "waiting"
         if run.worker:
             state = "running" if await events.holder(thread, now) else "cut off"

@@ -15,6 +15,7 @@ from ag_ui.core import Interrupt
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch._durable.lines import is_compensated
+from anabranch._engine.sleeping import wakes_at
 from anabranch._form_fields import misfits
 from anabranch.agents import AgentDependencies, PathEnd, Reply, open_questions
 from anabranch.chat._bridge.exposure import Exposure
@@ -34,11 +35,14 @@ from anabranch.tree import Navigator, Node, Path
 
 __all__ = ["FieldError", "PendingQuestion", "Questions", "errors_in", "read_reply"]
 
-SHOWN = ("kind", "url", "params", "handoff", "context", "sample")
+SHOWN = ("kind", "url", "params", "handoff", "context", "sample", "goes_on_at")
 
 
 class PendingQuestion(BaseModel):
-    """A question as a page, or a client, is sent it; ``module`` shows it in the page."""
+    """A question as a page, or a client, is sent it; ``module`` shows it in the page.
+
+    At ``goes_on_at`` its tool goes on without an answer.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,6 +58,7 @@ class PendingQuestion(BaseModel):
     context: JsonValue = None
     sample: JsonValue = None
     expires_at: float | None = None
+    goes_on_at: float | None = None
 
 
 class FieldError(BaseModel):
@@ -164,6 +169,7 @@ class Questions:
             context=asked.context if asked else None,
             sample=request.wire() if isinstance(request, SampleRequest) else None,
             expires_at=stored.expires_at,
+            goes_on_at=None if stored.journal is None else wakes_at(stored.journal),
         )
 
     def errors(self, question: PendingQuestion, reply: Reply) -> list[FieldError]:

@@ -2,7 +2,9 @@
 
 It is a lease that outlives its processes: until the run has ended, no other begins in the thread, even if
 its process has died. A run that waits for a worker holds it under the run's own name; a process that
-works on the run, under a name of its own. Any process can ask the run to stop: that is an event of
+works on the run, under a name of its own. A thread in which no run is
+open, but a tool is to go on at a time, has an alarm: a lease without a run, which is found at that
+time, and which the next run takes over. Any process can ask the run to stop: that is an event of
 the thread, since events reach every process.
 """
 
@@ -95,6 +97,11 @@ class OpenRun:
         """The same run when its worker is gone."""
         return replace(self, attempt=self.attempt + bool(self.worker), worker="")
 
+    @property
+    def is_alarm(self) -> bool:
+        """Whether it is no run, but the time at which one is to begin."""
+        return not self.run_id
+
 
 class _Renewals:
     """Renews a lease that is still its owner's, and takes none that is free."""
@@ -132,12 +139,35 @@ class ThreadLease:
 
     async def open_run(self) -> OpenRun | None:
         """Return the run that has not ended, whether or not a process works on it."""
+        held = await self.held()
+        return None if held is None or held.is_alarm else held
+
+    async def held(self) -> OpenRun | None:
+        """Return the run that has not ended, or the alarm."""
         await self._log.flush()  # the last event of a run releases it
         owner = await self._events.holder(self._thread_id, ALWAYS)
         return None if owner is None else OpenRun.of(owner)
 
-    async def begin(self, run_id: str, on_lost: Callable[[], object]) -> RenewedLease | None:
+    async def set_alarm(self, lease: RenewedLease, until: float) -> None:
+        """Have the thread looked at at a time, when all events of the run are stored, which ends.
+
+        Raises:
+            StoreError: the store failed; the end of the run is looked at once more.
+        """
+        await self._log.flush()
+        alarm = OpenRun("", until=until).name
+        await self._events.take_over(self._thread_id, lease.owner, alarm, math.inf, until)
+
+    async def clear(self, alarm: OpenRun) -> None:
+        """Release an alarm for which there is nothing to do."""
+        await self._events.release(self._thread_id, alarm.name)
+
+    async def begin(
+        self, run_id: str, on_lost: Callable[[], object]
+    ) -> tuple[RenewedLease, float] | None:
         """Take it for a new run; ``None`` if the run has begun already, in whatever process.
+
+        Returns it with the time of the alarm that it replaces, 0 if there was none.
 
         Args:
             run_id: the run.
@@ -156,8 +186,13 @@ class ThreadLease:
                 async with lease:
                     return None
             if is_taken:
-                return lease
-            found = await self.open_run()
+                return lease, 0.0
+            found = await self.held()
+            if found is not None and found.is_alarm:
+                ask = partial(self._events.take_over, self._thread_id, found.name)
+                if await lease.take(partial(ask, lease.owner, math.inf)):
+                    return lease, found.until
+                continue
             if found is not None and found.run_id != run_id:
                 raise BusyError
             await pause(self._clock, SOON)  # this same run is about to begin in another process

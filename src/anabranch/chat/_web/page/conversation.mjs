@@ -87,6 +87,7 @@ function afterCustom(state, { name, value }) {
     return withTool(state, value.toolCallId, { notices });
   }
   if (name === "anabranch.branch") return withBranch(state, value);
+  if (name === "anabranch.sleep") return withTool(state, value.toolCallId, { until: value.until });
   if (name !== "anabranch.node" || state.nodes.has(value.id)) return state;
   const next = { ...state, nodes: new Map(state.nodes), children: new Map(state.children) };
   add(next, value);

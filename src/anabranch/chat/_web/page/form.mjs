@@ -2,6 +2,7 @@
 // was entered stays when the server refuses it, and when the page is loaded again.
 import { html, useEffect, useMemo, useRef, useState } from "./vendor.mjs";
 import * as drafts from "./drafts.mjs";
+import { moment } from "./formats.mjs";
 import { Field, content, flat, initial, problems } from "./fields.mjs";
 import { Markdown } from "./markdown.mjs";
 import { OwnForm } from "./own_form.mjs";
@@ -41,6 +42,7 @@ export function Question({ question, onAnswer }) {
     <p class="asks"><b>${question.id.tool_name}</b> asks${sample && " the model: answer in its place"}</p>
     ${sample ? html`<${Asked} ...${sample} />` : html`<${Markdown} text=${question.message} />`}
     ${url && html`<${Link} url=${url} />`}
+    ${question.goes_on_at && html`<p class="hint">Without an answer, it goes on at ${moment(question.goes_on_at * 1000)}.</p>`}
     ${problem && html`<p class="error" role="alert">${problem}</p>`}
     ${question.module && html`<${OwnForm} question=${question} refused=${refused} onSend=${send} onForm=${setFormed} />`}
     ${formed

@@ -2,6 +2,7 @@
 // opened, side by side, and what it returned.
 import { html } from "./vendor.mjs";
 import { textOf } from "./conversation.mjs";
+import { moment } from "./formats.mjs";
 import { Markdown } from "./markdown.mjs";
 import { TotalUsage } from "./usage.mjs";
 
@@ -17,6 +18,7 @@ const WORDS = { running: "running", waiting: "waits for you", left: "not finishe
 export function ToolUse({ use, tool, result, running, asks, branches, onGo }) {
   const returned = result?.content ?? (tool?.result === undefined ? undefined : [{ type: "text", text: tool.result }]);
   const state = (result?.is_error ?? tool?.failed) ? "failed" : returned ? "done" : asks ? "waiting" : running ? "running" : "left";
+  const asleep = !returned && tool?.until * 1000 > Date.now();
   const forked = branches.length > 0;
   const reports = tool !== undefined && tool.notices.length + tool.branches.size > 0;
   const open = state === "running" || state === "failed" || (state === "waiting" && reports);
@@ -25,7 +27,7 @@ export function ToolUse({ use, tool, result, running, asks, branches, onGo }) {
       <summary>
         <span class="mark" aria-hidden="true"></span>
         <span class="tool-name">${use.name}</span>${" "}
-        <span class="tool-state">${WORDS[state]}</span>${" "}
+        <span class="tool-state">${asleep && !asks ? "waits" : WORDS[state]}${asleep && ` until ${moment(tool.until * 1000)}`}</span>${" "}
         <span class="brief">${brief(use.input)}</span>
       </summary>
       ${reports && html`<${Report} name=${use.name} tool=${tool} ended=${Boolean(returned)} />`}

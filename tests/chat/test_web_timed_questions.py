@@ -1,0 +1,194 @@
+"""A question with a time limit: its tool goes on at the time, in any process, unless it is answered before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, tool
+from anabranch.chat._web.answer_checks import AnswerRefusedError
+from anabranch.chat._web.conversation import Conversation
+from anabranch.chat._web.conversations import Conversations
+from anabranch.messages import ElicitReply
+from tests.chat.test_web_sleeping import (
+    DAY,
+    DONE,
+    WEEK,
+    Machines,
+    ends_of,
+    events_of,
+    forget,
+    note,
+    nothing_done,
+    remind,
+)
+
+__all__ = ["nothing_done"]
+
+
+class Seat(BaseModel):
+    row: int
+
+
+@tool
+async def seat(ctx: BranchContext, limit_first: bool = False) -> str:
+    """Hold a seat, and ask for a row; after a day, take any."""
+    await ctx.step(note, "held", undo=forget)
+    asking, limit = ctx.elicit(Seat, "Which row?"), ctx.sleep(DAY)
+    if limit_first:
+        answer = await ctx.race(limit, asking)
+    else:
+        answer = await ctx.race(asking, limit)
+    row = f"row {answer.content.row}" if isinstance(answer, Accepted) else "any row"
+    return await ctx.step(note, row)
+
+
+TOOLS = (remind, seat)
+both_orders = pytest.mark.parametrize(
+    "said", ["seat", "/seat limit_first=true"], ids=["ask", "limit"]
+)
+ROW = ElicitReply(action="accept", content={"row": 7})
+
+
+async def asked(conversation: Conversation) -> dict[str, Any]:
+    """The one question with which the last run has ended."""
+    ended = [each for each in await events_of(conversation) if each["type"] == "RUN_FINISHED"]
+    [interrupt] = ended[-1]["outcome"]["interrupts"]
+    return dict(interrupt)
+
+
+async def answer(
+    machines: Machines, process: Conversations, conversation: Conversation, run: str = "r2"
+) -> None:
+    question = (await asked(conversation))["id"]
+    await conversation.answer({question: ROW}, run)
+    await process.advance(machines.engine.wakes[-1])
+
+
+@both_orders
+async def test_a_tool_goes_on_when_the_time_of_its_question_is_over(url: str, said: str) -> None:
+    machines = Machines(url)
+    at = machines.clock.now() + DAY
+    async with machines.process(TOOLS) as process:
+        conversation = await machines.begun(process, said)
+        assert await ends_of(conversation) == ["interrupt"]
+        assert (await asked(conversation))["metadata"]["goes_on_at"] == at
+        [pending] = await process.questions.open_in("t1")
+        assert pending.goes_on_at == at
+        assert not await conversation.is_running()
+        assert (await machines.work(), await process.backlog.counted(9)) == ([], (0, 0))
+        assert not await conversation.stop()
+        wake = machines.engine.wakes[-1]
+        assert wake.not_before == at
+        await process.advance(wake)  # too early
+        assert await ends_of(conversation) == ["interrupt"]
+    machines.clock.advance(DAY)
+    async with machines.process(TOOLS) as process:
+        await process.advance(wake)
+        conversation = await machines.open(process)
+        assert await ends_of(conversation) == ["interrupt", "success"]
+        assert await process.questions.open_in("t1") == []
+        await process.advance(wake)
+        assert await machines.held() is None
+    assert DONE == ["held", "any row"]
+
+
+async def test_a_question_whose_wake_was_lost_is_found_at_its_time(url: str) -> None:
+    machines = Machines(url)
+    async with machines.process(TOOLS) as process:
+        conversation = await machines.begun(process, "seat")
+        machines.engine.wakes.clear()
+        machines.clock.advance(DAY)
+        await process.call_workers()
+        [wake] = machines.engine.wakes
+        await process.advance(wake)
+        assert await ends_of(conversation) == ["interrupt", "success"]
+    assert DONE == ["held", "any row"]
+
+
+@both_orders
+async def test_an_answer_in_time_counts_however_late_it_is_taken_up(url: str, said: str) -> None:
+    machines = Machines(url)
+    async with machines.process(TOOLS) as process:
+        conversation = await machines.begun(process, said)
+        machines.clock.advance(DAY - 1.0)
+        question = (await asked(conversation))["id"]
+        await conversation.answer({question: ROW}, "r2")
+        machines.clock.advance(DAY)  # all workers are busy
+        for wake in list(machines.engine.wakes):
+            await process.advance(wake)
+        assert await ends_of(conversation) == ["interrupt", "success"]
+        assert await machines.held() is None
+    assert DONE == ["held", "row 7"]
+
+
+async def test_an_answer_that_comes_too_late_is_refused(url: str) -> None:
+    machines = Machines(url)
+    async with machines.process(TOOLS) as process:
+        conversation = await machines.begun(process, "seat")
+        question = (await asked(conversation))["id"]
+        wake = machines.engine.wakes[-1]
+        machines.clock.advance(DAY)
+        with pytest.raises(AnswerRefusedError, match="time for an answer is over") as refused:
+            await conversation.answer({question: ROW}, "r2")
+        assert refused.value.reason == "expired"
+        await process.advance(wake)
+        with pytest.raises(AnswerRefusedError, match="answered differently"):
+            await conversation.answer({question: ROW}, "r3")
+        assert await ends_of(conversation) == ["interrupt", "success"]
+    assert DONE == ["held", "any row"]
+
+
+async def test_what_was_decided_without_an_answer_can_be_answered_on_another_line(url: str) -> None:
+    machines = Machines(url)
+    async with machines.process(TOOLS) as process:
+        conversation = await machines.begun(process, "seat")
+        question = (await asked(conversation))["id"]
+        machines.clock.advance(DAY)
+        await process.advance(machines.engine.wakes[-1])
+        await conversation.answer_differently(question, ROW, "r2")
+        await process.advance(machines.engine.wakes[-1])
+        assert await ends_of(conversation) == ["interrupt", "success", "success"]
+    assert DONE == ["held", "any row", "row 7"]
+
+
+async def test_one_tool_asks_while_another_sleeps(url: str) -> None:
+    """The run ends, so that one can answer; what sleeps goes on at its time all the same."""
+    machines = Machines(url)
+    begun = machines.clock.now()
+    async with machines.process(TOOLS) as process:
+        conversation = await machines.begun(process, "remind seat")
+        assert await ends_of(conversation) == ["interrupt"]
+        await answer(machines, process, conversation)
+        assert DONE[-1] == "row 7"
+        assert await conversation.is_running()
+        assert await machines.work() == [("r2", "asleep", 0, begun + WEEK)]
+        machines.clock.advance(WEEK)
+        await process.advance(machines.engine.wakes[-1])
+        assert await ends_of(conversation) == ["interrupt", "success"]
+    assert sorted(DONE) == ["held", "milk", "row 7", "woken"]
+
+
+async def test_a_run_with_nothing_to_do_leaves_the_time_as_it_was(url: str) -> None:
+    machines = Machines(url)
+    async with machines.process(TOOLS) as process:
+        conversation = await machines.begun(process, "seat")
+        held = await machines.held()
+        await conversation.finish_empty("r2")
+        assert await machines.held() == held
+
+
+async def test_who_says_something_else_leaves_the_question_and_its_time(url: str) -> None:
+    machines = Machines(url)
+    async with machines.process(TOOLS) as process:
+        conversation = await machines.begun(process, "seat")
+        await conversation.say("/remind days=1", "r2")
+        await process.advance(machines.engine.wakes[-1])
+        assert DONE == ["held", "any row", "milk"]
+        machines.clock.advance(WEEK)
+        for wake in list(machines.engine.wakes):
+            await process.advance(wake)
+        assert await ends_of(conversation) == ["interrupt", "success"]
+    assert DONE == ["held", "any row", "milk", "woken"]

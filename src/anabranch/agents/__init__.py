@@ -65,7 +65,14 @@ from anabranch.agents._path_end import PathEnd
 from anabranch.agents._ports import Model, Naming, Question, random_names
 from anabranch.agents._recombination import Recombined
 from anabranch.agents._timeline import RequestMessages, Timeline
-from anabranch.agents._tool_questions import ErrorReply, Given, Reply, question_of, request_of
+from anabranch.agents._tool_questions import (
+    ErrorReply,
+    Given,
+    Reply,
+    TimeOver,
+    question_of,
+    request_of,
+)
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import (
@@ -137,6 +144,7 @@ __all__ = [
     "StopCondition",
     "Suspension",
     "TextReceived",
+    "TimeOver",
     "Timeline",
     "Timer",
     "ToolBranched",

@@ -170,7 +170,7 @@ def check(events: list[dict[str, Any]], tree: Tree) -> None:
     def seen(kind: str, name: str) -> Counter[str]:
         return Counter(each[name] for each in events if each["type"] == kind)
 
-    nodes = [each["value"]["id"] for each in events if each.get("name") == "anabranch.node"]
+    nodes = ids_of(events, "anabranch.node")
     assert Counter(nodes) == Counter(node.id for node in tree.nodes)
     uses = Counter(use.id for node in tree.nodes for use in node.tool_uses)
     assert seen("TOOL_CALL_START", "toolCallId") == uses == seen("TOOL_CALL_RESULT", "toolCallId")
@@ -326,8 +326,17 @@ async def test_a_branch_whose_process_ends_goes_on_in_another(url: str) -> None:
         await three.advance(second)
         await here.drive(three)
         assert await outcome(three) == "success"
-        check_branches(await events_of(three))
+        events = await events_of(three)
+        tree = await three.agent.store.tree("t1")
+        check_branches(events)
+        assert sorted(ids_of(events, "anabranch.node")) == sorted(node.id for node in tree.nodes)
+        assert len(ids_of(events, "anabranch.notice")) == 1
     assert DONE == ["begun"]
+
+
+def ids_of(events: list[dict[str, Any]], name: str) -> list[str]:
+    """The ids of what custom events report."""
+    return [each["value"]["id"] for each in events if each.get("name") == name]
 
 
 async def left_by_the_dead(here: Machines, wake: Wake, attempt: int) -> None:

@@ -76,8 +76,7 @@ class EventMapping:
 
     def go_on_after(self, events: Collection[bytes]) -> None:
         """Take note of what the log has of a run that was cut off: its notices come once more."""
-        noticed = (CustomEvent.model_validate_json(each) for each in events if _is_notice(each))
-        self._noticed.update(each.value["id"] for each in noticed if each.value.get("id"))
+        self._noticed.update(name for name in _ids_in(events, NOTICE) if name)
         own = self._worker
         if own is not None and _is_open(own.id, events):
             self._subagents[own.id] = own
@@ -211,15 +210,17 @@ def _is_open(branch: str, events: Iterable[bytes]) -> bool:
     return bool(own) and own[-1].startswith(b'{"type":"SUBAGENT_STARTED"')
 
 
-def _is_notice(event: bytes) -> bool:
-    return event.startswith(b'{"type":"CUSTOM","name":"%s"' % NOTICE.encode())
-
-
 def shown_in(events: Iterable[bytes]) -> set[str]:
     """Return the ids of the nodes that events of a log announce."""
-    start = b'{"type":"CUSTOM","name":"%s"' % NODE.encode()
-    nodes = (CustomEvent.model_validate_json(each) for each in events if each.startswith(start))
-    return {each.value["id"] for each in nodes}
+    return _ids_in(events, NODE)
+
+
+def _ids_in(events: Iterable[bytes], name: str) -> set[str]:
+    """Return the ids in custom events of this name; those of a branch have its id before the name."""
+    named = b'"name":"%s","value":' % name.encode()
+    custom = (each for each in events if each.startswith(b'{"type":"CUSTOM"') and named in each)
+    found = (CustomEvent.model_validate_json(each) for each in custom)
+    return {each.value["id"] for each in found if each.name == name}
 
 
 def _finished(branch: str, *, suspended: bool = False) -> BaseEvent:

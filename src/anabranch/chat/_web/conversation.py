@@ -61,6 +61,7 @@ class Conversation:
     Attributes:
         thread_id: the thread.
         log: what happens in it.
+        branches: its branches that any worker works on.
     """
 
     def __init__(
@@ -81,7 +82,9 @@ class Conversation:
         self._questions = questions
         self._checks = AnswerChecks(agent, questions, thread.id)
         self._work = TurnWork(agent, thread.id)
-        self._branches = BranchWork(agent, self.log, self._right, writer, self._wake_again)
+        self.branches: BranchWork = BranchWork(
+            agent, self.log, self._right, writer, self._wake_again
+        )
         self._engine = engine
         self._share = thread.owner or ""
         self._lock = asyncio.Lock()
@@ -108,7 +111,7 @@ class Conversation:
     def is_idle(self) -> bool:
         """Whether nothing happens in it in this process."""
         in_progress = self._turn or self._new or self._lock.locked()
-        return not in_progress and self._branches.is_idle and self.log.is_written
+        return not in_progress and self.branches.is_idle and self.log.is_written
 
     @property
     def is_untaken(self) -> bool:
@@ -171,7 +174,7 @@ class Conversation:
                     with suppress(BusyError):
                         after = await turn.begin(begins)
                 if turn.run is None:  # it may wait for branches, of which one can go on now
-                    await self._branches.call_all()
+                    await self.branches.call_all()
             except QuestionAnsweredError:  # just now, by another process
                 await turn.fail(ANSWERED)
                 raise AnswerRefusedError("answered", ANSWERED) from None
@@ -272,14 +275,6 @@ class Conversation:
             if turn.is_waiting:
                 return
             is_sure, asleep = True, set(turn.asleep(self._agent.dependencies.clock.now()))
-
-    async def advance_branch(self, start_id: str) -> None:
-        """Take a branch that waits for a worker to its end, or as far as it comes.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        await self._branches.advance(start_id)
 
     async def _next_turn(
         self, asleep: Container[tuple[str, str]], *, is_sure: bool
@@ -395,7 +390,7 @@ class Conversation:
         """
         now = self._agent.dependencies.clock.now()
         if await turn.hand_over(is_called=True, until=min(until, now + WAITS)) is not None:
-            await self._branches.call_all()
+            await self.branches.call_all()
 
     async def _wait(self, turn: LiveTurn, *, version: str = "", until: float = 0.0) -> None:
         """Have a run wait for a worker of a version, or until a time."""
@@ -406,7 +401,7 @@ class Conversation:
     async def _stop(self, turn: LiveTurn) -> None:
         """Report that a turn was stopped, when what its calls have done that sleep is undone."""
         try:
-            if await self._branches.end() or turn.has_slept:
+            if await self.branches.end() or turn.has_slept:
                 await self._agent.interrupt_tools(self.thread_id)
         except AnabranchError as error:
             logger.warning("what a stopped run has done is undone when it expires: %s", error)

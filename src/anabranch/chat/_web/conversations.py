@@ -253,7 +253,7 @@ class Conversations:
             thread = await self.agent.store.thread(thread_id)
             conversation = None if thread is None else self._in(thread)
         if conversation is not None:
-            await (conversation.advance_branch(start_id) if start_id else conversation.advance())
+            await (conversation.branches.advance(start_id) if start_id else conversation.advance())
 
     @asynccontextmanager
     async def running(self, concurrency: int | None) -> AsyncGenerator[None]:

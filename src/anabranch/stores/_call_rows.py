@@ -53,8 +53,12 @@ def round_row(call_id: str, record: RoundRecord) -> dict[str, Any]:
 
 def to_round(row: Row) -> RoundRecord | None:
     """Return the round in a row; ``None`` if the row holds none."""
-    number, *texts, notes = row
-    return None if number is None else RoundRecord(number, *map(to_text, [*texts, notes or b""]))
+    number, answers, reply, state, notes = row
+    if number is None:
+        return None
+    return RoundRecord(
+        number, to_text(answers), to_text(reply), to_text(state), to_text(notes or b"")
+    )
 
 
 def to_lease(row: Row) -> LeaseRecord | None:

@@ -122,7 +122,7 @@ class Machines:
             **options,
         )
         yield conversations
-        await conversations._close()
+        await conversations.close()
         await store.close()
         await trees.close()
 

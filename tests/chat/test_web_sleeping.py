@@ -106,7 +106,7 @@ class Machines:
             trees, model, tools, calls=stored, engine=self.engine, clock=self.clock, **options
         )
         yield conversations
-        await conversations._close()  # pyright: ignore[reportPrivateUsage]
+        await conversations.close()
         await stored.close()
         await trees.close()
 

@@ -10,6 +10,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import psycopg
@@ -145,6 +146,7 @@ FORKING = [
 async def until_reserved(page: httpx2.AsyncClient, count: int) -> list[tuple[str, str]]:
     """Return the branches that have made so many reservations, each with its city."""
     text = ""
+    made: list[dict[str, Any]] = []
     async with page.stream("GET", "/threads/t1/events?after=0") as response:
         async for piece in response.aiter_text():
             text += piece

@@ -1,39 +1,34 @@
 """One conversation as it is led over the web: one turn at a time, watched by any number of pages.
 
 What a person does begins a run, which is stored with what it needs; then a worker is called, in this
-process or in another, and takes the run to its end or to its next questions, which are in the store
-before anyone is shown them. Who has begun the run only follows its events.
+process or in another, and does the run's work (``run_work.py``). Who has begun it only follows its events.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from ag_ui.core import Interrupt
-
-from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
 from anabranch._telemetry import trace_here
 from anabranch.agents import Agent, QuestionAnsweredError
 from anabranch.chat._web.answer_checks import ANSWERED, AnswerChecks, AnswerRefusedError
-from anabranch.chat._web.branch_work import MOST_ATTEMPTS, BranchWork
+from anabranch.chat._web.branch_work import BranchWork
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions
-from anabranch.chat._web.run_input import HEAD, Message, Place, message_in, started
-from anabranch.chat._web.thread_lease import STOP, WAITS, BusyError, OpenRun, ThreadLease
+from anabranch.chat._web.run_input import HEAD, Message, Place, started
+from anabranch.chat._web.run_work import RunWork
+from anabranch.chat._web.thread_lease import BusyError, OpenRun, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
-from anabranch.chat._web.turn_work import ASIDE, TurnWork
+from anabranch.chat._web.turn_work import TurnWork
 from anabranch.engines import Engine, Wake
-from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
+from anabranch.errors import AnabranchError, StoreError
 from anabranch.messages import ElicitReply
-from anabranch.models import ModelError
-from anabranch.tree import Node, RefusedError, Thread
+from anabranch.tree import Thread
 
 __all__ = ["RUNS", "Conversation"]
 
@@ -41,9 +36,6 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 RUNS = "anabranch.chat"
 """What a worker must have to take the runs of conversations: the name stands in for a tool's."""
-
-CUT_OFF = "The run was cut off while a tool ran. What the tool had done is not stored, so it is not run again."
-GIVEN_UP = f"The run was cut off {MOST_ATTEMPTS} times, and is not tried again."
 
 
 class Conversation:
@@ -85,10 +77,12 @@ class Conversation:
         self.branches: BranchWork = BranchWork(
             agent, self.log, self._right, writer, self._wake_again
         )
+        self._runs = RunWork(
+            agent, questions, self._work, self.branches, self.log, self._right, self._wake
+        )
         self._engine = engine
         self._share = thread.owner or ""
         self._lock = asyncio.Lock()
-        self._turn: LiveTurn | None = None
         self._works_here = works_here
         self._new: LiveTurn | None = None
         """A turn that was begun here, and that no worker has taken yet."""
@@ -110,8 +104,9 @@ class Conversation:
     @property
     def is_idle(self) -> bool:
         """Whether nothing happens in it in this process."""
-        in_progress = self._turn or self._new or self._lock.locked()
-        return not in_progress and self.branches.is_idle and self.log.is_written
+        works = not (self._runs.is_idle and self.branches.is_idle)
+        in_progress = works or self._new or self._lock.locked()
+        return not in_progress and self.log.is_written
 
     @property
     def is_untaken(self) -> bool:
@@ -256,156 +251,13 @@ class Conversation:
     # -- what a worker does ------------------------------------------------------------------
 
     async def advance(self) -> None:
-        """Take the run that waits for a worker to its end, and what is answered meanwhile.
-
-        Nothing happens if none waits: it has ended, or another process works on it.
+        """Take the run that waits for a worker to its end, or as far as it comes, if one waits.
 
         Raises:
             StoreError: the store failed.
         """
-        is_sure, asleep = self._agent.dependencies.calls is not None, set[tuple[str, str]]()
-        while (turn := await self._next_turn(asleep, is_sure=is_sure)) is not None:
-            turn.task = asyncio.create_task(self._run(turn))
-            self._turn = turn
-            try:
-                await asyncio.wait([turn.task])
-            finally:
-                await run_shielded(cancel_and_wait([turn.task]))
-                self._turn = None
-            if turn.is_waiting:
-                return
-            is_sure, asleep = True, set(turn.asleep(self._agent.dependencies.clock.now()))
-
-    async def _next_turn(
-        self, asleep: Container[tuple[str, str]], *, is_sure: bool
-    ) -> LiveTurn | None:
-        """Return a turn that this process has to work on.
-
-        Where tools can go on that belong to no run, one begins: they have answers that came when
-        the last run was about to end, or their time has come, or ``is_sure`` says that what they
-        did is stored. Those that are known to be ``asleep`` cannot.
-        """
         new, self._new = self._new, None
-        if new is not None and new.is_new:
-            return new
-        turn, held = self._new_turn(), await self._right.held()
-        if held is not None and not held.is_alarm:
-            return turn if await turn.take(held) else None
-        now = self._agent.dependencies.clock.now()
-        alarm = held if held is not None and held.until <= now else None
-        is_looked_at = is_sure or alarm is not None
-        node = await self._agent.cut_off(self.thread_id, asleep) if is_looked_at else None
-        if node is None:
-            if alarm is not None:
-                await self._right.clear(alarm)
-            return None
-        why = "resumed" if alarm is None else f"at_{alarm.until!r}"
-        with suppress(BusyError):
-            await turn.begin(started(self.thread_id, f"run_{node.id}_{why}"))
-        return None if turn.run is None else turn
-
-    async def _run(self, turn: LiveTurn) -> None:
-        current_turn.set(turn)
-        turn.suspension.enter()
-        try:
-            await self._take_to_its_end(turn)
-        except asyncio.CancelledError:
-            if self._agent.dependencies.suspension.begun:
-                await turn.hand_over()
-            else:
-                await run_shielded(self._stop(turn))
-        except OtherVersionError as other:
-            await self._wait(turn, version=other.version)
-        except RefusedError as error:
-            await turn.fail(str(error))
-        except (StoreError, UnreachableError) as error:  # who comes later may reach the store
-            logger.warning("a turn was cut off: %s", error)
-            await turn.hand_over()
-        except (AnabranchError, ModelError) as error:
-            await turn.fail(str(error))
-        except Exception:  # what is not meant for the page is for the log
-            logger.exception("a turn has failed")
-            await turn.fail("The run has failed; the server's log says why.")
-
-    async def _take_to_its_end(self, turn: LiveTurn) -> None:
-        events, run = await turn.read(), turn.run
-        if run is None or not events:  # its process died before it was stored, or long ago
-            await turn.drop()
-        elif run.attempt >= MOST_ATTEMPTS:
-            await turn.fail(GIVEN_UP)
-        elif STOP in events:
-            await self._stop(turn)
-        elif run.attempt and not await self._can_go_on():
-            await turn.fail(CUT_OFF)
-        else:
-            if run.attempt:
-                await self._show_missed(turn)
-            message = message_in(events[0])
-            await self._end(turn, await self._work.run(run.run_id, message, is_new=turn.is_new))
-
-    async def _show_missed(self, turn: LiveTurn) -> None:
-        """Report the last nodes, which a process has stored, but not reported before it died."""
-        head = await self._agent.head(self.thread_id)
-        nodes = () if head is None else (await self._agent.store.path(head)).nodes
-        await turn.show_missed(nodes)
-
-    async def _can_go_on(self) -> bool:
-        """Whether no effect is repeated by a run that was cut off."""
-        is_stored = self._agent.dependencies.calls is not None
-        end = None if is_stored else await self._agent.end(self.thread_id)
-        return end is None or not (end.can_go_on and end.goes_on_here)
-
-    async def _end(self, turn: LiveTurn, last: Node) -> None:
-        """End a turn that has come to ``last``, after all that can go on now: this decides how.
-
-        It ends wholly, or with a person's questions; or it waits for a time.
-        """
-        asked, asleep = list[Interrupt](), dict[tuple[str, str], float]()
-        while last.kind in ASIDE or last.tool_uses:
-            asleep = turn.asleep(self._agent.dependencies.clock.now())
-            end = await self._agent.end(self.thread_id, asleep=asleep)
-            if end is not None and end.branches and not end.goes_on_here:
-                await self._wait_for_branches(turn, min(asleep.values(), default=math.inf))
-                return
-            if end is None or not end.goes_on_here:
-                is_there = end is not None and end.around.last.id == last.id
-                end = end if is_there else await self._agent.end(self.thread_id, last.id)
-                asked = [] if end is None else await self._questions.asked_at(end)
-                break
-            last = await self._work.go_on(end.around)
-        until = min(asleep.values(), default=0.0)
-        if asked:
-            await turn.interrupt(asked, until)
-            if until:
-                await self._wake(OpenRun("", until=until))
-        elif until:
-            await self._wait(turn, until=until)
-        else:
-            await turn.succeed()
-
-    async def _wait_for_branches(self, turn: LiveTurn, until: float) -> None:
-        """Have a run wait until its branches let it go on, and workers called for these.
-
-        It looks at them from time to time as well: a call may be lost.
-        """
-        now = self._agent.dependencies.clock.now()
-        if await turn.hand_over(is_called=True, until=min(until, now + WAITS)) is not None:
-            await self.branches.call_all()
-
-    async def _wait(self, turn: LiveTurn, *, version: str = "", until: float = 0.0) -> None:
-        """Have a run wait for a worker of a version, or until a time."""
-        run = await turn.hand_over(is_called=True, version=version, until=until)
-        if run is not None:
-            await self._wake(run)
-
-    async def _stop(self, turn: LiveTurn) -> None:
-        """Report that a turn was stopped, when what its calls have done that sleep is undone."""
-        try:
-            if await self.branches.end() or turn.has_slept:
-                await self._agent.interrupt_tools(self.thread_id)
-        except AnabranchError as error:
-            logger.warning("what a stopped run has done is undone when it expires: %s", error)
-        await turn.stop()
+        await self._runs.advance(new)
 
     def _new_turn(self) -> LiveTurn:
         return LiveTurn(self.log, self._right)

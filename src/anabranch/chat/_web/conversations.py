@@ -270,7 +270,7 @@ class Conversations:
         finally:
             self.agent.suspend()
             await cancel_and_wait(tasks)
-            await self._close()
+            await self.close()
 
     def _parts(self, concurrency: int | None) -> Iterator[Awaitable[object]]:
         if concurrency is not None:
@@ -291,7 +291,7 @@ class Conversations:
                 logger.warning("no runs are taken: %s; trying again", error)
             await pause(self.agent.dependencies.clock, REVIVE_EVERY)
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
         """Have other processes take what was not taken here, and store what was reported."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH):

@@ -1,0 +1,231 @@
+"""The work on the runs of one conversation: a worker takes a run to its end, or as far as it comes now.
+
+It ends at a person's questions, which are in the store before anyone is shown them; or it waits, under
+its thread's lease, for other code, for a time, or for branches that other workers have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Container
+from contextlib import suppress
+
+from ag_ui.core import Interrupt
+
+from anabranch._engine.combine import cancel_and_wait
+from anabranch._shielded import run_shielded
+from anabranch.agents import Agent
+from anabranch.chat._web.branch_work import MOST_ATTEMPTS, BranchWork
+from anabranch.chat._web.live_turn import LiveTurn, current_turn
+from anabranch.chat._web.pending_questions import Questions
+from anabranch.chat._web.run_input import message_in, started
+from anabranch.chat._web.thread_lease import STOP, WAITS, BusyError, OpenRun, ThreadLease
+from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.chat._web.turn_work import ASIDE, TurnWork
+from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
+from anabranch.models import ModelError
+from anabranch.tree import Node, RefusedError
+
+__all__ = ["RunWork"]
+
+logger: logging.Logger = logging.getLogger("anabranch.chat.web")
+
+CUT_OFF = "The run was cut off while a tool ran. What the tool had done is not stored, so it is not run again."
+GIVEN_UP = f"The run was cut off {MOST_ATTEMPTS} times, and is not tried again."
+
+
+class RunWork:
+    """The runs of one conversation, of which one is worked on at a time.
+
+    Args:
+        agent: leads the conversation.
+        questions: reads its questions.
+        work: does what a run is for.
+        branches: those that workers work on beside a run.
+        log: the thread's events.
+        right: the right to run in the thread.
+        wake: calls a worker for a run that waits.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        questions: Questions,
+        work: TurnWork,
+        branches: BranchWork,
+        log: ThreadLog,
+        right: ThreadLease,
+        wake: Callable[[OpenRun], Awaitable[None]],
+    ) -> None:
+        self._agent = agent
+        self._questions = questions
+        self._work = work
+        self._branches = branches
+        self._log = log
+        self._thread_id = log.thread_id
+        self._right = right
+        self._wake = wake
+        self._turn: LiveTurn | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether this process works on no run of the thread."""
+        return self._turn is None
+
+    async def advance(self, new: LiveTurn | None) -> None:
+        """Take the run that waits for a worker to its end, and what is answered meanwhile.
+
+        Nothing happens if none waits: it has ended, or another process works on it. ``new`` is the
+        turn of a run that has begun here, and that no worker has taken yet.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        is_sure, asleep = self._agent.dependencies.calls is not None, set[tuple[str, str]]()
+        while (turn := await self._next_turn(new, asleep, is_sure=is_sure)) is not None:
+            turn.task = asyncio.create_task(self._run(turn))
+            self._turn = turn
+            try:
+                await asyncio.wait([turn.task])
+            finally:
+                await run_shielded(cancel_and_wait([turn.task]))
+                self._turn = None
+            if turn.is_waiting:
+                return
+            new, is_sure, asleep = (
+                None,
+                True,
+                set(turn.asleep(self._agent.dependencies.clock.now())),
+            )
+
+    async def _next_turn(
+        self, new: LiveTurn | None, asleep: Container[tuple[str, str]], *, is_sure: bool
+    ) -> LiveTurn | None:
+        """Return a turn that this process has to work on.
+
+        Where tools can go on that belong to no run, one begins: they have answers that came when
+        the last run was about to end, or their time has come, or ``is_sure`` says that what they
+        did is stored. Those that are known to be ``asleep`` cannot.
+        """
+        if new is not None and new.is_new:
+            return new
+        turn, held = LiveTurn(self._log, self._right), await self._right.held()
+        if held is not None and not held.is_alarm:
+            return turn if await turn.take(held) else None
+        now = self._agent.dependencies.clock.now()
+        alarm = held if held is not None and held.until <= now else None
+        is_looked_at = is_sure or alarm is not None
+        node = await self._agent.cut_off(self._thread_id, asleep) if is_looked_at else None
+        if node is None:
+            if alarm is not None:
+                await self._right.clear(alarm)
+            return None
+        why = "resumed" if alarm is None else f"at_{alarm.until!r}"
+        with suppress(BusyError):
+            await turn.begin(started(self._thread_id, f"run_{node.id}_{why}"))
+        return None if turn.run is None else turn
+
+    async def _run(self, turn: LiveTurn) -> None:
+        current_turn.set(turn)
+        turn.suspension.enter()
+        try:
+            await self._take_to_its_end(turn)
+        except asyncio.CancelledError:
+            if self._agent.dependencies.suspension.begun:
+                await turn.hand_over()
+            else:
+                await run_shielded(self._stop(turn))
+        except OtherVersionError as other:
+            await self._wait(turn, version=other.version)
+        except RefusedError as error:
+            await turn.fail(str(error))
+        except (StoreError, UnreachableError) as error:  # who comes later may reach the store
+            logger.warning("a turn was cut off: %s", error)
+            await turn.hand_over()
+        except (AnabranchError, ModelError) as error:
+            await turn.fail(str(error))
+        except Exception:  # what is not meant for the page is for the log
+            logger.exception("a turn has failed")
+            await turn.fail("The run has failed; the server's log says why.")
+
+    async def _take_to_its_end(self, turn: LiveTurn) -> None:
+        events, run = await turn.read(), turn.run
+        if run is None or not events:  # its process died before it was stored, or long ago
+            await turn.drop()
+        elif run.attempt >= MOST_ATTEMPTS:
+            await turn.fail(GIVEN_UP)
+        elif STOP in events:
+            await self._stop(turn)
+        elif run.attempt and not await self._can_go_on():
+            await turn.fail(CUT_OFF)
+        else:
+            if run.attempt:
+                await self._show_missed(turn)
+            message = message_in(events[0])
+            await self._end(turn, await self._work.run(run.run_id, message, is_new=turn.is_new))
+
+    async def _show_missed(self, turn: LiveTurn) -> None:
+        """Report the last nodes, which a process has stored, but not reported before it died."""
+        head = await self._agent.head(self._thread_id)
+        nodes = () if head is None else (await self._agent.store.path(head)).nodes
+        await turn.show_missed(nodes)
+
+    async def _can_go_on(self) -> bool:
+        """Whether no effect is repeated by a run that was cut off."""
+        is_stored = self._agent.dependencies.calls is not None
+        end = None if is_stored else await self._agent.end(self._thread_id)
+        return end is None or not (end.can_go_on and end.goes_on_here)
+
+    async def _end(self, turn: LiveTurn, last: Node) -> None:
+        """End a turn that has come to ``last``, after all that can go on now: this decides how.
+
+        It ends wholly, or with a person's questions; or it waits for a time.
+        """
+        asked, asleep = list[Interrupt](), dict[tuple[str, str], float]()
+        while last.kind in ASIDE or last.tool_uses:
+            asleep = turn.asleep(self._agent.dependencies.clock.now())
+            end = await self._agent.end(self._thread_id, asleep=asleep)
+            if end is not None and end.branches and not end.goes_on_here:
+                await self._wait_for_branches(turn, min(asleep.values(), default=math.inf))
+                return
+            if end is None or not end.goes_on_here:
+                is_there = end is not None and end.around.last.id == last.id
+                end = end if is_there else await self._agent.end(self._thread_id, last.id)
+                asked = [] if end is None else await self._questions.asked_at(end)
+                break
+            last = await self._work.go_on(end.around)
+        until = min(asleep.values(), default=0.0)
+        if asked:
+            await turn.interrupt(asked, until)
+            if until:
+                await self._wake(OpenRun("", until=until))
+        elif until:
+            await self._wait(turn, until=until)
+        else:
+            await turn.succeed()
+
+    async def _wait_for_branches(self, turn: LiveTurn, until: float) -> None:
+        """Have a run wait until its branches let it go on, and workers called for these.
+
+        It looks at them from time to time as well: a call may be lost.
+        """
+        now = self._agent.dependencies.clock.now()
+        if await turn.hand_over(is_called=True, until=min(until, now + WAITS)) is not None:
+            await self._branches.call_all()
+
+    async def _wait(self, turn: LiveTurn, *, version: str = "", until: float = 0.0) -> None:
+        """Have a run wait for a worker of a version, or until a time."""
+        run = await turn.hand_over(is_called=True, version=version, until=until)
+        if run is not None:
+            await self._wake(run)
+
+    async def _stop(self, turn: LiveTurn) -> None:
+        """Report that a turn was stopped, when what its calls have done that sleep is undone."""
+        try:
+            if await self._branches.end() or turn.has_slept:
+                await self._agent.interrupt_tools(self._thread_id)
+        except AnabranchError as error:
+            logger.warning("what a stopped run has done is undone when it expires: %s", error)
+        await turn.stop()

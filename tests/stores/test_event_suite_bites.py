@@ -149,6 +149,13 @@ class ReleasesNothingWithEvents(Saboteur):
         return await self.good.append(run, events, **options)
 
 
+class LetsAnyoneReportTheEnd(Saboteur):
+    async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
+        is_held = await self.good.holder(run, 0.0) == options.get("release")
+        options["release"] = options.get("release") if is_held else None
+        return await self.good.append(run, events, **options)
+
+
 class TakesOverFromAnyOwner(Saboteur):
     async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
         holder = await self.good.holder(run, 0.0) or owner
@@ -185,6 +192,7 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (TakesOverFromAnyOwner, suite.a_lease_passes_from_its_owner_to_another),
     (FindsWhatIsHeld, suite.leases_that_have_run_out_are_found),
     (ReleasesNothingWithEvents, suite.the_last_events_release_the_lease),
+    (LetsAnyoneReportTheEnd, suite.only_who_holds_the_lease_reports_the_end),
     (WorksWhenClosed, suite.closing_ends_readers),
 ]
 

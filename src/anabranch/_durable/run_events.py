@@ -42,7 +42,8 @@ class NewEvents:
         run: the run.
         events: at least one.
         key: names the first of them, for :meth:`RunEvents.find`.
-        release: the owner whose lease on the run is released with them, as one.
+        release: the owner whose lease on the run is released with them, as one. Where it does not
+            hold that any more, they are not added: who holds it now reports how the run ends.
     """
 
     run: str
@@ -68,14 +69,17 @@ class RunEvents(Protocol):
         key: str = "",
         release: str | None = None,
     ) -> int:
-        """Add events to one run, all or none; return the number of its last event.
+        """Add events to one run, all or none; return the number of the run's last event.
 
         ``key`` and ``release`` are as in :class:`NewEvents`. Without events, nothing changes.
         """
         ...
 
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
-        """Add events to several runs, all or none; each run is named once."""
+        """Add events to several runs, all or none, but for ends that come too late.
+
+        Each run is named once.
+        """
         ...
 
     async def find(self, run: str, key: str) -> int | None:
@@ -131,7 +135,8 @@ class RunEvents(Protocol):
     async def prune(self, before: float, limit: int) -> int:
         """Delete events of runs to which nothing was appended since ``before``; return how many.
 
-        Those of a run whose lease was not released stay: someone goes on with it. At most ``limit`` events go, the oldest of a run first. A run's numbers go on.
+        Those of a run whose lease was not released stay: someone goes on with it. At most ``limit``
+        events go, the oldest of a run first. A run's numbers go on.
         """
         ...
 

@@ -195,11 +195,16 @@ APPEND_POSTGRES = sa.text("""
         ) WITH ORDINALITY AS new (run, count, name, old_owner, place)
     ), head AS (
         INSERT INTO anabranch_run (run, first, last, at)
-        SELECT run, 1, count, :now FROM new ORDER BY run
+        SELECT run, 1, count, :now FROM new
+        WHERE old_owner IS NULL
+            OR EXISTS (SELECT 1 FROM anabranch_run AS known WHERE known.run = new.run)
+        ORDER BY run
         ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + excluded.last, at = :now,
             owner = nullif(
                 anabranch_run.owner, (SELECT old_owner FROM new WHERE new.run = anabranch_run.run)
             )
+        WHERE (SELECT old_owner FROM new WHERE new.run = anabranch_run.run) IS NULL
+            OR (SELECT old_owner FROM new WHERE new.run = anabranch_run.run) = anabranch_run.owner
         RETURNING run, first, last
     ), added AS (
         INSERT INTO anabranch_event (run, number, key, data)
@@ -209,7 +214,7 @@ APPEND_POSTGRES = sa.text("""
             CAST(:places AS bigint[]), CAST(:numbers AS bigint[]), CAST(:events AS bytea[])
         ) AS item (place, number, data) JOIN new USING (place) JOIN head USING (run)
     )
-    SELECT first, last, set_config('synchronous_commit', 'off', true),
+    SELECT place, first, last, set_config('synchronous_commit', 'off', true),
         pg_notify('anabranch_run_events', md5(run) || ':' || last)
     FROM head JOIN new USING (run) ORDER BY place
 """)

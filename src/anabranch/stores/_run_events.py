@@ -84,17 +84,15 @@ class Events:
         key: str = "",
         release: str | None = None,
     ) -> int:
-        if not events:
-            return await self.last(run)
-        [last] = await self._append([NewEvents(run, events, key, release)], at)
-        return last
+        added = await self._append([NewEvents(run, events, key, release)], at) if events else []
+        return added[0] if added else await self.last(run)
 
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
         if new:
             await self._append(new, at)
 
     async def _append(self, new: Sequence[NewEvents], at: float) -> Sequence[int]:
-        """Add events; return the numbers of the runs' last events."""
+        """Add events; return the numbers of the last events of the runs that had some added."""
         if self._database.is_postgresql:
             values = _as_arrays(new, at)
             heads = await self._database.write_single(
@@ -104,26 +102,36 @@ class Events:
             heads = await self._database.write(
                 lambda connection: self._add(connection, new, at), lasting=False
             )
-        for each, (first, last, *_) in zip(new, heads, strict=True):
+        for place, first, last, *_ in heads:
+            each = new[place - 1]
             self._tails.publish(each.run, last - len(each.events) + 1, each.events)
             if last - first >= 2 * self._held:
                 await self._shorten_to(to_bytes(each.run), last - self._held + 1)
-        return [int(last) for _, last, *_ in heads]
+        return [int(last) for _, _, last, *_ in heads]
 
     def _add(self, connection: sa.Connection, new: Sequence[NewEvents], at: float) -> Sequence[Row]:
-        names = [to_bytes(each.run) for each in new]
-        sizes = [len(each.events) for each in new]
-        found = self._count.rows(connection, list(zip(names, sizes, repeat(at))))
-        heads = {name: head for name, *head in found}
+        """Add events; return place, first and last number of each run that had some added."""
+        places = {
+            to_bytes(each.run): place
+            for place, each in enumerate(new, 1)
+            if each.release is None or self._is_released(connection, each.run, each.release)
+        }
+        if not places:
+            return []
+        sizes = [(name, len(new[place - 1].events), at) for name, place in places.items()]
+        heads = {name: head for name, *head in self._count.rows(connection, sizes)}
         rows: list[Row] = []
-        for name, size, each in zip(names, sizes, new, strict=True):
-            if each.release is not None:
-                values = {"this": name, "old_owner": to_bytes(each.release)}
-                self._release.count(connection, values)
+        for name, size, _ in sizes:
+            each = new[places[name] - 1]
             keys = chain([to_bytes(each.key) if each.key else None], repeat(None))
             rows += zip(repeat(name), count(heads[name][1] - size + 1), keys, each.events)
         self._insert.rows(connection, rows)
-        return [heads[name] for name in names]
+        return [(place, *heads[name]) for name, place in places.items()]
+
+    def _is_released(self, connection: sa.Connection, run: str, owner: str) -> bool:
+        """Release the lease of ``owner``; return whether it was held."""
+        values = {"this": to_bytes(run), "old_owner": to_bytes(owner)}
+        return self._release.count(connection, values) > 0
 
     async def _shorten_to(self, this: bytes, first: int) -> None:
         """Delete the events before number ``first``."""

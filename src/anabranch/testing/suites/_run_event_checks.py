@@ -257,12 +257,24 @@ async def the_last_events_release_the_lease(open_store: OpenRunEvents) -> None:
         yes(await store.lease("r", "a", 100.0, 110.0), "it was free")
         await store.append("r", some("a"), at=101.0)
         expect(await store.holder("r", 102.0), "a", "events alone release nothing")
-        await store.append("r", some("b"), at=103.0, release="b")
-        expect(await store.holder("r", 104.0), "a", "nor does another owner")
         await store.append("r", some("c"), at=105.0, release="a")
         expect(await store.holder("r", 106.0), None, "it is released")
         yes(await store.lease("r", "b", 106.0, 116.0), "and free")
-        await store.append("new", some("a"), at=105.0, release="a")
+
+
+async def only_who_holds_the_lease_reports_the_end(open_store: OpenRunEvents) -> None:
+    """What comes from an owner before is not added; what is appended beside it to other runs is."""
+    async with opened(open_store) as store:
+        yes(await store.lease("r", "a", 100.0, 110.0), "it was free")
+        expect(await store.append("r", some("x"), at=101.0, release="b"), 0, "another owner's end")
+        expect(await store.holder("r", 102.0), "a", "the lease stays")
+        late = [NewEvents("r", some("x"), release="b"), NewEvents("s", some("y"), key="k")]
+        await store.append_all(late, at=103.0)
+        expect([await store.last(run) for run in "rs"], [0, 1], "the other run goes on")
+        expect(await store.append("r", some("z"), at=104.0, release="a"), 1, "the owner's end")
+        expect(await store.append("r", some("x"), at=105.0, release="a"), 1, "once")
+        expect(await store.append("none", some("x"), at=106.0, release="a"), 0, "no lease at all")
+        expect(await read_from(store, "r", 0, 1), [(1, b"z")], "what was added")
 
 
 async def a_lease_passes_from_its_owner_to_another(open_store: OpenRunEvents) -> None:
@@ -351,6 +363,7 @@ RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     pruning_deletes_events_of_old_runs,
     a_lease_has_one_holder,
     the_last_events_release_the_lease,
+    only_who_holds_the_lease_reports_the_end,
     a_lease_passes_from_its_owner_to_another,
     leases_that_have_run_out_are_found,
     a_cancelled_append_is_there_or_not,

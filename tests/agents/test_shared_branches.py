@@ -356,18 +356,18 @@ async def test_a_branch_that_is_given_up_ends_with_an_error() -> None:
     fleet = Fleet(program(3))
     one, two = await opened(fleet)
     worker = BranchWorker(fleet.agent())
-    await worker.fail(one, "Nobody can work on this.")
+    await worker.fail(one, "No one can work on this.")
     await worker.fail(one, "It has ended.")
     assert await worker.roused_by(one) == WorkLeft()
     await worker.fail(two, "Nor on this.")
     assert await worker.roused_by(two) == WorkLeft(here=True)
     assert (await worker.left(one)) == WorkLeft()
     failed = [event.outcome.error for event in fleet.events if isinstance(event, BranchEnded)]
-    assert failed == ["Nobody can work on this.", "Nor on this."]
+    assert failed == ["No one can work on this.", "Nor on this."]
     head = await fleet.trees.node(one.parent_id or "")
     assert head is not None
     end = await fleet.agent().go_on(head)
-    assert "Failed: Nobody can work on this." in end.text
+    assert "Failed: No one can work on this." in end.text
 
 
 async def test_a_subtask_that_is_given_up_is_closed(tmp_path: Path) -> None:

@@ -203,7 +203,8 @@ class CallStore(Protocol):
         """Write how a round ended; the first record for a round stays and is returned.
 
         Only if this one is the first and the call is open, ``deadline`` (unless ``None``),
-        ``status`` and the time ``asked`` of the record become the call's. In any case, the lease of owner ``release`` is released.
+        ``status`` and the time ``asked`` of the record become the call's. In any case, the lease of
+        owner ``release`` is released.
         """
         ...
 

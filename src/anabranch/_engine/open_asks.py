@@ -1,6 +1,6 @@
 """The asks of one run that wait for an answer: which they are, in what order, and which task waits.
 
-Sleeps are among them; they are answered by the clock, and never shown to whoever answers the
+Sleeps are among them; they are answered by the clock, and never shown to those who answer the
 questions. Whether waiting ends a round, and where answers come from, is decided elsewhere.
 """
 

@@ -6,7 +6,8 @@ becomes visible with the next message only: so the branches' requests go on shar
 and a result is never lost, wherever the turn is interrupted.
 
 A tool that asks is resumed when all questions of its round are answered, and one that sleeps at its
-time, if its call is stored. Until then nothing of it is alive: its questions are in the tree, each tool's beside those of the others.
+time, if its call is stored. Until then nothing of it is alive: its questions are in the tree, each
+tool's beside those of the others.
 """
 
 from __future__ import annotations

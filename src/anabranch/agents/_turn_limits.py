@@ -40,7 +40,7 @@ __all__ = [
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 ESTIMATE = "estimate"
-"""In a node: the tokens and the cost of requests whose provider has reported none, as they were counted."""
+"""In a node: tokens and cost of requests whose provider has reported none, as they were counted."""
 
 Price: TypeAlias = Callable[[str, Usage], float]
 """Returns the cost of a reply, in any currency, from the model's name and the reply's usage."""

@@ -94,7 +94,7 @@ class BranchWork:
     async def call_all(self) -> None:
         """Call workers for all branches with which they can go on, or for the run if it can go on.
 
-        The run waits: what has ended, or was answered, before it did has found nobody to call.
+        The run waits: what has ended, or was answered, before it did has found no one to call.
         """
         if not self._agent.dependencies.shares_branches:
             return
@@ -127,7 +127,7 @@ class BranchWork:
     # -- stopping ----------------------------------------------------------------------------
 
     async def end(self) -> bool:
-        """Wait until nobody works on a branch; return whether workers could go on with one.
+        """Wait until no process works on a branch; return whether workers could go on with one.
 
         The run has been asked to stop, so those that work on one leave it.
         """
@@ -228,4 +228,4 @@ class BranchWork:
             await turn.leave()
             await (self._rouse() if turn.is_over else self._call_next(start))
         except AnabranchError as error:
-            logger.warning("nobody was called after a branch: %s; it is looked for later", error)
+            logger.warning("no worker was called after a branch: %s; it is looked for later", error)

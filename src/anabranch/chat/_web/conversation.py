@@ -1,7 +1,8 @@
 """One conversation as it is led over the web: one turn at a time, watched by any number of pages.
 
 What a person does begins a run, which is stored with what it needs; then a worker is called, in this
-process or in another, and does the run's work (``run_work.py``). Who has begun it only follows its events.
+process or in another, and does the run's work (``run_work.py``). Who has begun it only follows its
+events.
 """
 
 from __future__ import annotations

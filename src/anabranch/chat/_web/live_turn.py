@@ -114,8 +114,8 @@ class LiveTurn:
     async def read(self) -> list[bytes]:
         """Return the events of the run so far; end what the process that has died left open.
 
-        From then on, the run stops when it is asked to, and soon if it was asked before. There are no events if its beginning was
-        not stored, or is not stored any more.
+        From then on, the run stops when it is asked to, and soon if it was asked before. There are no
+        events if its beginning was not stored, or is not stored any more.
         """
         if self._begun is not None:
             after, events = self._begun

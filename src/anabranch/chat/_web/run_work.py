@@ -32,7 +32,10 @@ __all__ = ["RunWork"]
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
-CUT_OFF = "The run was cut off while a tool ran. What the tool had done is not stored, so it is not run again."
+CUT_OFF = (
+    "The run was cut off while a tool ran. What the tool had done is not stored, so it is not run"
+    " again."
+)
 GIVEN_UP = f"The run was cut off {MOST_ATTEMPTS} times, and is not tried again."
 
 

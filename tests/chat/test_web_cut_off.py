@@ -155,7 +155,7 @@ async def test_what_a_run_has_done_is_not_undone_by_a_process_that_has_lost_it(
             await asyncio.sleep(0)
         [call] = await chat.calls.calls(9)
         assert (chat.hall.done, call.status) == (["reserve"], "open")
-        await chat.take_over("r1/2", 0.0)  # that one has died
+        await chat.take_over("r1/2", 1.0)  # that one has died; at 0 its lease would be free
         async with chat.clock.running(STEP):
             assert whole(await ended(conversation), await chat.kinds())
         assert chat.hall.done == ["reserve"]

@@ -21,7 +21,7 @@ from anabranch.agents._answers import (
     Cancelling,
     check_unasked,
     end_below,
-    line_at_head,
+    line_of,
     store_answer,
 )
 from anabranch.agents._batch_line import BatchLine
@@ -217,7 +217,7 @@ class Agent:
 
     async def _go_on_in(self, fork: OpenFork) -> Node:
         """Go on in these branches, and then with the tools that have opened them."""
-        around = await self._line_of(fork.caller)
+        around = await line_of(self.store, fork.caller)
         turn = self._turn_in(around.thread, around.last)
         turn.continuation = replace(turn.continuation, within=fork.within)
         writer = await LineWriter.at(turn.timeline, around)
@@ -244,7 +244,7 @@ class Agent:
         return await observed(question.thread_id, self._answer(question, reply))
 
     async def _answer(self, question: Node, reply: Reply) -> Node:
-        around = await self._line_of(question)
+        around = await line_of(self.store, question)
         turn, fork = self._turn_at(around)
         writer = await store_answer(turn, around, question, reply, again=fork is None)
         if fork is not None:
@@ -258,7 +258,7 @@ class Agent:
 
         Returns the last node of the question's line. With this same answer, nothing is changed.
         With ``again``, another answer begins another line, as for :meth:`answer`. ``at`` is the
-        question's :meth:`line`, where that was just read.
+        end of the question's line, where that was just read.
 
         Raises:
             QuestionAnsweredError: it has been answered differently, maybe just now in another
@@ -267,7 +267,7 @@ class Agent:
         """
         known = [] if at is None else [node for node in at.nodes if node.id == question_id]
         question = known[0] if known else await self._question(question_id)
-        around = at if at is not None and known else await self._line_of(question)
+        around = at if at is not None and known else await line_of(self.store, question)
         turn, fork = self._turn_at(around)
         writer = await store_answer(turn, around, question, reply, again=again and fork is None)
         return writer.after or writer.line.last
@@ -284,23 +284,12 @@ class Agent:
             raise ToolError(f"There is no question {question_id!r}.")
         return question
 
-    async def line(self, thread_id: str, node_id: str) -> Surroundings | None:
-        """Return the surroundings of the last known node on the line of a node.
-
-        Of several lines, it is the one at the thread's head. ``None`` if there is no such node.
-        """
-        return await line_at_head(self.store, thread_id, node_id)
-
-    async def _line_of(self, node: Node) -> Surroundings:
-        around = await self.line(node.thread_id, node.id)
-        return around or await surroundings_of(self.store, node)
-
     async def given_answer(self, question: Node, at: Surroundings | None = None) -> Given | None:
         """Return the answer to a question, ``None`` while it has none.
 
-        ``at`` is the question's :meth:`line`, where that was just read.
+        ``at`` is the end of the question's line, where that was just read.
         """
-        around = at or await self._line_of(question)
+        around = at or await line_of(self.store, question)
         writer = await LineWriter.at(self._turn_in(around.thread, around.last).timeline, around)
         answer = writer.line.answers.get(question.id)
         return None if answer is None or not answer.data else reply_of(answer)
@@ -319,7 +308,7 @@ class Agent:
         turn, fork = self._turn_in(around.thread, around.last), open_fork(around)
         turn.continuation = Continuation(Cancelling(), is_left=True)
         if fork is not None:
-            around = await self._line_of(fork.caller)
+            around = await line_of(self.store, fork.caller)
         return await use_line(turn, await LineWriter.at(turn.timeline, around))
 
     async def open_questions(self, node: Node | Surroundings) -> list[Node]:

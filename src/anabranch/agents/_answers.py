@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from anabranch._asking.answerer import Absent
 from anabranch.agents._batch_line import ASIDE, BatchLine
-from anabranch.agents._line_writer import LineWriter, QuestionAnsweredError
+from anabranch.agents._line_writer import LineWriter, QuestionAnsweredError, surroundings_of
 from anabranch.agents._ports import Question
 from anabranch.agents._tool_questions import Reply, same_reply, stored_with
 from anabranch.agents._turn import Turn
@@ -19,6 +19,7 @@ __all__ = [
     "check_unasked",
     "end_below",
     "line_at_head",
+    "line_of",
     "store_answer",
 ]
 
@@ -96,6 +97,16 @@ async def line_at_head(store: TreeStore, thread_id: str, node_id: str) -> Surrou
         head.nodes[ids.index(node_id) :],
     )
     return head if end is head.last else await store.around(thread_id, end.id)
+
+
+async def line_of(store: TreeStore, node: Node) -> Surroundings:
+    """Return the surroundings of the last known node on the line of a node.
+
+    Raises:
+        ToolError: the node does not exist.
+    """
+    around = await line_at_head(store, node.thread_id, node.id)
+    return around or await surroundings_of(store, node)
 
 
 def _check_tool(turn: Turn, question: Node, line: BatchLine) -> None:

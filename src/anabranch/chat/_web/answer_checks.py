@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from anabranch.agents import Agent, Reply
+from anabranch.agents._answers import line_at_head
 from anabranch.chat._web.pending_questions import FieldError, PendingQuestion, Questions, read_reply
 from anabranch.elicitation import describe
 from anabranch.errors import ToolError
@@ -98,7 +99,7 @@ class AnswerChecks:
         Raises:
             AnswerRefusedError: there is no such question, or the answer is none of its kind.
         """
-        around = await self._agent.line(self._thread_id, question_id)
+        around = await line_at_head(self._agent.store, self._thread_id, question_id)
         nodes = () if around is None else around.nodes
         node = next((each for each in nodes if each.id == question_id), None)
         if around is None or node is None or node.kind != "question":

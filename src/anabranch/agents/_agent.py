@@ -21,6 +21,7 @@ from anabranch.agents._answers import (
     Cancelling,
     check_unasked,
     end_below,
+    find_question,
     line_of,
     store_answer,
 )
@@ -240,11 +241,10 @@ class Agent:
             TurnLimitError: a limit of the turn is reached.
             Exception: what the model raises.
         """
-        question = await self._question(question_id)
-        return await observed(question.thread_id, self._answer(question, reply))
+        question, around = await find_question(self.store, question_id)
+        return await observed(question.thread_id, self._answer(question, around, reply))
 
-    async def _answer(self, question: Node, reply: Reply) -> Node:
-        around = await line_of(self.store, question)
+    async def _answer(self, question: Node, around: Surroundings, reply: Reply) -> Node:
         turn, fork = self._turn_at(around)
         writer = await store_answer(turn, around, question, reply, again=fork is None)
         if fork is not None:
@@ -265,9 +265,7 @@ class Agent:
                 process.
             ToolError: as for :meth:`answer`.
         """
-        known = [] if at is None else [node for node in at.nodes if node.id == question_id]
-        question = known[0] if known else await self._question(question_id)
-        around = at if at is not None and known else await line_of(self.store, question)
+        question, around = await find_question(self.store, question_id, at)
         turn, fork = self._turn_at(around)
         writer = await store_answer(turn, around, question, reply, again=again and fork is None)
         return writer.after or writer.line.last
@@ -277,12 +275,6 @@ class Agent:
         turn, fork = self._turn_in(around.thread, around.last), open_fork(around)
         turn.timeline.moves_head = fork is None
         return turn, fork
-
-    async def _question(self, question_id: str) -> Node:
-        question = await self.store.node(question_id)
-        if question is None or question.kind != "question":
-            raise ToolError(f"There is no question {question_id!r}.")
-        return question
 
     async def given_answer(self, question: Node, at: Surroundings | None = None) -> Given | None:
         """Return the answer to a question, ``None`` while it has none.

@@ -18,6 +18,7 @@ __all__ = [
     "Cancelling",
     "check_unasked",
     "end_below",
+    "find_question",
     "line_at_head",
     "line_of",
     "store_answer",
@@ -97,6 +98,24 @@ async def line_at_head(store: TreeStore, thread_id: str, node_id: str) -> Surrou
         head.nodes[ids.index(node_id) :],
     )
     return head if end is head.last else await store.around(thread_id, end.id)
+
+
+async def find_question(
+    store: TreeStore, question_id: str, at: Surroundings | None = None
+) -> tuple[Node, Surroundings]:
+    """Return a question, and the end of its line, which ``at`` may be.
+
+    Raises:
+        ToolError: the question does not exist.
+    """
+    known = () if at is None else at.nodes
+    question = next((each for each in known if each.id == question_id), None)
+    if at is not None and question is not None:
+        return question, at
+    question = await store.node(question_id)
+    if question is None or question.kind != "question":
+        raise ToolError(f"There is no question {question_id!r}.")
+    return question, await line_of(store, question)
 
 
 async def line_of(store: TreeStore, node: Node) -> Surroundings:

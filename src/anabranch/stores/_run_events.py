@@ -84,15 +84,17 @@ class Events:
         key: str = "",
         release: str | None = None,
     ) -> int:
-        added = await self._append([NewEvents(run, events, key, release)], at) if events else []
+        new = [NewEvents(run, events, key, release)] if events else []
+        added = await self._append(new, at)
         return added[0] if added else await self.last(run)
 
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
-        if new:
-            await self._append(new, at)
+        await self._append(new, at)
 
     async def _append(self, new: Sequence[NewEvents], at: float) -> Sequence[int]:
         """Add events; return the numbers of the last events of the runs that had some added."""
+        if not new:
+            return []
         if self._database.is_postgresql:
             values = _as_arrays(new, at)
             heads = await self._database.write_single(
@@ -103,7 +105,7 @@ class Events:
                 lambda connection: self._add(connection, new, at), lasting=False
             )
         for place, first, last, *_ in heads:
-            each = new[place - 1]
+            each = new[int(place) - 1]
             self._tails.publish(each.run, last - len(each.events) + 1, each.events)
             if last - first >= 2 * self._held:
                 await self._shorten_to(to_bytes(each.run), last - self._held + 1)

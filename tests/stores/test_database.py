@@ -20,9 +20,10 @@ from sqlalchemy import event
 from anabranch._durable.store import RoundRecord
 from anabranch.errors import StoreError
 from anabranch.stores import _connections as connections
+from anabranch.stores import _database as databases
 from anabranch.stores import _engines as engines
 from anabranch.stores import open_store, open_tree_store
-from anabranch.stores._connections import ThreadConnections
+from anabranch.stores._connections import Doubt, ThreadConnections
 from anabranch.stores._database import Database
 from anabranch.stores._threads import Batches
 from anabranch.stores._urls import read_url
@@ -265,7 +266,7 @@ def test_work_that_comes_after_the_end_is_dropped() -> None:
     threads = ThreadPoolExecutor(1)
     threads.shutdown()
     engine = sa.create_engine("sqlite://")
-    batches = Batches(threads, ThreadConnections(engine).transaction)
+    batches = Batches(threads, ThreadConnections(engine, Doubt()).transaction)
 
     def work(_: sa.Connection) -> None: ...
 
@@ -315,9 +316,18 @@ async def test_a_connection_that_is_cut_off_is_noticed(postgres: Any) -> None:
     assert {name: given[name] for name in wanted} == {**wanted, "keepalives_idle": "99"}
 
 
+@pytest.fixture
+def one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For transactions, and one for single statements: whatever comes next uses it."""
+    monkeypatch.setattr(databases, "WRITERS", 1)
+    monkeypatch.setattr(databases, "SINGLE", 1)
+
+
+@pytest.mark.usefixtures("one_connection")
 async def test_a_connection_that_breaks_in_use_is_reported_once(postgres: Any) -> None:
     async with opened(partial(open_store, postgres.new_url())) as store:
         await store.begin(a_call())
+        await store.find("call_1")
         postgres.close_connections()
 
         with pytest.raises(StoreError, match="is shutting down; try again"):
@@ -325,16 +335,38 @@ async def test_a_connection_that_breaks_in_use_is_reported_once(postgres: Any) -
         assert await store.find("call_1") == a_call()
 
 
-async def test_a_compiled_statement_reports_a_connection_that_breaks_once(postgres: Any) -> None:
+@pytest.mark.usefixtures("one_connection")
+async def test_when_one_connection_breaks_the_others_are_tested(
+    postgres: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "TRUSTED", 1e9)
     async with opened(partial(open_tree_store, postgres.new_url())) as store:
         await store.create_thread(a_thread())
         await store.append([a_node("a")])
-        for work in (partial(store.path, "a"), partial(store.append, [a_node("b", "a")])):
-            postgres.close_connections()
+        await store.path("a")
+        postgres.close_connections()
 
-            with pytest.raises(StoreError, match="is shutting down; try again"):
-                await work()
+        with pytest.raises(StoreError, match="is shutting down; try again"):
+            await store.path("a")
+        await store.append([a_node("b", "a")])
+
+
+@pytest.mark.usefixtures("one_connection")
+@pytest.mark.parametrize("method", ["path", "append"])
+async def test_a_compiled_statement_reports_a_connection_that_breaks_once(
+    method: str, postgres: Any
+) -> None:
+    given = {"path": "a", "append": [a_node("b", "a")]}[method]
+    async with opened(partial(open_tree_store, postgres.new_url())) as store:
+        await store.create_thread(a_thread())
+        await store.append([a_node("a")])
+        await store.path("a")
+        work = partial(getattr(store, method), given)
+        postgres.close_connections()
+
+        with pytest.raises(StoreError, match="is shutting down; try again"):
             await work()
+        await work()
 
 
 async def test_normal_durability_is_an_option(tmp_path: Path) -> None:

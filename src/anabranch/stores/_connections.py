@@ -11,14 +11,26 @@ import threading
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = ["ThreadConnections", "is_trusted"]
+__all__ = ["Doubt", "ThreadConnections", "is_trusted"]
 
 TRUSTED = 1.0
 """Seconds after its last use for which a connection is not tested before the next."""
+
+
+@dataclass(slots=True)
+class Doubt:
+    """When something has failed on a connection to a server: its others may be broken, too.
+
+    Attributes:
+        since: the time of ``time.monotonic()``.
+    """
+
+    since: float = -math.inf
 
 
 class ThreadConnections:
@@ -28,8 +40,9 @@ class ThreadConnections:
         engine: its pool has as many connections as there are threads.
     """
 
-    def __init__(self, engine: sa.Engine) -> None:
+    def __init__(self, engine: sa.Engine, doubt: Doubt) -> None:
         self._engine = engine
+        self._doubt = doubt
         self._is_autocommit = engine.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
         self._is_remote = engine.dialect.name == "postgresql"  # a file does not go away
         self._own: dict[int, sa.Connection] = {}
@@ -41,10 +54,10 @@ class ThreadConnections:
         If ``lasting``, its commit waits for the disk. With ``AUTOCOMMIT``, each statement is a
         transaction by itself.
         """
-        connection = self._of_this_thread()
-        if connection.get_execution_options().get("lasting", True) != lasting:
-            connection.execution_options(lasting=lasting)
         try:
+            connection = self._of_this_thread()
+            if connection.get_execution_options().get("lasting", True) != lasting:
+                connection.execution_options(lasting=lasting)
             if self._is_autocommit:
                 yield connection
             else:
@@ -53,20 +66,27 @@ class ThreadConnections:
             if self._is_remote:
                 connection.info["used"] = time.monotonic()
         except BaseException:
+            self._doubt.since = time.monotonic()
             # The pool rolls back what the driver may have left open, above all a commit that failed.
-            self._own.pop(threading.get_ident()).close()
+            if (own := self._own.pop(threading.get_ident(), None)) is not None:
+                own.close()
             raise
 
     def _of_this_thread(self) -> sa.Connection:
-        """Return the connection of this thread; the pool tests one that was idle."""
+        """Return the connection of this thread; the pool tests one that was idle, or is in doubt."""
         thread = threading.get_ident()
         connection = self._own.get(thread)
-        if connection is not None and not is_trusted(connection.info):
+        if connection is not None and not self._is_trusted(connection):
+            connection.info["used"] = -math.inf
             self._own.pop(thread).close()
             connection = None
         if connection is None:
             connection = self._own[thread] = self._engine.connect()
         return connection
+
+    def _is_trusted(self, connection: sa.Connection) -> bool:
+        info = connection.info
+        return is_trusted(info) and info.get("used", math.inf) > self._doubt.since
 
     def close(self) -> None:
         """Return all connections to the pool; the threads have ended."""

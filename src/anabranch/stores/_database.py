@@ -19,7 +19,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from anabranch.errors import StoreError
-from anabranch.stores._connections import ThreadConnections
+from anabranch.stores._connections import Doubt, ThreadConnections
 from anabranch.stores._database_faults import translated
 from anabranch.stores._engines import READERS, SINGLE, SNAPSHOTS, WRITERS, make_engine, make_file
 from anabranch.stores._migrations import SCHEMA, current, migrate
@@ -47,6 +47,7 @@ class Database:
         self._engine = engine = make_engine(target)
         self._prepared = False
         self._connections: list[ThreadConnections] = []
+        self._doubt = Doubt()
         self._preparing = threading.Lock()
         self._threads: list[ThreadPoolExecutor] = []
         self._writers: Workers
@@ -159,7 +160,7 @@ class Database:
         return threads
 
     def _own_connections(self, engine: sa.Engine) -> Transaction:
-        connections = ThreadConnections(engine)
+        connections = ThreadConnections(engine, self._doubt)
         self._connections.append(connections)
         return partial(self._transaction, connections.transaction)
 

@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from anabranch._engine import quiescence, scheduler
+from tests.diary import nothing_done
 from tests.patience import PATIENCE
 from tests.postgres import Server
 from tests.randomised import SEED
+
+__all__ = ["nothing_done"]  # a fixture
 
 FOLDER = "ANABRANCH_TEST_SERVER"
 """The variable by which workers learn the folder of the Postgres server."""

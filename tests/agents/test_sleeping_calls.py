@@ -26,25 +26,12 @@ from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Node
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
+from tests.diary import DONE, forget, note
 from tests.durable.stores import Modelled
 
 WEEK = 7 * 86_400.0
 DAY = 86_400.0
-DONE: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    DONE.clear()
-
-
-def note(what: str) -> str:
-    DONE.append(what)
-    return what
-
-
-def forget(what: str) -> None:
-    DONE.append(f"not {what}")
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 @tool

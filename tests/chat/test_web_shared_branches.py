@@ -28,22 +28,9 @@ from tests.agents.test_shared_branches import program
 from tests.agents.test_waiting_branches import Number, ask, deciding, forks, number
 from tests.chat.test_web_events import process
 from tests.chat.web import message, run
+from tests.diary import DONE, forget, note
 
-DONE: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    DONE.clear()
-
-
-def note(what: str) -> str:
-    DONE.append(what)
-    return what
-
-
-def forget(what: str) -> None:
-    DONE.append(f"not {what}")
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 class Noting(InProcessEngine):

@@ -22,24 +22,11 @@ from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.harness import heard
+from tests.diary import DONE, forget, note
 
 DAY = 86_400.0
 WEEK = 7 * DAY
-DONE: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    DONE.clear()
-
-
-def note(what: str) -> str:
-    DONE.append(what)
-    return what
-
-
-def forget(what: str) -> None:
-    DONE.append(f"not {what}")
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 @tool

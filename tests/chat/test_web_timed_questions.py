@@ -14,18 +14,15 @@ from anabranch.chat._web.conversations import Conversations
 from anabranch.messages import ElicitReply
 from tests.chat.test_web_sleeping import (
     DAY,
-    DONE,
     WEEK,
     Machines,
     ends_of,
     events_of,
-    forget,
-    note,
-    nothing_done,
     remind,
 )
+from tests.diary import DONE, forget, note
 
-__all__ = ["nothing_done"]
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 class Seat(BaseModel):

@@ -76,6 +76,13 @@ class Tab:
         await expect(self.page.get_by_role("button", name="Send")).to_be_enabled()
         await self.page.keyboard.press("Enter")
 
+    async def press(self, target: Locator) -> None:
+        """Press a button or a summary while the conversation grows.
+
+        By the keyboard: between its down and its up a mouse can be over two different things.
+        """
+        await target.press("Enter")
+
     @property
     def messages(self) -> Locator:
         return self.page.get_by_role("log")

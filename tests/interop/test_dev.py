@@ -81,7 +81,7 @@ async def test_a_tool_is_called_answered_edited_and_called_again(
             seats = opened.question("How many seats?")
             await seats.get_by_label("Seats").fill("2")
             await seats.get_by_role("button", name="Accept").click()
-            await page.get_by_text("book done").click()
+            await opened.press(page.locator("summary", has_text="book done"))
             returned = "with Blue Air: AB1 Ann vegan None True"
             await expect(page.get_by_label("Result")).to_have_text(f"booked 2 {returned}")
 
@@ -92,12 +92,12 @@ async def test_a_tool_is_called_answered_edited_and_called_again(
             await opened.screen("dev-error")
             write(file, TOOLS.replace('return f"booked', 'return f"reserved'))
             await expect(broken).to_have_count(0)
-            await page.get_by_role("button", name="Call again").click()
+            await opened.press(page.get_by_role("button", name="Call again"))
             await sample.get_by_label("Reply").fill("Red Air")
             await sample.get_by_role("button", name="Accept").click()
             await seats.get_by_label("Seats").fill("3")
             await seats.get_by_role("button", name="Accept").click()
-            await page.get_by_text("book done").click()
+            await opened.press(page.locator("summary", has_text="book done"))
             again = "reserved 3 with Red Air: AB1 Ann vegan None True"
             await expect(page.get_by_label("Result")).to_have_text(again)
             await expect(page.get_by_label("Versions").first).to_contain_text("2 / 2")

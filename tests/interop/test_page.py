@@ -158,7 +158,7 @@ async def test_a_question_has_a_form_and_its_answer_reaches_the_tool(
             await form.get_by_label("Window seat").check()
             await form.get_by_role("button", name="Accept").click()
             await expect(opened.page.get_by_role("heading", name="Done")).to_be_visible()
-            await opened.page.get_by_text("book done").click()
+            await opened.press(opened.page.locator("summary", has_text="book done"))
             await expect(opened.page.get_by_label("Result")).to_have_text("booked 3, vegan, True")
             assert await opened.page.get_by_role("link").count() == 0
             await opened.screen("answered-light-wide")
@@ -172,7 +172,7 @@ async def test_a_question_can_be_declined_and_cancelled(
         async with tab(browser, address) as opened:
             await opened.say("/book flight=AB2")
             await opened.question(SEATS).get_by_role("button", name=button).click()
-            await opened.page.get_by_text("book done").click()
+            await opened.press(opened.page.locator("summary", has_text="book done"))
             result = opened.page.get_by_label("Result")
             await expect(result).to_have_text(f"not booked: {button.lower()}")
 
@@ -220,10 +220,10 @@ async def test_a_message_is_edited_and_versions_are_switched(
             page = opened.page
             await opened.say("code")
             await expect(page.get_by_role("button", name="Copy")).to_be_visible()
-            await page.get_by_role("button", name="Edit").click()
+            await opened.press(page.get_by_role("button", name="Edit"))
             await opened.say("fork")
             await expect(opened.messages.get_by_text("Forked.")).to_be_visible()
-            await page.get_by_role("button", name="Previous version").click()
+            await opened.press(page.get_by_role("button", name="Previous version"))
             await expect(page.get_by_role("button", name="Copy")).to_be_visible()
             tree = page.get_by_role("tree", name="Conversation")
             await tree.get_by_role("treeitem", name=re.compile("You fork")).click()

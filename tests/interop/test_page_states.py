@@ -49,7 +49,7 @@ async def test_branches_stand_side_by_side_with_what_became_of_them(browser: Bro
         assert right is not None
         assert (left["y"], left["x"] + left["width"] <= right["x"]) == (right["y"], True)
         await expect(page.get_by_label("Result")).to_contain_text("Option 1")
-        await page.get_by_role("button", name="Open branch").first.click()
+        await opened.press(page.get_by_role("button", name="Open branch").first)
         await expect(
             opened.messages.get_by_text("(self-prompt): Argue for the night")
         ).to_be_visible()
@@ -133,7 +133,7 @@ async def test_the_conversation_continues_from_a_node_of_the_tree(browser: Brows
         await opened.type("instead")
         await expect(opened.messages.get_by_text("instead")).to_be_visible()
         await expect(page.get_by_text("2 / 2")).to_be_visible()
-        await page.get_by_role("button", name="Previous version").click()
+        await opened.press(page.get_by_role("button", name="Previous version"))
         await expect(opened.messages.get_by_text("thanks again")).to_be_visible()
 
 
@@ -396,7 +396,8 @@ async def test_an_audit_finds_nothing_serious_in_any_state(
             await expect(page.get_by_text("Boarding")).to_be_visible()
             await audited("running")
             await page.get_by_role("button", name="Stop").click()
-            await opened.messages.get_by_role("button", name="Label").last.click()
+            await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+            await opened.press(opened.messages.get_by_role("button", name="Label").last)
             await expect(page.get_by_role("dialog")).to_be_visible()
             await audited("labels")
             await page.keyboard.press("Escape")

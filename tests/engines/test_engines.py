@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import psycopg
 import pytest
+import sqlalchemy as sa
 
 from anabranch.engines import DBOSEngine, InProcessEngine
+from anabranch.engines._dbos import unwaited
 from anabranch.errors import StoreError
 from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck
 from tests.postgres import Server
@@ -34,6 +37,16 @@ def test_over_dbos_a_run_of_a_chat_waits_for_a_worker_of_its_version(postgres: S
     command = [sys.executable, "-m", "tests.engines.dbos_versions", postgres.new_url()]
     done = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_no_commit_of_dbos_waits_for_the_disk(postgres: Server) -> None:
+    url = sa.make_url(postgres.new_url())
+    with psycopg.connect(unwaited(url)) as connection:
+        found = connection.execute(
+            "SELECT current_setting('synchronous_commit'), current_setting('search_path')"
+        ).fetchone()
+    [schema] = url.normalized_query["options"]
+    assert found == ("off", schema.removeprefix("-csearch_path="))
 
 
 @pytest.mark.parametrize("url", ["sqlite:///engine.db", "memory:"])

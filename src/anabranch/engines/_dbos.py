@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import NoReturn, TypeVar, cast
+from urllib.parse import quote, urlencode
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, EnqueueOptions, WorkflowSerializationFormat
@@ -34,7 +35,7 @@ from anabranch.engines._dbos_worker import APPLICATION, WORKFLOW, DBOSWorker
 from anabranch.errors import StoreError
 from anabranch.stores._urls import read_url
 
-__all__ = ["DBOSEngine"]
+__all__ = ["DBOSEngine", "unwaited"]
 
 logger: logging.Logger = logging.getLogger("anabranch.engines")
 
@@ -75,8 +76,7 @@ class DBOSEngine:
         target = read_url(url)
         if target.kind != "postgresql":
             raise StoreError(f"DBOS needs a Postgres that its workers share, not {target.label}.")
-        plain = target.url.set(drivername="postgresql")
-        self._url = plain.render_as_string(hide_password=False)
+        self._url = unwaited(target.url)
         self._label = target.label
         self._schema = schema
         self._clock = clock or SystemClock()
@@ -313,6 +313,19 @@ def _least(limit: int | None, most: int | None) -> int | None:
 
 def _queue(tool: str, version: str) -> str:
     return f"{APPLICATION}/{tool}/{version}"
+
+
+def unwaited(url: sa.URL) -> str:
+    """Return a store's URL as libpq reads it, for connections whose commits do not wait for the disk.
+
+    If the server crashes, a wake that it has forgotten is late, and one whose end it has forgotten
+    comes twice: an engine may do both, and no result changes.
+    """
+    query = url.normalized_query
+    options = (*query.get("options", ()), "-csynchronous_commit=off")
+    texts = urlencode({**query, "options": " ".join(options)}, doseq=True, quote_via=quote)
+    plain = url.set(drivername="postgresql", query={})
+    return f"{plain.render_as_string(hide_password=False)}?{texts}"
 
 
 def _prefix(call: str) -> str:

@@ -72,6 +72,8 @@ class DBOSWorker:
             config=DBOSConfig(
                 name=APPLICATION,
                 system_database_url=url,
+                # It repeats what fails with a connection; its queues would test theirs all the time.
+                db_engine_kwargs={"pool_pre_ping": False},
                 dbos_system_schema=schema,
                 application_version=APPLICATION,  # versions of tools have queues of their own
                 executor_id=name,

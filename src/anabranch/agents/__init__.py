@@ -61,9 +61,11 @@ from anabranch.agents._flows import (
 )
 from anabranch.agents._folding_tool import Folding
 from anabranch.agents._line_writer import QuestionAnsweredError
+from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._path_end import PathEnd
 from anabranch.agents._ports import Model, Naming, Question, random_names
 from anabranch.agents._recombination import Recombined
+from anabranch.agents._spent import Charge, SideUsage, Spent, UsageTotal
 from anabranch.agents._timeline import RequestMessages, Timeline
 from anabranch.agents._tool_questions import (
     ErrorReply,
@@ -75,18 +77,7 @@ from anabranch.agents._tool_questions import (
 )
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn
-from anabranch.agents._turn_limits import (
-    AdmittedRequest,
-    Charge,
-    Meter,
-    Price,
-    Share,
-    SideUsage,
-    Spent,
-    TurnLimitError,
-    TurnLimits,
-    UsageTotal,
-)
+from anabranch.agents._turn_limits import Price, Share, TurnLimitError, TurnLimits
 from anabranch.agents._working_branch import WorkingBranch
 
 if TYPE_CHECKING:

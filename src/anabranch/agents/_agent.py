@@ -32,13 +32,14 @@ from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import Listener, NodeAdded, ignore_event
 from anabranch.agents._line_writer import LineWriter, surroundings_of
+from anabranch.agents._meter import Meter
 from anabranch.agents._path_end import PathEnd
 from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import Given, Reply, reply_of
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn, observed, resume, use_line
-from anabranch.agents._turn_limits import Meter, TurnLimits
+from anabranch.agents._turn_limits import TurnLimits
 from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import ToolError
 from anabranch.limits import Limits

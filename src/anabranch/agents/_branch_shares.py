@@ -17,8 +17,9 @@ from pydantic import JsonValue
 
 from anabranch.agents._agent_tools import BranchingTool, ToolUse
 from anabranch.agents._branch_progress import SHARE, BranchProgress, is_said
+from anabranch.agents._spent import ESTIMATE, Spent
 from anabranch.agents._timeline import RequestMessages
-from anabranch.agents._turn_limits import ESTIMATE, Share, Spent
+from anabranch.agents._turn_limits import Share
 from anabranch.tree import Node, Tree, TreeStore
 
 __all__ = ["share_data", "share_of", "spent_in_branch", "spent_in_turn"]
@@ -102,7 +103,7 @@ def _spent(progress: BranchProgress, nodes: Iterable[Node]) -> Spent:
     for start in own:
         if (share := share_of(start)) is not None:
             used = _spent(progress, inside[start.id])
-            total += used if progress.is_over(start) else used.or_more(share)
+            total += used if progress.is_over(start) else used.or_more(share.whole)
     return total
 
 

@@ -19,9 +19,9 @@ from anabranch.agents._branch_progress import SHARE, BranchProgress
 from anabranch.agents._branch_shares import share_of, spent_in_branch
 from anabranch.agents._events import BranchResumed
 from anabranch.agents._line_writer import LineWriter
+from anabranch.agents._meter import Meter
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_batch import ToolBatch
-from anabranch.agents._turn_limits import Meter
 from anabranch.errors import ToolError
 from anabranch.messages import ToolUseBlock
 from anabranch.tree import Node

@@ -22,8 +22,9 @@ from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._append_queue import AppendQueue
 from anabranch.agents._branch_progress import said_in
 from anabranch.agents._events import BranchResumed, NodeAdded, TextReceived
+from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._ports import Model
-from anabranch.agents._turn_limits import AdmittedRequest, Charge, Meter, UsageTotal
+from anabranch.agents._spent import Charge, UsageTotal
 from anabranch.agents._working_branch import WorkingBranch
 from anabranch.errors import ToolError
 from anabranch.messages import (

@@ -36,9 +36,9 @@ from anabranch.agents._called_tool import check_version
 from anabranch.agents._events import ToolEnded, ToolNoticed, ToolStarted, ToolSuspended
 from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._line_writer import LineWriter
+from anabranch.agents._spent import SideUsage
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import TIME_OVER, answer_live
-from anabranch.agents._turn_limits import SideUsage
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError
 from anabranch.messages import CUT, TextBlock, ToolUseBlock
 from anabranch.tree import NO_RESULT, Node, Result

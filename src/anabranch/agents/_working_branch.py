@@ -19,7 +19,9 @@ from functools import partial
 
 from anabranch._account import Account, BudgetError, Reservation
 from anabranch._asking.tokens import estimate_tokens, prompt_tokens, said, usage_tokens
-from anabranch.agents._turn_limits import AdmittedRequest, Charge, Meter, TurnLimitError
+from anabranch.agents._meter import AdmittedRequest, Meter
+from anabranch.agents._spent import Charge
+from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.errors import BranchTokenError
 from anabranch.folding import (
     Branch,

@@ -1,0 +1,175 @@
+"""The meter of a turn: admits its requests within its limits, and counts what they use.
+
+Every request that a turn makes passes it: replies on its paths, judges, and the samples of tools.
+It raises; what happens when a limit is reached is decided by the code that meets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from anabranch._account import Account, BudgetError, Reservation
+from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens, prompt_tokens, said
+from anabranch._telemetry import report_turn_tokens
+from anabranch.agents._spent import Charge, Spent
+from anabranch.agents._turn_limits import Share, TurnLimitError, TurnLimits
+from anabranch.messages import SampleReply, SampleRequest, Usage
+
+__all__ = ["AdmittedRequest", "Meter"]
+
+logger: logging.Logger = logging.getLogger("anabranch.agents")
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedRequest:
+    """A request that may be sent now.
+
+    Attributes:
+        request: as it is sent, its ``max_tokens`` reduced to what is left.
+        settle: counts the reply in place of what was reserved for it, and returns as what.
+    """
+
+    request: SampleRequest
+    settle: Callable[[SampleReply], Awaitable[Charge]]
+
+
+@dataclass(slots=True)
+class Meter:
+    """Admits the requests of a turn, and counts them.
+
+    The turn shares one with all branches that are worked on in the same process.
+
+    Attributes:
+        limits: of the turn, or of the branch that alone is worked on here.
+        earlier: returns what was used before, in whatever process; ``None`` if nothing was.
+        account: what the turn has spent and reserved.
+    """
+
+    limits: TurnLimits
+    earlier: Callable[[], Awaitable[Spent]] | None = None
+    account: Account = field(init=False)
+    _requests: asyncio.Semaphore = field(init=False)
+    _reading: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    _branches: int = 0
+    _priced: str | None = None
+    _shares: dict[str, Share | None] = field(init=False, default_factory=dict[str, "Share | None"])
+
+    def __post_init__(self) -> None:
+        limits = self.limits
+        self.account = Account("turn", max_tokens=limits.max_tokens, max_cost=limits.max_cost)
+        self._requests = asyncio.Semaphore(limits.max_concurrent_requests)
+
+    async def _count_earlier(self) -> None:
+        """Count what was used before, once."""
+        async with self._reading:
+            if self.earlier is not None:
+                self._count(await self.earlier())
+                self.earlier = None
+
+    def _count(self, spent: Spent) -> None:
+        self.account.tokens += spent.tokens
+        self.account.cost += spent.cost
+        self._branches += spent.branches
+
+    async def open_branches(self, count: int) -> None:
+        """Count ``count`` branches that are about to be opened.
+
+        Raises:
+            TurnLimitError: the turn may not open that many more; none of them is counted.
+            StoreError: the store failed.
+        """
+        await self._count_earlier()
+        limit = self.limits.max_branches
+        if self._branches + count > limit:
+            raise TurnLimitError("branches", self._branches, limit)
+        self._branches += count
+
+    def share(self, caller: str, count: int, needed: int) -> Share | None:
+        """Set aside an equal part of what is left for each of ``count`` branches, and return it.
+
+        One more part stays for the turn itself. There are no shares, ``None``, where one would not
+        hold a first request of ``needed`` tokens, or no request at all.
+
+        Args:
+            caller: names the tools that open the branches, so that each of them has the same.
+            count: how many branches these open.
+            needed: tokens of the first request of a branch.
+        """
+        if caller not in self._shares:
+            limits, account, parts = self.limits, self.account, count + 1
+            tokens = None if account.left is None else account.left // parts
+            cost = None
+            if limits.max_cost is not None:
+                cost = max(0.0, limits.max_cost - account.cost - account.reserved_cost) / parts
+            requests = limits.max_concurrent_requests // parts
+            branches = (limits.max_branches - self._branches) // parts
+            share = Share(tokens, cost, branches, requests)
+            if requests == 0 or (tokens is not None and tokens <= needed):
+                self._shares[caller] = None
+            else:
+                self._shares[caller] = share
+                for _ in range(count):
+                    self._count(share.whole)
+        return self._shares[caller]
+
+    @asynccontextmanager
+    async def admitted(self, request: SampleRequest) -> AsyncGenerator[AdmittedRequest]:
+        """Wait until ``request`` may be sent; what is not settled when this is left is not used.
+
+        It waits for others while what they have reserved may turn out to be enough for it.
+
+        Raises:
+            TurnLimitError: the tokens or the cost are used up.
+        """
+        most = min(request.max_tokens, self.limits.max_reply_tokens)
+        limited = self.account.is_limited
+        if limited:
+            await self._count_earlier()
+        async with self._requests:
+            prompt = math.ceil(prompt_tokens(request) * ADMISSION_MARGIN) if limited else 0
+            cost = self._cost(self._priced, Usage(input_tokens=prompt, output_tokens=most))
+            try:
+                reserved = await self.account.reserve_in_turn(prompt + 1, prompt + most, cost or 0)
+            except BudgetError as refusal:
+                raise _as_turn_error(refusal) from None
+            sent = request.model_copy(update={"max_tokens": reserved.tokens - prompt})
+            try:
+                yield AdmittedRequest(sent, partial(self._settle, reserved, prompt))
+            finally:
+                reserved.release()
+
+    async def _settle(self, reserved: Reservation, prompt: int, reply: SampleReply) -> Charge:
+        usage, reported = reply.usage, reply.usage is not None and reply.usage.total_tokens > 0
+        if usage is None or not reported:
+            usage = Usage(input_tokens=prompt, output_tokens=estimate_tokens(said(reply)))
+        cost = self._cost(reply.model, usage)
+        report_turn_tokens(usage.input_tokens, usage.output_tokens)
+        if self.account.settle(reserved, usage.total_tokens, cost or 0):
+            logger.warning(
+                "a turn has used %d of its %d tokens", self.account.tokens, self.limits.max_tokens
+            )
+        if cost is not None:
+            self._priced = reply.model
+        if reported:
+            return Charge(cost)
+        counted = Spent(usage.total_tokens, cost or 0.0) if self.account.is_limited else None
+        return Charge(estimate=counted)
+
+    def _cost(self, model: str | None, usage: Usage) -> float | None:
+        price = self.limits.price
+        return None if price is None or model is None else price(model, usage)
+
+
+def _as_turn_error(refusal: BudgetError) -> TurnLimitError:
+    account = refusal.account
+    if refusal.what == "cost":
+        return TurnLimitError("cost", account.cost, account.max_cost or 0)
+    limit = account.max_tokens or 0
+    needed = 0 if account.tokens >= limit else refusal.wanted - account.tokens
+    return TurnLimitError("tokens", account.tokens, limit, needed)

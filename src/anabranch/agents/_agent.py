@@ -6,6 +6,7 @@ An agent has no state of its own between turns; all of it is in the store.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -30,7 +31,7 @@ from anabranch.agents._branch_progress import OpenFork, open_fork
 from anabranch.agents._branch_shares import spent_in_turn
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._called_tool import CalledTool
-from anabranch.agents._events import Listener, NodeAdded, ignore_event
+from anabranch.agents._events import Listener, ignore_event
 from anabranch.agents._line_writer import LineWriter, surroundings_of
 from anabranch.agents._meter import Meter
 from anabranch.agents._path_end import PathEnd
@@ -123,6 +124,15 @@ class Agent:
         """Where the threads are stored."""
         return self.dependencies.store
 
+    def of_run(self, run_id: str) -> Agent:
+        """Return this agent as it works on one run of a conversation, in whatever process.
+
+        What it adds is named after its place: so what two processes add there is the same node.
+        """
+        agent = copy(self)
+        agent.dependencies = replace(self.dependencies, run=run_id)
+        return agent
+
     # -- the tree ----------------------------------------------------------------------------
 
     async def begin(self, *, system_prompt: str | None = None, title: str = "") -> Thread:
@@ -137,10 +147,7 @@ class Agent:
     ) -> list[Node]:
         """Store ``nodes`` with results of tools, and return them; the head moves to the last."""
         refs = [Ref(HEAD, nodes[-1].id)] if head else []
-        await self.store.append(nodes, results=results, refs=refs)
-        for node in nodes:
-            await self.dependencies.listener(NodeAdded(node))
-        return list(nodes)
+        return await self.dependencies.add(nodes, results, refs)
 
     async def head(self, thread_id: str) -> str | None:
         """Return the id of the node at the thread's head, ``None`` if it has no head."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -15,12 +16,13 @@ from anabranch._asking.host import Capabilities
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Clock
-from anabranch.agents._events import Listener
-from anabranch.agents._ports import Model, Naming
+from anabranch.agents._append_queue import added_or_found
+from anabranch.agents._events import Listener, NodeAdded
+from anabranch.agents._ports import Model, Naming, name_after
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.limits import Limits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
-from anabranch.tree import Kind, Node, TreeStore
+from anabranch.tree import Kind, Node, Ref, Result, TreeStore
 
 __all__ = ["AgentDependencies", "Suspension", "durability_of", "offered"]
 
@@ -71,6 +73,7 @@ class AgentDependencies:
         version: that of the tools' code, where calls are stored.
         shares_branches: whether branches that run side by side are left to workers.
         suspension: says what an interruption means.
+        run: the run for which nodes are added, in whatever process; empty where there is none.
     """
 
     store: TreeStore
@@ -88,6 +91,7 @@ class AgentDependencies:
     version: str = ""
     shares_branches: bool = False
     suspension: Suspension = field(default_factory=Suspension)
+    run: str = ""
 
     def node(
         self,
@@ -98,11 +102,27 @@ class AgentDependencies:
         *,
         usage: Usage | None = None,
         data: Mapping[str, JsonValue] | None = None,
+        key: str = "",
     ) -> Node:
-        """Return a node created now and not yet stored."""
+        """Return a node created now and not yet stored.
+
+        In a run, its id follows from its place: the node above it, its kind, and, where a run adds
+        several there, a ``key``. So what another process has added to that place has the same id.
+        """
         blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
-        name, now = self.naming("node"), self.clock.now()
+        place, now = (self.run, thread_id, parent_id, kind, key), self.clock.now()
+        name = name_after(json.dumps(place)) if self.run else self.naming("node")
         return Node(name, thread_id, parent_id, kind, blocks, now, usage, dict(data or {}))
+
+    async def add(
+        self, nodes: Sequence[Node], results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> list[Node]:
+        """Store nodes, and report them; return them as they are stored: see :func:`added_or_found`."""
+        appending = self.store.append(nodes, results=results, refs=refs)
+        stored = await added_or_found(self.store, nodes, appending)
+        for node in stored:
+            await self.listener(NodeAdded(node))
+        return stored
 
 
 EXPIRE_AFTER = 86_400.0

@@ -8,13 +8,13 @@ only a store that cannot write at all fails all of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 from anabranch._shielded import run_shielded
 from anabranch.tree import Node, Ref, RefusedError, Result, TreeStore
 
-__all__ = ["AppendQueue"]
+__all__ = ["AppendQueue", "added_or_found"]
 
 
 @dataclass(slots=True)
@@ -80,6 +80,27 @@ class AppendQueue:
             refs=[ref for each in batch for ref in each.refs],
         )
         _finish(batch)
+
+
+async def added_or_found(
+    store: TreeStore, nodes: Sequence[Node], appending: Awaitable[None]
+) -> list[Node]:
+    """Return nodes when ``appending`` has added them; or what another process has added there before.
+
+    A node of a run is named after its place: the first one stays, and all go on from it.
+
+    Raises:
+        RefusedError: they are refused for another reason.
+    """
+    try:
+        await appending
+    except RefusedError:
+        found = [await store.node(node.id) for node in nodes]
+        there = [node for node in found if node is not None]
+        if len(there) < len(nodes):
+            raise
+        return there
+    return list(nodes)
 
 
 def _finish(batch: Sequence[_Append], error: BaseException | None = None) -> None:

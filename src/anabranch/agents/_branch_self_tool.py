@@ -27,7 +27,6 @@ from anabranch.agents._branch_runs import BranchPath, fail_branch, run_branches
 from anabranch.agents._branch_self_input import SPEC, BranchSelfInput, read_input
 from anabranch.agents._branch_self_summary import EndedBranch, summary
 from anabranch.agents._branch_shares import share_data
-from anabranch.agents._events import NodeAdded
 from anabranch.agents._ports import Model
 from anabranch.agents._recombination import JUDGES, BranchAnswer, Recombined, recombine
 from anabranch.agents._timeline import RequestMessages
@@ -84,7 +83,8 @@ class BranchSelf:
             starts = _starts(here, wanted)
             messages = list(project_each(path.nodes, starts, path.results))
             share = _share(here, wanted, messages)
-            starts = await _open(here, [replace(s, data={**s.data, **share}) for s in starts])
+            # In one write, so that none is missing after a crash.
+            starts = await dependencies.add([replace(s, data={**s.data, **share}) for s in starts])
             fork = _Fork(here, wanted, starts)
             paths = [] if share else [([s], m) for s, m in zip(starts, messages, strict=True)]
         try:
@@ -259,13 +259,7 @@ def _starts(here: ToolUse, wanted: BranchSelfInput) -> list[Node]:
     for prompt in wanted.prompts:
         before = {} if wanted.parallel or not starts else {BEFORE: starts[-1].id}
         text, given = f"{SELF_PROMPT}{prompt}", {**data, **before}
-        starts.append(dependencies.node(thread_id, here.caller.id, "branch", text, data=given))
-    return starts
-
-
-async def _open(here: ToolUse, starts: list[Node]) -> list[Node]:
-    """Add the first nodes of all branches in one write, so that none is missing after a crash."""
-    await here.timeline.dependencies.store.append(starts)
-    for start in starts:
-        await here.emit(NodeAdded(start))
+        key = f"{here.block.id} {len(starts)}"
+        start = dependencies.node(thread_id, here.caller.id, "branch", text, data=given, key=key)
+        starts.append(start)
     return starts

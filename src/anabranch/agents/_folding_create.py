@@ -22,7 +22,6 @@ from anabranch.agents._branch_progress import BRANCH_ID, SHARE, BranchOutcome, B
 from anabranch.agents._branch_runs import BranchPath, run_branches
 from anabranch.agents._branch_self_tool import PLACEHOLDER
 from anabranch.agents._branch_shares import share_data
-from anabranch.agents._events import NodeAdded
 from anabranch.agents._folding_input import CreateInput, FoldingTool, read_input, spec_of
 from anabranch.agents._folding_texts import seen_outside, so_far, task_text
 from anabranch.agents._timeline import RequestMessages
@@ -90,10 +89,14 @@ class BranchCreate(FoldingTool):
             path, start = await store.path(here.caller.id), _start(here, created)
             [messages] = project_each(path.nodes, [start], path.results)
             share = self._share(here, messages)
-            start = await _open(here, replace(start, data={**start.data, **share}))
-            if share:
-                return AskedInBranches()
-            return await self._worked(here, tools, working, ([start], messages))
+            start = replace(start, data={**start.data, **share})
+            [opened] = await here.timeline.dependencies.add([start])
+            if opened.data[BRANCH_ID] == working.id:
+                if share:
+                    return AskedInBranches()
+                return await self._worked(here, tools, working, ([start], messages))
+        await self.branches.force(working.id, "another process has opened it")
+        return await self.use(here)
 
     def _share(self, here: ToolUse, messages: RequestMessages) -> dict[str, JsonValue]:
         """Return what the first node of a branch says that workers work on; nothing for any other.
@@ -241,11 +244,5 @@ def _start(here: ToolUse, created: CreatedBranch) -> Node:
         "branch",
         task_text(created.branch, created.injected),
         data={"tool_use_id": here.block.id, BRANCH_ID: created.branch.id},
+        key=here.block.id,
     )
-
-
-async def _open(here: ToolUse, start: Node) -> Node:
-    """Add the first node of the branch."""
-    await here.timeline.dependencies.store.append([start])
-    await here.emit(NodeAdded(start))
-    return start

@@ -8,15 +8,14 @@ answer that begins another line has an id of its own, since it stands beside the
 from __future__ import annotations
 
 import asyncio
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 
 from pydantic import JsonValue
 
 from anabranch.agents._agent_tools import Asked
 from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
+from anabranch.agents._ports import name_after
 from anabranch.agents._spent import SideUsage
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import (
@@ -213,7 +212,7 @@ class LineWriter:
     def _node(self, parent: Node, kind: Kind, text: str = "") -> Node:
         """Return the node that continues the line at ``parent``."""
         node = self._timeline.dependencies.node(parent.thread_id, parent.id, kind, text or ())
-        return replace(node, id=_continuation(parent.id))
+        return replace(node, id=name_after(parent.id))
 
     def _above(self, node: Node) -> BatchLine:
         """Return the part of the line that is above ``node``."""
@@ -237,9 +236,3 @@ async def surroundings_of(store: TreeStore, node: Node | Surroundings) -> Surrou
 
 def _answers(node: Node, question: Node) -> bool:
     return node.kind == "answer" and question_id(node) == question.id
-
-
-def _continuation(node_id: str) -> str:
-    """Return the id of the node that continues a line at the node with the given id."""
-    digest = blake2b(node_id.encode("utf-8", "surrogatepass"), digest_size=9).digest()
-    return f"node_{urlsafe_b64encode(digest).decode()}"

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Literal, TypeAlias
 
 from anabranch.messages import ElicitRequest, UrlRequest
 from anabranch.models import StreamingSampler
 
-__all__ = ["Model", "Naming", "Question", "random_names"]
+__all__ = ["Model", "Naming", "Question", "name_after", "random_names"]
 
 Question: TypeAlias = ElicitRequest | UrlRequest
 """What a tool asks the person: a form, or the visit of a URL."""
@@ -33,6 +35,12 @@ def random_names(kind: Literal["thread", "node"]) -> str:
         drawn = secrets.token_urlsafe(9 * _AT_ONCE)
         _drawn.extend(drawn[start : start + 12] for start in range(0, 12 * _AT_ONCE, 12))
         return random_names(kind)
+
+
+def name_after(place: str) -> str:
+    """Return the id of the node at a place: the same in every process, and as long as a random one."""
+    digest = blake2b(place.encode("utf-8", "surrogatepass"), digest_size=9).digest()
+    return f"node_{urlsafe_b64encode(digest).decode()}"
 
 
 _AT_ONCE = 128

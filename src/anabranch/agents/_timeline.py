@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from anabranch._asking.tokens import prompt_tokens
 from anabranch._shielded import run_shielded
 from anabranch.agents._agent_dependencies import AgentDependencies
-from anabranch.agents._append_queue import AppendQueue
+from anabranch.agents._append_queue import AppendQueue, added_or_found
 from anabranch.agents._branch_progress import said_in
 from anabranch.agents._events import BranchResumed, NodeAdded, TextReceived
 from anabranch.agents._meter import AdmittedRequest, Meter
@@ -207,14 +207,21 @@ class Timeline:
     # -- writing nodes -----------------------------------------------------------------------
 
     async def add(self, node: Node) -> Node:
-        """Store ``node``, and return it."""
-        await self.add_all([node])
-        return node
+        """Store ``node``, and return it; or return what another process has added there before."""
+        appending = self._appends.append([node], (), self._refs(node))
+        [first] = await added_or_found(self.dependencies.store, [node], appending)
+        await self._report([first])
+        return first
 
     async def add_all(self, nodes: Sequence[Node], results: Sequence[Result] = ()) -> None:
         """Store ``nodes``, each with what it follows before it, and results of tools."""
-        refs = [Ref(HEAD, nodes[-1].id)] if self.moves_head else []
-        await self._appends.append(nodes, results, refs)
+        await self._appends.append(nodes, results, self._refs(nodes[-1]))
+        await self._report(nodes)
+
+    def _refs(self, last: Node) -> Sequence[Ref]:
+        return [Ref(HEAD, last.id)] if self.moves_head else []
+
+    async def _report(self, nodes: Sequence[Node]) -> None:
         self.last_added = nodes[-1]
         for node in nodes:
             await self.dependencies.listener(NodeAdded(node))

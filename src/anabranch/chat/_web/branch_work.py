@@ -191,21 +191,22 @@ class BranchWork:
         run = await self._right.open_run()
         if run is None or turn.run is None or not await turn.follow(run.run_id):
             return 0.0
-        left, at = await self._worker.left(start), ""
+        worker = BranchWorker(self._agent.of_run(run.run_id))
+        left, at = await worker.left(start), ""
         if turn.run.attempt and left.at:
             await self._show_missed(turn, start, left.at)
         if turn.run.attempt >= MOST_ATTEMPTS:
-            await self._worker.fail(start, GIVEN_UP)
+            await worker.fail(start, GIVEN_UP)
         elif turn.run.attempt and left.at_tools and self._agent.dependencies.calls is None:
-            await self._worker.fail(start, CUT_OFF)
+            await worker.fail(start, CUT_OFF)
         else:
             while left.here:
                 if left.at == at:
                     raise StoreError("How the branch has ended could not be stored.")
                 at = left.at
-                await self._worker.work_on(start)
+                await worker.work_on(start)
                 asleep = turn.asleep(self._writer.clock.now())
-                left = await self._worker.left(start, asleep=asleep)
+                left = await worker.left(start, asleep=asleep)
         asleep = turn.asleep(self._writer.clock.now())
         return min(asleep.values(), default=0.0)
 

@@ -78,9 +78,7 @@ class Conversation:
         self.branches: BranchWork = BranchWork(
             agent, self.log, self._right, writer, self._wake_again
         )
-        self._runs = RunWork(
-            agent, questions, self._work, self.branches, self.log, self._right, self._wake
-        )
+        self._runs = RunWork(agent, questions, self.branches, self.log, self._right, self._wake)
         self._engine = engine
         self._share = thread.owner or ""
         self._lock = asyncio.Lock()

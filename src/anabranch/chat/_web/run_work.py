@@ -45,7 +45,6 @@ class RunWork:
     Args:
         agent: leads the conversation.
         questions: reads its questions.
-        work: does what a run is for.
         branches: those that workers work on beside a run.
         log: the thread's events.
         right: the right to run in the thread.
@@ -56,7 +55,6 @@ class RunWork:
         self,
         agent: Agent,
         questions: Questions,
-        work: TurnWork,
         branches: BranchWork,
         log: ThreadLog,
         right: ThreadLease,
@@ -64,7 +62,6 @@ class RunWork:
     ) -> None:
         self._agent = agent
         self._questions = questions
-        self._work = work
         self._branches = branches
         self._log = log
         self._thread_id = log.thread_id
@@ -166,8 +163,9 @@ class RunWork:
         else:
             if run.attempt:
                 await self._show_missed(turn)
-            message = message_in(events[0])
-            await self._end(turn, await self._work.run(run.run_id, message, is_new=turn.is_new))
+            work = TurnWork(self._agent.of_run(run.run_id), self._thread_id)
+            last = await work.run(run.run_id, message_in(events[0]), is_new=turn.is_new)
+            await self._end(turn, work, last)
 
     async def _show_missed(self, turn: LiveTurn) -> None:
         """Report the last nodes, which a process has stored, but not reported before it died."""
@@ -181,7 +179,7 @@ class RunWork:
         end = None if is_stored else await self._agent.end(self._thread_id)
         return end is None or not (end.can_go_on and end.goes_on_here)
 
-    async def _end(self, turn: LiveTurn, last: Node) -> None:
+    async def _end(self, turn: LiveTurn, work: TurnWork, last: Node) -> None:
         """End a turn that has come to ``last``, after all that can go on now: this decides how.
 
         It ends wholly, or with a person's questions; or it waits for a time.
@@ -198,7 +196,7 @@ class RunWork:
                 end = end if is_there else await self._agent.end(self._thread_id, last.id)
                 asked = [] if end is None else await self._questions.asked_at(end)
                 break
-            last = await self._work.go_on(end.around)
+            last = await work.go_on(end.around)
         until = min(asleep.values(), default=0.0)
         if asked:
             await turn.interrupt(asked, until)

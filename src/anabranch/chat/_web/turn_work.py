@@ -23,7 +23,12 @@ ASIDE = {"question", "answer"}
 
 
 class TurnWork:
-    """The work of turns in one thread."""
+    """The work of turns in one thread.
+
+    Args:
+        agent: does it; that of a run adds each of its nodes once, in however many processes.
+        thread_id: the thread.
+    """
 
     def __init__(self, agent: Agent, thread_id: str) -> None:
         self._agent = agent
@@ -106,7 +111,7 @@ class TurnWork:
             use = ToolUseBlock(id=agent.dependencies.naming("node"), name=name, input=arguments)
             node = agent.dependencies.node
             caller = node(self._thread_id, message.id, "assistant", (use,), data={"by": "person"})
-            await agent.add([caller])
+            [caller] = await agent.add([caller])
             return await (await agent.turn(caller)).use_tools(caller)
 
         return work

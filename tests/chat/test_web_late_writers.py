@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -26,13 +26,16 @@ from anabranch.chat._web.event_mapping import shown_in
 from anabranch.chat._web.thread_lease import SECONDS
 from anabranch.chat._web.thread_log import RUN_ENDS
 from anabranch.engines import Wake
+from anabranch.errors import StoreError
 from anabranch.folding import BranchService
-from anabranch.messages import SampleRequest
+from anabranch.messages import ElicitReply, SampleRequest
+from anabranch.models import ModelError
 from anabranch.stores import open_branch_store, open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Node, Thread, Tree
 from tests.agents.harness import heard
 from tests.chat.test_web_shared_branches import Noting
+from tests.chat.web import SEAT
 from tests.diary import DONE, note
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
@@ -46,12 +49,19 @@ async def book(ctx: BranchContext) -> str:
     return await ctx.step(note, "booked")
 
 
+@tool(elicits=[SEAT])
+async def seat(ctx: BranchContext) -> str:
+    """Ask for a row."""
+    answer = await ctx.elicit(SEAT, "Which row?")
+    return answer.action
+
+
 @dataclass
 class Held:
-    """A tree whose next append of a node of a kind waits; it happens although its task is cancelled."""
+    """A tree of which one append waits; it happens although its task is cancelled."""
 
     trees: Any
-    kind: str
+    holds: Callable[[Node], object]
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     may_go: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -62,7 +72,7 @@ class Held:
         await run_shielded(self._append(nodes, **more))
 
     async def _append(self, nodes: list[Node], **more: Any) -> None:
-        if nodes[-1].kind == self.kind and not self.reached.is_set():
+        if self.holds(nodes[-1]) and not self.reached.is_set():
             self.reached.set()
             await self.may_go.wait()
         await self.trees.append(nodes, **more)
@@ -73,22 +83,51 @@ class Process:
     """One of two processes on the same store."""
 
     conversations: Conversations
+    engine: Noting
     tree: Held
     clock: ManualClock
+
+    async def work_on(self, text: str) -> asyncio.Task[None]:
+        """Begin a run, and to work on it."""
+        conversation = await self.conversations.begin(Thread("t1", 0.0))
+        assert conversation is not None
+        await conversation.say(text, "r1")
+        await self.engine.next("t1")
+        return self.work()
+
+    def let_lease_run_out(self) -> None:
+        """Have the lease be over by the clock here, before anyone renews it."""
+        events: Any = vars(self.conversations)["_events"]
+        take_over = events.take_over
+
+        async def unless_renewed(run: str, owner: str, other: str, *times: float) -> bool:
+            if owner == other:
+                raise StoreError("The store cannot be reached.")
+            return bool(await take_over(run, owner, other, *times))
+
+        events.take_over = unless_renewed
+        self.clock.advance(SECONDS)
 
     def work(self) -> asyncio.Task[None]:
         """Begin to work on the run."""
         return asyncio.ensure_future(self.conversations.advance(Wake("t1", "r1", RUNS)))
 
 
+def never(_: Node) -> bool:
+    return False
+
+
 @asynccontextmanager
-async def process(url: str, kind: str, model: MockModel) -> AsyncGenerator[Process]:
+async def process(
+    url: str, model: MockModel, holds: Callable[[Node], object] = never
+) -> AsyncGenerator[Process]:
     store, trees = open_stores(url)
-    branches, clock, tree = open_branch_store(url), ManualClock(), Held(trees, kind)
-    tools: list[Any] = [book, BranchSelf(), Folding(BranchService(branches, clock=clock))]
-    conversations = Conversations(trees, model, tools, calls=store, engine=Noting(), clock=clock)
+    engine, clock, tree = Noting(), ManualClock(), Held(trees, holds)
+    branches = open_branch_store(url)
+    tools: list[Any] = [book, seat, BranchSelf(), Folding(BranchService(branches, clock=clock))]
+    conversations = Conversations(trees, model, tools, calls=store, engine=engine, clock=clock)
     object.__setattr__(conversations.agent.dependencies, "store", tree)
-    yield Process(conversations, tree, clock)
+    yield Process(conversations, engine, tree, clock)
     tree.may_go.set()
     await conversations.close()
     await branches.close()
@@ -96,11 +135,22 @@ async def process(url: str, kind: str, model: MockModel) -> AsyncGenerator[Proce
     await trees.close()
 
 
+async def take_over(url: str, name: str = "r1/1") -> None:
+    """Have the run wait for another process, as when its process has died."""
+    events = open_run_events(url)
+    held_by = await events.holder("t1", 0.0)
+    assert held_by is not None
+    assert await events.take_over("t1", held_by, name, math.inf, 1.0)
+    await events.close()
+
+
 def counting() -> MockModel:
     """A model that says something else each time."""
     number = count(1)
     uses: dict[str, Any] = {
         "fork": ("use_1", "branch_self", {"prompts": ["left", "right"], "parallel": False}),
+        "fork to work": ("use_1", "branch_self", {"prompts": ["left"], "allow_work": True}),
+        "(self-prompt): left": ("use_2", "book", {}),
         "fold": ("use_1", "branch_create", {"description": "A task", "prompt": "Do it."}),
     }
 
@@ -148,16 +198,14 @@ async def test_each_node_of_a_run_is_added_once(
     whole: list[str],
 ) -> None:
     url, model = f"sqlite:///{tmp_path}/chat.db", counting()
-    async with process(url, kind, model) as late, process(url, kind, model) as owner:
-        conversation = await late.conversations.begin(Thread("t1", 0.0))
-        assert conversation is not None
-        await conversation.say(text, "r1")
-        suspended = late.work()
+
+    def holds(node: Node) -> bool:
+        return node.kind == kind
+
+    async with process(url, model, holds) as late, process(url, model, holds) as owner:
+        suspended = await late.work_on(text)
         await late.tree.reached.wait()
-        events = open_run_events(url)
-        held_by = await events.holder("t1", 0.0)
-        assert held_by is not None
-        assert await events.take_over("t1", held_by, "r1/1", math.inf, 1.0)
+        await take_over(url)
         working = owner.work()
         await owner.tree.reached.wait()
         late.clock.advance(SECONDS)
@@ -166,7 +214,6 @@ async def test_each_node_of_a_run_is_added_once(
             each.tree.may_go.set()
             await task
         tree, head, reported = await read(url, owner)
-        await events.close()
     runs = [json.loads(each) for each in reported if each.startswith((STARTS, *RUN_ENDS))]
     assert [each["type"] for each in runs] == ["RUN_STARTED", "RUN_FINISHED"]
     assert [node.kind for node in tree.nodes] == whole
@@ -174,3 +221,77 @@ async def test_each_node_of_a_run_is_added_once(
     shown = [json.loads(each)["value"]["id"] for each in reported if shown_in([each])]
     assert shown == [node.id for node in tree.nodes]
     assert ["booked"] * (text == "/book") == DONE
+
+
+async def test_a_lease_that_is_over_is_no_failure_of_a_branch(tmp_path: Path) -> None:
+    url, model = f"sqlite:///{tmp_path}/chat.db", counting()
+
+    def holds(node: Node) -> bool:
+        return [use.name for use in node.tool_uses] == ["book"]
+
+    async with process(url, model, holds) as late, process(url, model) as owner:
+        suspended = await late.work_on("fork to work")
+        await late.tree.reached.wait()
+        await take_over(url)
+        await owner.work()
+        left = await read(url, owner)
+        late.let_lease_run_out()
+        late.tree.may_go.set()
+        await suspended
+        assert await read(url, owner) == left
+    assert DONE == ["booked"]
+
+
+async def test_a_reply_that_breaks_off_after_a_suspension_is_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    """The connection to the model is gone when the process wakes up."""
+    url, answering, asleep = f"sqlite:///{tmp_path}/chat.db", asyncio.Event(), asyncio.Event()
+
+    async def breaking() -> AsyncIterator[str]:
+        yield "Hel"
+        answering.set()
+        await asleep.wait()
+        raise ModelError("The connection is broken.")
+
+    replies = iter([breaking(), "Hello."])
+    async with process(url, MockModel(lambda _: next(replies))) as late:
+        working = await late.work_on("hello?")
+        await answering.wait()
+        await take_over(url)
+        late.let_lease_run_out()
+        asleep.set()
+        await working  # it takes the run once more, as any other could
+        tree, head, _ = await read(url, late)
+    assert [node.text for node in tree.nodes] == ["hello?", "Hello."]
+    assert head == tree.nodes[-1].id
+
+
+async def test_an_answer_that_is_stored_late_is_acted_upon(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run that began with it has ended meanwhile, without it."""
+    url = f"sqlite:///{tmp_path}/chat.db"
+
+    def holds(node: Node) -> bool:
+        return node.kind == "answer"
+
+    async with process(url, counting(), holds) as web, process(url, counting()) as worker:
+        await (await web.work_on("/seat"))
+        conversation = await web.conversations.find("t1", None)
+        assert conversation is not None
+        asked = (await web.tree.trees.tree("t1")).nodes[-1]
+        reply = ElicitReply(action="accept", content={"row": 3})
+        answering = asyncio.ensure_future(conversation.answer({asked.id: reply}, "r2"))
+        await web.tree.reached.wait()
+        await take_over(url, "r2/1")
+        await worker.work()
+        web.clock.advance(SECONDS)
+        while "another worker has taken it over" not in caplog.text:  # noqa: ASYNC110 - a thread's work
+            await asyncio.sleep(0)
+        web.tree.may_go.set()
+        await answering
+        [wake] = web.engine.wakes
+        await worker.conversations.advance(wake)
+        tree, _, _ = await read(url, worker)
+    assert [node.kind for node in tree.nodes][-2:] == ["answer", "results"]

@@ -28,9 +28,13 @@ __all__ = ["AgentDependencies", "Suspension", "durability_of", "offered"]
 
 
 class Suspension:
-    """Says that turns which are interrupted from now on will be continued: all, or one of them."""
+    """Says that turns which are interrupted from now on will be continued: all, or one of them.
 
-    def __init__(self) -> None:
+    It begins by itself when ``is_over`` says that this process has no right to the turn any more.
+    """
+
+    def __init__(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        self._is_over = is_over
         self._begun = False
 
     def begin(self) -> None:
@@ -45,6 +49,7 @@ class Suspension:
     def begun(self) -> bool:
         """Whether the turn that is asked from will be continued."""
         own = _of_turn.get()
+        self._begun = self._begun or self._is_over()
         if self._begun or own is None or own is self:
             return self._begun
         return own.begun

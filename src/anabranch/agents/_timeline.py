@@ -121,10 +121,9 @@ class Timeline:
                 async with self.dependencies.model.stream(admitted.request) as stream:
                     await self._receive(node, stream)
             except BaseException as error:
-                is_interrupted = isinstance(error, asyncio.CancelledError)
-                if stream is not None and not (
-                    is_interrupted and self.dependencies.suspension.begun  # it is asked once more
-                ):
+                # In a turn that will be continued, the model is asked once more.
+                if stream is not None and not self.dependencies.suspension.begun:
+                    is_interrupted = isinstance(error, asyncio.CancelledError)
                     reason = "interrupted" if is_interrupted else "error"
                     part = self._try_to_store_part(node, stream.reply, reason, admitted)
                     await run_shielded(part)

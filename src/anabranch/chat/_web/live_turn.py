@@ -54,7 +54,8 @@ class LiveTurn:
         run: the run, as it was when this process took it; ``None`` while it has none.
         task: works on it.
         is_waiting: whether it was handed over until a time.
-        suspension: begins when another process takes the run over: nothing of it is undone here.
+        suspension: begins when this process has lost the run, or its lease has run out: nothing of
+            it is undone here, and none of its failures is recorded.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class LiveTurn:
         self.task: asyncio.Task[None] | None = None
         self.is_waiting = False
         self._asleep: dict[tuple[str, str], float] = {}
-        self.suspension: Suspension = Suspension()
+        self.suspension: Suspension = Suspension(self._is_over)
         self._alarm = 0.0
         self._log = log
         self._right = right
@@ -149,9 +150,19 @@ class LiveTurn:
             self._asleep[event.caller, event.use.id] = event.until
         if isinstance(event, NodeAdded) and event.node.tool_uses:
             await self._log.flush()  # tools begin next: who sees an effect has seen who called it
-            if self._lease is not None:
-                self._lease.check()  # else another process has called them by now
+            self._leave_if_over()  # another process has called them by now
         await self._log.room()
+
+    def _is_over(self) -> bool:
+        """Whether the lease has run out, so that another process may have it by now."""
+        return self._lease is not None and self._lease.is_over
+
+    def _leave_if_over(self) -> None:
+        """Stop as when the lease is lost, wherever in the turn this is noticed."""
+        if self.suspension.begun and self.task is not None:
+            if self.task is not asyncio.current_task():
+                self.task.cancel()
+            raise asyncio.CancelledError
 
     async def show_missed(self, nodes: Sequence[Node]) -> None:
         """Report the last ``nodes`` of a path that the log does not have."""
@@ -202,8 +213,9 @@ class LiveTurn:
 
         ``is_called`` says that a worker is called next; else one is looked for. With a ``version``,
         only a worker of that version takes the run; with ``until``, one is looked for at that time.
+        A run that was lost is left as it is; a worker finds what was stored here meanwhile.
         """
-        if (lease := await self._leave()) is None or self._is_lost:
+        if (lease := await self._leave()) is None:
             return None
         self.is_waiting = bool(until)
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -254,7 +254,7 @@ async def test_a_reply_that_breaks_off_after_a_suspension_is_asked_for_again(
         await asleep.wait()
         raise ModelError("The connection is broken.")
 
-    replies = iter([breaking(), "Hello."])
+    replies: Iterator[Any] = iter([breaking(), "Hello."])
     async with process(url, MockModel(lambda _: next(replies))) as late:
         working = await late.work_on("hello?")
         await answering.wait()

@@ -31,10 +31,12 @@ class RestateServer:
     Attributes:
         ingress: the URL of its ingress.
         admin: the URL of its admin API.
+        pid: its process.
     """
 
     ingress: str
     admin: str
+    pid: int
 
 
 @contextmanager
@@ -59,7 +61,7 @@ def restate_server(folder: Path) -> Generator[RestateServer]:
         assert process.stdout is not None
         reading = threading.Thread(target=process.stdout.read)  # else a full pipe would block it
         try:
-            server = _started(process.stdout)
+            server = _started(process.stdout, process.pid)
             reading.start()
             _wait_for_partitions(server)
             yield server
@@ -69,7 +71,7 @@ def restate_server(folder: Path) -> Generator[RestateServer]:
                 reading.join()
 
 
-def _started(log: Iterable[str]) -> RestateServer:
+def _started(log: Iterable[str], pid: int) -> RestateServer:
     """Read the ports that the system chose, from what the server writes when it listens."""
     ports: dict[str, int] = {}
     lines: list[str] = []
@@ -82,6 +84,7 @@ def _started(log: Iterable[str]) -> RestateServer:
             return RestateServer(
                 f"http://127.0.0.1:{ports['http-ingress-server']}",
                 f"http://127.0.0.1:{ports['admin-api-server']}",
+                pid,
             )
     raise AssertionError("".join(lines))
 

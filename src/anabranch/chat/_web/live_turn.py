@@ -54,6 +54,7 @@ class LiveTurn:
         run: the run, as it was when this process took it; ``None`` while it has none.
         task: works on it.
         is_waiting: whether it was handed over until a time.
+        is_resumed: whether it goes on with what others have stored, and may not have reported.
         suspension: begins when this process has lost the run, or its lease has run out: nothing of
             it is undone here, and none of its failures is recorded.
     """
@@ -64,6 +65,7 @@ class LiveTurn:
         self.run: OpenRun | None = None
         self.task: asyncio.Task[None] | None = None
         self.is_waiting = False
+        self.is_resumed = False
         self._asleep: dict[tuple[str, str], float] = {}
         self.suspension: Suspension = Suspension(self._is_over)
         self._alarm = 0.0

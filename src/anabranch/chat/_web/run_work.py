@@ -125,6 +125,7 @@ class RunWork:
         why = "resumed" if alarm is None else f"at_{alarm.until!r}"
         with suppress(BusyError):
             await turn.begin(started(self._thread_id, f"run_{node.id}_{why}"))
+        turn.is_resumed = alarm is None
         return None if turn.run is None else turn
 
     async def _run(self, turn: LiveTurn) -> None:
@@ -161,17 +162,10 @@ class RunWork:
         elif run.attempt and not await self._can_go_on():
             await turn.fail(CUT_OFF)
         else:
-            if run.attempt:
-                await self._show_missed(turn)
-            work = TurnWork(self._agent.of_run(run.run_id), self._thread_id)
+            report = turn.show_missed if run.attempt or turn.is_resumed else None
+            work = TurnWork(self._agent.of_run(run.run_id), self._thread_id, report)
             last = await work.run(run.run_id, message_in(events[0]), is_new=turn.is_new)
             await self._end(turn, work, last)
-
-    async def _show_missed(self, turn: LiveTurn) -> None:
-        """Report the last nodes, which a process has stored, but not reported before it died."""
-        head = await self._agent.head(self._thread_id)
-        nodes = () if head is None else (await self._agent.store.path(head)).nodes
-        await turn.show_missed(nodes)
 
     async def _can_go_on(self) -> bool:
         """Whether no effect is repeated by a run that was cut off."""

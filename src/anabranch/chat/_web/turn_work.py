@@ -5,11 +5,12 @@ It is done from the tree alone, so that another process can go on with it where 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
 from anabranch.agents import Agent
+from anabranch.agents._path_end import PathEnd
 from anabranch.chat._session.typed_values import read_arguments
 from anabranch.chat._web.run_input import HEAD, Message, node_id
 from anabranch.errors import ToolError
@@ -28,11 +29,18 @@ class TurnWork:
     Args:
         agent: does it; that of a run adds each of its nodes once, in however many processes.
         thread_id: the thread.
+        report: is given the nodes from which the work goes on, which others may not have reported.
     """
 
-    def __init__(self, agent: Agent, thread_id: str) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        thread_id: str,
+        report: Callable[[Sequence[Node]], Awaitable[object]] | None = None,
+    ) -> None:
         self._agent = agent
         self._thread_id = thread_id
+        self._report = report
 
     async def check(self, message: Message) -> None:
         """Check that a message can be said.
@@ -62,7 +70,7 @@ class TurnWork:
             name = node_id(self._thread_id, run_id)
             if is_new or await self._agent.store.node(name) is None:
                 return await self._reply(await self._say(message, name))
-        end = await self._agent.end(self._thread_id)
+        end = await self._end()
         if end is None:
             raise ToolError("There is nothing to go on with in this conversation.")
         node = end.around.last
@@ -83,7 +91,7 @@ class TurnWork:
     async def _say(self, message: Message, name: str) -> Node:
         """Add a message; open questions are left first: their tools read that they were cancelled."""
         agent = self._agent
-        end = await agent.end(self._thread_id)
+        end = await self._end()
         last = None if end is None else end.around.last
         head = None if last is None else last.id
         at = head if message.at is HEAD else message.at
@@ -93,6 +101,13 @@ class TurnWork:
         new = agent.dependencies.node(self._thread_id, at, "user", message.text.strip())
         [said] = await agent.add([replace(new, id=name)])
         return said
+
+    async def _end(self) -> PathEnd | None:
+        """Return the end of the path to the head; what is on it has been reported."""
+        end = await self._agent.end(self._thread_id)
+        if end is not None and self._report is not None:
+            await self._report(end.around.nodes)
+        return end
 
     async def _reply(self, message: Node) -> Node:
         called = self._called(message.text)

@@ -18,7 +18,7 @@ from anabranch.agents import Agent
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import shown_in
-from anabranch.chat._web.log_writer import LogWriter
+from anabranch.chat._web.log_writer import LogWriter, encoded
 from anabranch.chat._web.run_input import Message, node_id, started
 from anabranch.chat._web.thread_lease import APART, SECONDS, UNRENEWED, OpenRun, Revival
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
@@ -193,9 +193,9 @@ async def test_nodes_that_a_process_has_not_reported_before_it_died_are_reported
     chat.hall.may_end.set()
     agent = Agent(chat.trees, MockModel(lambda _: "unused"))
     async with chat.begun() as conversation:
-        assert await chat.events.lease("t1", "r1/0.dead", 0.0, 0.0)
         message = Message("/book")
-        await conversation.log.begin("r1", started("t1", "r1", message))
+        begins = encoded(started("t1", "r1", message))
+        assert await chat.events.begin("t1", "r1/0.dead", 0.0, begins, at=0.0, key="r1")
         said = agent.dependencies.node("t1", None, "user", message.text)
         await agent.add([replace(said, id=node_id("t1", "r1"))])
         async with chat.clock.running(STEP):

@@ -12,8 +12,10 @@ import pytest
 
 from anabranch import Accepted, BranchContext, tool
 from anabranch.agents import _agent
+from anabranch.chat._web import log_writer
 from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.conversations import Conversations
+from anabranch.chat._web.thread_lease import OpenRun
 from anabranch.chat._web.thread_log import RUN_ENDS
 from anabranch.engines import InProcessEngine, Wake
 from anabranch.messages import ElicitReply
@@ -24,6 +26,7 @@ from anabranch.stores._urls import read_url
 from anabranch.testing import ManualClock, MockModel
 from anabranch.tree import Thread
 from tests.chat.web import SEAT
+from tests.patience import PATIENCE
 
 YES = ElicitReply(action="accept", content={"row": 7})
 
@@ -64,7 +67,7 @@ class Rounds:
 
     async def work(self, run: str) -> str:
         """Take a run to its end; return the question with which it ends."""
-        await self.conversations.advance(Wake("t", run, RUNS))
+        await self.conversations.advance(Wake("t", OpenRun(run).name, RUNS))
         await self.conversation.log.flush()
         async with aclosing(self.conversation.log.follow(self.seen)) as following:
             async for first, events in following:
@@ -94,28 +97,25 @@ async def begun(database: Database) -> AsyncGenerator[tuple[Rounds, str]]:
 BY_WEB = {
     "Trees.around": 1,  # the question, and whether it is answered
     "Calls._read": 1,  # whether its call has expired
-    "Events.lease": 1,
-    "Events._rows": 1,  # whether the run has begun before
-    "Events._append": 2,  # it begins; the answer
+    "Events.begin": 1,
     "Trees.append": 1,
-    "Events.take_over": 1,
+    "Events._append": 1,  # the answer is there, and the run waits for a worker
 }
 BY_WORKER = {
-    # The run that is open; where it begins and ends, and its events; whether another is open then;
-    # and this test's own reading.
-    "Events._rows": 6,
-    "Events.take_over": 1,
-    "Trees.around": 4,  # what to do; what has come after each of two steps; after the end
+    "Events.take": 1,
+    "Events._rows": 2,  # the run's events; this test's own reading
+    "Trees.around": 3,  # what to do; what there is to ask; what has come when the run had ended
     "Calls.open_round": 1,
     "Calls.record": 2,  # the answer, before its effect; the effect
     "Calls.end_round": 1,
     "Trees.append": 1,
-    "Events._append": 2,  # the question; the end of the run
+    "Events._append": 1,  # the question, and the end of the run
 }
 
 
 async def test_a_round_asks_the_store_for_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_agent, "SystemClock", ManualClock)  # no lease is renewed, however slow
+    monkeypatch.setattr(log_writer, "FOLLOWED", PATIENCE)  # a question waits for the end of its run
     database = Counted()
     async with begun(database) as (rounds, question):
         asked = question

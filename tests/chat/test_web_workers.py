@@ -285,6 +285,11 @@ class Counted:
         self.passed_on += owner != other
         return bool(await self._events.take_over(run, owner, other, now, until))
 
+    async def take(self, *names: Any) -> Any:
+        taken = await self._events.take(*names)
+        self.passed_on += taken is not None
+        return taken
+
 
 @pytest.mark.parametrize("own_engine", [True, False])
 async def test_a_run_is_handed_over_only_where_another_process_may_take_it(

@@ -28,6 +28,7 @@ from anabranch.testing.suites import _call_round_checks as call_rounds
 from anabranch.testing.suites import _call_store_checks as call_store
 from anabranch.testing.suites import _memory_store_checks as memory_store
 from anabranch.testing.suites import _run_event_checks as run_events
+from anabranch.testing.suites import _run_lease_checks as run_leases
 from anabranch.testing.suites import _shared_call_store_checks as call_sharing
 from anabranch.testing.suites import _shared_run_event_checks as event_sharing
 from anabranch.testing.suites import _shared_tree_store_checks as tree_sharing
@@ -52,6 +53,7 @@ SUITES: Sequence[tuple[ModuleType, Sequence[Check]]] = [
     (tree_sharing, SHARED_TREE_STORE_CHECKS),
     (memory_store, MEMORY_STORE_CHECKS),
     (run_events, RUN_EVENT_CHECKS),
+    (run_leases, RUN_EVENT_CHECKS),
     (event_sharing, SHARED_RUN_EVENT_CHECKS),
 ]
 

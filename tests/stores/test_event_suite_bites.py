@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch._durable.run_events import MissedEventsError, NewEvents, RunEvents
+from anabranch._durable.run_events import MissedEventsError, NewEvents, RunEvents, TakenRun
 from anabranch.stores import open_run_events
 from anabranch.testing.suites import RUN_EVENT_CHECKS, RunEventCheck
 from anabranch.testing.suites import _run_event_checks as suite
+from anabranch.testing.suites import _run_lease_checks as leases
 
 
 class Saboteur:
@@ -149,6 +150,16 @@ class ReleasesNothingWithEvents(Saboteur):
         return await self.good.append(run, events, **options)
 
 
+class PassesNothingOn(Saboteur):
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        await self.good.append_all([replace(each, successor=None) for each in new], at=at)
+
+
+class BeginsAgain(Saboteur):
+    async def begin(self, run: str, *values: Any, **options: Any) -> int | None:
+        return await self.good.begin(run, *values, **{**options, "key": str(values)})
+
+
 class LetsAnyoneReportTheEnd(Saboteur):
     async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
         is_held = await self.good.holder(run, 0.0) == options.get("release")
@@ -160,6 +171,11 @@ class TakesOverFromAnyOwner(Saboteur):
     async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
         holder = await self.good.holder(run, 0.0) or owner
         return await self.good.take_over(run, holder, other, now, until)
+
+
+class TakesFromAnyOwner(Saboteur):
+    async def take(self, run: str, owner: str, *options: Any) -> TakenRun | None:
+        return await self.good.take(run, await self.good.holder(run, 0.0) or owner, *options)
 
 
 class FindsWhatIsHeld(Saboteur):
@@ -186,13 +202,16 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (DoesNotReportGaps, suite.pruning_deletes_events_of_old_runs),
     (FindsTheLast, suite.a_key_finds_the_first_of_its_events),
     (PrunesWithoutLimit, suite.pruning_deletes_events_of_old_runs),
-    (LeasesToEveryOwner, suite.a_lease_has_one_holder),
-    (BelievesAnyClock, suite.a_lease_has_one_holder),
-    (ReleasesForAnyOwner, suite.a_lease_has_one_holder),
-    (TakesOverFromAnyOwner, suite.a_lease_passes_from_its_owner_to_another),
-    (FindsWhatIsHeld, suite.leases_that_have_run_out_are_found),
-    (ReleasesNothingWithEvents, suite.the_last_events_release_the_lease),
-    (LetsAnyoneReportTheEnd, suite.only_who_holds_the_lease_reports_the_end),
+    (LeasesToEveryOwner, leases.a_lease_has_one_holder),
+    (BelievesAnyClock, leases.a_lease_has_one_holder),
+    (ReleasesForAnyOwner, leases.a_lease_has_one_holder),
+    (TakesOverFromAnyOwner, leases.a_lease_passes_from_its_owner_to_another),
+    (TakesFromAnyOwner, leases.who_takes_a_lease_learns_where_the_events_are),
+    (FindsWhatIsHeld, leases.leases_that_have_run_out_are_found),
+    (ReleasesNothingWithEvents, leases.the_last_events_release_the_lease),
+    (PassesNothingOn, leases.the_last_events_pass_the_lease_on),
+    (BeginsAgain, leases.a_run_begins_once),
+    (LetsAnyoneReportTheEnd, leases.only_who_holds_the_lease_reports_the_end),
     (WorksWhenClosed, suite.closing_ends_readers),
 ]
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol, Self, TypeVar
 
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
@@ -86,23 +87,31 @@ class RenewedLease:
     async def __aexit__(self, *exc_info: object) -> None:
         await run_shielded(self._release())
 
-    async def take(self, ask: Callable[[float], Awaitable[bool]] | None = None) -> bool:
-        """Take the lease, and renew it from then on; false if another holds it.
-
-        ``ask`` asks the store for it, until the given time; by default, it is taken if it is free.
+    async def take(self) -> bool:
+        """Take the lease if it is free, and renew it from then on; false if another holds it.
 
         Raises:
             StoreError: the store failed, or does not have the call.
         """
         now = self._clock.now()
-        until = now + self._seconds
+        return await self.take_by(partial(self._leases.lease, self._name, self.owner, now))
+
+    async def take_by(self, ask: Callable[[float], Awaitable[T]]) -> T:
+        """Take the lease in another way; return what ``ask`` does, which is true if it was taken.
+
+        ``ask`` asks the store for it, until the given time.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        until = self._clock.now() + self._seconds
         self._may_be_held = True
-        asked = ask(until) if ask else self._leases.lease(self._name, self.owner, now, until)
-        if not await asked:
+        taken = await ask(until)
+        if taken:
+            self._renew_from(until)
+        else:
             self._may_be_held = False
-            return False
-        self._renew_from(until)
-        return True
+        return taken
 
     async def while_held(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return what ``work`` returns; try it again while the store fails and the lease is held.

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from anabranch.errors import StoreError
 
-__all__ = ["MissedEventsError", "NewEvents", "RunEvents"]
+__all__ = ["MissedEventsError", "NewEvents", "RunEvents", "TakenRun"]
 
 
 class MissedEventsError(StoreError):
@@ -44,12 +44,27 @@ class NewEvents:
         key: names the first of them, for :meth:`RunEvents.find`.
         release: the owner whose lease on the run is released with them, as one. Where it does not
             hold that any more, they are not added: who holds it now reports how the run ends.
+        successor: to whom the lease passes then, and until when; by default, it is free.
     """
 
     run: str
     events: Sequence[bytes]
     key: str = ""
     release: str | None = None
+    successor: tuple[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRun:
+    """Where the events of a run are whose lease was taken.
+
+    Attributes:
+        begun: the number of the first event that was appended under the key, if it is stored.
+        last: the number of the last event.
+    """
+
+    begun: int | None
+    last: int
 
 
 class RunEvents(Protocol):
@@ -79,6 +94,25 @@ class RunEvents(Protocol):
         """Add events to several runs, all or none, but for ends that come too late.
 
         Each run is named once.
+        """
+        ...
+
+    async def begin(
+        self,
+        run: str,
+        owner: str,
+        until: float,
+        event: bytes,
+        *,
+        at: float,
+        key: str,
+        instead: str | None = None,
+    ) -> int | None:
+        """Take the lease and add an event under a key, as one; return the event's number.
+
+        Return ``None``, and change nothing, if the key has an event already, or if the lease was not
+        released, however long ago it ran out, by an owner other than ``instead``. Where another
+        client adds events meanwhile, that may be as well.
         """
         ...
 
@@ -114,6 +148,15 @@ class RunEvents(Protocol):
 
         Return false if it has not, or is not the lease of ``owner`` any more. At an infinite time
         every lease has run out.
+        """
+        ...
+
+    async def take(
+        self, run: str, owner: str, other: str, until: float, key: str
+    ) -> TakenRun | None:
+        """Pass the lease of ``owner`` on to another, and return where the run's events are, as one.
+
+        Return ``None`` if it is not the lease of ``owner`` any more.
         """
         ...
 

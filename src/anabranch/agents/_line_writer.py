@@ -47,11 +47,14 @@ class LineWriter:
     Attributes:
         line: as it is known now.
         after: the ``results`` node, if another process, or an earlier turn, has ended the batch.
+        is_current: whether the line was just extended here: the store has refused nothing, so it
+            had nothing after that.
     """
 
     def __init__(self, timeline: Timeline, line: BatchLine) -> None:
         self.line = line
         self.after: Node | None = None
+        self.is_current = False
         self._timeline = timeline
         self._lock = asyncio.Lock()
 
@@ -206,6 +209,7 @@ class LineWriter:
                     continue
                 if nodes[-1].kind in ASIDE:
                     self.line = self.line.extended(nodes)
+                self.is_current = True
                 break
             return nodes
 

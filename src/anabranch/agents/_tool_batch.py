@@ -103,7 +103,8 @@ class ToolBatch:
                 self._placeholder = None
                 ended = await self._writer.finish(self._shown(), self._side_usage)
                 return ended or self._line.last
-            await self._writer.refresh()  # answers may have come from elsewhere meanwhile
+            if not self._writer.is_current:  # answers may have come from elsewhere meanwhile
+                await self._writer.refresh()
             if all(self._waits(use) for use in self._unfinished):
                 return self._line.last
 
@@ -143,6 +144,7 @@ class ToolBatch:
                 continue
             try:
                 outcome = await self._outcome(use, round_)
+                self._writer.is_current = False  # that took its time
             except ELSEWHERE as other:
                 self._elsewhere = other
                 if isinstance(other, OtherVersionError):

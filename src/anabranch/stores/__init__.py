@@ -43,7 +43,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from anabranch._durable.run_events import MissedEventsError, NewEvents, RunEvents
+from anabranch._durable.run_events import MissedEventsError, NewEvents, RunEvents, TakenRun
 from anabranch._durable.store import (
     CallRecord,
     CallStore,
@@ -72,6 +72,7 @@ __all__ = [
     "RoundRecord",
     "RunEvents",
     "StoreError",
+    "TakenRun",
     "TreeStore",
     "UnknownCallError",
     "open_branch_store",

@@ -13,6 +13,7 @@ from anabranch.stores._statements import insert_of
 
 __all__ = [
     "APPEND_POSTGRES",
+    "BEGIN_POSTGRES",
     "CHANNEL",
     "DELETE",
     "EVENT",
@@ -26,6 +27,7 @@ __all__ = [
     "RUN",
     "SET_FIRST",
     "SHORTEN",
+    "TAKE",
     "TAKE_OVER",
     "UNWAITED",
     "adding",
@@ -90,6 +92,12 @@ TAKE_OVER = (
         _THIS, RUN.c.owner == sa.bindparam("old_owner"), RUN.c.leased_until <= sa.bindparam("now")
     )
     .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
+)
+TAKE = (
+    sa.update(RUN)
+    .where(_THIS, RUN.c.owner == sa.bindparam("old_owner"))
+    .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
+    .returning(FIND.scalar_subquery(), RUN.c.last)
 )
 OVERDUE = (
     sa.select(RUN.c.run, RUN.c.owner, RUN.c.leased_until)
@@ -190,9 +198,10 @@ def leasing(*, is_postgresql: bool) -> sa.Insert:
 APPEND_POSTGRES = sa.text("""
     WITH new AS (
         SELECT * FROM unnest(
-            CAST(:runs AS bytea[]), CAST(:counts AS bigint[]),
-            CAST(:names AS bytea[]), CAST(:old_owners AS bytea[])
-        ) WITH ORDINALITY AS new (run, count, name, old_owner, place)
+            CAST(:runs AS bytea[]), CAST(:counts AS bigint[]), CAST(:names AS bytea[]),
+            CAST(:old_owners AS bytea[]), CAST(:new_owners AS bytea[]),
+            CAST(:untils AS double precision[])
+        ) WITH ORDINALITY AS new (run, count, name, old_owner, new_owner, until, place)
     ), head AS (
         INSERT INTO anabranch_run (run, first, last, at)
         SELECT run, 1, count, :now FROM new
@@ -200,8 +209,10 @@ APPEND_POSTGRES = sa.text("""
             OR EXISTS (SELECT 1 FROM anabranch_run AS known WHERE known.run = new.run)
         ORDER BY run
         ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + excluded.last, at = :now,
-            owner = nullif(
-                anabranch_run.owner, (SELECT old_owner FROM new WHERE new.run = anabranch_run.run)
+            (owner, leased_until) = (
+                SELECT CASE WHEN old_owner IS NULL THEN anabranch_run.owner ELSE new_owner END,
+                    CASE WHEN old_owner IS NULL THEN anabranch_run.leased_until ELSE until END
+                FROM new WHERE new.run = anabranch_run.run
             )
         WHERE (SELECT old_owner FROM new WHERE new.run = anabranch_run.run) IS NULL
             OR (SELECT old_owner FROM new WHERE new.run = anabranch_run.run) = anabranch_run.owner
@@ -221,4 +232,32 @@ APPEND_POSTGRES = sa.text("""
 """All in one statement, which is a transaction by itself, and whose commit does not wait.
 
 Rows are locked in one order, so that writers of the same runs do not block each other.
+"""
+
+BEGIN_POSTGRES = sa.text("""
+    WITH known AS (
+        SELECT last FROM anabranch_run WHERE run = CAST(:this AS bytea)
+    ), head AS (
+        INSERT INTO anabranch_run (run, first, last, at, owner, leased_until)
+        SELECT CAST(:this AS bytea), 1, 1, :now, CAST(:new_owner AS bytea), :until
+        WHERE NOT EXISTS (
+            SELECT 1 FROM anabranch_event WHERE run = CAST(:this AS bytea) AND key = :name
+        )
+        ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + 1, at = excluded.at,
+            owner = excluded.owner, leased_until = excluded.leased_until
+        WHERE anabranch_run.last = (SELECT last FROM known)
+            AND (anabranch_run.owner IS NULL OR anabranch_run.owner = CAST(:old_owner AS bytea))
+        RETURNING run, last
+    ), added AS (
+        INSERT INTO anabranch_event (run, number, key, data)
+        SELECT run, last, CAST(:name AS bytea), CAST(:event AS bytea) FROM head
+    )
+    SELECT last, set_config('synchronous_commit', 'off', true),
+        pg_notify('anabranch_run_events', md5(run) || ':' || last)
+    FROM head
+""")
+"""Takes a lease and adds an event, in one statement, as :data:`APPEND_POSTGRES` adds events.
+
+Whether the key has an event is asked of the statement's snapshot. That is so still if the run's last
+number is that of the snapshot when its row is locked.
 """

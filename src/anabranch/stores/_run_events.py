@@ -6,17 +6,19 @@ on SQLite there is one writer anyway.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Sequence
 from itertools import chain, count, repeat
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from anabranch._durable.run_events import MissedEventsError, NewEvents
+from anabranch._durable.run_events import MissedEventsError, NewEvents, TakenRun
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._database import Database
 from anabranch.stores._event_tables import (
     APPEND_POSTGRES,
+    BEGIN_POSTGRES,
     DELETE,
     FIND,
     HEAD,
@@ -27,6 +29,7 @@ from anabranch.stores._event_tables import (
     RELEASE,
     SET_FIRST,
     SHORTEN,
+    TAKE,
     TAKE_OVER,
     UNWAITED,
     adding,
@@ -66,9 +69,10 @@ class Events:
         dialect, is_postgresql = database.dialect, database.is_postgresql
         self._count, self._insert = RowsStatement(counting), RowsStatement(adding)
         self._insert_all = Statement(APPEND_POSTGRES, dialect)
-        self._lease, self._shorten, self._release, self._take_over = (
+        self._begin = Statement(BEGIN_POSTGRES, dialect)
+        self._lease, self._shorten, self._release, self._take_over, self._take = (
             Statement(each.returning(UNWAITED) if is_postgresql else each, dialect)
-            for each in (leasing(is_postgresql=is_postgresql), SHORTEN, RELEASE, TAKE_OVER)
+            for each in (leasing(is_postgresql=is_postgresql), SHORTEN, RELEASE, TAKE_OVER, TAKE)
         )
         self._head, self._page = Statement(HEAD, dialect), Statement(PAGE, dialect)
         self._find, self._holder = Statement(FIND, dialect), Statement(HOLDER, dialect)
@@ -116,7 +120,7 @@ class Events:
         places = {
             to_bytes(each.run): place
             for place, each in enumerate(new, 1)
-            if each.release is None or self._is_released(connection, each.run, each.release)
+            if each.release is None or self._is_released(connection, each)
         }
         if not places:
             return []
@@ -130,10 +134,48 @@ class Events:
         self._insert.rows(connection, rows)
         return [(place, *heads[name]) for name, place in places.items()]
 
-    def _is_released(self, connection: sa.Connection, run: str, owner: str) -> bool:
-        """Release the lease of ``owner``; return whether it was held."""
-        values = {"this": to_bytes(run), "old_owner": to_bytes(owner)}
-        return self._release.count(connection, values) > 0
+    def _is_released(self, connection: sa.Connection, new: NewEvents) -> bool:
+        """Release a lease, or pass it on; return whether it was held."""
+        values = {"this": to_bytes(new.run), "old_owner": _optional(new.release)}
+        if new.successor is None:
+            return self._release.count(connection, values) > 0
+        owner, until = new.successor
+        values |= {"new_owner": to_bytes(owner), "now": math.inf, "until": until}
+        return self._take_over.count(connection, values) > 0
+
+    async def begin(
+        self,
+        run: str,
+        owner: str,
+        until: float,
+        event: bytes,
+        *,
+        at: float,
+        key: str,
+        instead: str | None = None,
+    ) -> int | None:
+        values = {"this": to_bytes(run), "new_owner": to_bytes(owner), "now": at, "until": until}
+        values |= {"name": to_bytes(key), "old_owner": _optional(instead)}
+
+        def on_sqlite(connection: sa.Connection) -> Sequence[Row]:
+            if self._find.rows(connection, values)[0][0] is not None:
+                return []
+            if instead is not None:
+                self._release.count(connection, values)
+            if not self._lease.count(connection, {**values, "now": 0.0}):
+                return []
+            return [
+                [last] for *_, last in self._add(connection, [NewEvents(run, [event], key)], at)
+            ]
+
+        def on_postgresql(connection: sa.Connection) -> Sequence[Row]:
+            return self._begin.rows(connection, {**values, "event": event})
+
+        is_postgresql = self._database.is_postgresql
+        for last, *_ in await self._change(on_postgresql if is_postgresql else on_sqlite):
+            self._tails.publish(run, last, [event])
+            return int(last)
+        return None
 
     async def _shorten_to(self, this: bytes, first: int) -> None:
         """Delete the events before number ``first``."""
@@ -191,6 +233,14 @@ class Events:
         values |= {"new_owner": to_bytes(other), "until": until}
         return await self._change(lambda connection: self._take_over.count(connection, values)) > 0
 
+    async def take(
+        self, run: str, owner: str, other: str, until: float, key: str
+    ) -> TakenRun | None:
+        values = {"this": to_bytes(run), "old_owner": to_bytes(owner), "name": to_bytes(key)}
+        values |= {"new_owner": to_bytes(other), "until": until}
+        found = await self._change(lambda connection: self._take.rows(connection, values))
+        return next((TakenRun(begun, last) for begun, last, *_ in found), None)
+
     async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str, float]]:
         found = await self._rows(self._overdue, now=now, most=limit)
         return [(to_text(run), to_text(owner), until) for run, owner, until in found]
@@ -223,6 +273,10 @@ class Events:
         return await self._database.read(lambda connection: statement.rows(connection, values))
 
 
+def _optional(text: str | None) -> bytes | None:
+    return None if text is None else to_bytes(text)
+
+
 def _as_arrays(new: Sequence[NewEvents], at: float) -> dict[str, Any]:
     """Return what is appended as ``APPEND_POSTGRES`` takes it."""
     items = [
@@ -235,7 +289,9 @@ def _as_arrays(new: Sequence[NewEvents], at: float) -> dict[str, Any]:
         "runs": [to_bytes(each.run) for each in new],
         "counts": [len(each.events) for each in new],
         "names": [to_bytes(each.key) if each.key else None for each in new],
-        "old_owners": [None if each.release is None else to_bytes(each.release) for each in new],
+        "old_owners": [_optional(each.release) for each in new],
+        "new_owners": [_optional(each.successor and each.successor[0]) for each in new],
+        "untils": [each.successor and each.successor[1] for each in new],
         "places": [place for place, _, _ in items],
         "numbers": [number for _, number, _ in items],
         "events": [data for _, _, data in items],

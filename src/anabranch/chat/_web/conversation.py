@@ -214,10 +214,11 @@ class Conversation:
     async def _call_worker(self, turn: LiveTurn, run_id: str) -> None:
         """Have a worker take the run, if it has begun; if that fails, one is called later."""
         if self._works_here and turn.is_new:
+            turn.report_held()
             self._new = turn
         elif await turn.hand_over(is_called=True) is None:
             return
-        await self._wake(OpenRun(run_id), run_id)
+        await self._wake(OpenRun(run_id))
 
     async def _wake(self, run: OpenRun, turn: str = "", *, call: str = "") -> None:
         """Call a worker for a run, or a branch, that waits: at its time, if it waits for one."""
@@ -249,14 +250,16 @@ class Conversation:
 
     # -- what a worker does ------------------------------------------------------------------
 
-    async def advance(self) -> None:
+    async def advance(self, turn: str) -> None:
         """Take the run that waits for a worker to its end, or as far as it comes, if one waits.
+
+        ``turn`` is that of the wake: the run for which a worker was called.
 
         Raises:
             StoreError: the store failed.
         """
         new, self._new = self._new, None
-        await self._runs.advance(new)
+        await self._runs.advance(new, OpenRun.of(turn))
 
     def _new_turn(self) -> LiveTurn:
         return LiveTurn(self.log, self._right)

@@ -253,7 +253,10 @@ class Conversations:
             thread = await self.agent.store.thread(thread_id)
             conversation = None if thread is None else self._in(thread)
         if conversation is not None:
-            await (conversation.branches.advance(start_id) if start_id else conversation.advance())
+            if start_id:
+                await conversation.branches.advance(start_id)
+            else:
+                await conversation.advance(wake.turn)
 
     @asynccontextmanager
     async def running(self, concurrency: int | None) -> AsyncGenerator[None]:

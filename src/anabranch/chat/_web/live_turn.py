@@ -21,14 +21,16 @@ from ag_ui.core import (
     RunFinishedSuccessOutcome,
     RunStartedEvent,
 )
+from pydantic import BaseModel
 
 from anabranch._durable.lease import RenewedLease
+from anabranch._durable.run_events import TakenRun
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
 from anabranch.agents import Event, NodeAdded, ToolSuspended
 from anabranch.agents._agent_dependencies import Suspension
 from anabranch.chat._web.event_mapping import EventMapping, shown_in
-from anabranch.chat._web.log_writer import encoded
+from anabranch.chat._web.log_writer import TextPiece, encoded
 from anabranch.chat._web.run_input import ends_of_all_open
 from anabranch.chat._web.thread_lease import OpenRun, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
@@ -73,9 +75,11 @@ class LiveTurn:
         self._right = right
         self._mapping = mapping or EventMapping()
         self._lease: RenewedLease | None = None
+        self._taken: TakenRun | None = None
         self._is_lost = False
         self._stopping: asyncio.Task[None] | None = None
         self._begun: tuple[int, list[bytes]] | None = None
+        self._held: list[BaseModel | TextPiece] = []
 
     @property
     def is_new(self) -> bool:
@@ -92,14 +96,13 @@ class LiveTurn:
             BusyError: another run has not ended.
             StoreError: the store failed; the run has begun or not.
         """
-        begun = await self._right.begin(started.run_id, self._on_lost)
+        event = encoded(started)
+        begun = await self._right.begin(started.run_id, event, self._on_lost)
         if begun is None:
             return await self._log.begun(started.run_id) or 0
-        lease, self._alarm = begun
-        self.run, self._lease = OpenRun.of(lease.owner), lease
-        after = await self._log.begin(started.run_id, started)
-        self._begun = after, [encoded(started)]
-        return after
+        self._lease, number, self._alarm = begun
+        self.run, self._begun = OpenRun.of(self._lease.owner), (number - 1, [event])
+        return number - 1
 
     async def take(self, run: OpenRun, *, to_end: bool = False) -> bool:
         """Take a run of the thread, if it waits for a worker such as this process.
@@ -109,10 +112,10 @@ class LiveTurn:
         Raises:
             StoreError: the store failed.
         """
-        lease = await self._right.take(run, self._on_lost, to_end=to_end)
-        if lease is not None:
-            self.run, self._lease = run, lease
-        return lease is not None
+        taken = await self._right.take(run, self._on_lost, to_end=to_end)
+        if taken is not None:
+            self.run, (self._lease, self._taken) = run, taken
+        return taken is not None
 
     async def read(self) -> list[bytes]:
         """Return the events of the run so far; end what the process that has died left open.
@@ -124,11 +127,11 @@ class LiveTurn:
             after, events = self._begun
             self._stopping = asyncio.create_task(self._stop_when_asked(after))
             return events
-        begun = None if self.run is None else await self._log.begun(self.run.run_id)
-        if begun is None:
+        if self._taken is None or self._taken.begun is None:
             return []
-        self._stopping = asyncio.create_task(self._stop_when_asked(begun))
-        events = await self._log.read(begun)
+        after = self._taken.begun - 1
+        self._stopping = asyncio.create_task(self._stop_when_asked(after))
+        events = await self._log.read(after, self._taken.last)
         self._log.add(ends_of_all_open(events), lease=self._lease)
         self._mapping.go_on_after(events)
         return events
@@ -146,8 +149,13 @@ class LiveTurn:
             self.task.cancel()
 
     async def on_event(self, event: Event) -> None:
-        """Report an event of the agent."""
-        self._log.add(self._mapping.map(event), lease=self._lease)
+        """Report an event of the agent: with the run's hand-over, if its worker comes next."""
+        events = self._mapping.map(event)
+        if self.is_new and self.task is None:
+            self._held += events
+            return
+        is_question = isinstance(event, NodeAdded) and event.node.kind == "question"
+        self._log.add(events, lease=self._lease, is_followed=is_question)
         if isinstance(event, ToolSuspended):
             self._asleep[event.caller, event.use.id] = event.until
         if isinstance(event, NodeAdded) and event.node.tool_uses:
@@ -165,6 +173,11 @@ class LiveTurn:
             if self.task is not asyncio.current_task():
                 self.task.cancel()
             raise asyncio.CancelledError
+
+    def report_held(self) -> None:
+        """Report what has happened, as its worker is this process, which may be at work on others."""
+        held, self._held = self._held, []
+        self._log.add(held, lease=self._lease)
 
     async def show_missed(self, nodes: Sequence[Node]) -> None:
         """Report the last ``nodes`` of a path that the log does not have."""
@@ -221,8 +234,9 @@ class LiveTurn:
             return None
         self.is_waiting = bool(until)
         try:
+            held = [encoded(each) for each in self._held]
             return await self._right.hand_over(
-                lease, is_called=is_called, version=version, until=until
+                lease, held, is_called=is_called, version=version, until=until
             )
         except StoreError as error:
             logger.warning("a run waits until its lease has run out: %s", error)
@@ -258,7 +272,7 @@ class LiveTurn:
             await run_shielded(lease.give_up())
             if self._is_lost:
                 return
-            self._log.add(events, lease=lease, release=not until)
+            self._log.add((*self._held, *events), lease=lease, release=not until)
             if until:
                 await run_shielded(self._right.set_alarm(lease, until))
 

@@ -28,6 +28,9 @@ from anabranch.errors import StoreError
 
 __all__ = ["LogWriter", "TextPiece", "encoded"]
 
+FOLLOWED = 0.02
+"""Seconds for which an event waits that is mostly followed by others, to be stored with them."""
+
 REST, LEAST_REST = 3.0, 0.008
 """How long nothing is stored after a batch: in units of the time that it has taken; in seconds."""
 
@@ -117,10 +120,12 @@ class LogWriter:
         *,
         lease: RenewedLease | None = None,
         release: bool = False,
+        is_followed: bool = False,
     ) -> None:
         """Add events to a thread's log, as ``lease`` allows: when it has run out, they are dropped.
 
-        With ``release``, they release it.
+        With ``release``, they release it. Those that are mostly ``is_followed`` by others wait a
+        little for them.
         """
         waiting = self._waiting.get(thread_id) or _Waiting()
         urgent = False
@@ -129,7 +134,7 @@ class LogWriter:
                 waiting.add_text(event)
             else:
                 waiting.add(encoded(event))
-                urgent = True
+                urgent = not is_followed
         if not waiting.events and waiting.text is None:
             return
         self._waiting[thread_id] = waiting
@@ -137,6 +142,9 @@ class LogWriter:
         waiting.is_released = release or waiting.is_released
         if urgent:
             self._call_for(thread_id)
+        elif is_followed:
+            soon = asyncio.get_running_loop().time() + FOLLOWED
+            self._not_before = max(self._not_before, soon)
         if self._task is None:
             self._task = asyncio.create_task(self._write())
 

@@ -74,17 +74,21 @@ class RunWork:
         """Whether this process works on no run of the thread."""
         return self._turn is None
 
-    async def advance(self, new: LiveTurn | None) -> None:
+    async def advance(self, new: LiveTurn | None, waiting: OpenRun) -> None:
         """Take the run that waits for a worker to its end, and what is answered meanwhile.
 
-        Nothing happens if none waits: it has ended, or another process works on it. ``new`` is the
-        turn of a run that has begun here, and that no worker has taken yet.
+        Nothing happens if none waits: it has ended, or another process works on it.
+
+        Args:
+            new: the turn of a run that has begun here, and that no worker has taken yet.
+            waiting: the run that probably waits, for which a worker was called.
 
         Raises:
             StoreError: the store failed.
         """
+        turn = await self._expected(new, waiting)
         is_sure, asleep = self._agent.dependencies.calls is not None, set[tuple[str, str]]()
-        while (turn := await self._next_turn(new, asleep, is_sure=is_sure)) is not None:
+        while turn := turn or await self._next_turn(asleep, is_sure=is_sure):
             turn.task = asyncio.create_task(self._run(turn))
             self._turn = turn
             try:
@@ -94,14 +98,21 @@ class RunWork:
                 self._turn = None
             if turn.is_waiting:
                 return
-            new, is_sure, asleep = (
-                None,
-                True,
-                set(turn.asleep(self._agent.dependencies.clock.now())),
-            )
+            is_sure, asleep = True, set(turn.asleep(self._agent.dependencies.clock.now()))
+            await self._log.flush()  # from then on, what a person does begins another run
+            if await self._agent.cut_off(self._thread_id, asleep) is None:
+                return
+            turn = None
+
+    async def _expected(self, new: LiveTurn | None, waiting: OpenRun) -> LiveTurn | None:
+        """Return the turn that has begun here, or that of the run for which a worker was called."""
+        if new is not None and new.is_new:
+            return new
+        turn = LiveTurn(self._log, self._right)
+        return turn if await turn.take(waiting) else None
 
     async def _next_turn(
-        self, new: LiveTurn | None, asleep: Container[tuple[str, str]], *, is_sure: bool
+        self, asleep: Container[tuple[str, str]], *, is_sure: bool
     ) -> LiveTurn | None:
         """Return a turn that this process has to work on.
 
@@ -109,8 +120,6 @@ class RunWork:
         the last run was about to end, or their time has come, or ``is_sure`` says that what they
         did is stored. Those that are known to be ``asleep`` cannot.
         """
-        if new is not None and new.is_new:
-            return new
         turn, held = LiveTurn(self._log, self._right), await self._right.held()
         if held is not None and not held.is_alarm:
             return turn if await turn.take(held) else None

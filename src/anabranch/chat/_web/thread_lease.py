@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from anabranch._durable.lease import RenewedLease
-from anabranch._durable.run_events import RunEvents
+from anabranch._durable.run_events import NewEvents, RunEvents, TakenRun
 from anabranch._engine.clock import Clock, pause
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 
@@ -163,35 +163,35 @@ class ThreadLease:
         await self._events.release(self._thread_id, alarm.name)
 
     async def begin(
-        self, run_id: str, on_lost: Callable[[], object]
-    ) -> tuple[RenewedLease, float] | None:
+        self, run_id: str, event: bytes, on_lost: Callable[[], object]
+    ) -> tuple[RenewedLease, int, float] | None:
         """Take it for a new run; ``None`` if the run has begun already, in whatever process.
 
-        Returns it with the time of the alarm that it replaces, 0 if there was none.
+        Returns it with the number of the run's first event, and with the time of the alarm that it
+        replaces, 0 if there was none.
 
         Args:
             run_id: the run.
+            event: its first event.
             on_lost: called if another process takes it over, because this one was suspended.
 
         Raises:
             BusyError: another run has not ended.
             StoreError: the store failed.
         """
+        alarm: OpenRun | None = None
         while True:
             await self._log.flush()
-            lease = self._lease(OpenRun(run_id), on_lost)
-            ask = partial(self._events.lease, self._thread_id, lease.owner, ALWAYS)
-            is_taken = await lease.take(ask)
+            lease, now = self._lease(OpenRun(run_id), on_lost), self._clock.now()
+            begin = partial(self._events.begin, self._thread_id, lease.owner, event=event, at=now)
+            ask = partial(begin, key=run_id, instead=None if alarm is None else alarm.name)
+            if number := await lease.take_by(ask):
+                return lease, number, 0.0 if alarm is None else alarm.until
             if await self._log.begun(run_id) is not None:
-                async with lease:
-                    return None
-            if is_taken:
-                return lease, 0.0
+                return None
             found = await self.held()
-            if found is not None and found.is_alarm:
-                ask = partial(self._events.take_over, self._thread_id, found.name)
-                if await lease.take(partial(ask, lease.owner, math.inf)):
-                    return lease, found.until
+            alarm = found if found is not None and found.is_alarm else None
+            if alarm is not None:
                 continue
             if found is not None and found.run_id != run_id:
                 raise BusyError
@@ -221,11 +221,13 @@ class ThreadLease:
 
     async def take(
         self, run: OpenRun, on_lost: Callable[[], object], *, to_end: bool = False
-    ) -> RenewedLease | None:
+    ) -> tuple[RenewedLease, TakenRun] | None:
         """Take it for a run that waits for a worker; ``None`` if it does not, or for another one.
 
+        Returns it with where the run's events are.
+
         Args:
-            run: as it was found.
+            run: as it was found, or is expected.
             on_lost: called if another process takes it over, because this one was suspended.
             to_end: the run is not worked on, so whose version it waits for does not matter; but
                 where it waits for a time, a worker has to end what it has begun.
@@ -233,13 +235,15 @@ class ThreadLease:
         Raises:
             StoreError: the store failed.
         """
-        if run.worker:
+        if run.worker or run.is_alarm:
             return None
         if run.until if to_end else run.version not in {"", self._version}:
             return None
         lease = self._lease(replace(run, version="", until=0.0), on_lost)
-        ask = partial(self._events.take_over, self._thread_id, run.name, lease.owner, math.inf)
-        return lease if await lease.take(ask) else None
+        take = partial(self._events.take, self._thread_id, run.name, lease.owner, key=run.run_id)
+        await self._log.flush()
+        taken = await lease.take_by(take)
+        return None if taken is None else (lease, taken)
 
     def _lease(self, run: OpenRun, on_lost: Callable[[], object]) -> RenewedLease:
         return RenewedLease(
@@ -253,10 +257,17 @@ class ThreadLease:
         )
 
     async def hand_over(
-        self, lease: RenewedLease, *, is_called: bool, version: str = "", until: float = 0.0
+        self,
+        lease: RenewedLease,
+        events: Sequence[bytes],
+        *,
+        is_called: bool,
+        version: str = "",
+        until: float = 0.0,
     ) -> OpenRun:
         """Have the run wait for a worker, which is called for at once unless one ``is_called``.
 
+        The last ``events`` of this process are stored with that.
         With a ``version``, for a worker of that version. With ``until``, for that time: a worker is
         called for then, and may be called sooner. The process has done what there was to do, and
         those that died before do not count any more. Returns the run as it waits.
@@ -271,7 +282,11 @@ class ThreadLease:
         else:
             waits, sought = run.next, now
         waits = replace(waits, version=version)
-        await self._events.take_over(self._thread_id, lease.owner, waits.name, math.inf, sought)
+        if events:
+            last = NewEvents(self._thread_id, events, "", lease.owner, (waits.name, sought))
+            await self._events.append_all([last], at=now)
+        else:
+            await self._events.take_over(self._thread_id, lease.owner, waits.name, math.inf, sought)
         return waits
 
     async def rouse(self) -> OpenRun | None:

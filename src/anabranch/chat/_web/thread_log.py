@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import MissedEventsError
-from anabranch.chat._web.log_writer import LogWriter, TextPiece, encoded
+from anabranch.chat._web.log_writer import LogWriter, TextPiece
 
 __all__ = ["MISSED", "RUN_ENDS", "ThreadLog", "position"]
 
@@ -51,15 +51,7 @@ class ThreadLog:
         """Whether all that was added is stored."""
         return self._writer.is_written(self.thread_id)
 
-    async def begin(self, run_id: str, event: BaseModel) -> int:
-        """Add the first event of a run, under the run's name; return the number before it.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        return await self.put(encoded(event), key=run_id) - 1
-
-    async def put(self, event: bytes, *, key: str = "") -> int:
+    async def put(self, event: bytes) -> int:
         """Add one event when all before it are stored; return its number.
 
         Raises:
@@ -67,7 +59,7 @@ class ThreadLog:
         """
         await self.flush()
         now = self._clock.now()
-        return await self._events.append(self.thread_id, [event], at=now, key=key)
+        return await self._events.append(self.thread_id, [event], at=now)
 
     async def begun(self, run_id: str) -> int | None:
         """Return the number before the first event of a run, ``None`` if it has not begun."""
@@ -80,12 +72,12 @@ class ThreadLog:
         *,
         lease: RenewedLease | None = None,
         release: bool = False,
+        is_followed: bool = False,
     ) -> None:
-        """Add events, which are stored soon, if ``lease`` has not run out by then.
-
-        With ``release``, they release it.
-        """
-        self._writer.add(self.thread_id, events, lease=lease, release=release)
+        """Add events, which are stored soon, as :meth:`LogWriter.add` does."""
+        self._writer.add(
+            self.thread_id, events, lease=lease, release=release, is_followed=is_followed
+        )
 
     async def room(self) -> None:
         """Wait while too much waits for the store."""
@@ -101,9 +93,9 @@ class ThreadLog:
         await self.flush()
         return await self._events.last(self.thread_id)
 
-    async def read(self, after: int) -> list[bytes]:
-        """Return the events that are there after a number."""
-        last, found = await self.last(), list[bytes]()
+    async def read(self, after: int, until: int | None = None) -> list[bytes]:
+        """Return the events after a number that are there, or all to the number ``until``."""
+        last, found = await self.last() if until is None else until, list[bytes]()
         if last > after:
             async with aclosing(self.follow(after)) as following:
                 async for first, events in following:

@@ -36,11 +36,8 @@ from anabranch.testing.suites._memory_store_checks import (
     MemoryStoreCheck,
     OpenMemoryStore,
 )
-from anabranch.testing.suites._run_event_checks import (
-    RUN_EVENT_CHECKS,
-    OpenRunEvents,
-    RunEventCheck,
-)
+from anabranch.testing.suites._run_event_checks import OpenRunEvents, RunEventCheck
+from anabranch.testing.suites._run_lease_checks import RUN_EVENT_CHECKS
 from anabranch.testing.suites._shared_call_store_checks import SHARED_CALL_STORE_CHECKS
 from anabranch.testing.suites._shared_run_event_checks import SHARED_RUN_EVENT_CHECKS
 from anabranch.testing.suites._shared_tree_store_checks import SHARED_TREE_STORE_CHECKS

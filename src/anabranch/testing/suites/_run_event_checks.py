@@ -1,4 +1,4 @@
-"""What every store of run events promises: one check for each promise of ``RunEvents``.
+"""What every store of run events promises of its events; ``_run_lease_checks.py`` has the leases.
 
 As with calls, a check opens an empty store, raises ``AssertionError`` with the broken promise, and
 reads no clock.
@@ -6,7 +6,6 @@ reads no clock.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import TypeAlias
@@ -14,9 +13,9 @@ from typing import TypeAlias
 import anyio
 
 from anabranch._durable.run_events import MissedEventsError, NewEvents, RunEvents
-from anabranch.testing.suites._expectations import TEXTS, expect, no, opened, refused, yes
+from anabranch.testing.suites._expectations import TEXTS, expect, opened, refused, yes
 
-__all__ = ["RUN_EVENT_CHECKS", "OpenRunEvents", "RunEventCheck", "read_from", "some"]
+__all__ = ["EVENT_CHECKS", "OpenRunEvents", "RunEventCheck", "read_from", "some"]
 
 OpenRunEvents: TypeAlias = Callable[[], RunEvents]
 """Opens a store of run events."""
@@ -232,80 +231,6 @@ async def pruning_deletes_events_of_old_runs(open_store: OpenRunEvents) -> None:
         expect(await store.prune(9.0, 10), 1, "until it is released")
 
 
-async def a_lease_has_one_holder(open_store: OpenRunEvents) -> None:
-    """Also of a run that has no events yet; it ends by itself, or when it is released."""
-    async with opened(open_store) as store:
-        expect(await store.holder("r", 100.0), None, "it is free")
-        yes(await store.lease("r", "a", 100.0, 110.0), "it was free")
-        no(await store.lease("r", "b", 105.0, 120.0), "it is held")
-        expect(await store.holder("r", 105.0), "a", "by the first")
-        yes(await store.lease("r", "a", 109.0, 120.0), "who may renew it")
-        no(await store.lease("r", "b", 110.0, 115.0), "it lasts longer then")
-        expect(await store.holder("r", 115.0), None, "but no longer than the other asked for")
-        yes(await store.lease("r", "b", 115.0, 130.0), "it has ended")
-        await store.release("r", "a")
-        expect(await store.holder("r", 116.0), "b", "who does not hold it cannot release it")
-        await store.release("r", "b")
-        expect(await store.holder("r", 116.0), None, "who holds it can")
-        expect(await store.last("r"), 0, "a lease is no event")
-        yes(await store.lease("other", "a", 100.0, 110.0), "another run is another lease")
-
-
-async def the_last_events_release_the_lease(open_store: OpenRunEvents) -> None:
-    """As one: who has read them can take it. Another's lease stays."""
-    async with opened(open_store) as store:
-        yes(await store.lease("r", "a", 100.0, 110.0), "it was free")
-        await store.append("r", some("a"), at=101.0)
-        expect(await store.holder("r", 102.0), "a", "events alone release nothing")
-        await store.append("r", some("c"), at=105.0, release="a")
-        expect(await store.holder("r", 106.0), None, "it is released")
-        yes(await store.lease("r", "b", 106.0, 116.0), "and free")
-
-
-async def only_who_holds_the_lease_reports_the_end(open_store: OpenRunEvents) -> None:
-    """What comes from an owner before is not added; what is appended beside it to other runs is."""
-    async with opened(open_store) as store:
-        yes(await store.lease("r", "a", 100.0, 110.0), "it was free")
-        expect(await store.append("r", some("x"), at=101.0, release="b"), 0, "another owner's end")
-        expect(await store.holder("r", 102.0), "a", "the lease stays")
-        late = [NewEvents("r", some("x"), release="b"), NewEvents("s", some("y"), key="k")]
-        await store.append_all(late, at=103.0)
-        expect([await store.last(run) for run in "rs"], [0, 1], "the other run goes on")
-        expect(await store.append("r", some("z"), at=104.0, release="a"), 1, "the owner's end")
-        expect(await store.append("r", some("x"), at=105.0, release="a"), 1, "once")
-        expect(await store.append("none", some("x"), at=106.0, release="a"), 0, "no lease at all")
-        expect(await read_from(store, "r", 0, 1), [(1, b"z")], "what was added")
-
-
-async def a_lease_passes_from_its_owner_to_another(open_store: OpenRunEvents) -> None:
-    """When it has run out, or before, at the wish of its owner; from no one else."""
-    async with opened(open_store) as store:
-        no(await store.take_over("r", "a", "b", math.inf, 120.0), "there is no lease")
-        yes(await store.lease("r", "a", 100.0, 110.0), "it was free")
-        no(await store.take_over("r", "a", "b", 109.0, 120.0), "it has not run out")
-        yes(await store.take_over("r", "a", "b", 110.0, 120.0), "it has")
-        expect(await store.holder("r", 111.0), "b", "the other has it")
-        no(await store.take_over("r", "a", "c", 130.0, 140.0), "it is not its lease any more")
-        yes(await store.take_over("r", "b", "c", math.inf, 140.0), "every lease has run out then")
-        expect(await store.holder("r", 130.0), "c", "and the third has it")
-        no(await store.lease("r", "d", 0.0, 999.0), "what was not released is not free at 0")
-        expect(await store.holder("r", 0.0), "c", "and has a holder")
-        await store.release("r", "c")
-        yes(await store.lease("r", "d", 0.0, 999.0), "what was released is free")
-
-
-async def leases_that_have_run_out_are_found(open_store: OpenRunEvents) -> None:
-    """The longest first, at most so many, and none that was released."""
-    async with opened(open_store) as store:
-        for run, until in {"late": 120.0, "early": 110.0, "held": 130.0, "done": 105.0}.items():
-            yes(await store.lease(run, f"of {run}", 100.0, until), "it was free")
-        await store.append("done", some("x"), at=104.0, release="of done")
-        found = list(await store.overdue(120.0, 9))
-        wanted = [("early", "of early", 110.0), ("late", "of late", 120.0)]
-        expect(found, wanted, "those whose time is over")
-        expect(list(await store.overdue(120.0, 1)), found[:1], "the longest first")
-
-
 async def a_cancelled_append_is_there_or_not(open_store: OpenRunEvents) -> None:
     """Cancelling at any moment leaves all events or none, and no gap."""
     async with opened(open_store) as store:
@@ -350,7 +275,7 @@ async def closing_ends_readers(open_store: OpenRunEvents) -> None:
         await refused(store.append("r", some("b"), at=1.0), "writing to a closed store")
 
 
-RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
+EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     numbers_count_from_one_without_gaps,
     a_reader_gets_exactly_what_it_has_missed,
     a_reader_waits_for_what_comes,
@@ -361,11 +286,6 @@ RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     a_key_finds_the_first_of_its_events,
     a_reader_from_nowhere_is_refused,
     pruning_deletes_events_of_old_runs,
-    a_lease_has_one_holder,
-    the_last_events_release_the_lease,
-    only_who_holds_the_lease_reports_the_end,
-    a_lease_passes_from_its_owner_to_another,
-    leases_that_have_run_out_are_found,
     a_cancelled_append_is_there_or_not,
     closing_ends_readers,
 )

@@ -285,8 +285,8 @@ class Counted:
         self.passed_on += owner != other
         return bool(await self._events.take_over(run, owner, other, now, until))
 
-    async def take(self, *names: Any) -> Any:
-        taken = await self._events.take(*names)
+    async def take(self, *names: Any, **options: Any) -> Any:
+        taken = await self._events.take(*names, **options)
         self.passed_on += taken is not None
         return taken
 

@@ -266,7 +266,8 @@ async def test_a_reply_that_breaks_off_after_a_suspension_is_asked_for_again(
         await take_over(url)
         late.let_lease_run_out()
         asleep.set()
-        await working  # it takes the run once more, as any other could
+        await working
+        await late.work()  # it takes the run once more, as any other could
         tree, head, _ = await read(url, late)
     assert [node.text for node in tree.nodes] == ["hello?", "Hello."]
     assert head == tree.nodes[-1].id

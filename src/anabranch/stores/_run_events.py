@@ -136,7 +136,7 @@ class Events:
 
     def _is_released(self, connection: sa.Connection, new: NewEvents) -> bool:
         """Release a lease, or pass it on; return whether it was held."""
-        values = {"this": to_bytes(new.run), "old_owner": _optional(new.release)}
+        values: dict[str, Any] = {"this": to_bytes(new.run), "old_owner": _optional(new.release)}
         if new.successor is None:
             return self._release.count(connection, values) > 0
         owner, until = new.successor
@@ -236,8 +236,8 @@ class Events:
     async def take(
         self, run: str, owner: str, other: str, until: float, key: str
     ) -> TakenRun | None:
-        values = {"this": to_bytes(run), "old_owner": to_bytes(owner), "name": to_bytes(key)}
-        values |= {"new_owner": to_bytes(other), "until": until}
+        values = {"this": to_bytes(run), "old_owner": to_bytes(owner), "until": until}
+        values |= {"new_owner": to_bytes(other), "name": to_bytes(key)}
         found = await self._change(lambda connection: self._take.rows(connection, values))
         return next((TakenRun(begun, last) for begun, last, *_ in found), None)
 

@@ -190,10 +190,10 @@ class ThreadLease:
             if await self._log.begun(run_id) is not None:
                 return None
             found = await self.held()
-            alarm = found if found is not None and found.is_alarm else None
-            if alarm is not None:
+            if found is None or found.is_alarm:
+                alarm = found
                 continue
-            if found is not None and found.run_id != run_id:
+            if found.run_id != run_id:
                 raise BusyError
             await pause(self._clock, SOON)  # this same run is about to begin in another process
 

@@ -305,6 +305,32 @@ async def test_an_answer_that_is_stored_late_is_acted_upon(
     assert shown_in(events) == {node.id for node in tree.nodes}
 
 
+async def test_an_answer_that_is_reported_late_is_shown(tmp_path: Path) -> None:
+    """The lease is over before it is reported, and no one has taken the run over."""
+    url = f"sqlite:///{tmp_path}/chat.db"
+
+    def holds(node: Node) -> bool:
+        return node.kind == "answer"
+
+    async with process(url, counting(), holds) as web, process(url, counting()) as worker:
+        await (await web.work_on("/seat"))
+        conversation = await web.conversations.find("t1", None)
+        assert conversation is not None
+        asked = (await web.tree.trees.tree("t1")).nodes[-1]
+        reply = ElicitReply(action="accept", content={"row": 3})
+        answering = asyncio.ensure_future(conversation.answer({asked.id: reply}, "r2"))
+        await web.tree.reached.wait()
+        web.let_lease_run_out()
+        web.tree.may_go.set()
+        await answering
+        await worker.work()
+        tree = await worker.tree.trees.tree("t1")
+        events = await conversation.log.read(0)
+    assert [node.kind for node in tree.nodes][-2:] == ["answer", "results"]
+    shown = [json.loads(each)["value"]["id"] for each in events if shown_in([each])]
+    assert shown == [node.id for node in tree.nodes]
+
+
 async def test_a_message_that_is_stored_late_is_shown(tmp_path: Path) -> None:
     """It is not there when its process is found to be gone, and is when the other looks for it."""
     url, model = f"sqlite:///{tmp_path}/chat.db", counting()

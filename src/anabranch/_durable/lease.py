@@ -57,6 +57,7 @@ class RenewedLease:
 
     Attributes:
         owner: who holds it, as the store knows them.
+        is_lost: whether another worker has taken it over, or has to.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class RenewedLease:
         self._clock = clock
         self._seconds = seconds
         self._on_lost = on_lost
+        self.is_lost = False
         self._until = 0.0
         self._may_be_held = False
         self._renewing: asyncio.Task[None] | None = None
@@ -130,7 +132,7 @@ class RenewedLease:
                 if wait == FIRST_RETRY:
                     logger.warning("%s: the store failed: %s; retrying", self._what, error)
                 await pause(self._clock, wait)
-                if self._clock.now() >= min(self._until, last):
+                if self.is_over or self._clock.now() >= last:
                     raise
             wait = min(2 * wait, LONGEST_RETRY)
 
@@ -147,23 +149,27 @@ class RenewedLease:
     @property
     def is_over(self) -> bool:
         """Whether it has run out, so that another worker may have it by now."""
-        return self._clock.now() >= self._until
+        return self.is_lost or self._clock.now() >= self._until
+
+    def lose(self) -> None:
+        """Have another worker go on: something was not done, because it was over."""
+        if not self.is_lost:
+            self.is_lost = True
+            self._on_lost()
 
     def _renew_from(self, until: float) -> None:
         self._until = until
         self._renewing = asyncio.ensure_future(self._renew())
 
     async def _renew(self) -> None:
-        while True:
+        while not self.is_lost:
             await pause(self._clock, self._seconds / 3)
             now = self._clock.now()
             until = now + self._seconds
             try:
                 if not await self._leases.lease(self._name, self.owner, now, until):
                     logger.error("%s: another worker has taken it over", self._what)
-                    self._until = 0.0
-                    self._on_lost()
-                    return
+                    self.lose()
             except StoreError as error:
                 logger.warning("%s: its lease was not renewed: %s", self._what, error)
             else:

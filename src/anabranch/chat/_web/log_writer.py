@@ -59,10 +59,12 @@ class _Waiting:
     lease: RenewedLease | None = None
     is_released: bool = False
 
-    @property
-    def is_stale(self) -> bool:
-        """Whether the run that reports it may be another process's by now."""
-        return self.lease is not None and self.lease.is_over
+    def drop_if_stale(self) -> bool:
+        """Whether the run that reports it may be another process's by now, which reports it then."""
+        if self.lease is None or not self.lease.is_over:
+            return False
+        self.lease.lose()
+        return True
 
     @property
     def release(self) -> str | None:
@@ -232,7 +234,7 @@ def _to_store(batch: Mapping[str, _Waiting], key: str) -> list[NewEvents]:
     new = [
         NewEvents(name, each.events, release=each.release)
         for name, each in batch.items()
-        if not each.is_stale
+        if not each.drop_if_stale()
     ]
     return [replace(each, key="" if place else key) for place, each in enumerate(new)]
 

@@ -151,10 +151,14 @@ class ThreadLease:
     async def set_alarm(self, lease: RenewedLease, until: float) -> None:
         """Have the thread looked at at a time, when all events of the run are stored, which ends.
 
+        If they could not be, another process has to end the run.
+
         Raises:
             StoreError: the store failed; the end of the run is looked at once more.
         """
         await self._log.flush()
+        if lease.is_lost:
+            return
         alarm = OpenRun("", until=until).name
         await self._events.take_over(self._thread_id, lease.owner, alarm, math.inf, until)
 
@@ -275,7 +279,9 @@ class ThreadLease:
         await self._log.flush()
         await lease.give_up()
         run, now = OpenRun.of(lease.owner), self._clock.now()
-        if until:
+        if lease.is_lost:  # and who goes on has to report what was not
+            waits, sought = run.next, now
+        elif until:
             waits, sought = OpenRun(run.run_id, until=until), until
         elif is_called:
             waits, sought = replace(run, worker=""), now + WAITS

@@ -20,7 +20,14 @@ from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import shown_in
 from anabranch.chat._web.log_writer import LogWriter, encoded
 from anabranch.chat._web.run_input import Message, node_id, started
-from anabranch.chat._web.thread_lease import APART, SECONDS, UNRENEWED, OpenRun, Revival
+from anabranch.chat._web.thread_lease import (
+    APART,
+    SECONDS,
+    UNRENEWED,
+    OpenRun,
+    Revival,
+    ThreadLease,
+)
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
 from anabranch.stores import open_run_events, open_stores
@@ -262,4 +269,20 @@ async def test_what_is_reported_under_a_lost_lease_is_not_stored() -> None:
     assert await names_in(events, await events.last("t")) == ["ours"]
     assert await events.last("other") == 1
     assert await events.holder("t", 0.0) == "r/1.another"
+    await events.close()
+
+
+async def test_a_run_whose_end_was_not_stored_is_left_to_others() -> None:
+    """Neither an alarm replaces its lease, nor is it handed over as if all were reported."""
+    clock, events = ManualClock(), open_run_events("memory:")
+    log = ThreadLog(LogWriter(events, clock), "t")
+    right = ThreadLease(events, log, "t", clock)
+    lease = RenewedLease(events, "t", clock, worker="r/0", seconds=SECONDS, kind="thread")
+    assert await lease.take()
+    clock.advance(2 * SECONDS)
+    log.add(named("late"), lease=lease)
+    await right.set_alarm(lease, 1e12)
+    assert await events.holder("t", 0.0) == lease.owner
+    assert await right.hand_over(lease, [], is_called=True) == OpenRun("r", 1)
+    assert await events.holder("t", 0.0) == "r/1"
     await events.close()

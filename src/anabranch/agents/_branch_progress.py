@@ -6,10 +6,11 @@ differently there, is beside its line.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
-from anabranch.agents._batch_line import ASIDE, BatchLine
+from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
 from anabranch.agents._tool_questions import question_id
 from anabranch.models import INTERRUPTED
 from anabranch.tree import Node, Path, Results, Tree, TreeStore
@@ -68,8 +69,9 @@ class BranchOutcome:
 class BranchProgress:
     """The branches among ``nodes``, parents before children, with the results these hold.
 
-    ``asleep`` are the tool uses that wait for a time, each after the node that calls it. A question
-    whose time is over ``now`` makes no tool wait.
+    ``asleep`` are the tool uses that wait for a time, each after the node that calls it; a branch that
+    waits as a whole is there as its first node, without a use. A question whose time is over ``now``
+    makes no tool wait.
     """
 
     def __init__(
@@ -170,6 +172,8 @@ class BranchProgress:
         siblings = self._below.get(start.parent_id or "", [])
         if any(each.id == before and self.outcome(each) is None for each in siblings):
             return True
+        if (start.id, "") in self._asleep:
+            return True
         line = self.line(start)
         if line is None or not line.unfinished:  # then it goes on after their results
             return False
@@ -222,16 +226,28 @@ class BranchProgress:
 
     def questions(self, line: BatchLine) -> list[Node]:
         """Return the questions that wait for an answer on ``line``, and those in its branches."""
-        waiting = [line.rounds[use.id] for use in line.unfinished if line.is_waiting(use.id)]
-        own = {question.id for round_ in waiting for question in round_.unanswered}
+        own = {question.id for round_ in _waiting(line) for question in round_.unanswered}
         found = [node for node in line.nodes if node.id in own]
+        return found + [each for inner in self._inner(line) for each in self.questions(inner)]
+
+    def until(self, line: BatchLine) -> float:
+        """Return when the first tool goes on, of ``line`` or in its branches, without an answer."""
+        own = [round_.until for round_ in _waiting(line)]
+        return min([*own, *map(self.until, self._inner(line))], default=math.inf)
+
+    def _inner(self, line: BatchLine) -> list[BatchLine]:
+        """Return the tool batches at which the branches of the tools of ``line`` are."""
         starts = [start for use in line.unfinished for start in self.opened(line.caller, use.id)]
         lines = [self.line(start) for start in starts if self.outcome(start) is None]
-        return found + [each for inner in lines if inner for each in self.questions(inner)]
+        return [inner for inner in lines if inner is not None]
 
     def line(self, start: Node) -> BatchLine | None:
         """Return the tool batch at which a branch is, ``None`` if it is at none."""
         return BatchLine.read(Path(tuple(self.path(start)), self._results))
+
+
+def _waiting(line: BatchLine) -> list[AskedRound]:
+    return [line.rounds[use.id] for use in line.unfinished if line.is_waiting(use.id)]
 
 
 _CUT = frozenset({"error", INTERRUPTED})

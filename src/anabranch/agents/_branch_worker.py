@@ -7,6 +7,7 @@ that is in the tree before anyone asks again. So it does not matter which proces
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,12 +37,14 @@ class WorkLeft:
     Attributes:
         here: whether it can go on itself, or the turn can.
         branches: the first nodes of the branches with which workers can go on.
+        until: when its tools go on without the answers for which they wait; for most, never.
         at: the id of the last node.
         at_tools: whether that is where tools have not returned.
     """
 
     here: bool = False
     branches: tuple[Node, ...] = ()
+    until: float = math.inf
     at: str = field(default="", compare=False)
     at_tools: bool = field(default=False, compare=False)
 
@@ -56,24 +59,33 @@ class BranchWorker:
     async def left(self, start: Node, *, asleep: Container[tuple[str, str]] = ()) -> WorkLeft:
         """Return what is left to do in the branch that begins with ``start``.
 
-        The tool uses that are known to be ``asleep``, each after the id of its caller, are left out.
+        What is known to be ``asleep`` is left out: tool uses, each after the id of its caller, and
+        branches, by the ids of their first nodes.
 
         Raises:
             StoreError: the store failed.
         """
-        tree = await self._store.tree(start.thread_id)
-        return _left(BranchProgress(tree.nodes, tree.results, asleep), start)
+        return _left(await self._progress(start.thread_id, asleep), start)
 
-    async def roused_by(self, start: Node) -> WorkLeft:
+    async def open_in(self, thread_id: str) -> list[Node]:
+        """Return the first nodes of the branches that workers work on, until these have ended.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        tree = await self._store.tree(thread_id)
+        progress = BranchProgress(tree.nodes, tree.results)
+        return [each for each in tree.nodes if SHARE in each.data and not progress.is_over(each)]
+
+    async def roused_by(self, start: Node, asleep: Container[tuple[str, str]] = ()) -> WorkLeft:
         """Return what can go on because a branch has ended, or has come as far as it can.
 
-        That is the turn, ``here``, or a branch around it.
+        That is the turn, ``here``, or a branch around it; ``asleep`` is as for :meth:`left`.
 
         Raises:
             StoreError: the store failed.
         """
-        tree = await self._store.tree(start.thread_id)
-        progress = BranchProgress(tree.nodes, tree.results)
+        progress = await self._progress(start.thread_id, asleep)
         path = (await self._store.path(start.id)).nodes
         for around in reversed([each for each in path[:-1] if SHARE in each.data]):
             found = _left(progress, around)
@@ -81,8 +93,12 @@ class BranchWorker:
                 return WorkLeft(branches=(around,))
             if found.branches:
                 return WorkLeft()
-        end = await self._agent.end(start.thread_id)
+        end = await self._agent.end(start.thread_id, asleep=asleep)
         return WorkLeft(here=end is not None and (end.goes_on_here or not end.branches))
+
+    async def _progress(self, thread_id: str, asleep: Container[tuple[str, str]]) -> BranchProgress:
+        tree, now = await self._store.tree(thread_id), self._agent.dependencies.clock.now()
+        return BranchProgress(tree.nodes, tree.results, asleep, now)
 
     async def work_on(self, start: Node) -> None:
         """Take a branch to its end, or as far as it comes.
@@ -134,10 +150,11 @@ def _left(progress: BranchProgress, start: Node) -> WorkLeft:
     if progress.is_over(start):
         return WorkLeft()
     line, at = progress.line(start), progress.path(start)[-1].id
+    here = not progress.waits(start, here=True)
     if line is None or not line.unfinished:
-        return WorkLeft(here=True, at=at)
-    branches = tuple(progress.elsewhere(line))
-    return WorkLeft(progress.can_go_on(line, here=True), branches, at, at_tools=True)
+        return WorkLeft(here, at=at)
+    branches, until = tuple(progress.elsewhere(line)), progress.until(line)
+    return WorkLeft(here, branches, until, at, at_tools=True)
 
 
 def _use_of(caller: Node, start: Node) -> ToolUseBlock | None:

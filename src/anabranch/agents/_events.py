@@ -94,12 +94,14 @@ class ToolBranched:
 class ToolSuspended:
     """The call of a tool sleeps until a time, in seconds since the epoch, and nothing of it is alive.
 
-    When the turn goes on sooner, for another reason, this comes again.
+    When the turn goes on sooner, for another reason, this comes again. If it ``asks``, it also goes on
+    when its questions are answered.
     """
 
     caller: str
     use: ToolUseBlock
     until: float
+    asks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

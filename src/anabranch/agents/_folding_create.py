@@ -75,9 +75,7 @@ class BranchCreate(FoldingTool):
         """
         wanted = read_input(CreateInput, here.block.input, self.name)
         tools, store = _chosen(here.tools, wanted.tools), here.timeline.dependencies.store
-        progress = await BranchProgress.below(
-            store, here.caller, now=here.timeline.dependencies.clock.now()
-        )
+        progress = await _progress(here)
         for start in progress.opened(here.caller, here.block.id):
             if here.shares_branches and SHARE in start.data:
                 return AskedInBranches()
@@ -116,7 +114,7 @@ class BranchCreate(FoldingTool):
 
     async def work_on(self, here: ToolUse, start: Node) -> None:
         """See :meth:`BranchingTool.work_on`; when the branch has ended, its message is stored."""
-        progress = await BranchProgress.below(here.timeline.dependencies.store, here.caller)
+        progress = await _progress(here)
         if not progress.is_over(start):
             outcome = await self._continued(here, here.tools, start, progress)
             if isinstance(outcome, Outcome):
@@ -201,6 +199,12 @@ class BranchCreate(FoldingTool):
         branch = await branches.time_out(working.id, partial)
         reason = working.exhausted or outcome.error or "it has returned nothing"
         return await branches.force(working.id, reason, partial) if branch.is_open else branch
+
+
+async def _progress(here: ToolUse) -> BranchProgress:
+    dependencies = here.timeline.dependencies
+    now = dependencies.clock.now()
+    return await BranchProgress.below(dependencies.store, here.caller, now=now)
 
 
 def _chosen(tools: Mapping[str, AgentTool], names: Sequence[str] | None) -> Mapping[str, AgentTool]:

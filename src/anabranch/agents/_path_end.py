@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ class PathEnd:
             returned there, and the model has not read that yet.
         branches: the first nodes of the branches with which workers can go on.
         questions: what waits for an answer, in the order of the line; then that in branches.
+        until: when the first of their tools goes on without an answer; for most, never.
     """
 
     around: Surroundings
@@ -30,6 +32,7 @@ class PathEnd:
     goes_on_here: bool = False
     branches: Sequence[Node] = ()
     questions: Sequence[Node] = ()
+    until: float = math.inf
 
     @classmethod
     async def read(
@@ -55,5 +58,5 @@ class PathEnd:
         can_go_on = progress.can_go_on(line)
         here = progress.can_go_on(line, here=True) if shared else can_go_on
         branches = progress.elsewhere(line) if shared else ()
-        questions = progress.questions(line)
-        return cls(around, can_go_on, here or not line.unfinished, branches, questions)
+        questions, until = progress.questions(line), progress.until(line)
+        return cls(around, can_go_on, here or not line.unfinished, branches, questions, until)

@@ -173,7 +173,8 @@ class ToolBatch:
         if round_.until == math.inf:
             return False
         if dependencies.clock.now() < round_.until:
-            await dependencies.listener(ToolSuspended(self._line.caller.id, use, round_.until))
+            suspended = ToolSuspended(self._line.caller.id, use, round_.until, asks=True)
+            await dependencies.listener(suspended)
             return False
         for question in round_.unanswered:
             await self._writer.answer(question, TIME_OVER)

@@ -1,21 +1,24 @@
 """The branches of one conversation that any worker works on: how they are called for, and worked on.
 
 A branch is a call of its own, ``THREAD/BRANCH``, under a lease of that name: while its run goes on, it
-waits for a worker or is worked on. What it has done is in the tree before its lease is released; then its
-worker looks whether that lets the run go on, or a branch around it. Several may see the same at once, and
-call twice: then one finds nothing to do.
+waits for a worker, or for a time, or is worked on. What it has done is in the tree before its lease is
+released; then its worker looks whether that lets the run go on, or a branch around it. Several may see the
+same at once, and call twice: then one finds nothing to do. While a branch sleeps, its run may end at a
+person's questions; a worker that finds no run has another one begin.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeAlias
 
 from anabranch._engine.clock import pause
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
-from anabranch.agents import Agent, BranchResumed
+from anabranch.agents import Agent, BranchResumed, PathEnd
 from anabranch.agents._branch_worker import BranchWorker
 from anabranch.chat._web.live_branch import LiveBranch
 from anabranch.chat._web.live_turn import current_turn
@@ -31,6 +34,9 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 MOST_ATTEMPTS = 5
 """How many processes may die over one run, or over one branch."""
+
+Asleep: TypeAlias = Mapping[tuple[str, str], float]
+"""What waits for a time: tool uses, each after its caller, and branches, by their first nodes."""
 
 GIVEN_UP = f"This branch was cut off {MOST_ATTEMPTS} times, and is not tried again."
 CUT_OFF = (
@@ -85,36 +91,74 @@ class BranchWork:
     # -- calling workers ---------------------------------------------------------------------
 
     async def call(self, starts: Iterable[Node]) -> None:
-        """Call workers for branches; nothing happens for those that have one, or wait for one."""
+        """Call workers for branches; nothing happens for those that have one, or wait for one.
+
+        Those that sleep do no longer.
+        """
         for start in starts:
-            run = await self._right_to(start.id).call(start.id)
+            right = self._right_to(start.id)
+            run = await right.call(start.id) or await right.rouse()
             if run is not None:
                 await self._wake(branch_call(self._log.thread_id, start.id), run)
 
-    async def call_all(self) -> None:
+    async def look(self, asleep: Asleep) -> tuple[PathEnd | None, dict[tuple[str, str], float]]:
+        """Return the end of the thread, and all that sleeps there, with what is known to be ``asleep``."""
+        end = await self._agent.end(self._log.thread_id, asleep=asleep)
+        if end is not None and end.branches:
+            asleep = {**asleep, **await self._asleep()}
+            end = await self._agent.end(self._log.thread_id, asleep=asleep)
+        return end, dict(asleep)
+
+    async def _asleep(self) -> dict[tuple[str, str], float]:
+        """Return the branches that wait for a time, by their first nodes, and until when."""
+        found, now = dict[tuple[str, str], float](), self._writer.clock.now()
+        for start in await self._worker.open_in(self._log.thread_id):
+            held = await self._right_to(start.id).held()
+            if held is not None and held.until > now:
+                found[start.id, ""] = held.until
+        return found
+
+    async def call_all(self, asleep: Asleep | None = None) -> None:
         """Call workers for all branches with which they can go on, or for the run if it can go on.
 
-        The run waits: what has ended, or was answered, before it did has found no one to call.
+        The run waits: what has ended, or was answered, before it did has found no one to call. What
+        sleeps is left out where tools of the run are known to be ``asleep``; else it looks again.
         """
         if not self._agent.dependencies.shares_branches:
             return
-        if (end := await self._agent.end(self._log.thread_id)) is not None:
-            await self.call(end.branches)
-        end = await self._agent.end(self._log.thread_id)
-        if end is None or end.goes_on_here or not end.branches:
+        if asleep is None:
+            end, asleep = await self._agent.end(self._log.thread_id), {}
+        else:
+            end, asleep = await self.look(asleep)
+        await self.call(() if end is None else end.branches)
+        waits = end is not None and (end.branches or (asleep and not end.questions))
+        if end is None or end.goes_on_here or not waits:
             await self._rouse()
 
     async def _rouse(self) -> None:
         if (run := await self._right.rouse()) is not None:
             await self._wake(self._log.thread_id, run)
 
-    async def _call_next(self, start: Node) -> None:
-        """Call workers for what can go on, now that a branch was left: in it, or because of it."""
-        left = await self._worker.left(start)
+    async def _begin_again(self) -> None:
+        """Have a run begin, if something can go on for which there is none."""
+        end, _ = await self.look({})
+        if end is not None and end.can_go_on and (alarm := await self._right.ring()) is not None:
+            await self._wake(self._log.thread_id, alarm)
+
+    async def _call_next(self, start: Node, own: Asleep) -> None:
+        """Call workers for what can go on, now that a branch was left: in it, or because of it.
+
+        ``own`` are the tool uses in it that sleep.
+        """
+        others = {
+            each: until for each, until in (await self._asleep()).items() if each[0] != start.id
+        }
+        asleep = {**others, **own}
+        left = await self._worker.left(start, asleep=asleep)
         if left.here or left.branches:
             await self.call([start] if left.here else left.branches)
             return
-        roused = await self._worker.roused_by(start)
+        roused = await self._worker.roused_by(start, asleep)
         await self.call(roused.branches)
         if roused.here:
             await self._rouse()
@@ -131,13 +175,18 @@ class BranchWork:
 
         The run has been asked to stop, so those that work on one leave it.
         """
-        end = await self._agent.end(self._log.thread_id)
-        waiting = [] if end is None else list(end.branches)
-        for start in waiting:  # and those inside of it, which it has opened
+        if not self._agent.dependencies.shares_branches:
+            return False
+        left = await self._worker.open_in(self._log.thread_id)
+        for start in left:
             while not await self._right_to(start.id).is_left():
                 await pause(self._writer.clock, SOON)
-            waiting += (await self._worker.left(start)).branches
-        return bool(waiting)
+        return bool(left)
+
+    async def call_off(self) -> None:
+        """Wake no branch that sleeps: the person has left what they are for."""
+        for start in await self._worker.open_in(self._log.thread_id):
+            await self._right_to(start.id).is_left()
 
     # -- working -----------------------------------------------------------------------------
 
@@ -173,7 +222,7 @@ class BranchWork:
             else:
                 await run_shielded(self._leave(turn, start))
         except OtherVersionError as other:
-            await self._wait(turn, start, version=other.version)
+            await self._leave(turn, start, version=other.version)
         except (StoreError, UnreachableError) as error:
             logger.warning("a branch was cut off: %s", error)
             await turn.hand_over()
@@ -181,13 +230,10 @@ class BranchWork:
             logger.exception("a branch was not worked on; it is tried again")
             await turn.hand_over()
         else:
-            if until:
-                await self._wait(turn, start, until=until)
-            else:
-                await self._leave(turn, start)
+            await self._leave(turn, start, until=until)
 
     async def _work(self, turn: LiveBranch, start: Node) -> float:
-        """Work on a branch; return until when its tools sleep, 0 if there is nothing to wait for."""
+        """Work on a branch; return the time for which it waits then, 0 if there is none."""
         run = await self._right.open_run()
         if run is None or turn.run is None or not await turn.follow(run.run_id):
             return 0.0
@@ -208,7 +254,8 @@ class BranchWork:
                 asleep = turn.asleep(self._writer.clock.now())
                 left = await worker.left(start, asleep=asleep)
         asleep = turn.asleep(self._writer.clock.now())
-        return min(asleep.values(), default=0.0)
+        until = min([*asleep.values(), left.until])
+        return 0.0 if until == math.inf else until
 
     async def _show_missed(self, turn: LiveBranch, start: Node, last_id: str) -> None:
         """Report the last nodes, which a process has stored, but not reported before it died."""
@@ -217,16 +264,17 @@ class BranchWork:
         await turn.on_event(BranchResumed(path))
         await turn.show_missed(path[1:])
 
-    async def _wait(
+    async def _leave(
         self, turn: LiveBranch, start: Node, *, version: str = "", until: float = 0.0
     ) -> None:
-        run = await turn.hand_over(is_called=True, version=version, until=until)
-        if run is not None:
-            await self._wake(branch_call(start.thread_id, start.id), run)
-
-    async def _leave(self, turn: LiveBranch, start: Node) -> None:
         try:
-            await turn.leave()
-            await (self._rouse() if turn.is_over else self._call_next(start))
+            if (run := await turn.leave(version=version, until=until)) is not None:
+                await self._wake(branch_call(start.thread_id, start.id), run)
+            if turn.is_over:
+                await self._rouse()
+            elif await self._right.open_run() is None:
+                await self._begin_again()
+            elif not version:
+                await self._call_next(start, turn.asleep(self._writer.clock.now()))
         except AnabranchError as error:
             logger.warning("no worker was called after a branch: %s; it is looked for later", error)

@@ -134,7 +134,10 @@ class Conversation:
         async with self._lock:
             turn = self._new_turn()
             try:
-                return await turn.begin(started(self.thread_id, run_id, message))
+                after = await turn.begin(started(self.thread_id, run_id, message))
+                if turn.alarm:
+                    await self.branches.call_off()
+                return after
             finally:
                 await run_shielded(self._call_worker(turn, run_id))
 
@@ -167,7 +170,7 @@ class Conversation:
                 if turn.run is None:  # it may have ended before the answers were there
                     with suppress(BusyError):
                         after = await turn.begin(begins)
-                if turn.run is None:  # it may wait for branches, of which one can go on now
+                if turn.run is None or turn.alarm:  # branches may wait, of which one can go on now
                     await self.branches.call_all()
             except QuestionAnsweredError:  # just now, by another process
                 await turn.fail(ANSWERED)

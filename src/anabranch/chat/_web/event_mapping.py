@@ -151,7 +151,7 @@ class EventMapping:
             case ToolBranched(_, _, path, is_open):
                 name = BRANCH
                 value |= {"path": path, "open": is_open}
-            case ToolSuspended(_, _, until):
+            case ToolSuspended(until=until):
                 name = SLEEP
                 value |= {"until": until}
         branch = self._branches.get(event.caller)

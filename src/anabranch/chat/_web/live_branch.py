@@ -12,7 +12,7 @@ from anabranch.agents import Event
 from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.live_turn import LiveTurn
 from anabranch.chat._web.run_input import ends_of_all_open
-from anabranch.chat._web.thread_lease import STOP, ThreadLease
+from anabranch.chat._web.thread_lease import STOP, OpenRun, ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.tree import Node
 
@@ -62,9 +62,15 @@ class LiveBranch(LiveTurn):
         if not self._is_silent:
             await super().on_event(event)
 
-    async def leave(self) -> None:
-        """Release the branch: it has ended, or has come as far as it can."""
+    async def leave(self, *, version: str = "", until: float = 0.0) -> OpenRun | None:
+        """Release the branch: it has ended, or has come as far as it can.
+
+        With a ``version`` or ``until``, it waits for that; it is returned as it waits.
+        """
         if not self._is_silent and not self._is_lost:
             self._log.add(self._mapping.end(suspended=True))
+        if version or until:
+            return await self.hand_over(is_called=True, version=version, until=until)
         await self._log.flush()
         await self.drop()
+        return None

@@ -56,6 +56,7 @@ class LiveTurn:
         run: the run, as it was when this process took it; ``None`` while it has none.
         task: works on it.
         is_waiting: whether it was handed over until a time.
+        alarm: the time at which the thread was to be looked at before the run began; 0 for none.
         is_resumed: whether it goes on with what others have stored, and may not have reported.
         suspension: begins when this process has lost the run, or its lease has run out: nothing of
             it is undone here, and none of its failures is recorded.
@@ -69,8 +70,9 @@ class LiveTurn:
         self.is_waiting = False
         self.is_resumed = False
         self._asleep: dict[tuple[str, str], float] = {}
+        self._limits: list[float] = []
         self.suspension: Suspension = Suspension(self._is_over)
-        self._alarm = 0.0
+        self.alarm = 0.0
         self._log = log
         self._right = right
         self._mapping = mapping or EventMapping()
@@ -100,7 +102,7 @@ class LiveTurn:
         begun = await self._right.begin(started.run_id, event, self._on_lost)
         if begun is None:
             return await self._log.begun(started.run_id) or 0
-        self._lease, number, self._alarm = begun
+        self._lease, number, self.alarm = begun
         self.run, self._begun = OpenRun.of(self._lease.owner), (number - 1, [event])
         return number - 1
 
@@ -156,7 +158,9 @@ class LiveTurn:
             return
         is_question = isinstance(event, NodeAdded) and event.node.kind == "question"
         self._log.add(events, lease=self._lease, is_followed=is_question)
-        if isinstance(event, ToolSuspended):
+        if isinstance(event, ToolSuspended) and event.asks:
+            self._limits.append(event.until)
+        elif isinstance(event, ToolSuspended):
             self._asleep[event.caller, event.use.id] = event.until
         if isinstance(event, NodeAdded) and event.node.tool_uses:
             await self._log.flush()  # tools begin next: who sees an effect has seen who called it
@@ -192,7 +196,10 @@ class LiveTurn:
         return bool(self._asleep) or (self.run is not None and self.run.until > 0)
 
     def asleep(self, now: float) -> dict[tuple[str, str], float]:
-        """Return the tool uses that sleep at ``now``, each after its caller, and until when."""
+        """Return the tool uses that sleep at ``now``, each after its caller, and until when.
+
+        One whose time is the limit of a question is not among them: that is in the tree.
+        """
         return {use: until for use, until in self._asleep.items() if until > now}
 
     async def interrupt(self, interrupts: list[Interrupt], until: float = 0.0) -> None:
@@ -218,7 +225,7 @@ class LiveTurn:
 
     def _earliest(self) -> float:
         """Return when there may be something to do after a turn that ends early, 0 for never."""
-        known = [*self._asleep.values(), self._alarm]
+        known = [*self._asleep.values(), *self._limits, self.alarm]
         return min((until for until in known if until), default=0.0)
 
     async def hand_over(

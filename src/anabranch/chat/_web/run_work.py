@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from ag_ui.core import Interrupt
@@ -17,7 +17,7 @@ from ag_ui.core import Interrupt
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._shielded import run_shielded
 from anabranch.agents import Agent
-from anabranch.chat._web.branch_work import MOST_ATTEMPTS, BranchWork
+from anabranch.chat._web.branch_work import MOST_ATTEMPTS, Asleep, BranchWork
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import message_in, started
@@ -87,7 +87,7 @@ class RunWork:
             StoreError: the store failed.
         """
         turn = await self._expected(new, waiting)
-        is_sure, asleep = self._agent.dependencies.calls is not None, set[tuple[str, str]]()
+        is_sure, asleep = self._agent.dependencies.calls is not None, dict[tuple[str, str], float]()
         while turn := turn or await self._next_turn(asleep, is_sure=is_sure):
             turn.task = asyncio.create_task(self._run(turn))
             self._turn = turn
@@ -98,7 +98,7 @@ class RunWork:
                 self._turn = None
             if turn.is_waiting:
                 return
-            is_sure, asleep = True, set(turn.asleep(self._agent.dependencies.clock.now()))
+            is_sure, asleep = True, turn.asleep(self._agent.dependencies.clock.now())
             await self._log.flush()  # from then on, what a person does begins another run
             if await self._agent.cut_off(self._thread_id, asleep) is None:
                 return
@@ -111,9 +111,7 @@ class RunWork:
         turn = LiveTurn(self._log, self._right)
         return turn if await turn.take(waiting) else None
 
-    async def _next_turn(
-        self, asleep: Container[tuple[str, str]], *, is_sure: bool
-    ) -> LiveTurn | None:
+    async def _next_turn(self, asleep: Asleep, *, is_sure: bool) -> LiveTurn | None:
         """Return a turn that this process has to work on.
 
         Where tools can go on that belong to no run, one begins: they have answers that came when
@@ -125,17 +123,22 @@ class RunWork:
             return turn if await turn.take(held) else None
         now = self._agent.dependencies.clock.now()
         alarm = held if held is not None and held.until <= now else None
-        is_looked_at = is_sure or alarm is not None
-        node = await self._agent.cut_off(self._thread_id, asleep) if is_looked_at else None
-        if node is None:
+        if not is_sure and alarm is None:
+            return None
+        end, _ = await self._branches.look(asleep)
+        if end is None or not end.can_go_on:
             if alarm is not None:
-                await self._right.clear(alarm)
+                await self._move(alarm, math.inf if end is None else end.until)
             return None
         why = "resumed" if alarm is None else f"at_{alarm.until!r}"
         with suppress(BusyError):
-            await turn.begin(started(self._thread_id, f"run_{node.id}_{why}"))
+            await turn.begin(started(self._thread_id, f"run_{end.around.last.id}_{why}"))
         turn.is_resumed = alarm is None
         return None if turn.run is None else turn
+
+    async def _move(self, alarm: OpenRun, until: float) -> None:
+        if (later := await self._right.move_alarm(alarm, until)) is not None:
+            await self._wake(later)
 
     async def _run(self, turn: LiveTurn) -> None:
         current_turn.set(turn)
@@ -187,37 +190,39 @@ class RunWork:
 
         It ends wholly, or with a person's questions; or it waits for a time.
         """
-        asked, asleep = list[Interrupt](), dict[tuple[str, str], float]()
+        asked, asleep, until = list[Interrupt](), dict[tuple[str, str], float](), math.inf
         while last.kind in ASIDE or last.tool_uses:
-            asleep = turn.asleep(self._agent.dependencies.clock.now())
-            end = await self._agent.end(self._thread_id, asleep=asleep)
+            now = self._agent.dependencies.clock.now()
+            end, asleep = await self._branches.look(turn.asleep(now))
             if end is not None and end.branches and not end.goes_on_here:
-                await self._wait_for_branches(turn, min(asleep.values(), default=math.inf))
+                await self._wait_for_branches(turn, asleep, min([*asleep.values(), end.until]))
                 return
             if end is None or not end.goes_on_here:
                 is_there = end is not None and end.around.last.id == last.id
                 end = end if is_there else await self._agent.end(self._thread_id, last.id)
                 asked = [] if end is None else await self._questions.asked_at(end)
+                until = math.inf if end is None else end.until
                 break
             last = await work.go_on(end.around)
-        until = min(asleep.values(), default=0.0)
+        until = min([*asleep.values(), until])
         if asked:
-            await turn.interrupt(asked, until)
-            if until:
+            await turn.interrupt(asked, 0.0 if until == math.inf else until)
+            if until < math.inf:
                 await self._wake(OpenRun("", until=until))
-        elif until:
+        elif until < math.inf:
             await self._wait(turn, until=until)
+            await self._branches.call_all(asleep)
         else:
             await turn.succeed()
 
-    async def _wait_for_branches(self, turn: LiveTurn, until: float) -> None:
+    async def _wait_for_branches(self, turn: LiveTurn, asleep: Asleep, until: float) -> None:
         """Have a run wait until its branches let it go on, and workers called for these.
 
         It looks at them from time to time as well: a call may be lost.
         """
         now = self._agent.dependencies.clock.now()
         if await turn.hand_over(is_called=True, until=min(until, now + WAITS)) is not None:
-            await self._branches.call_all()
+            await self._branches.call_all(asleep)
 
     async def _wait(self, turn: LiveTurn, *, version: str = "", until: float = 0.0) -> None:
         """Have a run wait for a worker of a version, or until a time."""

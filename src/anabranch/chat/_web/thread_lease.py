@@ -162,9 +162,18 @@ class ThreadLease:
         alarm = OpenRun("", until=until).name
         await self._events.take_over(self._thread_id, lease.owner, alarm, math.inf, until)
 
-    async def clear(self, alarm: OpenRun) -> None:
-        """Release an alarm for which there is nothing to do."""
-        await self._events.release(self._thread_id, alarm.name)
+    async def move_alarm(self, alarm: OpenRun, until: float) -> OpenRun | None:
+        """Have a thread in which there is nothing to do looked at at another time, or never again.
+
+        Returns the alarm as it is then, ``None`` if there is none any more.
+        """
+        later = OpenRun("", until=until)
+        if until == math.inf:
+            await self._events.release(self._thread_id, alarm.name)
+            return None
+        take_over = self._events.take_over
+        is_set = await take_over(self._thread_id, alarm.name, later.name, math.inf, until)
+        return later if is_set else None
 
     async def begin(
         self, run_id: str, event: bytes, on_lost: Callable[[], object]
@@ -301,8 +310,18 @@ class ThreadLease:
         if run is None or not run.until:
             return None
         take_over, now = self._events.take_over, self._clock.now()
-        is_sought = await take_over(self._thread_id, run.name, run.name, math.inf, now)
-        return replace(run, until=now) if is_sought else None
+        sought = replace(run, until=min(run.until, now))
+        is_sought = await take_over(self._thread_id, run.name, sought.name, math.inf, now)
+        return replace(sought, until=now) if is_sought else None
+
+    async def ring(self) -> OpenRun | None:
+        """Have the thread looked at now if no run is open there; return its alarm, ``None`` if one is."""
+        held, now = await self.held(), self._clock.now()
+        alarm = OpenRun("", until=now)
+        if held is None:
+            is_set = await self._events.lease(self._thread_id, alarm.name, ALWAYS, now)
+            return alarm if is_set else None
+        return await self.move_alarm(held, now) if held.is_alarm else None
 
     async def ask_to_stop(self, call: Callable[[OpenRun], Awaitable[object]]) -> None:
         """Ask the run that has not ended to stop, and wait; ``call`` calls a worker for it."""

@@ -65,7 +65,7 @@ class Race:
                 stored, trees = open_stores(url)
             stack.push_async_callback(trees.close)
             stack.push_async_callback(stored.close)
-            tools = [seat, BranchSelf()]
+            tools: list[Any] = [seat, BranchSelf()]
             process = Conversations(
                 trees, self.model, tools, calls=stored, engine=self.engine, clock=self.clock
             )

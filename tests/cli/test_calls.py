@@ -192,7 +192,7 @@ def test_a_call_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         id="call_1", tool="t", state="waiting", started=0, deadline=60, principal="me",
         arguments={"n": 1}, lease=Holder(worker="w", until=9), steps=steps, waits_for=["more"],
         rounds=[RecordedRound(number=0, outcome="asked", ended=5, worker="w", asks=["seats"])],
-        lines=["call_1~0.a"], is_complete=False, notices=2,
+        lines=["call_1~0.a"], is_complete=False, notices=2, waits_until=0.0,
     )  # fmt: skip
     drawn = draw_call(call)
     assert drawn[0] == "call_1  t  waiting for more"
@@ -202,6 +202,7 @@ def test_a_call_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         'arguments     {"n": 1}',
         "lines         call_1~0.a",
         "expires",
+        "goes on at    1970-01-01",
     ):
         assert part in text
     assert "asked seats  1970-01-01" in text

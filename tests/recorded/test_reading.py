@@ -71,6 +71,26 @@ async def test_a_call_that_waits_says_for_what() -> None:
     assert reserved.undo_name == "tests.recorded.trips:release"
 
 
+@tool
+async def take_seats(ctx: BranchContext, city: str) -> str:
+    """Ask, for an hour."""
+    asked = await ctx.race(ctx.elicit(Seats, city), ctx.sleep(3_600.0))
+    return f"after {asked}"
+
+
+async def test_a_call_that_sleeps_says_until_when() -> None:
+    store, at = Modelled(), replace(desk(), tool=take_seats)
+    begun = at.clock.now()
+    await played(store, at, 1)
+
+    call = await recorded(store, at)
+
+    assert (call.state, call.waits_until) == ("waiting", begun + 3_600.0)
+    await played(store, at)
+    ended = await recorded(store, at)
+    assert (ended.state, ended.waits_until) == ("done", None)
+
+
 async def test_a_call_that_has_ended_shows_each_round_and_answer() -> None:
     store, at = Modelled(), desk()
     begun = at.clock.now()

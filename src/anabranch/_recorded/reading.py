@@ -14,6 +14,7 @@ from anabranch._durable.notes import Notes, load_notes
 from anabranch._durable.states import latest_number
 from anabranch._durable.store import CallRecord, CallStore, LeaseRecord, RoundRecord
 from anabranch._engine import Journal
+from anabranch._engine.sleeping import wakes_at
 from anabranch._recorded.shapes import (
     CallState,
     Holder,
@@ -69,6 +70,7 @@ async def read_call(store: CallStore, record: CallRecord, now: float) -> Recorde
         rounds=reading.rounds,
         steps=reading.steps.all(reading.undone, unwound=unwound, over=over),
         waits_for=reading.pending if state == "waiting" else [],
+        waits_until=reading.until if state == "waiting" else None,
         value=reading.value,
         error=reading.error,
         notices=reading.notices,
@@ -85,6 +87,7 @@ class _Reading:
     rounds: list[RecordedRound] = field(default_factory=list[RecordedRound])
     undone: set[str] = field(default_factory=set[str])
     pending: list[str] = field(default_factory=list[str])
+    until: float | None = None
     value: JsonValue = None
     error: str | None = None
     notices: int = 0
@@ -116,6 +119,7 @@ class _Reading:
         journal = self._journal(ended)
         reply: dict[str, Any] = json.loads(ended.reply)
         self.pending = [] if journal is None else list(journal.pending)
+        self.until = None if journal is None else wakes_at(journal)
         if journal is not None:
             self.steps.state(ended.number, journal, notes)
             self.notices = max(self.notices, sum(journal.delivered.values()))

@@ -117,7 +117,8 @@ class RecordedCall(Listed):
         lease: who runs it now, or did when the lease was last renewed.
         rounds: in order.
         steps: in the order in which they happened; what is inside a branch follows the branch.
-        waits_for: the ids of the open questions.
+        waits_for: the ids of the open questions, and of open sleeps.
+        waits_until: when the first of these sleeps ends, and the call goes on by itself.
         value: what the tool returned; ``error``: why it failed.
         notices: how many log lines and progress messages were delivered.
         lines: the names of the other lines of this call.
@@ -129,6 +130,7 @@ class RecordedCall(Listed):
     rounds: list[RecordedRound] = []
     steps: list[RecordedStep] = []
     waits_for: list[str] = []
+    waits_until: float | None = None
     value: JsonValue = None
     error: str | None = None
     notices: int = 0

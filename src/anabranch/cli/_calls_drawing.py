@@ -39,6 +39,7 @@ def draw_call(call: RecordedCall) -> list[str]:
     facts = {
         "began": _date(call.started),
         end: _date(call.deadline),
+        "goes on at": None if call.waits_until is None else _date(call.waits_until),
         "caller": call.principal,
         "version": call.version,
         "run by": call.lease and f"{call.lease.worker} until {_date(call.lease.until)}",

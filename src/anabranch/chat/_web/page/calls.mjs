@@ -94,6 +94,7 @@ function Call({ name, go, onOpen, onProblem }) {
       <${Fact} name="Began">${when(call.started)}<//>
       <${Fact} name=${["done", "failed", "expired"].includes(call.state) ? "Deleted after" : "Expires"}>${when(call.deadline)}<//>
       ${call.waits_for.length > 0 && html`<${Fact} name="Waits for">${call.waits_for.join(", ")}<//>`}
+      ${call.waits_until && html`<${Fact} name="Goes on at">${when(call.waits_until)}<//>`}
       ${call.lease && html`<${Fact} name="Run by">${call.lease.worker}, until ${when(call.lease.until)}<//>`}
       ${call.error && html`<${Fact} name="Failed">${call.error}<//>`}
       ${call.notices > 0 && html`<${Fact} name="Notices">${call.notices}<//>`}

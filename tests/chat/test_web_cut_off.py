@@ -23,7 +23,6 @@ from anabranch.chat._web.run_input import Message, node_id, started
 from anabranch.chat._web.thread_lease import (
     APART,
     SECONDS,
-    UNRENEWED,
     OpenRun,
     Revival,
     ThreadLease,
@@ -215,15 +214,17 @@ async def test_nodes_that_a_process_has_not_reported_before_it_died_are_reported
 
 
 async def test_a_run_is_left_to_a_process_whose_clock_is_behind() -> None:
-    events, now = open_run_events("memory:"), 1_000.0
+    events, now, renewed = open_run_events("memory:"), 1_000.0, 0.0
     revival = Revival(events)
     for _ in range(20):
         until = now - APART / 2 + SECONDS
         assert await events.lease("t", "r/0.behind", now, until)
         assert await revival.revive(now, 9) == []
-        now += RENEWED_EVERY
-    now += UNRENEWED
-    assert await revival.revive(now, 9) == [("t", OpenRun("r", 1))]
+        renewed, now = now, now + RENEWED_EVERY
+    assert (
+        await revival.revive(renewed + SECONDS - 0.1, 9) == []
+    )  # by its clock, it has it until then
+    assert await revival.revive(renewed + SECONDS, 9) == [("t", OpenRun("r", 1))]
     await events.close()
 
 
@@ -232,7 +233,7 @@ async def test_a_run_is_taken_from_a_dead_process_when_its_lease_is_over() -> No
     revival = Revival(events)
     assert await events.lease("t", "r/0.dead", 1_000.0, until)
     assert await events.lease("long", "r/0.dead", 0.0, until - APART - 2 * SECONDS)
-    assert await revival.revive(until - UNRENEWED, 9) == [("long", OpenRun("r", 1))]
+    assert await revival.revive(until - SECONDS, 9) == [("long", OpenRun("r", 1))]
     assert await revival.revive(until - 1, 9) == []
     assert await revival.revive(until, 9) == [("t", OpenRun("r", 1))]
     await events.close()

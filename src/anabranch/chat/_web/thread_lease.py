@@ -28,9 +28,6 @@ __all__ = ["SOON", "STOP", "WAITS", "BusyError", "OpenRun", "Revival", "ThreadLe
 SECONDS = 15.0
 """Until another process can go on with the run of one that has died."""
 
-UNRENEWED = SECONDS / 2
-"""Seconds in which a lease is renewed, if its process lives."""
-
 APART = 60.0
 """Seconds by which the clocks of two processes may differ."""
 
@@ -352,9 +349,9 @@ class ThreadLease:
 class Revival:
     """Finds runs whose process has died, although the clocks of processes may differ.
 
-    A lease that is over by the clock here may be valid by its owner's, who renews it then. So it
-    counts as over only when nothing has renewed it for longer than a renewal takes; it is looked at
-    early enough that this costs no time where clocks agree.
+    A lease that is over by the clock here may be valid by its owner's. So it counts as over only when
+    nothing has renewed it for as long as it lasts, since its owner stores nothing then; it is looked
+    at early enough that this costs no time where clocks agree.
 
     Args:
         events: has the leases.
@@ -374,12 +371,12 @@ class Revival:
         """
         found: list[tuple[str, OpenRun]] = []
         before, self._seen = self._seen, {}
-        for held in await self._events.overdue(now + UNRENEWED, limit):
+        for held in await self._events.overdue(now + SECONDS, limit):
             thread_id, owner, until = held
             run = OpenRun.of(owner)
             if until > now or (run.worker and until > now - APART):
                 first = self._seen[held] = before.get(held, now)
-                if until > now or now - first < UNRENEWED:
+                if until > now or now - first < SECONDS:
                     continue
             if await self._events.take_over(thread_id, owner, run.next.name, until, now + WAITS):
                 found.append((thread_id, run.next))

@@ -440,7 +440,13 @@ async def test_a_tool_that_sleeps_and_a_question_in_time_say_until_when(browser:
         await opened.say("/remind")
         for _ in range(2):
             await expect(page.get_by_text(re.compile(r"waits until .*\d"))).to_be_visible()
+            await expect(page.locator(".status")).to_have_text(re.compile(r"^Waits until .*\d"))
             await page.reload()
+        async with tab(browser, page.url, viewport={"width": 375, "height": 800}) as narrow:
+            status = narrow.page.locator(".status")
+            await expect(status).to_have_text(re.compile(r"^Waits until .*\d"))
+            assert await narrow.page.evaluate("document.documentElement.scrollWidth") <= 375
+            await narrow.screen("sleeping-narrow")
         await page.get_by_role("button", name="Stop").click()
         await expect(page.get_by_role("article").get_by_text("failed")).to_be_visible()
         await opened.say("/take_seat")

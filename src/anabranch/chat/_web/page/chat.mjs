@@ -2,8 +2,9 @@
 import { html, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "./vendor.mjs";
 import * as api from "./api.mjs";
 import { Composer } from "./composer.mjs";
-import { afterEvents, empty, fromTree, leafBelow, textOf } from "./conversation.mjs";
+import { afterEvents, empty, fromTree, leafBelow, textOf, wakesAt } from "./conversation.mjs";
 import { Call, Question } from "./form.mjs";
+import { timeOrDay } from "./formats.mjs";
 import { Labels } from "./labels.mjs";
 import { Messages } from "./messages.mjs";
 import { Sidebar } from "./sidebar.mjs";
@@ -121,7 +122,7 @@ export function Chat({ address, go, links, loaded }) {
   };
   const relabel = (work) => work.then(read);
   const atLeaf = state.cursor === null || leafBelow(state, state.cursor) === state.cursor;
-  const announced = !connected ? "Reconnecting…" : state.running ? "Working…" : questions.length ? `${questions[0].id.tool_name} asks` : "";
+  const announced = !connected ? "Reconnecting…" : state.running ? working(wakesAt(state)) : questions.length ? `${questions[0].id.tool_name} asks` : "";
   const failure = problem?.message ?? state.error;
   const nodes = useMemo(() => [...state.nodes.values()], [state.nodes]);
   return html`<div class=${`page ${drawer}`} onKeyDown=${(event) => event.key === "Escape" && setDrawer("")}>
@@ -189,6 +190,8 @@ function Scrolled({ follow, children }) {
     ${away && html`<button type="button" class="latest" onClick=${toNewest}>↓ Latest</button>`}
   </div>`;
 }
+
+const working = (wakes) => (wakes ? `Waits until ${timeOrDay(wakes)}` : "Working…");
 
 const Skeleton = () => html`<div class="skeleton" role="status" aria-label="Loading"><i></i><i></i><i></i></div>`;
 

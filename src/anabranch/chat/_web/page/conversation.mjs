@@ -101,6 +101,13 @@ function isInBranch(state, node) {
   return false;
 }
 
+/** The time, in seconds, for which a run waits in which all that is unfinished sleeps; 0 for any other. */
+export function wakesAt(state) {
+  const times = [...state.tools.values()].filter(({ result }) => result === undefined).map(({ until }) => until);
+  const sleeps = state.running && times.length && !state.live.size && times.every((each) => each * 1000 > Date.now());
+  return sleeps ? Math.min(...times) : 0;
+}
+
 /** The nodes from the root to `id`. */
 export function pathTo(state, id) {
   const path = [];

@@ -7,6 +7,12 @@ function formatter(Kind, options) {
 export const count = formatter(Intl.NumberFormat);
 export const short = formatter(Intl.NumberFormat, { notation: "compact", maximumFractionDigits: 1 });
 export const price = formatter(Intl.NumberFormat, { maximumSignificantDigits: 3 });
-export const day = formatter(Intl.DateTimeFormat, { month: "short", day: "numeric" });
-export const time = formatter(Intl.DateTimeFormat, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const day = formatter(Intl.DateTimeFormat, { month: "short", day: "numeric" });
+const time = formatter(Intl.DateTimeFormat, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 export const moment = formatter(Intl.DateTimeFormat, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
+
+/** A moment, in seconds, as briefly as it can be: the time if it is today, else the day. */
+export function timeOrDay(seconds) {
+  const moment = new Date(seconds * 1000);
+  return (moment.toDateString() === new Date().toDateString() ? time : day)(moment);
+}

@@ -1,6 +1,6 @@
 // The messages along one path: what was said, the tools that were called, and what they returned.
 import { html, useMemo, useState } from "./vendor.mjs";
-import { branchesOf, leafBelow, pathTo, resultsOn, textOf, versions } from "./conversation.mjs";
+import { branchesOf, leafBelow, pathTo, resultsOn, textOf, versions, wakesAt } from "./conversation.mjs";
 import { Markdown } from "./markdown.mjs";
 import { ToolUse } from "./tools.mjs";
 import { NodeUsage } from "./usage.mjs";
@@ -32,7 +32,7 @@ export function Messages({ state, open, acts }) {
     html`<button class="earlier" type="button" onClick=${() => setMore(more + SHOWN)}>Show earlier messages (${first})</button>`}
     ${said}
     ${live.map(([id, { text }]) => html`<article class="message assistant live" key=${id} aria-label="Model"><${Markdown} text=${text} /></article>`)}
-    ${state.running && !state.live.size && html`<p class="thinking" aria-hidden="true"><i></i><i></i><i></i></p>`}
+    ${state.running && !state.live.size && !wakesAt(state) && html`<p class="thinking" aria-hidden="true"><i></i><i></i><i></i></p>`}
   </div>`;
 }
 

@@ -1,14 +1,8 @@
 // The conversations, the last begun first, and the way to a new one.
 import { html, useState } from "./vendor.mjs";
-import { day, time } from "./formats.mjs";
+import { timeOrDay } from "./formats.mjs";
 
 const MANY = 8;
-
-/** When a thread was begun: the time today, the day before that. */
-function when(seconds) {
-  const moment = new Date(seconds * 1000);
-  return (moment.toDateString() === new Date().toDateString() ? time : day)(moment);
-}
 
 export function Sidebar({ threads, current, onOpen, links }) {
   const [wanted, setWanted] = useState("");
@@ -23,7 +17,7 @@ export function Sidebar({ threads, current, onOpen, links }) {
       ${shown.map(
         ({ id, title, created_at }) => html`<li key=${id}>
           <button type="button" aria-current=${id === current ? "page" : undefined} onClick=${() => onOpen(id)}>
-            <span class="title">${title || id}</span><time>${when(created_at)}</time>
+            <span class="title">${title || id}</span><time>${timeOrDay(created_at)}</time>
           </button>
         </li>`,
       )}

@@ -19,14 +19,10 @@ from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import shown_in
 from anabranch.chat._web.log_writer import LogWriter, encoded
+from anabranch.chat._web.open_run import OpenRun
+from anabranch.chat._web.revival import APART, Revival
 from anabranch.chat._web.run_input import Message, node_id, started
-from anabranch.chat._web.thread_lease import (
-    APART,
-    SECONDS,
-    OpenRun,
-    Revival,
-    ThreadLease,
-)
+from anabranch.chat._web.thread_lease import SECONDS, ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
 from anabranch.stores import open_run_events, open_stores

@@ -15,7 +15,7 @@ from anabranch.agents import _agent
 from anabranch.chat._web import log_writer
 from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.conversations import Conversations
-from anabranch.chat._web.thread_lease import OpenRun
+from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_log import RUN_ENDS
 from anabranch.engines import InProcessEngine, Wake
 from anabranch.messages import ElicitReply

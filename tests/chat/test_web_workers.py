@@ -18,9 +18,9 @@ from anabranch.chat._web.branch_work import MOST_ATTEMPTS
 from anabranch.chat._web.conversation import RUNS
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.log_writer import encoded
+from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.run_input import HEAD, Message, ends_of_all_open, message_in, started
 from anabranch.chat._web.run_work import CUT_OFF, GIVEN_UP
-from anabranch.chat._web.thread_lease import OpenRun
 from anabranch.engines import InProcessEngine, Wake
 from anabranch.stores import open_run_events, open_tree_store
 from anabranch.testing import MockModel, calls

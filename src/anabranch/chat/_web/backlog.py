@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from anabranch._durable.run_events import RunEvents
-from anabranch.chat._web.thread_lease import OpenRun
+from anabranch.chat._web.open_run import OpenRun
 
 __all__ = ["Backlog"]
 

@@ -23,7 +23,8 @@ from anabranch.agents._branch_worker import BranchWorker
 from anabranch.chat._web.live_branch import LiveBranch
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
-from anabranch.chat._web.thread_lease import SOON, OpenRun, ThreadLease
+from anabranch.chat._web.open_run import OpenRun
+from anabranch.chat._web.thread_lease import SOON, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
 from anabranch.tree import Node

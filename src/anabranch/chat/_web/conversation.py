@@ -20,10 +20,11 @@ from anabranch.chat._web.answer_checks import ANSWERED, AnswerChecks, AnswerRefu
 from anabranch.chat._web.branch_work import BranchWork
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
 from anabranch.chat._web.log_writer import LogWriter
+from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import HEAD, Message, Place, started
 from anabranch.chat._web.run_work import RunWork
-from anabranch.chat._web.thread_lease import BusyError, OpenRun, ThreadLease
+from anabranch.chat._web.thread_lease import BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.chat._web.turn_work import TurnWork
 from anabranch.engines import Engine, Wake

@@ -37,7 +37,7 @@ from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions
-from anabranch.chat._web.thread_lease import Revival
+from anabranch.chat._web.revival import Revival
 from anabranch.engines import Engine, InProcessEngine, Wake, WorkLimits
 from anabranch.engines._advances import run_job
 from anabranch.errors import StoreError

@@ -11,8 +11,9 @@ import asyncio
 from anabranch.agents import Event
 from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.live_turn import LiveTurn
+from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.run_input import ends_of_all_open
-from anabranch.chat._web.thread_lease import STOP, OpenRun, ThreadLease
+from anabranch.chat._web.thread_lease import STOP, ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.tree import Node
 

@@ -31,8 +31,9 @@ from anabranch.agents import Event, NodeAdded, ToolSuspended
 from anabranch.agents._agent_dependencies import Suspension
 from anabranch.chat._web.event_mapping import EventMapping, shown_in
 from anabranch.chat._web.log_writer import TextPiece, encoded
+from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.run_input import ends_of_all_open
-from anabranch.chat._web.thread_lease import OpenRun, ThreadLease
+from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.errors import StoreError
 from anabranch.tree import Node

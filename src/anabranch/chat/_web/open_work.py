@@ -15,7 +15,8 @@ from anabranch._engine.clock import Clock
 from anabranch.chat._web.branch_work import split_call
 from anabranch.chat._web.live_turn import stop_run
 from anabranch.chat._web.log_writer import LogWriter
-from anabranch.chat._web.thread_lease import OpenRun, ThreadLease
+from anabranch.chat._web.open_run import OpenRun
+from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 
 __all__ = ["OpenWork", "WorkState", "cancel", "open_work", "retry"]

@@ -19,9 +19,10 @@ from anabranch._shielded import run_shielded
 from anabranch.agents import Agent
 from anabranch.chat._web.branch_work import MOST_ATTEMPTS, Asleep, BranchWork
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
+from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import message_in, started
-from anabranch.chat._web.thread_lease import STOP, WAITS, BusyError, OpenRun, ThreadLease
+from anabranch.chat._web.thread_lease import STOP, WAITS, BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.chat._web.turn_work import ASIDE, TurnWork
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError

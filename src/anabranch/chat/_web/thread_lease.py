@@ -1,35 +1,32 @@
 """The right to run in a thread: one run at a time has it, from its beginning to its end.
 
 It is a lease that outlives its processes: until the run has ended, no other begins in the thread, even if
-its process has died. A run that waits for a worker holds it under the run's own name; a process that
-works on the run, under a name of its own. A thread in which no run is
-open, but a tool is to go on at a time, has an alarm: a lease without a run, which is found at that
-time, and which the next run takes over. Any process can ask the run to stop: that is an event of
-the thread, since events reach every process.
+its process has died. A run that waits for a worker holds it under the run's own name (``open_run.py``); a
+process that works on the run, under a name of its own. A thread in which no run is open, but a tool is to
+go on at a time, has an alarm: a lease without a run, which is found at that time, and which the next run
+takes over. Any process can ask the run to stop: that is an event of the thread, since events reach every
+process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import NewEvents, RunEvents, TakenRun
 from anabranch._engine.clock import Clock, pause
+from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 
-__all__ = ["SOON", "STOP", "WAITS", "BusyError", "OpenRun", "Revival", "ThreadLease"]
+__all__ = ["SECONDS", "SOON", "STOP", "WAITS", "BusyError", "ThreadLease"]
 
 SECONDS = 15.0
 """Until another process can go on with the run of one that has died."""
-
-APART = 60.0
-"""Seconds by which the clocks of two processes may differ."""
 
 WAITS = 60.0
 """Seconds for which a run waits for a worker before it is called for once more."""
@@ -44,60 +41,11 @@ ALWAYS = 0.0
 """The time at which each lease that was not released is held still."""
 
 
-_OWNER = re.compile(r"(.*)/([0-9]+)(?:~([^~/]+)~)?(?:@([^@/]+)@)?(?:\.([^/]*))?", re.DOTALL)
-"""A run, how many processes have left it, the version and the time that it waits for, who works on it."""
-
-
 class BusyError(Exception):
     """A run is in progress in the thread."""
 
     def __init__(self) -> None:
         super().__init__("A turn is running in this conversation. Wait for it, or stop it.")
-
-
-@dataclass(frozen=True, slots=True)
-class OpenRun:
-    """A run that has not ended, as the owner of its thread's lease names it.
-
-    Attributes:
-        run_id: the run.
-        attempt: how many processes that worked on it have died, or ended.
-        worker: the process that works on it, empty while it waits for one.
-        version: while it waits, the version of the tools' code that a worker must have to take it;
-            empty if any will do.
-        until: the time for which it waits, or has waited; 0 if it waits for nothing but a worker.
-    """
-
-    run_id: str
-    attempt: int = 0
-    worker: str = ""
-    version: str = ""
-    until: float = 0.0
-
-    @classmethod
-    def of(cls, owner: str) -> OpenRun:
-        """Read the name of an owner."""
-        if read := _OWNER.fullmatch(owner):
-            run, attempt, version, until, worker = read.groups(default="")
-            return cls(run, int(attempt), worker, version, float(until or 0.0))
-        return cls(owner.rpartition(".")[0], 0, owner.rpartition(".")[2])
-
-    @property
-    def name(self) -> str:
-        """The name under which it waits; that of a worker begins with it."""
-        pinned = f"~{self.version}~" if self.version else ""
-        timed = f"@{self.until!r}@" if self.until else ""
-        return f"{self.run_id}/{self.attempt}{pinned}{timed}"
-
-    @property
-    def next(self) -> OpenRun:
-        """The same run when its worker is gone."""
-        return replace(self, attempt=self.attempt + bool(self.worker), worker="")
-
-    @property
-    def is_alarm(self) -> bool:
-        """Whether it is no run, but the time at which one is to begin."""
-        return not self.run_id
 
 
 class _Renewals:
@@ -344,40 +292,3 @@ class ThreadLease:
                     if event.startswith(start):
                         return event
         raise AssertionError  # it is followed for ever
-
-
-class Revival:
-    """Finds runs whose process has died, although the clocks of processes may differ.
-
-    A lease that is over by the clock here may be valid by its owner's. So it counts as over only when
-    nothing has renewed it for as long as it lasts, since its owner stores nothing then; it is looked
-    at early enough that this costs no time where clocks agree.
-
-    Args:
-        events: has the leases.
-    """
-
-    def __init__(self, events: RunEvents) -> None:
-        self._events = events
-        self._seen: dict[tuple[str, str, float], float] = {}
-
-    async def revive(self, now: float, limit: int) -> Sequence[tuple[str, OpenRun]]:
-        """Have runs wait for a worker whose process has died; return them, each with its thread.
-
-        Runs that have waited for long are among them. Of several processes, one has each.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        found: list[tuple[str, OpenRun]] = []
-        before, self._seen = self._seen, {}
-        for held in await self._events.overdue(now + SECONDS, limit):
-            thread_id, owner, until = held
-            run = OpenRun.of(owner)
-            if until > now or (run.worker and until > now - APART):
-                first = self._seen[held] = before.get(held, now)
-                if until > now or now - first < SECONDS:
-                    continue
-            if await self._events.take_over(thread_id, owner, run.next.name, until, now + WAITS):
-                found.append((thread_id, run.next))
-        return found

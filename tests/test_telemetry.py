@@ -327,7 +327,7 @@ async def test_a_turn_belongs_to_its_wake_and_that_is_linked_to_what_woke_it(
     assert wake.attributes == {
         "gen_ai.tool.name": "anabranch.chat",
         "anabranch.wake.call": "t1",
-        "anabranch.wake.turn": "r1",
+        "anabranch.wake.turn": "r1/0",
     }
     assert turn.attributes == {"anabranch.thread.id": "t1", "anabranch.outcome": "asked"}
     assert (below(turn, wake), below(call_, turn)) == (True, True)

@@ -20,7 +20,7 @@ import pytest
 from anabranch import BranchContext, tool
 from anabranch._shielded import run_shielded
 from anabranch.agents import BranchSelf, Folding
-from anabranch.chat._web.conversation import RUNS
+from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import shown_in
 from anabranch.chat._web.thread_lease import SECONDS
@@ -273,23 +273,30 @@ async def test_a_reply_that_breaks_off_after_a_suspension_is_asked_for_again(
     assert head == tree.nodes[-1].id
 
 
+def is_answer(node: Node) -> bool:
+    return node.kind == "answer"
+
+
+async def held_answer(web: Process) -> tuple[Conversation, asyncio.Future[int | None]]:
+    """Ask, and answer in a run of its own, whose process is held up before it stores the answer."""
+    await (await web.work_on("/seat"))
+    conversation = await web.conversations.find("t1", None)
+    assert conversation is not None
+    asked = (await web.tree.trees.tree("t1")).nodes[-1]
+    reply = ElicitReply(action="accept", content={"row": 3})
+    answering = asyncio.ensure_future(conversation.answer({asked.id: reply}, "r2"))
+    await web.tree.reached.wait()
+    return conversation, answering
+
+
 async def test_an_answer_that_is_stored_late_is_acted_upon(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The run that began with it has ended meanwhile, without it."""
     url = f"sqlite:///{tmp_path}/chat.db"
 
-    def holds(node: Node) -> bool:
-        return node.kind == "answer"
-
-    async with process(url, counting(), holds) as web, process(url, counting()) as worker:
-        await (await web.work_on("/seat"))
-        conversation = await web.conversations.find("t1", None)
-        assert conversation is not None
-        asked = (await web.tree.trees.tree("t1")).nodes[-1]
-        reply = ElicitReply(action="accept", content={"row": 3})
-        answering = asyncio.ensure_future(conversation.answer({asked.id: reply}, "r2"))
-        await web.tree.reached.wait()
+    async with process(url, counting(), is_answer) as web, process(url, counting()) as worker:
+        conversation, answering = await held_answer(web)
         await take_over(url, "r2/1")
         await worker.work()
         web.clock.advance(SECONDS)
@@ -309,17 +316,8 @@ async def test_an_answer_that_is_reported_late_is_shown(tmp_path: Path) -> None:
     """The lease is over before it is reported, and no one has taken the run over."""
     url = f"sqlite:///{tmp_path}/chat.db"
 
-    def holds(node: Node) -> bool:
-        return node.kind == "answer"
-
-    async with process(url, counting(), holds) as web, process(url, counting()) as worker:
-        await (await web.work_on("/seat"))
-        conversation = await web.conversations.find("t1", None)
-        assert conversation is not None
-        asked = (await web.tree.trees.tree("t1")).nodes[-1]
-        reply = ElicitReply(action="accept", content={"row": 3})
-        answering = asyncio.ensure_future(conversation.answer({asked.id: reply}, "r2"))
-        await web.tree.reached.wait()
+    async with process(url, counting(), is_answer) as web, process(url, counting()) as worker:
+        conversation, answering = await held_answer(web)
         web.let_lease_run_out()
         web.tree.may_go.set()
         await answering

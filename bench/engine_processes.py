@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import signal
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,6 +27,8 @@ __all__ = [
     "QUESTIONS",
     "OpenEngine",
     "act",
+    "at_rest",
+    "at_work",
     "connections",
     "conversations_at",
     "cpu_seconds",
@@ -130,6 +133,31 @@ async def workers(number: int, work: Callable[[Connection], None]) -> AsyncGener
             ours.close()
         for process in processes:
             await asyncio.to_thread(process.join)
+
+
+@contextmanager
+def at_rest(pids: Sequence[int]) -> Generator[None]:
+    """Stop these processes inside the block, so that their looks for work take no one's time."""
+    _send(pids, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        _send(pids, signal.SIGCONT)
+
+
+@contextmanager
+def at_work(pids: Sequence[int]) -> Generator[None]:
+    """Let processes that are at rest go on inside the block."""
+    _send(pids, signal.SIGCONT)
+    try:
+        yield
+    finally:
+        _send(pids, signal.SIGSTOP)
+
+
+def _send(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        os.kill(pid, number)
 
 
 def on_restate(ingress: str, admin: str, port: int, _url: str) -> Engine:

@@ -18,8 +18,8 @@ What is fair, and what is in the favour of those by hand: they have no conversat
 pages. With DBOS nothing goes on elsewhere if its worker dies, and a workflow waits in memory for its
 answer. On Restate everything of theirs is stored once, by Restate; ours is stored in Postgres, too. A
 workflow there does not wait in memory: called over HTTP/1.1, as those who share a port must be, it is
-called again from its journal with each answer. The workers of DBOS that rest look into their queues ten
-times a second meanwhile, ours as theirs.
+called again from its journal with each answer. While one way is measured, the workers of the others are
+stopped: those of DBOS look into their queues ten times a second.
 
 A round's CPU time is that of this process and the workers; that of the servers stands beside it. Work
 that waits is an effect of a second, on workers that do two at a time. Beside persons who are silent it is
@@ -59,6 +59,8 @@ from bench.engine_persons import SAID, Alone, InChat, Persons
 from bench.engine_processes import (
     QUESTIONS,
     OpenEngine,
+    at_rest,
+    at_work,
     connections,
     conversations_at,
     cpu_seconds,
@@ -97,7 +99,7 @@ class Contender:
     Attributes:
         persons: play the calls.
         servers: what they are stored in, and what wakes them.
-        workers: the processes that work on them beside this one.
+        workers: the processes that work on them beside this one; they are at rest.
         spent: CPU time of this process and the workers.
         spent_by: CPU time of each server.
         names: of the calls.
@@ -112,10 +114,11 @@ class Contender:
 
     async def play_at_once(self) -> None:
         """Play many calls at once."""
-        self._spend(-1)
         names = [next(self.names) for _ in range(AT_ONCE)]
-        await asyncio.gather(*map(self.persons.play, names))
-        self._spend(1)
+        with at_work(self.workers):
+            self._spend(-1)
+            await asyncio.gather(*map(self.persons.play, names))
+            self._spend(1)
 
     def _spend(self, sign: int) -> None:
         self.spent += sign * cpu_seconds([os.getpid(), *self.workers])
@@ -125,7 +128,8 @@ class Contender:
     async def lateness(self) -> float:
         """Play some calls, one after the other; return the median of how late effects are."""
         names = [next(self.names) for _ in range(ONE_BY_ONE)]
-        return median([late for name in names for late in await self.persons.play(name)])
+        with at_work(self.workers):
+            return median([late for name in names for late in await self.persons.play(name)])
 
 
 @asynccontextmanager
@@ -212,6 +216,8 @@ async def compared(server: Server, engines: Sequence[Measured]) -> list[Row]:
             "in process": Contender(chat, postgres),
             **on_engines,
         }
+        for each in contenders.values():
+            stack.enter_context(at_rest(each.workers))
         playing = {name: each.play_at_once for name, each in contenders.items()}
         times = await time_in_turns(playing, TURNS)
         late = {name: await each.lateness() for name, each in contenders.items()}

@@ -375,7 +375,7 @@ async def test_the_backlog_is_measured(collected: Collected) -> None:
     events = open_run_events(trees)
     for thread, owner in {"t1": "r1/0", "t2": "r2/3", "t3": "r3/0.worker"}.items():
         assert await events.lease(thread, owner, 0.0, 1.0)
-    await Conversations(trees, web.model()).report_backlog()
+    await Conversations(trees, web.model()).upkeep.report_backlog()
     assert collected.metric("backlog.waiting") == {"": 2}
     assert collected.metric("backlog.running") == {"": 1}
     await trees.close()

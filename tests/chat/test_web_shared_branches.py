@@ -258,7 +258,7 @@ async def test_a_stop_reaches_the_branches_wherever_they_are(url: str, from_outs
         await working
         assert DONE == ["begun", "not begun"]
         if from_outside:
-            await one.call_workers()
+            await one.upkeep.call_workers()
         await two.advance(await here.engine.next("t1"))
         assert await stopping
         await events.close()
@@ -300,7 +300,7 @@ async def test_a_branch_whose_process_ends_goes_on_in_another(url: str) -> None:
             await asyncio.wait([working])
         assert DONE == ["begun"]
         assert ("branch", "waiting", 1) in await open_calls(here)
-        await one.call_workers()
+        await one.upkeep.call_workers()
 
         @tool(name="work")
         async def done(ctx: BranchContext) -> str:
@@ -344,7 +344,7 @@ async def test_a_branch_whose_process_has_died_is_called_for_again(url: str) -> 
         await left_by_the_dead(here, first, 1)
         await one.advance(second)
         assert here.engine.wakes == []
-        await one.call_workers()
+        await one.upkeep.call_workers()
         assert {each.call for each in here.engine.wakes} == {first.call}
         await here.drive(one)
         assert await outcome(one) == "success"
@@ -357,7 +357,7 @@ async def test_a_branch_over_which_many_processes_died_is_given_up(url: str) -> 
         first, second = await children(here, one)
         await left_by_the_dead(here, first, 5)
         await one.advance(second)
-        await one.call_workers()
+        await one.upkeep.call_workers()
         await here.drive(one)
         assert await outcome(one) == "success"
         assert GIVEN_UP in str(await events_of(one))
@@ -377,7 +377,7 @@ async def test_a_branch_cut_off_in_a_tool_is_not_repeated_without_a_store_of_cal
         await one.agent.add([called], head=False)
         await left_by_the_dead(here, first, 1)
         await one.advance(second)
-        await one.call_workers()
+        await one.upkeep.call_workers()
         await here.drive(one)
         assert await outcome(one) == "success"
         assert CUT_OFF in str(await events_of(one))
@@ -391,14 +391,14 @@ async def test_calls_that_are_lost_are_made_again(url: str) -> None:
         await here.begun(one)
         lost = await children(here, one)
         here.clock.advance(61.0)
-        await one.call_workers()
+        await one.upkeep.call_workers()
         assert {each.call for each in here.engine.wakes} == {"t1", *(each.call for each in lost)}
         again = [each for each in here.engine.wakes if each.call != "t1"]
         for each in again:
             await one.advance(each)
         here.engine.wakes.clear()
         here.clock.advance(61.0)
-        await one.call_workers()
+        await one.upkeep.call_workers()
         await here.drive(one)
         assert await outcome(one) == "success"
 

@@ -13,9 +13,10 @@ import pytest
 
 from anabranch import BranchContext, tool
 from anabranch.chat._web.conversation import RUNS, Conversation
-from anabranch.chat._web.conversations import RETAINED, Conversations
+from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.open_work import cancel, open_work
 from anabranch.chat._web.thread_lease import BusyError
+from anabranch.chat._web.upkeep import RETAINED
 from anabranch.engines import InProcessEngine, Wake
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.stores import open_run_events, open_stores
@@ -188,10 +189,10 @@ async def test_a_run_whose_wake_was_lost_is_found_at_its_time(url: str) -> None:
         await machines.begun(process, "remind")
         machines.engine.wakes.clear()
         machines.clock.advance(WEEK - 1.0)
-        await process.call_workers()
+        await process.upkeep.call_workers()
         assert not machines.engine.wakes
         machines.clock.advance(1.0)
-        await process.call_workers()
+        await process.upkeep.call_workers()
         [wake] = machines.engine.wakes
         assert await machines.work() == [("r1", "waiting", 0, machines.clock.now())]
         await process.advance(wake)
@@ -232,7 +233,7 @@ async def test_a_run_outlives_its_old_events(url: str) -> None:
     async with machines.process() as process:
         conversation = await machines.begun(process, "/remind days=30")
         machines.clock.advance(RETAINED + 1.0)
-        await process.prune()
+        await process.upkeep.prune()
         assert len(await events_of(conversation)) > 1
         machines.clock.advance(30 * DAY)
         await process.advance(machines.engine.wakes[-1])
@@ -254,7 +255,7 @@ async def test_what_a_run_has_done_that_is_stopped_in_its_sleep_is_undone(
         stop = partial(cancel, events, "t1", machines.clock) if by_command else conversation.stop
         stopping = asyncio.ensure_future(stop())
         while not machines.engine.wakes:  # until its run waits for a worker
-            await process.call_workers()
+            await process.upkeep.call_workers()
         await process.advance(machines.engine.wakes[-1])
         assert await stopping
         await events.close()

@@ -98,7 +98,7 @@ async def test_a_question_whose_wake_was_lost_is_found_at_its_time(url: str) -> 
         conversation = await machines.begun(process, "seat")
         machines.engine.wakes.clear()
         machines.clock.advance(DAY)
-        await process.call_workers()
+        await process.upkeep.call_workers()
         [wake] = machines.engine.wakes
         await process.advance(wake)
         assert await ends_of(conversation) == ["interrupt", "success"]

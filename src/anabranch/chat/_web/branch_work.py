@@ -252,9 +252,9 @@ class BranchWork:
                     raise StoreError("How the branch has ended could not be stored.")
                 at = left.at
                 await worker.work_on(start)
-                asleep = turn.asleep(self._writer.clock.now())
+                asleep = turn.times.asleep(self._writer.clock.now())
                 left = await worker.left(start, asleep=asleep)
-        asleep = turn.asleep(self._writer.clock.now())
+        asleep = turn.times.asleep(self._writer.clock.now())
         until = min([*asleep.values(), left.until])
         return 0.0 if until == math.inf else until
 
@@ -276,6 +276,6 @@ class BranchWork:
             elif await self._right.open_run() is None:
                 await self._begin_again()
             elif not version:
-                await self._call_next(start, turn.asleep(self._writer.clock.now()))
+                await self._call_next(start, turn.times.asleep(self._writer.clock.now()))
         except AnabranchError as error:
             logger.warning("no worker was called after a branch: %s; it is looked for later", error)

@@ -136,7 +136,7 @@ class Conversation:
             turn = self._new_turn()
             try:
                 after = await turn.begin(started(self.thread_id, run_id, message))
-                if turn.alarm:
+                if turn.times.alarm:
                     await self.branches.call_off()
                 return after
             finally:
@@ -171,7 +171,8 @@ class Conversation:
                 if turn.run is None:  # it may have ended before the answers were there
                     with suppress(BusyError):
                         after = await turn.begin(begins)
-                if turn.run is None or turn.alarm:  # branches may wait, of which one can go on now
+                # Branches may wait, of which one can go on now.
+                if turn.run is None or turn.times.alarm:
                     await self.branches.call_all()
             except QuestionAnsweredError:  # just now, by another process
                 await turn.fail(ANSWERED)

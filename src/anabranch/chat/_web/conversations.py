@@ -18,7 +18,6 @@ from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Clock, pause
 from anabranch._engine.combine import cancel_and_wait
-from anabranch._telemetry import report_backlog
 from anabranch.agents import (
     Agent,
     AgentTool,
@@ -37,9 +36,8 @@ from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions
-from anabranch.chat._web.revival import Revival
+from anabranch.chat._web.upkeep import Upkeep
 from anabranch.engines import Engine, InProcessEngine, Wake, WorkLimits
-from anabranch.engines._advances import run_job
 from anabranch.errors import StoreError
 from anabranch.stores import open_run_events
 from anabranch.tool import Tool
@@ -55,23 +53,8 @@ CONCURRENCY = 1_000
 IDLE_HELD = 1_000
 """The most threads in which nothing happens that are held in memory."""
 
-RETAINED = 7 * 86_400.0
-"""Seconds after the last event of a thread for which its events are stored."""
-
-PRUNED_AT_ONCE = 10_000
-"""How many old events each step of a pruning deletes."""
-
-RESUMED = 1_000
-"""The most threads, the latest, in which turns that were cut off go on by themselves."""
-
-PRUNE_EVERY, REVIVE_EVERY = 600.0, 2.0
-"""Seconds from one pruning of old events, or one look for runs of dead processes, to the next."""
-
-REPORTED_EVERY, REPORTED = 30.0, 20_000
-"""Seconds from one report of the backlog to the next, and the most runs that are counted for it."""
-
-REVIVED_AT_ONCE = 1_000
-"""The most runs for which workers are called at once."""
+TAKE_AGAIN = 2.0
+"""Seconds after which runs are taken again where the engine has failed."""
 
 FLUSH = 5.0
 """Seconds for which the end of the application waits until events are stored."""
@@ -100,6 +83,7 @@ class Conversations:
         backlog: counts the runs that begin.
         questions: reads their questions.
         modules: show questions of plugins in the page, by their names.
+        upkeep: what is due from time to time.
     """
 
     def __init__(  # noqa: PLR0913 - the options of an application, by keyword
@@ -123,7 +107,6 @@ class Conversations:
         self._is_tended = engine is not None
         self._worker: asyncio.Task[NoReturn] | None = None
         self._events = open_run_events(store)
-        self._revival = Revival(self._events)
         given = list(tools)
         plugins = [each for each in given if isinstance(each, Plugin)]
         own = [each for each in given if not isinstance(each, Plugin)]
@@ -153,6 +136,7 @@ class Conversations:
         self._writer = LogWriter(self._events, self.agent.dependencies.clock)
         self._threads: dict[str, Conversation] = {}
         self.backlog: Backlog = Backlog(self._events, max_backlog, self._untaken, now)
+        self.upkeep: Upkeep = Upkeep(self.agent, self._events, self._engine, self.backlog)
 
     async def find(self, thread_id: str, principal: str | None) -> Conversation | None:
         """Return the conversation in a thread, ``None`` if ``principal`` has no such thread."""
@@ -202,49 +186,6 @@ class Conversations:
     def _untaken(self) -> int:
         return sum(each.is_untaken for each in self._threads.values())
 
-    async def prune(self) -> None:
-        """Delete old events.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        now = self.agent.dependencies.clock.now()
-        while await self._events.prune(now - RETAINED, PRUNED_AT_ONCE):
-            pass
-
-    async def call_workers(self) -> None:
-        """Call workers for runs whose process has died, or that have waited for long.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        now = self.agent.dependencies.clock.now()
-        for thread_id, run in await self._revival.revive(now, REVIVED_AT_ONCE):
-            if run.version:  # there may be no such worker for long: one wake is enough
-                await self._engine.cancel(thread_id)
-            wake = Wake(thread_id, run.name, RUNS, version=run.version, not_before=now)
-            await self._engine.wake(wake)
-
-    async def report_backlog(self) -> None:
-        """Report how many runs wait, and how many are in progress, in all processes.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        report_backlog(*await self.backlog.counted(REPORTED))
-
-    async def resume(self) -> None:
-        """Call workers where tools were cut off that belong to no run, as those of a terminal.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        now = self.agent.dependencies.clock.now()
-        for thread in await self.agent.store.threads(RESUMED):
-            if (node := await self.agent.cut_off(thread.id)) is not None:
-                wake = Wake(thread.id, node.id, RUNS, share=thread.owner or "", not_before=now)
-                await self._engine.wake(wake)
-
     async def advance(self, wake: Wake) -> None:
         """Work on the run of a thread, or on a branch of one, if it waits for a worker."""
         thread_id, start_id = split_call(wake.call)
@@ -278,12 +219,7 @@ class Conversations:
     def _parts(self, concurrency: int | None) -> Iterator[Awaitable[object]]:
         if concurrency is not None:
             yield self._work(WorkLimits(concurrency))
-        yield self._engine.every("old events", PRUNE_EVERY, self.prune)
-        yield self._engine.every("runs of dead processes", REVIVE_EVERY, self.call_workers)
-        yield self._engine.every("the backlog", REPORTED_EVERY, self.report_backlog)
-        if self.agent.dependencies.calls is not None:
-            yield self.agent.expire_calls(self._engine)
-            yield run_job("tools that were cut off", self.resume)
+        yield from self.upkeep.jobs()
 
     async def _work(self, limits: WorkLimits) -> NoReturn:
         version = self.agent.dependencies.version
@@ -292,7 +228,7 @@ class Conversations:
                 await self._engine.work({RUNS: version}, self.advance, limits)
             except StoreError as error:
                 logger.warning("no runs are taken: %s; trying again", error)
-            await pause(self.agent.dependencies.clock, REVIVE_EVERY)
+            await pause(self.agent.dependencies.clock, TAKE_AGAIN)
 
     async def close(self) -> None:
         """Have other processes take what was not taken here, and store what was reported."""

@@ -35,6 +35,7 @@ from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.run_input import ends_of_all_open
 from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.chat._web.turn_times import TurnTimes
 from anabranch.errors import StoreError
 from anabranch.tree import Node
 
@@ -57,7 +58,7 @@ class LiveTurn:
         run: the run, as it was when this process took it; ``None`` while it has none.
         task: works on it.
         is_waiting: whether it was handed over until a time.
-        alarm: the time at which the thread was to be looked at before the run began; 0 for none.
+        times: when it goes on by itself.
         is_resumed: whether it goes on with what others have stored, and may not have reported.
         suspension: begins when this process has lost the run, or its lease has run out: nothing of
             it is undone here, and none of its failures is recorded.
@@ -70,10 +71,8 @@ class LiveTurn:
         self.task: asyncio.Task[None] | None = None
         self.is_waiting = False
         self.is_resumed = False
-        self._asleep: dict[tuple[str, str], float] = {}
-        self._limits: list[float] = []
         self.suspension: Suspension = Suspension(self._is_over)
-        self.alarm = 0.0
+        self.times: TurnTimes = TurnTimes()
         self._log = log
         self._right = right
         self._mapping = mapping or EventMapping()
@@ -103,7 +102,7 @@ class LiveTurn:
         begun = await self._right.begin(started.run_id, event, self._on_lost)
         if begun is None:
             return await self._log.begun(started.run_id) or 0
-        self._lease, number, self.alarm = begun
+        self._lease, number, self.times.alarm = begun
         self.run, self._begun = OpenRun.of(self._lease.owner), (number - 1, [event])
         return number - 1
 
@@ -159,10 +158,8 @@ class LiveTurn:
             return
         is_question = isinstance(event, NodeAdded) and event.node.kind == "question"
         self._log.add(events, lease=self._lease, is_followed=is_question)
-        if isinstance(event, ToolSuspended) and event.asks:
-            self._limits.append(event.until)
-        elif isinstance(event, ToolSuspended):
-            self._asleep[event.caller, event.use.id] = event.until
+        if isinstance(event, ToolSuspended):
+            self.times.add(event)
         if isinstance(event, NodeAdded) and event.node.tool_uses:
             await self._log.flush()  # tools begin next: who sees an effect has seen who called it
             self._leave_if_over()  # another process has called them by now
@@ -194,14 +191,7 @@ class LiveTurn:
     @property
     def has_slept(self) -> bool:
         """Whether a call of it slept when this process took it, or later, and may sleep still."""
-        return bool(self._asleep) or (self.run is not None and self.run.until > 0)
-
-    def asleep(self, now: float) -> dict[tuple[str, str], float]:
-        """Return the tool uses that sleep at ``now``, each after its caller, and until when.
-
-        One whose time is the limit of a question is not among them: that is in the tree.
-        """
-        return {use: until for use, until in self._asleep.items() if until > now}
+        return self.times.has_slept or (self.run is not None and self.run.until > 0)
 
     async def interrupt(self, interrupts: list[Interrupt], until: float = 0.0) -> None:
         """Report that the run waits for the answers to these questions, which are in the store.
@@ -213,21 +203,16 @@ class LiveTurn:
 
     async def succeed(self, *, is_empty: bool = False) -> None:
         """Report that the turn has ended; ``is_empty`` says that nothing was to be done in it."""
-        until = self._earliest() if is_empty else 0.0
+        until = self.times.earliest() if is_empty else 0.0
         await self._finish(RunFinishedSuccessOutcome(type="success"), until)
 
     async def stop(self) -> None:
         """Report that the turn was stopped."""
-        await self._finish(RunFinishedCancelledOutcome(type="cancelled"), self._earliest())
+        await self._finish(RunFinishedCancelledOutcome(type="cancelled"), self.times.earliest())
 
     async def fail(self, message: str) -> None:
         """Report why the turn has ended."""
-        await self._end(RunErrorEvent(message=message), until=self._earliest())
-
-    def _earliest(self) -> float:
-        """Return when there may be something to do after a turn that ends early, 0 for never."""
-        known = [*self._asleep.values(), *self._limits, self.alarm]
-        return min((until for until in known if until), default=0.0)
+        await self._end(RunErrorEvent(message=message), until=self.times.earliest())
 
     async def hand_over(
         self, *, is_called: bool = False, version: str = "", until: float = 0.0

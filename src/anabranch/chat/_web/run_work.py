@@ -99,7 +99,7 @@ class RunWork:
                 self._turn = None
             if turn.is_waiting:
                 return
-            is_sure, asleep = True, turn.asleep(self._agent.dependencies.clock.now())
+            is_sure, asleep = True, turn.times.asleep(self._agent.dependencies.clock.now())
             await self._log.flush()  # from then on, what a person does begins another run
             if await self._agent.cut_off(self._thread_id, asleep) is None:
                 return
@@ -194,7 +194,7 @@ class RunWork:
         asked, asleep, until = list[Interrupt](), dict[tuple[str, str], float](), math.inf
         while last.kind in ASIDE or last.tool_uses:
             now = self._agent.dependencies.clock.now()
-            end, asleep = await self._branches.look(turn.asleep(now))
+            end, asleep = await self._branches.look(turn.times.asleep(now))
             if end is not None and end.branches and not end.goes_on_here:
                 await self._wait_for_branches(turn, asleep, min([*asleep.values(), end.until]))
                 return

@@ -1,0 +1,105 @@
+"""What is due from time to time for all conversations of a store, in one of the processes that have them.
+
+It looks for what was left behind, and calls for it; it works on nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator
+
+from anabranch._durable.run_events import RunEvents
+from anabranch._telemetry import report_backlog
+from anabranch.agents import Agent
+from anabranch.chat._web.backlog import Backlog
+from anabranch.chat._web.conversation import RUNS
+from anabranch.chat._web.revival import Revival
+from anabranch.engines import Engine, Wake
+from anabranch.engines._advances import run_job
+
+__all__ = ["RETAINED", "Upkeep"]
+
+RETAINED = 7 * 86_400.0
+"""Seconds after the last event of a thread for which its events are stored."""
+
+PRUNE_EVERY, PRUNED_AT_ONCE = 600.0, 10_000
+"""Seconds from one pruning of old events to the next, and how many each of its steps deletes."""
+
+REVIVE_EVERY, REVIVED_AT_ONCE = 2.0, 1_000
+"""Seconds from one look for runs of dead processes to the next, and the most that it finds."""
+
+REPORT_EVERY, REPORTED = 30.0, 20_000
+"""Seconds from one report of the backlog to the next, and the most runs that are counted for it."""
+
+RESUMED = 1_000
+"""The most threads, the latest, in which turns that were cut off go on by themselves."""
+
+
+class Upkeep:
+    """The jobs of an application beside its runs.
+
+    Args:
+        agent: leads the conversations.
+        events: stores who works on which run.
+        engine: has each job done by one process of all, and calls workers.
+        backlog: counts the runs that wait.
+    """
+
+    def __init__(self, agent: Agent, events: RunEvents, engine: Engine, backlog: Backlog) -> None:
+        self._agent = agent
+        self._clock = agent.dependencies.clock
+        self._events = events
+        self._engine = engine
+        self._backlog = backlog
+        self._revival = Revival(events)
+
+    def jobs(self) -> Iterator[Awaitable[object]]:
+        """Yield what does the jobs, each until it is cancelled."""
+        yield self._engine.every("old events", PRUNE_EVERY, self.prune)
+        yield self._engine.every("runs of dead processes", REVIVE_EVERY, self.call_workers)
+        yield self._engine.every("the backlog", REPORT_EVERY, self.report_backlog)
+        if self._agent.dependencies.calls is not None:
+            yield self._agent.expire_calls(self._engine)
+            yield run_job("tools that were cut off", self.resume)
+
+    async def prune(self) -> None:
+        """Delete old events.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        now = self._clock.now()
+        while await self._events.prune(now - RETAINED, PRUNED_AT_ONCE):
+            pass
+
+    async def call_workers(self) -> None:
+        """Call workers for runs whose process has died, or that have waited for long.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        now = self._clock.now()
+        for thread_id, run in await self._revival.revive(now, REVIVED_AT_ONCE):
+            if run.version:  # there may be no such worker for long: one wake is enough
+                await self._engine.cancel(thread_id)
+            wake = Wake(thread_id, run.name, RUNS, version=run.version, not_before=now)
+            await self._engine.wake(wake)
+
+    async def report_backlog(self) -> None:
+        """Report how many runs wait, and how many are in progress, in all processes.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        report_backlog(*await self._backlog.counted(REPORTED))
+
+    async def resume(self) -> None:
+        """Call workers where tools were cut off that belong to no run, as those of a terminal.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        now = self._clock.now()
+        for thread in await self._agent.store.threads(RESUMED):
+            if (node := await self._agent.cut_off(thread.id)) is not None:
+                wake = Wake(thread.id, node.id, RUNS, share=thread.owner or "", not_before=now)
+                await self._engine.wake(wake)

@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.engines import Wake
 from anabranch.engines._advances import Advances
+from anabranch.errors import StoreError
 from anabranch.testing import ManualClock
 from anabranch.testing.suites._engine_samples import Worker, a_wake
 
@@ -31,9 +32,15 @@ async def test_what_an_advance_returns_is_done_at_its_time() -> None:
     assert [wake.turn for wake in worker.begun] == ["0", "1"]
 
 
-async def test_an_advance_that_fails_is_for_later(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ValueError("once"), StoreError("out of reach")])
+async def test_an_advance_that_fails_is_for_later(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     clock, worker = ManualClock(), Worker()
-    worker.following["c"] = [ValueError("once")]
+    worker.following["c"] = [error]
     [again] = await Advances(clock).run_due(Wake("c", "0", "a"), worker.advance)
     assert (again.turn, again.not_before > clock.now()) == ("0", True)
-    assert "was not advanced" in caplog.text
+    [logged] = caplog.records
+    assert logged.getMessage().startswith("call 'c' was not advanced")
+    has_sentence = logged.getMessage().endswith(f": {error}")
+    assert (has_sentence, not logged.exc_info) == (isinstance(error, StoreError),) * 2

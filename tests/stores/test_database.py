@@ -224,6 +224,32 @@ async def test_who_is_cancelled_waits_for_work_that_has_begun(how: str, database
     assert order == ["work is over", "caller is free"]
 
 
+async def test_work_that_fails_for_a_caller_who_is_cancelled_is_not_reported(
+    database: Database,
+) -> None:
+    """As that of one who has begun nothing: what it would have returned is of no interest, too."""
+    gate = Gate()
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+
+    def fail(connection: sa.Connection) -> None:
+        gate.work(connection)
+        raise StoreError("out of reach")
+
+    task = asyncio.ensure_future(database.write(fail))
+    await gate.wait_entered()
+    task.cancel()
+    await asyncio.sleep(0)
+    gate.opened.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    gc.collect()
+    await asyncio.sleep(0)
+
+    assert reported == []
+
+
 async def test_one_store_serves_several_event_loops(open_any: OpenCallStore) -> None:
     async with opened(open_any) as store:
         await store.begin(a_call())

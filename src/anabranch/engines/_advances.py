@@ -102,13 +102,15 @@ class Advances:
         try:
             with observe_wake(wake.call, wake.turn, wake.tool, wake.trace):
                 following = await advance(wake)
-        except Exception:
+        except Exception as error:
             # Whatever it was, the call must go on; what cannot be mended, its store ends.
             failures = self._failures[wake.call] = self._failures.get(wake.call, 0) + 1
             later = min(FIRST_RETRY * 2 ** (failures - 1), LONGEST_RETRY)
-            logger.exception(
-                "call %r was not advanced; it is tried again in %g s", wake.call, later
-            )
+            again = f"call {wake.call!r} was not advanced; it is tried again in {later:g} s"
+            if isinstance(error, StoreError):  # its sentence says it all
+                logger.warning("%s: %s", again, error)
+            else:
+                logger.exception("%s", again)
             return replace(wake, not_before=self._clock.now() + later)
         self._failures.pop(wake.call, None)
         return following

@@ -43,7 +43,8 @@ async def outcome(future: Future[T]) -> T:
 
 
 async def _ended(future: Future[Any]) -> None:
-    await asyncio.wait({asyncio.wrap_future(future)})
+    """Wait until work has ended; what it returns or raises is of interest to no one."""
+    await asyncio.gather(asyncio.wrap_future(future), return_exceptions=True)
 
 
 class Transaction(Protocol):

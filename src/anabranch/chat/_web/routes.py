@@ -182,7 +182,7 @@ async def on_error(request: Request, error: Exception) -> Response:
         shown = {"error": str(error), "reason": error.reason, "errors": errors}
         return _json(shown, ANSWER_STATUS[error.reason])
     if isinstance(error, StoreError):  # its message is about the server's database
-        logger.error("the store failed", exc_info=error)
+        logger.warning("a request was not served: %s", error)
         return _json({"error": "The conversations cannot be reached just now. Try again."}, 503)
     return _json({"error": str(error)}, 409 if isinstance(error, BusyError) else 422)
 

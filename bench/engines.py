@@ -22,9 +22,9 @@ called again from its journal with each answer. While one way is measured, the w
 stopped: those of DBOS look into their queues ten times a second.
 
 A round's CPU time is that of this process and the workers; that of the servers stands beside it. Work
-that waits is an effect of a second, on workers that do two at a time. Beside persons who are silent it is
-measured after them, twice as many as there are places: if each held one, nothing would go on at all, as
-nothing does in workflows with such limits.
+that waits is an effect of three seconds, as long as a reply of a model takes, on workers that do two at a
+time. Beside persons who are silent it is measured after them, twice as many as there are places: if each
+held one, nothing would go on at all, as nothing does in workflows with such limits.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ ONE_BY_ONE = 12
 ROUNDS = QUESTIONS + 1
 
 PLACES, WAITING = 2, 12
-ERRAND = "/journey questions=1 wait=1.0"
+ERRAND = "/journey questions=1 wait=3.0"
 """A call whose effect waits; so many of them, on workers with so many places."""
 
 CPU = Callable[[], float]

@@ -278,7 +278,7 @@ async def test_a_run_whose_end_was_not_stored_is_left_to_others() -> None:
     assert await lease.take()
     clock.advance(2 * SECONDS)
     log.add(named("late"), lease=lease)
-    await right.set_alarm(lease, 1e12)
+    await right.end(lease, [b"{}"], 1e12)
     assert await events.holder("t", 0.0) == lease.owner
     assert await right.hand_over(lease, [], is_called=True) == OpenRun("r", 1)
     assert await events.holder("t", 0.0) == "r/1"

@@ -225,10 +225,10 @@ class BranchWork:
         except OtherVersionError as other:
             await self._leave(turn, start, version=other.version)
         except (StoreError, UnreachableError) as error:
-            logger.warning("a branch was cut off: %s", error)
+            logger.warning("branch %r was cut off: %s", start.id, error)
             await turn.hand_over()
         except Exception:  # what ends a branch is in the tree; this did not get there
-            logger.exception("a branch was not worked on; it is tried again")
+            logger.exception("branch %r was not worked on; it is tried again", start.id)
             await turn.hand_over()
         else:
             await self._leave(turn, start, until=until)
@@ -278,4 +278,6 @@ class BranchWork:
             elif not version:
                 await self._call_next(start, turn.times.asleep(self._writer.clock.now()))
         except AnabranchError as error:
-            logger.warning("no worker was called after a branch: %s; it is looked for later", error)
+            logger.warning(
+                "no worker was called after branch %r: %s; it is looked for later", start.id, error
+            )

@@ -174,11 +174,12 @@ class Conversation:
                 # Branches may wait, of which one can go on now.
                 if turn.run is None or turn.times.alarm:
                     await self.branches.call_all()
-            except QuestionAnsweredError:  # just now, by another process
-                await turn.fail(ANSWERED)
+            except QuestionAnsweredError:  # just now, by another process, which has found this run
                 raise AnswerRefusedError("answered", ANSWERED) from None
             finally:
                 await run_shielded(self._call_worker(turn, run_id))
+            if turn.run is None:
+                await self._runs.look_later(run_id)
             return after
 
     async def answer_differently(self, question_id: str, given: ElicitReply, run_id: str) -> None:
@@ -239,7 +240,9 @@ class Conversation:
         try:
             await self._engine.wake(wake)
         except StoreError as error:
-            logger.warning("no worker was called for a run: %s; it is looked for later", error)
+            logger.warning(
+                "%r: no worker was called for a run: %s; it is looked for later", wake.call, error
+            )
 
     async def _wake_again(self, call: str, run: OpenRun) -> None:
         """Call a worker for what has waited before under the same name: at another time."""

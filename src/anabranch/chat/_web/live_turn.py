@@ -232,7 +232,8 @@ class LiveTurn:
                 lease, held, is_called=is_called, version=version, until=until
             )
         except StoreError as error:
-            logger.warning("a run waits until its lease has run out: %s", error)
+            name = self._log.thread_id
+            logger.warning("thread %r: a run waits until its lease has run out: %s", name, error)
             return OpenRun.of(lease.owner)
 
     async def drop(self) -> None:
@@ -265,9 +266,12 @@ class LiveTurn:
             await run_shielded(lease.give_up())
             if self._is_lost:
                 return
-            self._log.add((*self._held, *events), lease=lease, release=not until)
+            last = (*self._held, *events)
             if until:
-                await run_shielded(self._right.set_alarm(lease, until))
+                encoded_last = [encoded(each) for each in last]
+                await run_shielded(self._right.end(lease, encoded_last, until))
+            else:
+                self._log.add(last, lease=lease, release=True)
 
     async def _leave(self) -> RenewedLease | None:
         """Stop to wait for a stop; return the lease, once."""
@@ -291,8 +295,11 @@ async def stop_run(
         return False
     turn = LiveTurn(log, right)
     if await turn.take(run, to_end=True):  # no worker has taken it yet
-        await turn.read()
-        await turn.stop()
+        try:
+            await turn.read()
+            await turn.stop()
+        finally:
+            await run_shielded(turn.hand_over())
         await log.flush()
     else:
         await right.ask_to_stop(call)

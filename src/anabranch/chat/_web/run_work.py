@@ -22,7 +22,7 @@ from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import message_in, started
-from anabranch.chat._web.thread_lease import STOP, WAITS, BusyError, ThreadLease
+from anabranch.chat._web.thread_lease import SECONDS, STOP, WAITS, BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.chat._web.turn_work import ASIDE, TurnWork
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
@@ -87,7 +87,8 @@ class RunWork:
         Raises:
             StoreError: the store failed.
         """
-        turn = await self._expected(new, waiting)
+        if (turn := await self._expected(new, waiting)) is None and waiting.until:
+            await self._look_again(waiting)
         is_sure, asleep = self._agent.dependencies.calls is not None, dict[tuple[str, str], float]()
         while turn := turn or await self._next_turn(asleep, is_sure=is_sure):
             turn.task = asyncio.create_task(self._run(turn))
@@ -104,6 +105,20 @@ class RunWork:
             if await self._agent.cut_off(self._thread_id, asleep) is None:
                 return
             turn = None
+
+    async def look_later(self, run_id: str) -> None:
+        """Have the thread looked at later, although a run that is in progress takes up what is there.
+
+        Its process may die when it has looked for the last time: then there is no run any more.
+        """
+        later = self._agent.dependencies.clock.now() + SECONDS
+        await self._wake(OpenRun(run_id, until=later))
+
+    async def _look_again(self, waiting: OpenRun) -> None:
+        """Look once more if the thread was to be looked at, and the run that was in progress still is."""
+        held = await self._right.held()
+        if held is not None and held.worker and held.run_id != waiting.run_id:
+            await self.look_later(waiting.run_id)
 
     async def _expected(self, new: LiveTurn | None, waiting: OpenRun) -> LiveTurn | None:
         """Return the turn that has begun here, or that of the run for which a worker was called."""
@@ -156,12 +171,12 @@ class RunWork:
         except RefusedError as error:
             await turn.fail(str(error))
         except (StoreError, UnreachableError) as error:  # who comes later may reach the store
-            logger.warning("a turn was cut off: %s", error)
+            logger.warning("thread %r: a turn was cut off: %s", self._thread_id, error)
             await turn.hand_over()
         except (AnabranchError, ModelError) as error:
             await turn.fail(str(error))
         except Exception:  # what is not meant for the page is for the log
-            logger.exception("a turn has failed")
+            logger.exception("thread %r: a turn has failed", self._thread_id)
             await turn.fail("The run has failed; the server's log says why.")
 
     async def _take_to_its_end(self, turn: LiveTurn) -> None:
@@ -237,5 +252,9 @@ class RunWork:
             if await self._branches.end() or turn.has_slept:
                 await self._agent.interrupt_tools(self._thread_id)
         except AnabranchError as error:
-            logger.warning("what a stopped run has done is undone when it expires: %s", error)
+            logger.warning(
+                "thread %r: what a stopped run has done is undone when it expires: %s",
+                self._thread_id,
+                error,
+            )
         await turn.stop()

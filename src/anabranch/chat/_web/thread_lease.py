@@ -11,6 +11,7 @@ process.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
@@ -22,8 +23,11 @@ from anabranch._durable.run_events import NewEvents, RunEvents, TakenRun
 from anabranch._engine.clock import Clock, pause
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
+from anabranch.errors import StoreError
 
-__all__ = ["SECONDS", "SOON", "STOP", "WAITS", "BusyError", "ThreadLease"]
+__all__ = ["AGAIN", "SECONDS", "SOON", "STOP", "WAITS", "BusyError", "ThreadLease"]
+
+logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 SECONDS = 15.0
 """Until another process can go on with the run of one that has died."""
@@ -33,6 +37,9 @@ WAITS = 60.0
 
 SOON = 0.02
 """Seconds until a run that another process begins is looked for again."""
+
+AGAIN = 1.0
+"""Seconds until events are read again when that has failed."""
 
 STOP = b'{"type":"CUSTOM","name":"anabranch.stop","value":null}'
 """The event that asks for a stop."""
@@ -93,10 +100,10 @@ class ThreadLease:
         owner = await self._events.holder(self._thread_id, ALWAYS)
         return None if owner is None else OpenRun.of(owner)
 
-    async def set_alarm(self, lease: RenewedLease, until: float) -> None:
-        """Have the thread looked at at a time, when all events of the run are stored, which ends.
+    async def end(self, lease: RenewedLease, events: Sequence[bytes], until: float) -> None:
+        """End the run with these ``events``, and have the thread looked at at a time, in one step.
 
-        If they could not be, another process has to end the run.
+        If what was reported before could not be stored, another process has to end the run.
 
         Raises:
             StoreError: the store failed; the end of the run is looked at once more.
@@ -105,7 +112,8 @@ class ThreadLease:
         if lease.is_lost:
             return
         alarm = OpenRun("", until=until).name
-        await self._events.take_over(self._thread_id, lease.owner, alarm, math.inf, until)
+        last = NewEvents(self._thread_id, events, "", lease.owner, (alarm, until))
+        await self._events.append_all([last], at=self._clock.now())
 
     async def move_alarm(self, alarm: OpenRun, until: float) -> OpenRun | None:
         """Have a thread in which there is nothing to do looked at at another time, or never again.
@@ -286,9 +294,16 @@ class ThreadLease:
         return (await self._until(after, (STOP, *RUN_ENDS))).startswith(RUN_ENDS)
 
     async def _until(self, after: int, start: bytes | tuple[bytes, ...]) -> bytes:
-        async with aclosing(self._log.follow(after)) as following:
-            async for _, events in following:
-                for event in events:
-                    if event.startswith(start):
-                        return event
-        raise AssertionError  # it is followed for ever
+        while True:
+            try:
+                async with aclosing(self._log.follow(after)) as following:
+                    async for first, events in following:
+                        for event in events:
+                            if event.startswith(start):
+                                return event
+                        after = first + len(events) - 1
+            except StoreError as error:  # who waits for a stop does so all the same
+                logger.warning(
+                    "thread %r: events are not seen: %s; trying again", self._thread_id, error
+                )
+            await pause(self._clock, AGAIN)

@@ -24,6 +24,17 @@ async def test_what_came_meanwhile_is_advanced_once_where_the_call_is_advanced()
     assert [wake.turn for wake in worker.begun] == ["0", "2"]
 
 
+async def test_of_what_came_meanwhile_the_same_wake_is_done_and_another_time_is_not() -> None:
+    clock = ManualClock()
+    advances, worker = Advances(clock), Worker(is_open=False)
+    first = asyncio.create_task(advances.run(a_wake("c", "0"), worker.advance))
+    await worker.until_times("c", 1, "it begins")
+    for not_before in (0.0, 1.0):
+        assert await advances.run(a_wake("c", "0", not_before=not_before), worker.advance) == []
+    worker.gate.set()
+    assert await first == [a_wake("c", "0", not_before=clock.now())]
+
+
 async def test_what_an_advance_returns_is_done_at_its_time() -> None:
     clock, worker = ManualClock(), Worker()
     later = a_wake("c", "2", not_before=clock.now() + 5.0)

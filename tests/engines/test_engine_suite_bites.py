@@ -51,6 +51,17 @@ class MultipliesWakes(Saboteur):
             await self.good.wake(replace(wake, turn=f"{wake.turn}.{copy}"))
 
 
+class ComparesTurnsOnly(Saboteur):
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: set[tuple[str, str]] = set()
+
+    async def wake(self, wake: Wake, **_: object) -> None:
+        if (wake.call, wake.turn) not in self.known:
+            self.known.add((wake.call, wake.turn))
+            await self.good.wake(wake)
+
+
 class AdvancesACallTwiceAtOnce(Advancing):
     async def wake(self, wake: Wake, **_: object) -> None:
         await self.good.wake(replace(wake, call=f"{wake.call}/{wake.turn}"))
@@ -215,6 +226,7 @@ SABOTEURS: list[tuple[type[Saboteur], EngineCheck]] = [
     (MultipliesWakes, suite.the_same_wake_is_one_wake),
     (AdvancesACallTwiceAtOnce, suite.a_call_is_advanced_again_if_it_is_woken_meanwhile),
     (AdvancesACallOnce, suite.a_call_is_advanced_again_if_it_is_woken_meanwhile),
+    (ComparesTurnsOnly, suite.another_time_is_another_wake),
     (ForgetsWhatFollows, suite.what_an_advance_returns_is_the_next_wake),
     (WakesAtOnce, suite.what_an_advance_returns_is_the_next_wake),
     (TakesFailuresForDone, suite.an_advance_that_fails_comes_again),

@@ -63,7 +63,7 @@ class Advances:
         """
         running = self._running.get(wake.call)
         if running is not None:
-            if running.wake.turn != wake.turn:
+            if (wake.turn, wake.not_before) != (running.wake.turn, running.wake.not_before):
                 running.again[wake.turn] = wake
             return []
         running = self._running[wake.call] = _Running(wake, asyncio.current_task())

@@ -202,7 +202,7 @@ class DBOSEngine:
         options = EnqueueOptions(
             workflow_name=WORKFLOW,
             queue_name=_queue(wake.tool, wake.version),
-            workflow_id=f"{_prefix(wake.call)}{wake.turn}@{wake.not_before:.3f}",
+            workflow_id=f"{_prefix(wake.call)}{wake.turn}@{wake.not_before!r}",
             queue_partition_key=wake.share or "-",
             priority=max(wake.priority, 0) + 1,
             serialization_type=WorkflowSerializationFormat.PORTABLE,

@@ -33,7 +33,7 @@ def tick_of(prefix: str) -> str:
 
 def name_of(wake: Wake) -> str:
     """Return the name of a wake among those of its call."""
-    return f"{encoded(wake.turn)}_{wake.not_before:.3f}"
+    return f"{encoded(wake.turn)}_{wake.not_before!r}"
 
 
 def listed(names: Collection[str]) -> str:

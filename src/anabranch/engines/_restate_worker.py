@@ -58,7 +58,7 @@ GRACE = 5
 _WAKE = TypeAdapter(Wake)
 
 _Key: TypeAlias = tuple[str, str]
-"""The call and the turn of a wake."""
+"""The call of a wake, and the wake's name among those of its call."""
 
 
 def delay_of(wake: Wake, clock: Clock) -> float:
@@ -120,13 +120,13 @@ class RestateWorker:
         """
         if self._ends:
             return [self._again(wake)]
-        key = (wake.call, wake.turn)
+        key = (wake.call, name_of(wake))
         brought = self._brought.get(key)
         if brought is None:
             brought = self._brought[key] = _Brought(wake)
             brought.following.add_done_callback(lambda _: self._brought.pop(key))
             # Restate has waited for its time, by a clock that may be ahead of this one.
-            await self._turns.wake(replace(wake, not_before=0.0))
+            await self._turns.wake(replace(wake, turn=name_of(wake), not_before=0.0))
         return await asyncio.shield(brought.following)
 
     async def _in_turn(self, wake: Wake) -> None:

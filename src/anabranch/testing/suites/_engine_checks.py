@@ -70,6 +70,22 @@ async def a_call_is_advanced_again_if_it_is_woken_meanwhile(open_engine: OpenEng
         expect(worker.most["call c"], 1, "one advance of a call at a time in a worker")
 
 
+async def another_time_is_another_wake(open_engine: OpenEngine) -> None:
+    """Of the same turn: also while the call is advanced for the one before it."""
+    worker = Worker(is_open=False)
+    async with opened(open_engine) as engine, working(engine, worker.advance):
+        await engine.wake(a_wake("c"))
+        await worker.until_times("c", 1, "the first wake")
+        await engine.wake(a_wake("c", not_before=1.0))
+        await engine.wake(a_wake("other"))
+        await worker.until_times("other", 1, "another call meanwhile")
+        worker.gate.set()
+        await worker.until_times("c", 2, "woken at another time while it was advanced")
+        await worker.until_running(0, "the advances end")
+        await engine.wake(a_wake("c", not_before=2.0))
+        await worker.until_times("c", 3, "woken at another time when it was advanced before")
+
+
 async def what_an_advance_returns_is_the_next_wake(open_engine: OpenEngine) -> None:
     """At its time; a call that returns none is left alone."""
     worker = Worker()
@@ -295,6 +311,7 @@ ENGINE_CHECKS: tuple[EngineCheck, ...] = (
     a_wake_is_advanced,
     the_same_wake_is_one_wake,
     a_call_is_advanced_again_if_it_is_woken_meanwhile,
+    another_time_is_another_wake,
     what_an_advance_returns_is_the_next_wake,
     an_advance_that_fails_comes_again,
     an_interrupted_advance_comes_again,

@@ -84,6 +84,8 @@ async def test_a_number_that_json_does_not_have_is_refused(
         pytest.param({"thread": "a b"}, "threadId", id="space"),
         pytest.param({"thread": "x" * 201}, "threadId", id="long thread"),
         pytest.param({"run": "x" * 201}, "runId", id="long run"),
+        pytest.param({"run": "\0"}, "runId", id="run of no character"),
+        pytest.param({"run": "r\x9b"}, "runId", id="run with a control character"),
     ],
 )
 async def test_an_id_that_an_address_cannot_have_is_refused(

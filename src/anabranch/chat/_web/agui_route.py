@@ -6,6 +6,7 @@ is the person's and new; the others are in the tree already.
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 from ag_ui.core import ResumeEntry, RunAgentInput, UserMessage
@@ -29,6 +30,8 @@ __all__ = ["agui_route"]
 
 TITLE = 60
 LONGEST_RUN_ID = 200
+RUN_ID = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{LONGEST_RUN_ID}}}")
+"""It names wakes, leases and nodes: a database that stores them may refuse a control character."""
 
 
 def agui_route(conversations: Conversations) -> Route:
@@ -36,8 +39,10 @@ def agui_route(conversations: Conversations) -> Route:
 
     async def run(request: Request) -> Response:
         wanted = await read_body(request, RunAgentInput)
-        if not 0 < len(wanted.run_id) <= LONGEST_RUN_ID:
-            raise HTTPException(422, f"A runId has 1 to {LONGEST_RUN_ID} characters.")
+        if RUN_ID.fullmatch(wanted.run_id) is None:
+            raise HTTPException(
+                422, f"A runId has 1 to {LONGEST_RUN_ID} characters; none is a control character."
+            )
         caller = caller_of(request)
         caller.check_run()
         if not wanted.resume:

@@ -228,13 +228,15 @@ class Conversation:
 
     async def _wake(self, run: OpenRun, turn: str = "", *, call: str = "") -> None:
         """Call a worker for a run, or a branch, that waits: at its time, if it waits for one."""
+        # It may have waited for this version before, under the same name: that wake is done.
+        at = self._agent.dependencies.clock.now() if run.version else 0.0
         wake = Wake(
             call or self.thread_id,
             turn or run.name,
             RUNS,
             run.version,
             share=self._share,
-            not_before=run.until,
+            not_before=run.until or at,
             trace=trace_here(),
         )
         try:

@@ -5,7 +5,7 @@ It looks for what was left behind, and calls for it; it works on nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 
 from anabranch._durable.run_events import RunEvents
 from anabranch._telemetry import report_backlog
@@ -15,6 +15,7 @@ from anabranch.chat._web.conversation import RUNS
 from anabranch.chat._web.revival import Revival
 from anabranch.engines import Engine, Wake
 from anabranch.engines._advances import run_job
+from anabranch.errors import StoreError
 
 __all__ = ["RETAINED", "Upkeep"]
 
@@ -26,6 +27,9 @@ PRUNE_EVERY, PRUNED_AT_ONCE = 600.0, 10_000
 
 REVIVE_EVERY, REVIVED_AT_ONCE = 2.0, 1_000
 """Seconds from one look for runs of dead processes to the next, and the most that it finds."""
+
+ANY_TIME = 0.0
+"""The time of a wake that may come at once, however often it is given."""
 
 REPORT_EVERY, REPORTED = 30.0, 20_000
 """Seconds from one report of the backlog to the next, and the most runs that are counted for it."""
@@ -75,14 +79,16 @@ class Upkeep:
         """Call workers for runs whose process has died, or that have waited for long.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: the store failed; or the engine did, for some of them. Those are found again
+                when they have waited for long.
         """
-        now = self._clock.now()
+        now, failed = self._clock.now(), list[StoreError]()
         for thread_id, run in await self._revival.revive(now, REVIVED_AT_ONCE):
-            if run.version:  # there may be no such worker for long: one wake is enough
-                await self._engine.cancel(thread_id)
-            wake = Wake(thread_id, run.name, RUNS, version=run.version, not_before=now)
-            await self._engine.wake(wake)
+            # There may be no worker of a version for long, so it is the same wake each time.
+            at = ANY_TIME if run.version else now
+            wake = Wake(thread_id, run.name, RUNS, version=run.version, not_before=at)
+            await self._call(wake, failed)
+        _raise_if_any(failed)
 
     async def report_backlog(self) -> None:
         """Report how many runs wait, and how many are in progress, in all processes.
@@ -96,10 +102,23 @@ class Upkeep:
         """Call workers where tools were cut off that belong to no run, as those of a terminal.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: the store failed; or the engine did, for some of them.
         """
-        now = self._clock.now()
+        now, failed = self._clock.now(), list[StoreError]()
         for thread in await self._agent.store.threads(RESUMED):
             if (node := await self._agent.cut_off(thread.id)) is not None:
                 wake = Wake(thread.id, node.id, RUNS, share=thread.owner or "", not_before=now)
-                await self._engine.wake(wake)
+                await self._call(wake, failed)
+        _raise_if_any(failed)
+
+    async def _call(self, wake: Wake, failed: list[StoreError]) -> None:
+        """Call a worker; add to ``failed`` why none was, which must not be the end of all others."""
+        try:
+            await self._engine.wake(wake)
+        except StoreError as error:
+            failed.append(error)
+
+
+def _raise_if_any(failed: Sequence[StoreError]) -> None:
+    if failed:
+        raise StoreError(f"For {len(failed)} no worker was called: {failed[-1]}") from failed[-1]
